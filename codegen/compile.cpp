@@ -20,7 +20,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// The devices that kernels are written for; none where there are none. Costs alone may be asked of
+/// Devices for which kernels are generated; empty if the target generates none. Cost estimates need
 /// no architecture.
 std::vector<const DeviceModel*> devices_of(const CompileOptions& options) {
   std::vector<const DeviceModel*> devices;
@@ -33,7 +33,7 @@ std::vector<const DeviceModel*> devices_of(const CompileOptions& options) {
 
 class Compiler {
  public:
-  /// `model` has the bindings' shapes and all ranges; `graphs` are added in this order.
+  /// `model` has the bindings' shapes and all ranges; `graphs` are compiled in this order.
   Compiler(const Graph& model, std::span<const Graph* const> graphs, const CompileOptions& options)
       : graph_(graphs[0]),
         ranges_(model.ranges()),
@@ -109,14 +109,14 @@ class Compiler {
       const Node& node = graph_->nodes()[n];
       if (options_.checkpoint) options_.checkpoint();
       if (loops_ == 0) ++nodes_done_;
-      if (node.op->name == "Reshape") continue;  // the same buffer under another shape
+      if (node.op->name == "Reshape") continue;  // the same buffer with another shape
       if (loops_ == 0) node_ = n;
       const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
       try {
         if (node.op->kind == ir::OpKind::kWhile)
           add_loop(node);
         else if (node.op->name == "TokenCount")
-          continue;  // whoever binds the inputs counts
+          continue;  // the code that binds the inputs computes it
         else if (node.op->kind == ir::OpKind::kExtent)
           add_extent(node);
         else
@@ -131,8 +131,7 @@ class Compiler {
     }
   }
 
-  /// The steps of a loop's body. The graph at hand is the one around it again afterwards, also for
-  /// whoever reports an error.
+  /// Adds the steps of a loop's body. Restores the current graph afterwards, also on errors.
   void add_body(const Graph& body) {
     const Graph* outer = std::exchange(graph_, &body);
     ++loops_;
@@ -149,13 +148,13 @@ class Compiler {
     leave();
   }
 
-  /// A While: copies of what its states begin with, the step, then the steps of its body. One that
-  /// has an iteration or none is a branch.
+  /// Adds a While: copies of its initial states, the step, then the steps of its body. One of at
+  /// most one iteration becomes a branch.
   void add_loop(const Node& node) {
     const bool checked = node.attrs.get_int("checked") != 0;
     const bool is_branch = is_branch_of(*graph_, node);
     PlanBuffers::Loop loop = buffers_.begin_body(node);
-    // A branch's condition is read once, and nothing changes it.
+    // A branch reads its condition once; nothing changes it.
     if (is_branch) loop.states.erase(loop.states.begin());
     for (const PlanBuffers::Copy& copy : loop.initial)
       if (!is_branch || copy.output != 0) add_copy(copy);
@@ -191,7 +190,7 @@ class Compiler {
     steps_[place].work.Set(std::move(work));
   }
 
-  /// Whether a loop has one iteration at most, of which neither number nor condition is asked for.
+  /// Whether a loop has at most one iteration and nothing reads its number or condition.
   static bool is_branch_of(const Graph& graph, const Node& node) {
     const auto& trips = node.attrs.get_dims("trips");
     const Graph& body = *node.body;
@@ -218,7 +217,7 @@ class Compiler {
     steps_.push_back(std::move(step));
   }
 
-  /// The buffers of sizes that kernels of a node read on the device.
+  /// The buffers of sizes that the kernels of a node read on the device.
   std::vector<std::uint32_t> extents_of(const Node& node) const {
     std::set<std::uint32_t> found;
     if (!context_.generates_kernels()) return {};
@@ -259,7 +258,7 @@ class Compiler {
     }
   }
 
-  /// A step of one part is that part's work; of several, or with several tactics, a choice.
+  /// A step with one tactic of one part is that part's work; otherwise it is a choice.
   void add_tactics(const Node& node, StepTactics& step, const std::vector<std::uint32_t>& extents) {
     const NodePlace at{entries_.size(), node_};
     const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty() ||
@@ -274,7 +273,9 @@ class Compiler {
         TacticPart& part = tactic.parts[p];
         Place place{steps_.size(), {}};
         if (is_choice) place.part = {t, p};
-        if (loops_ > 0) part.tuned_by.reset();  // alone it would be another graph's
+        if (loops_ > 0)
+          part.tuned_by.reset();  // without the loop the node would be in another
+                                  // graph
         if (part.program) kernels_.add(part, node.origins, extents, at, place);
         if (part.work.type == plan::fb::Work::LoopStep) ++result_.stats.kernels;
         written->parts.push_back(std::make_unique<plan::fb::PartT>());
@@ -298,8 +299,8 @@ class Compiler {
     }
   }
 
-  /// What becomes of the states in the graph whose steps have been added; the first entry point
-  /// that copies one says why.
+  /// Records, for the graph whose steps have been added, how each state is updated. The first entry
+  /// point that copies a state supplies the reason.
   void add_state_infos() {
     result_.states.resize(graph_->states().size());
     for (std::size_t i = 0; i < result_.states.size(); ++i) {
@@ -312,7 +313,7 @@ class Compiler {
     }
   }
 
-  /// Symbols have their numbers only once all expressions are written.
+  /// Symbols get their indices only when all expressions have been written.
   void add_limits(plan::fb::PlanT& plan) {
     for (std::size_t e = 0; e < entries_.size(); ++e) {
       for (std::uint32_t s = 0; s < plan.symbols.size(); ++s) {
@@ -352,7 +353,7 @@ class Compiler {
       for (const auto* list : {&steps_[s].reads, &steps_[s].writes})
         for (const std::uint32_t buffer : *list)
           buffers_.use(buffer, static_cast<std::uint32_t>(s));
-    // What a loop reads and hands on is there until its last iteration has ended.
+    // Buffers that a loop reads or carries live until its last iteration ends.
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto* loop = steps_[s].work.AsWhileStep();
       const auto* branch = steps_[s].work.AsIfStep();
@@ -378,7 +379,7 @@ class Compiler {
     }
   }
 
-  const Graph* graph_;    // whose steps are being added
+  const Graph* graph_;    // current graph
   const Ranges& ranges_;  // of the model
   const CompileOptions& options_;
   ExprTable exprs_;
@@ -389,8 +390,8 @@ class Compiler {
   std::vector<std::unique_ptr<plan::fb::EntryT>> entries_;
   std::vector<const std::map<std::string, ir::Range>*> entry_limits_;
   std::string graph_texts_;
-  std::size_t node_ = 0;                         // that is being lowered
-  std::size_t loops_ = 0;                        // around the graph at hand
+  std::size_t node_ = 0;                         // current node
+  std::size_t loops_ = 0;                        // that enclose the current graph
   std::size_t nodes_done_ = 0, node_count_ = 0;  // of all graphs
   CompiledPlan result_;
 };

@@ -1,4 +1,4 @@
-// A plan with what is known of how it was made.
+// A plan and facts about its compilation.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace sinter::codegen {
 
-/// A node of the graph that is compiled, or of the one of entry point number `entry`.
+/// A node of the compiled graph, or of the graph of entry point `entry`.
 struct NodePlace {
   std::size_t entry = 0, node = 0;
 };
 
-/// A generated kernel that NVRTC does not take: a defect of Sinter.
+/// A generated kernel that NVRTC rejects: a defect of Sinter.
 struct RefusedKernel {
   std::string name, architecture;
   std::vector<std::string> origins;  // ONNX nodes
-  std::vector<NodePlace> nodes;      // that it is a kernel of
-  std::string log;                   // the compiler's
+  std::vector<NodePlace> nodes;      // nodes that use it
+  std::string log;                   // log of the compiler
   std::string reproducer;            // path of a standalone file, or why there is none
 };
 
-/// Error(kInternal) of all kernels that NVRTC does not take: the caller may separate their nodes
-/// (fusion/separate.h) and try again.
+/// Error(kInternal) for all kernels that NVRTC rejects. The caller may separate their nodes
+/// (fusion/separate.h) and retry.
 class KernelsRefused : public Error {
  public:
   explicit KernelsRefused(std::vector<RefusedKernel> refused);
   std::vector<RefusedKernel> kernels;
 };
 
-/// A size that a variant of a kernel needs.
+/// A condition of a variant on a size.
 struct SizeCondition {
   ir::Dim size;
   std::int64_t divisor = 1, max = INT64_MAX;
@@ -45,23 +45,23 @@ struct SizeCondition {
   }
 };
 
-/// One of the variants that the rules make of a kernel; the first whose conditions hold is run.
+/// A variant that the rules make of a kernel; the first whose conditions hold runs.
 struct VariantInfo {
   std::vector<SizeCondition> conditions;
-  std::vector<std::string> candidates;  // schedules that it can have, the rule's own first
-  std::string refused;                  // CompileOptions::schedules has it, but it is no candidate
+  std::vector<std::string> candidates;  // possible schedules, the rule's first
+  std::string refused;                  // requested by CompileOptions::schedules, but no candidate
 };
 
-/// A generated kernel that has a choice of schedules.
+/// A generated kernel with a choice of schedules.
 struct KernelInfo {
   std::string name;
-  /// Says everything that schedules depend on: program, types, ranges of sizes, options.
+  /// Text of everything that schedules depend on: program, types, ranges of sizes, options.
   std::string key;
-  std::size_t entry = 0;  // the first that uses it: the entry point,
+  std::size_t entry = 0;  // of the first use: the entry point,
   std::size_t node = 0;   // and the node of its graph
   std::size_t uses = 0;
-  /// How CompileOptions::gemm makes this kernel, and no other tactic for the step, from that
-  /// node: empty: the step is this kernel alone; "gemm": by a schedule.
+  /// How CompileOptions::gemm selects this kernel, without the step's other tactics. Empty: the
+  /// step is only this kernel; "gemm": by its schedule.
   std::string tactic;
   ir::Dim bytes, flops;  // of the first step that uses it
   std::vector<VariantInfo> variants;
@@ -79,7 +79,7 @@ struct StateInfo {
   std::string reason;     // why it is copied
 };
 
-/// A weight of the plan that is made of the model's constants.
+/// A weight of the plan that is derived from constants of the model.
 struct TracedWeight {
   std::uint64_t offset = 0;  // in its section
   std::shared_ptr<const ir::Tensor> tensor;
@@ -88,7 +88,7 @@ struct TracedWeight {
 struct CompiledPlan {
   plan::PlanParts parts;
   std::vector<TracedWeight> traced;
-  std::vector<std::shared_ptr<const ir::Tensor>> printed;  // constants, as graph_text has them
+  std::vector<std::shared_ptr<const ir::Tensor>> printed;  // constants, as in graph_text
   std::vector<StateInfo> states;
   CompileStats stats;
   std::vector<KernelInfo> kernels;

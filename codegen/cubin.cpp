@@ -14,7 +14,7 @@ namespace sinter::codegen {
 namespace {
 
 constexpr std::uint16_t kMachineCuda = 190;
-// From CUDA 12.8 on the ABI's version is 8, and the architecture is in other bits of the flags.
+// From CUDA 12.8 the ABI version is 8, and other bits of the flags hold the architecture.
 constexpr unsigned char kNewAbi = 8;
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -27,7 +27,7 @@ class Reader {
 
   Cubin read() const {
     if (bytes_.size() < sizeof(Elf64_Ehdr) ||
-        std::memcmp(bytes_.data(), ELFMAG, SELFMAG) != 0)  // NOLINT: the magic is no string
+        std::memcmp(bytes_.data(), ELFMAG, SELFMAG) != 0)  // NOLINT: the magic is not a string
       refuse(
           "it does not begin as an ELF file does; ptxas makes cubins of PTX, and Triton's are "
           "`compiled.asm[\"cubin\"]`");
@@ -44,7 +44,7 @@ class Reader {
       return at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr));
     };
     if (header.e_shstrndx >= header.e_shnum) refuse("its sections have no names");
-    // Segments are what a driver loads.
+    // A driver loads the segments.
     for (std::size_t i = 0; i < header.e_phnum; ++i) {
       const auto segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
       check_range(segment.p_offset, segment.p_filesz);
@@ -83,8 +83,8 @@ class Reader {
     const auto* begin = reinterpret_cast<const char*>(names.data()) + at;
     return {begin, strnlen(begin, names.size() - at)};
   }
-  /// Of a kernel's section of attributes those that describe parameters (EIATTR_KPARAM_INFO):
-  /// number, ordinal and offset in eight bytes, then the size in the upper bits of four.
+  /// Offsets of the parameters that a kernel's attribute section describes (EIATTR_KPARAM_INFO):
+  /// index, ordinal and offset in eight bytes, then the size in the upper bits of four.
   static std::vector<std::size_t> parameters(std::span<const std::byte> info) {
     constexpr std::uint8_t kSized = 4, kParameter = 0x17;
     constexpr std::size_t kHead = 4, kBytes = 12, kMost = 4096;
@@ -117,7 +117,7 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-/// 90 of "sm_90" and "sm_90a"; 0: it is none.
+/// 90 for "sm_90" and "sm_90a"; 0 for other texts.
 int number_of(const std::string& architecture) {
   constexpr std::string_view kPrefix = "sm_";
   int number = 0;
@@ -127,7 +127,7 @@ int number_of(const std::string& architecture) {
   return number;
 }
 
-/// The last digit is the minor version: code for sm_86 runs on sm_89, and not on sm_90.
+/// The last digit is the minor version: code for sm_86 runs on sm_89 but not on sm_90.
 bool runs(int code, int gpu) { return code / 10 == gpu / 10 && code <= gpu; }
 
 }  // namespace
@@ -142,7 +142,7 @@ const std::vector<std::byte>* choose_cubin(
   const int wanted = number_of(architecture);
   for (const auto& [name, bytes] : cubins) {
     const int number = number_of(name);
-    // "sm_90a" is for that very GPU.
+    // "sm_90a" runs on that GPU only.
     const bool is_exact = std::isdigit(static_cast<unsigned char>(name.back())) == 0;
     if (!(is_exact ? number == wanted : runs(number, wanted)) || number <= best_number) continue;
     best = &bytes;

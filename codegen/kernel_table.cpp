@@ -43,7 +43,7 @@ const KernelStepT& launch(const EmittedKernel& kernel, std::size_t number) {
   return number == 0 ? kernel.step : kernel.more[number - 1];
 }
 
-/// `step`, on the buffers `first`, on `own`; those of sizes stay.
+/// Replaces the buffers `first` of `step` by `own`; buffers of sizes stay.
 void use_buffers(KernelStepT& step, const std::vector<std::uint32_t>& first,
                  const std::vector<std::uint32_t>& own, const std::vector<std::uint32_t>& extents) {
   const auto replace = [&](std::uint32_t buffer) {
@@ -61,8 +61,8 @@ void use_buffers(KernelStepT& step, const std::vector<std::uint32_t>& first,
   }
 }
 
-/// The launches number `number` of different kernels as one: each of its variants is for the
-/// architectures that have its kernel.
+/// Merges launch `number` of different kernels: each variant is limited to the architectures of its
+/// kernel.
 KernelStepT merged(const std::vector<EmittedKernel>& kernels,
                    const std::vector<std::vector<std::uint32_t>>& architectures,
                    std::size_t number) {
@@ -143,27 +143,29 @@ class KernelTable::Impl {
   }
 
  private:
-  /// Uses of programs of one signature, on buffers of equal types.
+  /// Uses of programs with one signature, on buffers of equal types.
   struct Group {
     std::string name;                              // of its first use
-    std::string signature;                         // all that schedules depend on but options
-    std::shared_ptr<const KernelProgram> program;  // on the buffers of the first place
-    std::optional<std::string> tuned_by;           // of the first use
+    std::string signature;                         // everything that schedules depend on, except
+                                                   // options
+    std::shared_ptr<const KernelProgram> program;  // on the buffers of the first use
+    std::optional<std::string> tuned_by;           // from the first use
     std::vector<std::uint32_t> extents;            // buffers of sizes
     Ranges ranges;                                 // of the first use's entry point
-    std::vector<NodePlace> nodes;                  // whose steps use it, the first use's first
+    std::vector<NodePlace> nodes;                  // nodes whose steps use it, the first use's
+                                                   // first
     std::vector<Place> places;
-    std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
+    std::vector<std::vector<std::uint32_t>> buffers;  // plan buffers, for each of places
     std::vector<std::string> origins;
   };
-  /// A group's texts and launches, once for all architectures for which they are the same.
+  /// A group's texts and launches; architectures with equal texts share them.
   struct Written {
     std::vector<EmittedKernel> kernels;  // different ones
     std::vector<std::size_t> kernel_of;  // of each architecture
   };
 
-  /// The ranges of the symbols that a text names: entry points have ranges of their own, and what
-  /// depends on none of them is shared.
+  /// The ranges of the symbols in a text. Entry points have their own ranges; texts without such
+  /// symbols are shared among them.
   std::string ranges_of(const std::string& text) const {
     std::string ranges;
     for (const auto& [symbol, range] : exprs_.ranges())
@@ -198,7 +200,7 @@ class KernelTable::Impl {
     request.origins = sorted_once(group.origins);
     for (const std::uint32_t buffer : group.buffers[0])
       request.buffer_types.push_back(buffers_.type(buffer));
-    // Sizes that a kernel reads are among what it would have to wait for.
+    // A kernel that reads sizes from memory would have to wait for them first.
     request.programmatic_launch = options_.programmatic_launch && group.extents.empty();
     request.precise = options_.precise_math;
     request.given = given_buffers(group);
@@ -212,13 +214,13 @@ class KernelTable::Impl {
     std::string bounds;
     for (const auto& [symbol, range] : exprs_.ranges())
       bounds += fmt::format("{}={}..{} ", symbol, range.min, range.max);
-    // The hash of contents that the kernel cache has.
+    // Uses the content hash of the kernel cache.
     return KernelCache::key(
         group.signature, bounds,
         fmt::format("{} {}", options_.programmatic_launch, options_.precise_math), 0, "");
   }
 
-  /// Buffers of the group's first step that, as those of the others in their place, no step writes.
+  /// Buffers of the group's first use that no step writes, in any of its uses.
   std::set<std::uint32_t> given_buffers(const Group& group) const {
     std::set<std::uint32_t> given;
     for (std::size_t b = 0; b < group.buffers[0].size(); ++b)
@@ -228,7 +230,7 @@ class KernelTable::Impl {
     return given;
   }
 
-  /// Points the group's steps at its kernels, whose first module is number `module`.
+  /// Sets the kernels of the group's steps; `module` is the index of their first module.
   void place(const Group& group, const Written& written, std::size_t module,
              std::vector<StepT>& steps) const {
     std::vector<std::vector<std::uint32_t>> architectures(written.kernels.size());
@@ -248,8 +250,8 @@ class KernelTable::Impl {
     }
   }
 
-  /// What is known of a group's kernel, whose first use is in `step`; nothing if it has no choice
-  /// of schedules, or cannot be made without other ways to do the step.
+  /// Facts about a group's kernel, first used in `step`. Nothing if it has no choice of schedules,
+  /// or cannot be compiled without the step's other tactics.
   std::optional<KernelInfo> info(const Group& group, const std::string& key, const StepT& step,
                                  std::vector<VariantChoice>& choices) const {
     if (choices.empty() || !group.tuned_by) return std::nullopt;
@@ -299,7 +301,7 @@ class KernelTable::Impl {
       compiled.push_back(kernel.cubins.empty() ? std::move(made[next++]) : CompiledKernel());
       if (!kernel.custom_operator.empty())
         take_custom(kernel, architecture, sorted_once(group.origins), compiled[i]);
-      // One architecture's refusal says it all.
+      // Reports a kernel once, for its first architecture.
       if (compiled[i].refusal && (refused.empty() || refused.back().name != group.name))
         refused.push_back({group.name, architecture, sorted_once(group.origins), group.nodes,
                            compiled[i].refusal->log, compiled[i].refusal->reproducer});
@@ -311,8 +313,8 @@ class KernelTable::Impl {
     add_modules(written, std::move(compiled), result.parts);
   }
 
-  /// Checks code that a user brought, and gives `compiled` that which was compiled before. A
-  /// mistake in it is no defect of Sinter.
+  /// Checks code that a user supplied and sets `compiled` to precompiled code. Errors in it are not
+  /// defects of Sinter.
   static void take_custom(const EmittedKernel& kernel, const std::string& architecture,
                           const std::vector<std::string>& origins, CompiledKernel& compiled) {
     const auto fail = [&](const std::string& why) {
@@ -342,12 +344,12 @@ class KernelTable::Impl {
     }
   }
 
-  /// Puts text and code into the plan, ordered by group, then by architecture.
+  /// Adds text and code to the plan, ordered by group, then by architecture.
   void add_modules(const std::vector<Written>& written, std::vector<CompiledKernel> compiled,
                    plan::PlanParts& parts) const {
     std::uint64_t code_end = 0, source_end = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      std::vector<std::pair<std::uint64_t, std::uint64_t>> sources;  // where, and bytes
+      std::vector<std::pair<std::uint64_t, std::uint64_t>> sources;  // offset, bytes
       for (const EmittedKernel& kernel : written[g].kernels) {
         const auto source = std::make_shared<const std::string>(kernel.source);
         parts.sources.push_back(

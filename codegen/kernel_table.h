@@ -1,4 +1,4 @@
-// The generated kernels of a plan: written once for all steps that share them, and compiled.
+// The generated kernels of a plan: steps share them; each is written and compiled once.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace sinter::codegen {
 
-/// Where a kernel is used: as the work of a step, or as a part of one of its tactics.
+/// Where a kernel is used: as a step's work, or as a part of a tactic.
 struct Place {
   std::size_t step = 0;
   std::optional<std::pair<std::size_t, std::size_t>> part;  // tactic, part
@@ -21,17 +21,17 @@ struct Place {
 
 class KernelTable {
  public:
-  /// Throws Error(kUsage) if the options ask for a schedule of no family.
+  /// Throws Error(kUsage) if the options request a schedule that no family has.
   KernelTable(const CompileOptions& options, ExprTable& exprs, const PlanBuffers& buffers,
               std::vector<const DeviceModel*> devices);
   ~KernelTable();
 
-  /// Notes that the work at `place` is `part`'s kernel, of a step of the node at `node`. `extents`:
-  /// buffers of sizes that it may read on the device.
+  /// Registers the kernel of `part` for the launch at `place`, in a step of the node at `node`.
+  /// `extents`: buffers of sizes that it may read on the device.
   void add(const TacticPart& part, const std::vector<std::string>& origins,
            const std::vector<std::uint32_t>& extents, NodePlace node, const Place& place);
-  /// Writes every kernel for every architecture, compiles it, and puts steps and modules into
-  /// place. Throws KernelsRefused.
+  /// Writes every kernel for every architecture, compiles it, and sets the steps' modules. Throws
+  /// KernelsRefused.
   void compile(std::vector<StepT>& steps, CompiledPlan& result);
 
  private:

@@ -1,4 +1,4 @@
-// What code generation does with weights, known by name as fusion/transforms.h has it.
+// Transformations of weights in code generation, registered by name as in fusion/transforms.h.
 #pragma once
 
 #include <span>
@@ -7,14 +7,14 @@
 
 namespace sinter::codegen {
 
-/// Weights in the order of the kernels, and what is beside them (families/gemm/weights).
+/// Weights reordered for kernels, with their scales (families/gemm/weights).
 extern const ir::Derivation kPackedValues, kPackedForBytes, kPackedElements;
 extern const ir::Transform kPackedGroups;
-/// The narrowest type that has all scales.
+/// The narrowest type that represents all scales.
 extern const ir::Transform kNarrowestType;
-/// Whether zero points are integers that weights of 4 bits may be.
+/// Whether zero points are integers in the range of 4-bit weights.
 extern const ir::Transform kHasFourBits;
-/// Whether weights that are unpacked stay within a type (unpacked_weights).
+/// Whether unpacked weights stay in the range of a type (unpacked_weights).
 extern const ir::Transform kStaysWithin;
 
 std::span<const ir::Transform* const> transforms();

@@ -12,7 +12,7 @@
 namespace sinter::fusion {
 namespace {
 
-constexpr std::uint64_t kGamma = 0x9E3779B97F4A7C15;  // SplitMix64's step
+constexpr std::uint64_t kGamma = 0x9E3779B97F4A7C15;  // SplitMix64's increment
 
 [[noreturn]] void refuse(std::string text) {
   throw Error(ErrorCode::kUsage, "--sample: " + std::move(text));
@@ -33,7 +33,7 @@ std::size_t require(const std::vector<std::string>& names, const std::string& na
   return static_cast<std::size_t>(at - names.begin());
 }
 
-/// Formulas over the values of a builder.
+/// Builds formulas over the values of a graph builder.
 class Formulas {
  public:
   explicit Formulas(GraphBuilder& builder) : builder_(builder) {}
@@ -64,13 +64,13 @@ class Formulas {
     if (dim.is_constant()) return builder_.scalar(type, static_cast<double>(dim.value()));
     return op("Size", {}, {{"value", std::vector<Dim>{dim}}, {"dtype", type}});
   }
-  /// Elements `places` ([n], or [1, n]) of a row.
+  /// Elements of a row at the indices `places` ([n], or [1, n]).
   ValueId gather(ValueId row, ValueId places) {
     const Shape& shape = builder_.type(places).shape;
     return op("Gather", {row, reshape(places, {shape.back()})}, {{"axis", std::int64_t{1}}});
   }
 
-  /// The last of the rows of `x`, as [1, n].
+  /// The last row of `x`, as [1, n].
   ValueId last_row(ValueId x) {
     const Shape shape = builder_.type(x).shape;
     Dim rows = 1;
@@ -82,14 +82,14 @@ class Formulas {
                {"steps", Ints{1, 1}},
                {"shape", Shape{1, shape.back()}}});
   }
-  /// The place of the largest element of a row, the first of equals, as [1, 1]; the row's length if
-  /// one is NaN.
+  /// Index of the largest element of a row as [1, 1], the first of equal ones; the row's length if
+  /// an element is NaN.
   ValueId arg_max(ValueId row) {
     const Dim count = builder_.type(row).shape.back();
     const ValueId hit = op("Equal", {row, reduce("ReduceMax", row)});
     return reduce("ReduceMin", op("Where", {hit, iota(count), size(count, DType::kInt64)}));
   }
-  /// SplitMix64's output for a state.
+  /// SplitMix64's output function.
   ValueId mix(ValueId x) {
     x = with("Mul", op("BitwiseXor", {x, with("ShiftRight", x, std::uint64_t{30})}),
              std::uint64_t{0xBF58476D1CE4E5B9});
@@ -128,7 +128,7 @@ class Sampler {
           "Where", {formulas_.with("Less", ids, 0.0), formulas_.cast(last, type.dtype), ids});
     }
     outputs = ir::inline_graph(builder_, graph_, replaced);
-    std::vector<int> places;  // of the model's outputs among those of the result
+    std::vector<int> places;  // indices of the model's outputs in those of the result
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       places.push_back(output_count_);
       if (i == logits_ && !options_.keep_logits) continue;
@@ -198,7 +198,7 @@ class Sampler {
       const auto index = static_cast<std::size_t>(at - inputs.begin());
       const TensorType& type = graph_.type(graph_.inputs()[index]);
       require_integers(name, type);
-      // Positions of each token are of a run's own shape: they stay an input.
+      // A position for each token has a shape that varies by run: it stays an input.
       if (ir::element_count(type.shape) == Dim(1)) position_ = index;
       break;
     }
@@ -227,7 +227,7 @@ class Sampler {
     states_.push_back({input, output_count_ - 1});
   }
 
-  /// A place of `row`, or -1 where it is behind the row's end.
+  /// An index of `row`, or -1 if it is past the row's end.
   ValueId or_none(ValueId place, ValueId row, std::optional<ValueId> order = std::nullopt) {
     const auto count = static_cast<double>(builder_.type(row).shape.back().value());
     ValueId id = place;
@@ -262,14 +262,14 @@ class Sampler {
                                    {"exclusive", std::int64_t{1}}});
       const ValueId bound = f.with("Mul", f.reduce("ReduceSum", weights), options_.top_p);
       constexpr double kInfinity = std::numeric_limits<double>::infinity();
-      // NaN, of which neither is true, stays.
+      // NaN fails both comparisons and thus stays.
       scores = f.op("Where", {f.op("GreaterOrEqual", {before, bound}),
                               builder_.scalar(DType::kFloat64, -kInfinity), scores});
     }
     return or_none(f.arg_max(noisy(scores, order, random)), sorted, order);
   }
 
-  /// Logits less the largest, over the temperature; 0 where equal, though both are infinite.
+  /// (logits - largest) / temperature; 0 where both are equal, even if infinite.
   ValueId scaled(ValueId logits, ValueId largest) {
     Formulas& f = formulas_;
     logits = f.cast(logits, DType::kFloat64), largest = f.cast(largest, DType::kFloat64);

@@ -1,4 +1,4 @@
-// What passes are told and what they tell: the target, the user's options, decisions.
+// Inputs and outputs of passes: the target, the user's options, decisions.
 #pragma once
 
 #include <cstdint>
@@ -18,90 +18,94 @@
 
 namespace sinter::fusion {
 
-// What all of fusion works on.
+// Names that all of fusion uses.
 using ir::Attrs, ir::Dim, ir::Graph, ir::GraphBuilder, ir::Ints, ir::Node, ir::NodeId, ir::OpKind,
     ir::Range;
 using ir::Ranges, ir::Shape, ir::TargetTraits, ir::Tensor, ir::TensorType, ir::Value, ir::ValueId;
 
 enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 
-/// What `--state` asks for: inputs that are the outputs of the run before.
+/// `--state`: inputs that receive outputs of the previous run.
 struct StateOptions {
-  bool find = true;  // caches that the model changes at places are found by themselves
+  bool find = true;  // detects caches that the model updates at indices
   std::vector<std::pair<std::string, std::string>> pairs;  // names of an input and an output
-  std::optional<DType> cache_type;  // of 8 bits, `--cache-precision`: what caches are stored in
+  std::optional<DType> cache_type;  // `--cache-precision`: 8-bit storage type of caches
 };
 
-/// What layers are measured on while their weights become integers.
+/// Samples on which layers are measured when their weights are quantized.
 struct Calibration {
-  /// Runs a graph on its inputs, in order.
+  /// Runs a compiled graph on its inputs, in order.
   using Run = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
-  std::vector<std::vector<Tensor>> samples;        // of the model's inputs, all of the same shapes
-  std::size_t parts = 1;                           // how many of them one sample of the user gave
-  std::function<Run(const Graph& graph)> compile;  // graphs whose sizes are numbers
-  /// Of a stage: "rounding layers", "reading samples"; may be empty.
+  std::vector<std::vector<Tensor>> samples;        // inputs of the model, all of the same shapes
+  std::size_t parts = 1;                           // samples made from each one of the user's
+  std::function<Run(const Graph& graph)> compile;  // for graphs of constant sizes
+  /// Progress of a stage: "rounding layers", "reading samples"; may be empty.
   std::function<void(std::string_view stage, std::size_t done, std::size_t all)> progress;
 };
 
-/// What `--weights` asks for: weights of products that become integers of few bits.
+/// `--weights`: weights of matmuls that are quantized.
 struct WeightOptions {
-  int bits = 0;                 // 4 or 8; 0: weights stay as the model has them
-  std::int64_t group = 0;       // elements along k that share a scale; 0: a whole channel
-  std::int64_t channels = 1;    // that share the scales of their groups; of floats
+  int bits = 0;                 // 4 or 8; 0: keeps weights as they are
+  std::int64_t group = 0;       // consecutive k's that share a scale; 0: a whole channel
+  std::int64_t channels = 1;    // channels that share the scales of their groups; for floats
   bool symmetric = true;        // no zero points
-  bool floats = false;          // f8e4m3fn: 8 bits, symmetric, rounded to the nearest
-  bool embeddings = false;      // tables that rows are gathered from, too
-  bool last_as_others = false;  // false: layers that no other reads from have 8 bits at least
-  // What rounding errors are compensated on; null: each weight is rounded to the nearest.
+  bool floats = false;          // f8e4m3fn: 8 bits, symmetric, rounded to nearest
+  bool embeddings = false;      // also embedding tables
+  bool last_as_others = false;  // false: layers whose result no other layer reads have at least 8
+                                // bits
+  // Samples for compensating rounding errors (GPTQ); null: round to nearest.
   std::shared_ptr<const Calibration> calibration;
-  // With a calibration, layers of 4 bits whose output would be off by more have 8: times the root
-  // of the mean layer's size over their own, since small layers cost little more so.
+  // With a calibration, 4-bit layers get 8 bits if their output error is larger. The limit is
+  // scaled by the root of (mean layer size / own size), as small layers cost little.
   double wide_error = 0.048;
-  std::vector<std::string> keep;  // layers that stay: parts of names of ONNX nodes
-  double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above: kept
+  std::vector<std::string> keep;  // layers to keep: parts of ONNX node names
+  double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above it the
+                                                               // layer is kept
 };
 
-/// What elements of an activation share a scale.
+/// Granularity of activation scales.
 enum class ActivationScales {
-  kStatic,  // all of them: one scale, from samples
-  kToken,   // those of a row, whose scale is found in each run
-  kBlock,   // 128 of a row, found in each run; weights have one for 128 x 128
+  kStatic,  // one scale, from samples
+  kToken,   // one for each row, computed in each run
+  kBlock,   // one for each 128 of a row, computed in each run; weights have one for 128 x 128
 };
 
-/// What `--precision int8` and `fp8` ask for: products and convolutions of activations and constant
-/// weights with operands of 8 bits. Samples, layers that stay and the most that one may be off by
-/// are WeightOptions'.
+/// `--precision int8` and `fp8`: matmuls and convolutions of activations and constant weights with
+/// 8-bit operands. WeightOptions has the samples, the layers to keep and the maximum error of one
+/// layer.
 struct EightBitOptions {
-  std::optional<DType> type;  // of weights: kInt8 or a float of 8 bits; none: all stays as it is
-  bool per_channel = true;    // weights have a scale for each output channel, else one for all
+  std::optional<DType> type;  // of weights: kInt8 or an 8-bit float; none: no layer changes
+  bool per_channel = true;    // one scale for each output channel, otherwise one for all
   ActivationScales activation_scales = ActivationScales::kStatic;
-  std::optional<double> smoothing;  // exponent of SmoothQuant, for integers; 0: none; nothing: the
+  std::optional<double> smoothing;  // exponent of SmoothQuant, for integers; 0: none; unset: the
                                     // best of several for each layer
-  bool compensate = true;           // with samples, products' weights make up for rounding errors
-  double max_error = 0.015;  // of the model's outputs on the samples: layers stay until it holds
-  std::vector<std::string> include;  // texts in names of layers that would stay for what they are
-  bool emulate = false;              // layers that the target has no products of 8 bits for, too
-  /// `--attention-precision`: of queries, keys, values and weights of attention: kFloat8E4M3FN.
+  bool compensate = true;           // with samples: weights compensate for rounding errors
+  double max_error = 0.015;  // of the model's outputs on the samples; layers are kept until it
+                             // holds
+  std::vector<std::string> include;  // parts of names of layers that would be kept by default
+  bool emulate = false;              // also layers that the target cannot multiply in 8 bits
+  /// `--attention-precision`: type of queries, keys, values and weights of attention:
+  /// kFloat8E4M3FN.
   std::optional<DType> attention;
 };
 
-/// What `--serve` asks for: a decoder of many sequences at once, whose caches lie in blocks.
+/// `--serve`: a decoder of many sequences at once, with paged caches.
 struct PagingOptions {
   std::int64_t block_size = 16;         // positions
-  std::int64_t max_sequences = 256;     // of a step
-  std::int64_t max_step_tokens = 2048;  // of all of them
-  /// Of a sequence; 0: what the model's range and its tables of positions allow. page_caches writes
-  /// what it has become.
+  std::int64_t max_sequences = 256;     // in a step
+  std::int64_t max_step_tokens = 2048;  // over all sequences
+  /// Of a sequence; 0: as many as the model's range and position tables allow. page_caches sets the
+  /// result.
   std::int64_t max_positions = 0;
 };
 
-/// Names of the inputs, of an output and of sizes of a plan that PagingOptions make.
+/// Names of inputs, an output and sizes in a plan made with PagingOptions.
 namespace paged_names {
 inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kSlotMapping[] = "slot_mapping", kSequenceStarts[] = "sequence_starts",
                       kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows";
-/// What tokens are drawn by, and what is drawn: the operands and the results of SampleTokens.
+/// Names of SampleTokens's operands and results.
 inline constexpr char kSamplingReals[] = "sampling_reals",
                       kSamplingIntegers[] = "sampling_integers", kTokenSets[] = "token_sets",
                       kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
@@ -112,72 +116,72 @@ inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples
                       kSetRows[] = "set_rows", kBiases[] = "biases";
 }  // namespace paged_names
 
-/// What became of one layer under WeightOptions or EightBitOptions. Errors are relative, in the
+/// The result of one layer under WeightOptions or EightBitOptions. Errors are relative, in the
 /// 2-norm.
 struct QuantizedLayer {
-  std::string name;           // its ONNX nodes
-  std::int64_t n = 0, k = 0;  // of attention: the heads of values, and of queries and keys
+  std::string name;           // names of its ONNX nodes
+  std::int64_t n = 0, k = 0;  // for attention: head size of values, and of queries and keys
   int bits = 0;               // 0: kept
-  std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12";
+  std::string type;  // of both operands, if the activation is rounded too: "u8 x i8, zero 12"
   double weight_error = 0;
-  double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed
+  double output_error = 0;  // on calibration samples, otherwise on normal deviates with a fixed
+                            // seed
   double bytes_before = 0, bytes_after = 0;
-  std::string wider;  // why it has more bits than asked for; empty: it has not
-  std::string kept;   // why the layer stays as it was; empty: it is quantized
+  std::string wider;  // why it has more bits than requested; otherwise empty
+  std::string kept;   // why the layer is unchanged; empty if it is quantized
 };
 
-/// A state that is stored in rows of 8 bits with scales, under StateOptions::cache_type.
+/// A state stored as 8-bit rows with scales, under StateOptions::cache_type.
 struct QuantizedCache {
-  std::string input, output, scales, output_scales;  // names of it and of the state of its scales
+  std::string input, output, scales, output_scales;  // names of the state and of that of its scales
   DType from = DType::kFloat32, to = DType::kInt8;
   Shape shape;
   double error = 0;                          // of a row of normal deviates, in the 2-norm
-  std::optional<Tensor> mean;                // of what is stored less it, as its shape broadcasts
-  double bytes_before = 0, bytes_after = 0;  // of the state for a typical shape, scales and all
+  std::optional<Tensor> mean;                // subtracted before storing; broadcasts to the shape
+  double bytes_before = 0, bytes_after = 0;  // of the state with its scales, for a typical shape
 };
 
-/// One decision about fusing two nodes, for --explain-fusion and --why.
+/// One decision whether to fuse two nodes, for --explain-fusion and --why.
 struct Decision {
   std::string producer, consumer;  // printable names with origins
   bool fused = false;
   std::string reason;  // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
   std::vector<std::string> producer_origins, consumer_origins;  // ONNX nodes
-  std::string pass;                                             // the driver notes it
-  std::string sought;  // the operator that they would be part of: "Attention"; may be empty
-  // What the cost model was asked about, for a typical shape; nothing if only legality decided:
-  // bytes that are not moved if the two are one, launches not made, scalar operations repeated.
+  std::string pass;                                             // set by the driver
+  // Input of the cost model for a typical shape; zero if only legality decided. Fusing saves
+  // `bytes` of traffic and `launches`, and repeats `operations`.
   double bytes = 0, launches = 0, operations = 0;
 };
 
-/// Why the result of a node lies as it lies, for --explain-fusion and --why.
+/// Why the result of a node has its layout, for --explain-fusion and --why.
 struct LayoutChoice {
   std::string node;                  // printable
   std::vector<std::string> origins;  // its ONNX nodes
-  // Traffic for what lies otherwise than it is read, around the node: as it is, and as it would be
-  // in the next best order with its neighbours as they are.
+  // Traffic of layout changes around the node: as chosen, and with the next best layout if its
+  // neighbours keep theirs.
   double bytes = 0, other_bytes = 0;
   std::string reason;  // "its result lies as [0, 2, 3, 1]; as [0, 1, 2, 3] it would be 6.4 MB, ..."
 };
 
 struct Context {
   TargetTraits target;
-  bool fuse = true;  // false: --fuse=off, every operator its own kernel
+  bool fuse = true;  // false for --fuse=off: every operator gets its own kernel
   Precision precision = Precision::kModel;
   std::vector<Decision> decisions;
   std::vector<LayoutChoice> layouts;
-  std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
-  std::vector<std::string> notes;            // what passes gave up on, and why
-  std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded
+  std::vector<std::string> precision_notes;  // what was lowered, what was kept, and why
+  std::vector<std::string> notes;            // what passes did not do, and why
+  std::int64_t max_memory = INT64_MAX;       // bytes limit of a folded constant
   StateOptions states;
   WeightOptions weights;
   EightBitOptions eight_bit;
   std::optional<PagingOptions> paging;
-  std::string position_table;  // the node whose table says how many positions a sequence has
-  bool packed = false;         // --packed: sequences of a batch lie end to end, without padding
-  std::vector<QuantizedLayer> layers;  // that `weights` and `eight_bit` ask about
-  std::vector<QuantizedCache> caches;  // that `states` asks about
-  /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
-  /// that it does in the next, too; null: no other graph shares any.
+  std::string position_table;  // node with the table that limits the positions of a sequence
+  bool packed = false;         // --packed: concatenates a batch's sequences without padding
+  std::vector<QuantizedLayer> layers;  // layers affected by `weights` and `eight_bit`
+  std::vector<QuantizedCache> caches;  // caches affected by `states`
+  /// Hashes of weights that lay_out_weights transposed in one of several graphs that share them, so
+  /// that it does so in the others; null: nothing is shared.
   std::set<std::uint64_t>* laid_out = nullptr;
 };
 

@@ -31,8 +31,8 @@ bool is_kernel(const Node& node) { return node.op->kind == OpKind::kFused; }
 bool is_alias(const Node& node) { return node.op->name == "Reshape"; }
 const std::string& kind(const Node& node) { return node.attrs.get_string("kind"); }
 
-/// True if `kernel` computes something of `name` from data. Parts that depend on constants alone
-/// (casts of weights, which several nodes share) are in kernels of nodes that only share them.
+/// True if `kernel` computes a part of `name` from data. Parts that depend only on constants (casts
+/// of weights, which several nodes share) do not count.
 bool computes(const Graph& graph, const Node& kernel, const std::string& name) {
   const Graph& body = *kernel.body;
   std::vector<bool> is_data(body.values().size(), false);
@@ -55,7 +55,7 @@ Nodes nodes_from(const Graph& graph, const std::string& name) {
   return nodes;
 }
 
-/// Nodes that read `value`, aliases seen through.
+/// Nodes that read `value`, directly or through aliases.
 std::vector<NodeId> readers_of(const Graph& graph, ValueId value) {
   std::vector<NodeId> readers;
   for (const NodeId user : graph.users(value)) {
@@ -69,7 +69,7 @@ std::vector<NodeId> readers_of(const Graph& graph, ValueId value) {
   return readers;
 }
 
-/// True if the value or an alias of it is an output of the graph.
+/// True if the value, or an alias of it, is an output of the graph.
 bool leaves_graph(const Graph& graph, ValueId value) {
   if (graph.is_output(value)) return true;
   return std::ranges::any_of(graph.users(value), [&](NodeId user) {
@@ -77,7 +77,7 @@ bool leaves_graph(const Graph& graph, ValueId value) {
   });
 }
 
-/// Everything that depends on `nodes`, or that they depend on, themselves included.
+/// `nodes` and everything that depends on them (forward) or on which they depend.
 Nodes reach(const Graph& graph, const Nodes& nodes, bool forward) {
   Nodes seen = nodes;
   std::vector<NodeId> open(nodes.begin(), nodes.end());
@@ -97,7 +97,7 @@ Nodes reach(const Graph& graph, const Nodes& nodes, bool forward) {
   return seen;
 }
 
-/// Nodes on ways from `from` to `to`, these included; empty if there is no way.
+/// Nodes on paths from `from` to `to`, ends included; empty if there is no path.
 Nodes between(const Graph& graph, const Nodes& from, const Nodes& to) {
   const Nodes behind = reach(graph, from, true), before = reach(graph, to, false);
   Nodes both;
@@ -106,7 +106,7 @@ Nodes between(const Graph& graph, const Nodes& from, const Nodes& to) {
   return both;
 }
 
-/// What an unfused model would move between `way`'s nodes, and `kernel` does not.
+/// Bytes that an unfused model would move between `way`'s nodes, and `kernel` does not.
 double saved_on(const Graph& graph, const Nodes& way, const Names& kernel, Precision precision) {
   const bool lowered = precision == Precision::kFloat16 || precision == Precision::kBFloat16;
   double saved = 0;
@@ -128,7 +128,7 @@ double saved_on(const Graph& graph, const Nodes& way, const Names& kernel, Preci
   return saved;
 }
 
-/// Bytes of what both kernels (or parts of one) read from memory.
+/// Bytes that both kernels (or parts of one) read from memory.
 double read_by_both(const Graph& graph, const Nodes& a, const Nodes& b) {
   const auto sources = [&](const Nodes& nodes) {
     std::set<ValueId> values;
@@ -147,8 +147,8 @@ double read_by_both(const Graph& graph, const Nodes& a, const Nodes& b) {
   return bytes;
 }
 
-/// The same for two nodes within a kernel. Constants do not count: in merged products each has its
-/// own part of them.
+/// The same for two nodes in one kernel. Constants do not count: merged projections have separate
+/// parts of them.
 double read_by_both(const Graph& graph, const Node& kernel, const std::string& a,
                     const std::string& b) {
   const Graph& body = *kernel.body;
@@ -168,10 +168,10 @@ double read_by_both(const Graph& graph, const Node& kernel, const std::string& a
   return bytes;
 }
 
-/// A shortest way over kernels from one of `from` to one of `to`; empty if there is none.
+/// A shortest path over kernels from one of `from` to one of `to`; empty if there is none.
 std::vector<NodeId> shortest_way(const Graph& graph, const std::vector<NodeId>& from,
                                  const std::vector<NodeId>& to) {
-  std::map<NodeId, NodeId> reached;  // from where
+  std::map<NodeId, NodeId> reached;  // predecessors
   std::vector<NodeId> open;
   for (const NodeId id : from)
     if (reached.emplace(id, NodeId{}).second) open.push_back(id);
@@ -258,7 +258,7 @@ Boundary boundary_at(const Graph& graph, const Context& context, NodeId from, No
       if (read == value) reads.insert(i);
     }
   }
-  // Best are decisions about the very nodes that store and read; else any about the two kernels.
+  // Prefers decisions about the nodes that store and read; otherwise any about the two kernels.
   const auto refusals = [&](const Names& left, const Names& right) {
     std::vector<Decision> found;
     for (const Decision& decision : context.decisions)
@@ -312,13 +312,13 @@ void explain_shared(const Graph& imported, const Graph& last, const Context& con
           !meet(decision.consumer_origins, consumers))
         continue;
       result.operations += decision.operations;
-      // Within what one ONNX node was decomposed into there is nothing to tell.
+      // Skips decisions inside the decomposition of one ONNX node.
       if (decision.producer_origins != decision.consumer_origins)
         result.decisions.push_back(decision);
     }
   };
   take_decisions(names, names);
-  // What becomes one operator with others was decided with the last of these.
+  // For nodes merged into one operator, the decision names the last of them.
   if (result.decisions.empty()) take_decisions(names, kernel);
 }
 
@@ -371,7 +371,7 @@ Explanation explain(const Graph& imported, const Graph& last, const Context& con
     explain_shared(imported, last, context, result);
     return result;
   }
-  // A node in several kernels may be in front of and behind the other: the model's order counts.
+  // With a node in several kernels, each may precede the other: the model's order counts.
   result.from_b_to_a =
       !between(imported, nodes_from(imported, b.name), nodes_from(imported, a.name)).empty();
   const auto way_from = [&](bool from_b) {

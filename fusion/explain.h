@@ -1,4 +1,4 @@
-// Why two ONNX nodes are or are not in one kernel, with what that costs or saves.
+// Explains why two ONNX nodes are or are not in one kernel, with costs and savings.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sinter::fusion {
 
-/// What became of an ONNX node, pass by pass.
+/// The history of an ONNX node, by pass.
 struct NodeLife {
   struct Change {
     std::string pass;    // "import" for the first
@@ -17,11 +17,11 @@ struct NodeLife {
   };
   std::string name;
   std::vector<Change> changes;
-  std::string gone_in;  // the pass behind which nothing comes from it; empty: something does
-  std::vector<NodeId> kernels;  // of the last graph, where something of it is computed
+  std::string gone_in;          // the pass that removed it; empty if it still exists
+  std::vector<NodeId> kernels;  // kernels of the last graph that compute parts of it
 };
 
-/// Follows nodes by their names in origins: told of each graph as passes make it.
+/// Follows nodes by name in origins; after() is called for each pass's graph.
 class Trace {
  public:
   Trace(std::vector<std::string> names, const Graph& imported);
@@ -35,40 +35,40 @@ class Trace {
 
 enum class Relation {
   kOneKernel,
-  kSeparate,   // data flow from one to the other through memory
+  kSeparate,   // data flows from one to the other through memory
   kUnrelated,  // no data flow between them
-  kNoKernel,   // one of them is computed by no kernel
+  kNoKernel,   // no kernel computes one of them
 };
 
-/// Between two kernels, one of which reads what the other stores.
+/// Between two kernels: `to` reads what `from` stores.
 struct Boundary {
   NodeId from, to;
   std::vector<TensorType> values;
   double read_bytes = 0;            // by `to`
-  double stored_bytes = 0;          // of this by `from` for `to` alone
-  std::vector<Decision> decisions;  // refusals that made it; the next best reason if there are none
-  std::string reason;               // where no pass has tried, or a library or template ends: why
+  double stored_bytes = 0;          // by `from`, only for `to`
+  std::vector<Decision> decisions;  // refusals that caused it; if none, the next best reason
+  std::string reason;               // if no pass tried, or a library call or template ends there
 };
 
-/// Bytes are those of a typical shape (symbols count as 32, within their range).
+/// Bytes are for a typical shape (symbols are 32, clamped to their range).
 struct Explanation {
   Relation relation = Relation::kUnrelated;
   NodeLife a, b;
-  bool from_b_to_a = false;          // which way data flow
+  bool from_b_to_a = false;          // direction of data flow
   bool side_by_side = false;         // kOneKernel: no data flow between them
-  std::vector<NodeId> shared;        // kOneKernel: the kernels that compute something of both
-  std::vector<std::string> between;  // kOneKernel: ONNX nodes on the way, which are in it too
-  std::vector<Boundary> boundaries;  // kSeparate: on a shortest way from kernel to kernel
-  std::vector<Decision> decisions;   // kOneKernel: that brought them and what is between together
-  /// What is saved, or (unless kOneKernel) what one kernel of all on the way would save: bytes
-  /// stored and read in between, or read by both where nothing flows between them; and launches.
+  std::vector<NodeId> shared;        // kOneKernel: kernels that compute parts of both
+  std::vector<std::string> between;  // kOneKernel: ONNX nodes on the path, which are in it too
+  std::vector<Boundary> boundaries;  // kSeparate: on a shortest path of kernels
+  std::vector<Decision> decisions;   // kOneKernel: that fused both and the nodes between them
+  /// Savings, or (unless kOneKernel) what one kernel of the whole path would save. Bytes stored and
+  /// read in between, or read by both if no data flows between them; and launches.
   double bytes = 0;
   double launches = 0;
-  double operations = 0;  // scalar operations repeated for it, as far as a decision was about them
-  std::vector<LayoutChoice> layouts;  // of what the two compute
+  double operations = 0;              // repeated scalar operations, if a decision considered them
+  std::vector<LayoutChoice> layouts;  // of values that the two compute
 };
 
-/// `imported` and `last` are the graphs before the first and behind the last pass.
+/// `imported` and `last` are the graphs before the first pass and after the last.
 Explanation explain(const Graph& imported, const Graph& last, const Context& context,
                     const NodeLife& a, const NodeLife& b);
 

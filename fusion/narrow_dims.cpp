@@ -18,7 +18,7 @@ void check(const Graph& graph, const std::string& symbol, const Range& range) {
                             known->second.min, known->second.max, range.min, range.max));
 }
 
-/// A generated tensor that has become one known number, as a constant; else `value`.
+/// A generated tensor that is a single known number, as a constant; otherwise `value`.
 ValueId as_constant(GraphBuilder& builder, const ir::OpDef& op, const Attrs& attrs, ValueId value) {
   const TensorType type = builder.type(value);
   if (op.generate() == nullptr || ir::element_count(type.shape) != Dim(1)) return value;
@@ -32,8 +32,8 @@ ValueId as_constant(GraphBuilder& builder, const ir::OpDef& op, const Attrs& att
 
 using Values = std::map<std::string, Dim, std::less<>>;
 
-/// `graph`, and the bodies in it, with `values` in the place of symbols; `left` are the ranges of
-/// the others.
+/// `graph` and its bodies with `values` substituted for symbols; `left` are the ranges of the
+/// remaining symbols.
 Graph with_values(const Graph& graph, const Values& values, const Ranges& left) {
   const auto narrow = [&](Shape shape) {
     for (Dim& dim : shape) dim = ir::simplify(dim.substitute(values), left);

@@ -1,4 +1,4 @@
-// A model for a part of the dimensions that it takes.
+// Restricts a model to a part of its dimensions' ranges.
 #pragma once
 
 #include <map>
@@ -8,9 +8,9 @@
 
 namespace sinter::fusion {
 
-/// `graph` for symbols within `ranges` alone: one with a single value becomes a constant wherever
-/// it occurs. Throws Error(kUsage) for a symbol that the graph does not have, a range that is not
-/// within its own, and a graph that is fused already.
+/// `graph` with symbols limited to `ranges`; a symbol with a single value becomes a constant.
+/// Throws Error(kUsage) for an unknown symbol, a range that exceeds the symbol's own, and a graph
+/// that is already fused.
 Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges);
 
 }  // namespace sinter::fusion

@@ -18,168 +18,54 @@
 namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
-  using namespace facts;
-  static const std::vector<Pass> passes = [] {
-    std::vector<Pass> all = {
-        {.name = "expand_bodies", .run = expand_bodies, .establishes = {&kBodiesExpanded}},
-        // States are found in the model's own spelling.
-        {.name = "find_states",
-         .run = find_states,
-         .needs = {&kBodiesExpanded},
-         .establishes = {&kStatesFound},
-         .on_bodies = false},
-        {.name = "quantize_weights",
-         .run = quantize_weights,
-         .needs = {&kBodiesExpanded},
-         .establishes = {&kWeightsRead},
-         .of_model = [](const Context&) { return true; }},
-        // What is left of dequantizations is folded into float weights.
-        {.name = "fold_constants",
-         .run = fold_constants,
-         .needs = {&kWeightsRead},
-         .establishes = {&kConstantsFolded},
-         .removes = "its result does not depend on the inputs and was computed"},
-        // Epsilons and tables are constants in idioms.
-        {.name = "recognise",
-         .run = recognise,
-         .needs = {&kConstantsFolded},
-         .establishes = {&kIdiomsRecognised},
-         .only_when_fusing = true,
-         .removes = "an operator that does the same as several took its place"},
-        // Scales are folded before weights are rounded to 8 bits or a lower precision.
-        {.name = "fold_scales",
-         .run = fold_scales,
-         .needs = {&kConstantsFolded},
-         .only_when_fusing = true,
-         .removes = "it went into the weights of a matmul or convolution"},
-        {.name = "fold_thresholds",
-         .run = fold_thresholds,
-         .needs = {&kConstantsFolded},
-         .only_when_fusing = true,
-         .removes = "it went into the thresholds of decision trees"},
-        {.name = "quantize_products",
-         .run = quantize_products,
-         .needs = {&kWeightsRead, &kConstantsFolded},
-         .on_bodies = false,
-         .of_model = [](const Context& context) { return context.eight_bit.type.has_value(); }},
-        {.name = "lower_precision",
-         .run = lower_precision,
-         .needs = {&kBodiesExpanded, &kConstantsFolded},
-         .establishes = {&kPrecisionLowered},
-         .on_bodies = false,
-         .removes = "types made it needless"},
-        // The types of caches are known now.
-        {.name = "quantize_caches",
-         .run = quantize_caches,
-         .needs = {&kStatesFound, &kPrecisionLowered},
-         .on_bodies = false},
-        // Casts that meet cancel.
-        {.name = "simplify",
-         .run = simplify,
-         .needs = {&kPrecisionLowered},
-         .establishes = {&kSimplified},
-         .only_when_fusing = true,
-         .removes = "the algebra left nothing to compute"},
-        // Accumulators, and what scales them, are wide whatever precision is asked for.
-        {.name = "fuse_quantization",
-         .run = fuse_quantization,
-         .needs = {&kPrecisionLowered, &kSimplified},
-         .establishes = {&kEightBitOperandsFound},
-         .only_when_fusing = true},
-        // Softmax is one node.
-        {.name = "recognise_attention",
-         .run = recognise_attention,
-         .needs = {&kIdiomsRecognised, &kSimplified},
-         .establishes = {&kAttentionFound},
-         .only_when_fusing = true},
-        {.name = "fold_row_scales",
-         .run = fold_row_scales,
-         .needs = {&kAttentionFound},
-         .only_when_fusing = true},
-        {.name = "quantize_attention",
-         .run = quantize_attention,
-         .needs = {&kAttentionFound},
-         .only_when_fusing = true,
-         .on_bodies = false},
-        // Names the dimension that is limited.
-        {.name = "page_caches",
-         .run = page_caches,
-         .needs = {&kStatesFound, &kPrecisionLowered},
-         .on_bodies = false,
-         .of_model = [](const Context& context) { return context.paging.has_value(); }},
-        {.name = "pack_sequences",
-         .run = pack_sequences,
-         .needs = {&kPrecisionLowered},
-         .on_bodies = false},
-        {.name = "select_rows",
-         .run = select_rows,
-         .needs = {&kAttentionFound},
-         .only_when_fusing = true},
-        {.name = "decompose",
-         .run = decompose,
-         .needs = {&kConstantsFolded, &kPrecisionLowered},
-         .establishes = {&kDecomposed}},
-        {.name = "reduce_parts",
-         .run = reduce_parts,
-         .needs = {&kDecomposed},
-         .only_when_fusing = true},
-        {.name = "assign_layouts",
-         .run = assign_layouts,
-         .needs = {&kDecomposed},
-         .establishes = {&kLayoutsAssigned},
-         .only_when_fusing = true},
-        // Slices of a merged projection are views, which matmuls and attention take in.
-        {.name = "merge_projections",
-         .run = merge_projections,
-         .needs = {&kLayoutsAssigned},
-         .only_when_fusing = true},
-        {.name = "lay_out_weights",
-         .run = lay_out_weights,
-         .needs = {&kLayoutsAssigned},
-         .establishes = {&kWeightsLaidOut},
-         .only_when_fusing = true},
-        {.name = "fuse_attention",
-         .run = fuse_attention,
-         .needs = {&kAttentionFound, &kWeightsLaidOut},
-         .only_when_fusing = true},
-        {.name = "fuse_matmul",
-         .run = fuse_matmul,
-         .needs = {&kEightBitOperandsFound, &kWeightsLaidOut},
-         .only_when_fusing = true},
-        {.name = "split_reductions",
-         .run = split_reductions,
-         .needs = {&kDecomposed},
-         .only_when_fusing = true},
-        // Reductions pick their neighbours before what is left becomes pointwise regions.
-        {.name = "fuse_reductions",
-         .run = fuse_reductions,
-         .needs = {&kDecomposed, &kLayoutsAssigned},
-         .only_when_fusing = true},
-        {.name = "fuse_pointwise",
-         .run = fuse_pointwise,
-         .needs = {&kDecomposed},
-         .only_when_fusing = true},
-        {.name = "fuse_cache_rows",
-         .run = fuse_cache_rows,
-         .needs = {&kAttentionFound, &kDecomposed},
-         .only_when_fusing = true},
-        {.name = "fuse_gemm", .run = fuse_gemm, .needs = {&kDecomposed}, .only_when_fusing = true},
-        {.name = "fuse_custom",
-         .run = fuse_custom,
-         .needs = {&kDecomposed},
-         .only_when_fusing = true},
-        {.name = "fuse_horizontal",
-         .run = fuse_horizontal,
-         .needs = {&kDecomposed},
-         .only_when_fusing = true},
-        {.name = "wrap_singletons",
-         .run = wrap_singletons,
-         .needs = {&kDecomposed},
-         .establishes = {&kAllFused}},
-    };
-    check_order(all);
-    return all;
-  }();
+  // - expand_bodies first: later passes look for matmuls and states.
+  // - find_states needs the model's own spelling. So does recognise.
+  // - quantize_weights comes next: remaining dequantizations are folded into float weights.
+  // - Scales are folded into weights before these are rounded to 8 bits or a lower precision.
+  // - Caches become 8-bit rows once their types are known.
+  // - simplify after lower_precision removes pairs of casts. Matmuls of quantized values are found
+  //   then: their sums and scales are wide at any precision. No earlier pass folds what dequantizes
+  //   their weights.
+  // - Attention is found while softmax is one node. It takes its views once the projections that it
+  //   reads are slices of one. Rows are selected once decoders have said which they sample.
+  // - Projections are merged before views are folded into matmuls: their slices, and transposed
+  //   weights, are views too.
+  // - Reductions choose their neighbours before the rest becomes pointwise regions.
+  static const std::vector<Pass> passes = {
+      {"expand_bodies", expand_bodies},
+      {"find_states", find_states, false, false},
+      {"quantize_weights", quantize_weights},
+      {"fold_constants", fold_constants},
+      {"recognise", recognise, true},
+      {"fold_scales", fold_scales, true},
+      {"fold_thresholds", fold_thresholds, true},
+      {"quantize_products", quantize_products, false, false},
+      {"lower_precision", lower_precision, false, false},
+      {"quantize_caches", quantize_caches, false, false},
+      {"simplify", simplify, true},
+      {"fuse_quantization", fuse_quantization, true},
+      {"recognise_attention", recognise_attention, true},
+      {"fold_row_scales", fold_row_scales, true},
+      {"quantize_attention", quantize_attention, true, false},
+      {"page_caches", page_caches, false, false},
+      {"pack_sequences", pack_sequences, false, false},
+      {"select_rows", select_rows, true},
+      {"decompose", decompose},
+      {"reduce_parts", reduce_parts, true},
+      {"assign_layouts", assign_layouts, true},
+      {"merge_projections", merge_projections, true},
+      {"lay_out_weights", lay_out_weights, true},
+      {"fuse_attention", fuse_attention, true},
+      {"fuse_matmul", fuse_matmul, true},
+      {"split_reductions", split_reductions, true},
+      {"fuse_reductions", fuse_reductions, true},
+      {"fuse_pointwise", fuse_pointwise, true},
+      {"fuse_cache_rows", fuse_cache_rows, true},
+      {"fuse_gemm", fuse_gemm, true},
+      {"fuse_custom", fuse_custom, true},
+      {"fuse_horizontal", fuse_horizontal, true},
+      {"wrap_singletons", wrap_singletons},
+  };
   return passes;
 }
 
@@ -201,10 +87,10 @@ void check_name(const std::string& name, std::string_view option) {
 }
 
 bool is_loop(const Node& node) { return node.op->kind == OpKind::kWhile; }
-/// A node that has a body from the start.
+/// True for a node that is imported with a body.
 bool is_imported_with_body(const Node& node) { return node.body != nullptr; }
 
-/// `graph` with every body of such nodes changed, those within others first.
+/// `graph` with every body of such nodes replaced, innermost first.
 Graph change_bodies(const Graph& graph, bool (*is_changed)(const Node& node),
                     const std::function<Graph(const Graph& body)>& change) {
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_changed)) return graph;
@@ -219,7 +105,7 @@ Graph change_bodies(const Graph& graph, bool (*is_changed)(const Node& node),
       });
 }
 
-/// `body` with the ranges of the graph around it, which import may have narrowed since.
+/// `body` with the ranges of the enclosing graph, which import may have narrowed.
 Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
   ir::GraphBuilder builder(body.name());
   for (const auto& [symbol, range] : ranges) builder.range(symbol, range);
@@ -232,8 +118,8 @@ Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
   return builder.finish();
 }
 
-/// Runs `pass` on a graph and, unless it does that itself, on the bodies of its loops, which have
-/// no states of the model's and none of its samples.
+/// Runs `pass` on a graph and, unless the pass does so itself, on the bodies of loops. Bodies have
+/// no states or samples of the model.
 Graph run_pass(const Pass& pass, const Graph& graph, Context& context) {
   const ir::ReadScope scope(fmt::format("the pass {}", pass.name));
   const Graph changed = pass.run(graph, context);

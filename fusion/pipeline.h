@@ -1,4 +1,4 @@
-// The front door of fusion: the passes, in order, and the driver that runs them.
+// The interface of fusion: the ordered passes, and the driver that runs them.
 #pragma once
 
 #include <functional>
@@ -17,15 +17,8 @@ namespace sinter::fusion {
 struct Pass {
   std::string_view name;
   Graph (*run)(const Graph& graph, Context& context);
-  /// What must have been established in front of it, and what it establishes.
-  std::vector<const Fact*> needs = {}, establishes = {};
-  bool only_when_fusing = false;  // left out under --fuse=off
-  bool on_bodies = true;          // the driver runs it on the bodies of loops, too
-  /// Why nothing comes from a node behind it: what --why says.
-  std::string_view removes = "what took its place computes the same";
-  /// Whether it goes over a model as a whole where that has entry points, with all passes in front
-  /// of it; null: never. A graph for each entry is made behind the last that does.
-  bool (*of_model)(const Context& context) = nullptr;
+  bool only_when_fusing = false;  // skipped under --fuse=off
+  bool on_bodies = true;          // the driver also runs it on the bodies of loops
 };
 /// Every pass, in an order that check_order allows.
 const std::vector<Pass>& pipeline();
@@ -39,10 +32,7 @@ inline constexpr bool kIsDebugBuild = true;
 struct PipelineOptions {
   std::set<std::string> disabled;  // --disable-pass
   std::string stop_after;          // --stop-after
-  /// Facts are checked behind the pass that establishes them, and those that last behind every
-  /// later one, too. Costs several times what the passes do.
-  bool check_facts = kIsDebugBuild;
-  /// Called with each pass's name, before and after it.
+  /// Called before and after each pass, with its name.
   std::function<void(std::string_view pass, bool after, const Graph&)> observe;
 };
 struct PassTime {
@@ -58,14 +48,14 @@ struct PipelineResult {
   Graph graph;
   std::vector<PassTime> times;
 };
-/// Runs the pipeline; verifies the graph after every pass. Throws Error(kUsage) for an unknown pass
-/// name in the options, and Error(kInternal) for a fact that does not hold.
+/// Runs the pipeline and verifies the graph after every pass. Throws Error(kUsage) for an unknown
+/// pass name in the options.
 PipelineResult run_pipeline(const Graph& graph, Context& context,
                             const PipelineOptions& options = {});
 
-/// `graph`, which the passes have finished with, where each of `nodes` (indices of fused nodes) is
-/// the nodes of its body instead, every operator its own kernel. Nothing if none of them holds more
-/// than one operator.
+/// `graph`, after all passes, with each of `nodes` (indices of fused nodes) replaced by the
+/// nodes of its body, every operator its own kernel. Nothing if none has more than one
+/// operator.
 std::optional<Graph> separate(const Graph& graph, std::span<const std::size_t> nodes);
 
 }  // namespace sinter::fusion

@@ -1,5 +1,5 @@
-// What passes do with constants besides evaluating operators: known by name, so that a plan can say
-// how its weights were made and they can be made again of others.
+// Transformations of constants besides evaluating operators. They are registered by name: a plan
+// records how its weights were made, so that they can be made again from others.
 #pragma once
 
 #include <span>
@@ -8,25 +8,25 @@
 
 namespace sinter::fusion {
 
-/// A matrix the other way round (regions/constant_values.h).
+/// A transposed matrix (regions/constant_values.h).
 extern const ir::Derivation kTransposed;
-/// Matrices side by side, and one below the other (projections/joined_constants).
+/// Matrices joined by columns, and by rows (projections/joined_constants).
 extern const ir::Derivation kJoinedColumns, kJoinedRows;
-/// Vectors one after the other, of biases and of scales (projections/joined_constants).
+/// Concatenated vectors of biases and scales (projections/joined_constants).
 extern const ir::Transform kJoinedBiases;
-/// A float tensor in another type; integers of few bits; what scales and shifts behind a product
-/// make of its weights.
+/// A float tensor in another type; quantized integers and floats; weights with the scales and
+/// shifts after their matmul folded in.
 extern const ir::Transform kNarrowed, kQuantized, kQuantizedFloats, kFoldedScales;
-/// What scales and shifts in front of decision trees make of their thresholds (fold_thresholds).
+/// Thresholds of decision trees with preceding scales and shifts folded in (fold_thresholds).
 extern const ir::Transform kFoldedThresholds;
-/// The integers that a model itself has for weights, their scales and zero points (read_weights.h).
+/// Integer weights of the model itself, with scales and zero points (read_weights.h).
 extern const ir::Transform kReadIntegers;
-/// Questions whose answers decide: the value of all elements; whether some stand for infinity, and
-/// whether a narrow type cannot have one (lowering_policy.h); whether scales are equal, and whether
+/// Queries whose answers decide: the value of all elements; whether some represent infinity, and
+/// whether a narrow type cannot hold one (lowering_policy.h); whether scales are equal, and whether
 /// there are shifts (fold_scales).
 extern const ir::Transform kSplatValue, kIsMask, kUnfitConstant, kIsUniform, kShifts;
 
-/// Integers of 8 bits less their zero points, and their sums (quantize/narrow_product.h).
+/// 8-bit integers minus their zero points, and their sums (quantize/narrow_product.h).
 extern const ir::Transform kIntegerDifference, kIntegerSums;
 
 std::span<const ir::Transform* const> transforms();

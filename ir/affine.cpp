@@ -11,8 +11,8 @@
 namespace sinter::ir {
 namespace {
 
-/// A view's sources for one output index, with guards that always hold left out and sources whose
-/// guards never hold dropped.
+/// A view's sources for one output index, without guards that always hold, and without sources
+/// whose guards never hold.
 struct Sources {
   std::vector<ViewSource> list;
   /// True if some element may be the fill. A view of several sources (Concat) divides its elements
@@ -59,7 +59,7 @@ class Tracer {
  private:
   void follow(TracedSource at) {
     const Node* node = graph_.producer(at.source);
-    // Concatenations of parts of concatenations double the ways with each level.
+    // Concatenations of slices of concatenations double the paths with each level.
     constexpr int kMost = 1000;
     if (!node || ++followed_ > kMost || node->op->kind != OpKind::kView ||
         (through_ && !through_(*node))) {
@@ -69,7 +69,7 @@ class Tracer {
     const auto sources = sources_at(graph_, *node, at.source, at.index, ranges_);
     if (sources.may_fill) {
       const double fill = fill_of(*node);
-      if (fill_ && *fill_ != fill) {  // two fills: the inner view stays a source of its own
+      if (fill_ && *fill_ != fill) {  // two fills: the inner view remains a source
         view_.sources.push_back(std::move(at));
         return;
       }
@@ -174,7 +174,8 @@ std::vector<Dim> index_symbols(const Shape& shape, Ranges& ranges) {
 
 namespace {
 
-/// One primitive of a scalar expression on Dims; nothing if it is not integer arithmetic, or wraps.
+/// One primitive of a scalar expression on Dims; nothing if it is not integer arithmetic, or may
+/// overflow.
 std::optional<Dim> apply_to_dims(ScalarOp op, std::span<const Dim> args, const Ranges& ranges) {
   switch (op) {
     case ScalarOp::kAdd: return args[0] + args[1];
@@ -188,14 +189,14 @@ std::optional<Dim> apply_to_dims(ScalarOp op, std::span<const Dim> args, const R
       const auto low = lower_bound(args[0], ranges), divisor = lower_bound(args[1], ranges);
       if (!divisor || *divisor < 1) return std::nullopt;
       if (op == ScalarOp::kMod) return mod(args[0], args[1], ranges);
-      if (!low || *low < 0) return std::nullopt;  // truncation is then not the floor
+      if (!low || *low < 0) return std::nullopt;  // truncation would differ from floor
       return floor_div(args[0], args[1], ranges);
     }
     default: return std::nullopt;
   }
 }
 
-/// Arithmetic in 32 bits or less may wrap; what is known to stay inside does not.
+/// Arithmetic in 32 bits or less may overflow, unless bounds exclude it.
 bool fits_type(const Dim& dim, DType dtype, const Ranges& ranges) {
   if (dtype == DType::kInt64) return true;
   const int bits = static_cast<int>(size_of(dtype)) * 8;
@@ -206,7 +207,7 @@ bool fits_type(const Dim& dim, DType dtype, const Ranges& ranges) {
   return low && high && *low >= (is_signed ? -most : 0) && *high < most;
 }
 
-/// `left`: values that may still be looked at; x + x is looked at twice with each level.
+/// `left`: budget of values; x + x visits x twice at each level.
 std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<const Dim> index,
                                   const Ranges& ranges, int& left) {
   if (--left < 0) return std::nullopt;
@@ -250,7 +251,7 @@ std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<c
         std::vector<Dim> args;
         for (int a = 0; a < arity_of(step.op); ++a)
           args.push_back(values[static_cast<std::size_t>(step.args[a])]);
-        // A cast of integers: whether the value fits is checked on the result.
+        // A cast of integers: the result's range is checked afterwards.
         result = step.op == ScalarOp::kCast ? args[0] : apply_to_dims(step.op, args, ranges);
         break;
       }

@@ -1,4 +1,4 @@
-// Which inputs of Attention are which: those behind q, k and v may be missing.
+// Roles of Attention's inputs: those after q, k and v are optional.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,31 @@
 
 namespace sinter::ir {
 
-/// Which weights count as zero (attribute "guard"): none, those that are NaN, or those of rows of
-/// which every score is -inf. Of the last, a NaN among the scores stays one.
+/// Weights that count as zero (attribute "guard"): none, NaN ones, or those of rows whose scores
+/// are all -inf. With the last, a NaN score stays NaN.
 inline constexpr std::int64_t kGuardNone = 0, kGuardNan = 1, kGuardHidden = 2;
 
-/// Whether queries of this type, keys and values are floats of 8 bits as they are, without scales.
-/// Values are given transposed then, [.., dv, columns], where the columns are the keys and zeros up
-/// to value_columns(), since tensor cores add up along rows. The result is float32, as that of
-/// products of such floats is, and who made the operands scales it.
+/// Whether queries of this type, with keys and values, are fp8 without scales. Values are then
+/// transposed, [.., dv, columns]: the columns are keys, zero-padded to value_columns(), as tensor
+/// cores need both operands K-major. The result is float32, as for fp8 matmuls; the caller applies
+/// the scales.
 constexpr bool is_eight_bit_attention(DType queries) { return queries == DType::kFloat8E4M3FN; }
-inline constexpr std::int64_t kValueUnit = 16;  // keys that are copied at once
+inline constexpr std::int64_t kValueUnit = 16;  // keys in one copy
 inline Dim value_columns(const Dim& keys, const Ranges& ranges = {}) {
   return ceil_div(keys, kValueUnit, ranges) * Dim(kValueUnit);
 }
-/// Weights relative to the largest of a row are in 0 to 1. They are rounded times this, which uses
-/// the range that e4m3 has.
+/// Weights relative to a row's largest are in 0 to 1. They are multiplied by this before rounding,
+/// to use the range of e4m3.
 inline constexpr double kWeightUnit = 256;
 
 struct AttentionInputs {
   std::optional<std::size_t> mask, limits, bounds, tables, key_scales, value_scales;
 };
 
-/// Of an Attention of these attributes with `count` inputs: q, k, v, then with attribute "packed"
+/// The inputs of an Attention with these attributes and `count` inputs: q, k, v, then with "packed"
 /// the bounds of sequences; with "paged" the limits, the sequences' starts and their block tables;
-/// else a mask if there is one, and with attribute "limited" the limits.
-/// `keys`: the type of k and v. Of 8 bits, their rows' scales are the last two inputs.
+/// otherwise an optional mask, and with "limited" the limits. `keys`: the type of k and v. If that
+/// has 8 bits, the last two inputs are the scales of their rows.
 inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count, DType keys) {
   const bool limited = attrs.get_int("limited") != 0;
   AttentionInputs result;

@@ -20,8 +20,8 @@ std::string_view to_string(AttrKind kind);
 
 using Attr = std::variant<std::int64_t, double, std::string, Ints, std::vector<Dim>, DType>;
 
-/// Named attributes in name order. The getters throw Error(kInternal) if the name is absent or of
-/// another kind: the operator's schema has been checked when the node was built.
+/// Named attributes in name order. Getters throw Error(kInternal) for an absent name or a wrong
+/// kind: the operator's schema was checked when the node was built.
 class Attrs {
  public:
   Attrs() = default;
@@ -40,9 +40,9 @@ class Attrs {
   }
 
   const std::map<std::string, Attr, std::less<>>& values() const { return values_; }
-  /// Floats compare by their bits: -0.0 is not 0.0, and NaN equals itself.
+  /// Floats are compared bitwise: -0.0 differs from 0.0, and NaN equals itself.
   friend bool operator==(const Attrs& a, const Attrs& b);
-  /// Equal for equal ones, within one process.
+  /// Consistent with ==, within one process.
   friend std::size_t hash_of(const Attrs& attrs);
 
  private:

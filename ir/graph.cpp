@@ -28,7 +28,7 @@ class Correspondence {
     return true;
   }
 
-  /// Compares what makes the paired values, back to the inputs.
+  /// Compares the producers of the paired values, back to the inputs.
   bool complete() {
     while (!pending_.empty()) {
       const auto [x, y] = pending_.front();
@@ -44,7 +44,7 @@ class Correspondence {
         x.output_index != y.output_index || (x.constant == nullptr) != (y.constant == nullptr))
       return false;
     if (x.constant) return x.constant == y.constant || *x.constant == *y.constant;
-    // Inputs have been paired by position; reaching one that pairs otherwise has failed there.
+    // Inputs are paired by position; reaching one with another partner is a mismatch.
     if (!x.producer.valid()) return true;
     return same_node(a_.node(x.producer), b_.node(y.producer));
   }

@@ -17,7 +17,7 @@
 
 namespace sinter::ir {
 
-/// Puts names of ONNX nodes in order, each once: where the origins of nodes come together.
+/// Sorts names of ONNX nodes and removes duplicates: merges the origins of nodes.
 void sort_unique(std::vector<std::string>& names);
 
 struct ValueId {
@@ -49,12 +49,12 @@ struct Node {
   Attrs attrs;
   std::vector<std::string> origins;   // names of the ONNX nodes this comes from, sorted, unique
   std::shared_ptr<const Graph> body;  // fused nodes only; body inputs correspond to `inputs`
-  /// Results of Extent nodes of the graph whose symbols the node names beside its inputs: in
-  /// attributes, types of outputs, or its body. They are made before it. Sorted, each once.
+  /// Results of the Extent nodes whose symbols the node names beside its inputs: in attributes,
+  /// types of outputs, or its body. They precede the node. Sorted and unique.
   std::vector<ValueId> extents;
 };
 
-/// A named state: output `output` of one run becomes input `input` of the next.
+/// A state: output `output` of one run becomes input `input` of the next.
 struct State {
   int input = 0;
   int output = 0;
@@ -73,20 +73,20 @@ class Graph {
   /// Nodes in topological order; ids index this.
   const std::vector<Node>& nodes() const { return parts_->nodes; }
   const Node& node(NodeId id) const { return parts_->nodes[id.position()]; }
-  /// The node that makes `id`, or null for inputs and constants.
+  /// The producer of `id`, or null for inputs and constants.
   const Node* producer(ValueId id) const;
   const std::vector<ValueId>& inputs() const { return parts_->inputs; }
-  /// Where `id` stands among them; nothing if it is none.
+  /// The index of `id` among the inputs; nothing if it is none.
   std::optional<std::size_t> input_number(ValueId id) const;
   const std::vector<ValueId>& outputs() const { return parts_->outputs; }
   const std::vector<std::string>& output_names() const { return parts_->output_names; }
   const Ranges& ranges() const { return parts_->ranges; }
   const std::vector<State>& states() const { return parts_->states; }
-  /// Nodes that read `id`, or name the size that it is, in order, each once.
+  /// Nodes that read `id`, or name the size that it holds, in order and unique.
   const std::vector<NodeId>& users(ValueId id) const { return parts_->users[id.position()]; }
   bool is_output(ValueId id) const { return parts_->is_output[id.position()]; }
   bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
-  /// True for copies of one graph, which share all they have.
+  /// True for copies of one graph, which share their contents.
   bool is_same(const Graph& other) const { return parts_ == other.parts_; }
 
  private:
@@ -100,23 +100,23 @@ class Graph {
     Ranges ranges;
     std::vector<State> states;
     std::vector<std::vector<NodeId>> users;
-    std::vector<bool> is_output;  // of each value
+    std::vector<bool> is_output;  // by value
   };
   explicit Graph(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
   std::shared_ptr<const Parts> parts_;
 };
 
-/// Symbols that a node of these outputs names: in attributes, types of outputs, or its body, but
-/// for those that the body itself finds (Extent).
+/// Symbols that a node with these outputs names: in attributes, types of outputs, or its body,
+/// except those that the body itself computes (Extent).
 std::set<std::string> named_symbols(const Node& node, Types outputs);
 
 /// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up
-/// to the numbering of values. Names and origins do not count.
+/// to the numbering of values. Ignores names and origins.
 bool structurally_equal(const Graph& a, const Graph& b);
 
-/// Builds a Graph. Types are inferred as nodes are added, equal nodes are shared, and finish()
-/// keeps only what the outputs need. Errors in a node's types throw Error(kInvalidModel) naming it.
+/// Builds a Graph. Infers types as nodes are added and shares equal nodes; finish() keeps only what
+/// the outputs need. Type errors throw Error(kInvalidModel) that names the node.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name = "main");
@@ -127,8 +127,8 @@ class GraphBuilder {
   ValueId input(std::string name, TensorType type);
   ValueId constant(Tensor tensor, std::string name = {});
   ValueId constant(std::shared_ptr<const Tensor> tensor, std::string name = {});
-  /// A value that no node reads when the graph is finished: an input of a body that is built among
-  /// the nodes around it.
+  /// A value without readers in the finished graph: an input of a body that is built among the
+  /// outer nodes.
   ValueId placeholder(const TensorType& type);
   /// A rank-0 constant of `dtype`.
   ValueId scalar(DType dtype, double value);
@@ -140,23 +140,23 @@ class GraphBuilder {
   void output(std::string name, ValueId value);
   void range(std::string symbol, Range range);
   void state(State state);
-  /// Gives a value the model's name for it, if it has none.
+  /// Sets the model's name of a value, if it has none.
   void name(ValueId value, std::string name);
 
   const TensorType& type(ValueId value) const;
   /// The model's name for `value`, or nothing.
   const std::string& name(ValueId value) const;
-  /// The constant behind `value`, or null.
+  /// The constant `value`, or null.
   const Tensor* constant_of(ValueId value) const;
   std::shared_ptr<const Tensor> shared_constant(ValueId value) const;
   /// The result of the Extent node whose symbol is `symbol`, or an invalid id.
   ValueId extent(std::string_view symbol) const;
-  /// The node that makes `value`, or null. The pointer lasts until the next call that adds.
+  /// The producer of `value`, or null. The pointer is valid until the next node is added.
   const Node* producer(ValueId value) const;
   const Ranges& ranges() const;
 
-  /// Nodes that are added while an OriginScope lives carry its origins; an inner scope replaces an
-  /// outer one until it ends.
+  /// Nodes added during an OriginScope's lifetime get its origins; an inner scope overrides an
+  /// outer one.
   class OriginScope {
    public:
     OriginScope(GraphBuilder& builder, std::vector<std::string> origins);
@@ -177,19 +177,19 @@ class GraphBuilder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Copies graph after graph: the frame of most passes. For every node in order `visit` gets the
-/// node with its inputs already mapped, and returns the outputs' new values, or nothing to copy the
-/// node as it is. Names, origins, ranges, states and outputs carry over; an output whose type has
-/// changed throws Error(kInternal).
+/// Copies a graph node by node: the frame of most passes. `visit` gets each node with mapped
+/// inputs, and returns new values of its outputs, or nothing to copy the node. Names, origins,
+/// ranges, states and outputs are kept; an output whose type has changed throws
+/// Error(kInternal).
 using RewriteVisit = std::function<std::optional<std::vector<ValueId>>(
     GraphBuilder& builder, const Graph& old, const Node& node, std::span<const ValueId> inputs)>;
 Graph rewrite(const Graph& graph, const RewriteVisit& visit);
 
-/// Copies `body` into `builder` with its inputs replaced by `inputs`; returns its outputs. Nodes
-/// keep their own origins, or get the builder's if they have none.
+/// Copies `body` into `builder` with `inputs` in place of its inputs; returns its outputs. Nodes
+/// keep their origins, or get the builder's if they have none.
 std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
                                   std::span<const ValueId> inputs);
-/// The same with `values` of the body in place of its outputs.
+/// Returns `values` of the body instead of its outputs.
 std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
                                   std::span<const ValueId> inputs, std::span<const ValueId> values);
 

@@ -15,7 +15,7 @@ void mix(std::size_t& hash, std::size_t value) {
   hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
 }
 
-/// The inputs with the first two in order where they may be exchanged: a+b is b+a.
+/// The inputs, with the first two sorted if the operator is commutative: a+b is b+a.
 std::vector<ValueId> canonical_inputs(const Node& node) {
   std::vector<ValueId> inputs = node.inputs;
   if (node.op->commutative && inputs.size() >= 2 && inputs[1] < inputs[0])
@@ -33,8 +33,8 @@ std::size_t hash_of(const Node& node) {
   return hash;
 }
 
-/// Equal for bodies that are structurally equal, whatever the order of their nodes: so that
-/// thousands of regions that read one value are told apart.
+/// Equal for structurally equal bodies, whatever their node order: distinguishes thousands of
+/// regions that read one value.
 std::size_t hash_of(const Graph& body) {
   std::size_t sum = body.nodes().size();
   for (const Node& node : body.nodes()) {
@@ -54,8 +54,8 @@ bool same_node(const Node& a, const Node& b) {
   return a.body == b.body || structurally_equal(*a.body, *b.body);
 }
 
-/// Origins of thousands of equal nodes come together one by one: they are put in order when their
-/// number has doubled, and at last by finish().
+/// Accumulates origins of equal nodes, which may be thousands: sorts them when their number has
+/// doubled, and finally in finish().
 void add_origins(std::vector<std::string>& into, std::size_t& in_order,
                  const std::vector<std::string>& from) {
   into.insert(into.end(), from.begin(), from.end());
@@ -70,7 +70,8 @@ void add_origins(std::vector<std::string>& into, std::size_t& in_order,
 struct GraphBuilder::Impl {
   std::shared_ptr<Graph::Parts> graph = std::make_shared<Graph::Parts>();
   std::vector<std::string> origins;
-  std::unordered_map<std::int32_t, std::size_t> merged;       // nodes, with their origins in order
+  std::unordered_map<std::int32_t, std::size_t> merged;       // nodes, with their count of sorted
+                                                              // origins
   std::unordered_multimap<std::uint64_t, ValueId> constants;  // by Tensor::hash
   std::unordered_multimap<std::size_t, NodeId> nodes;         // by hash_of
   std::vector<bool> constant;                                 // by node: is_constant
@@ -271,8 +272,7 @@ Graph GraphBuilder::finish() {
   if (built.outputs.empty())
     throw Error(ErrorCode::kInvalidModel, fmt::format("graph '{}' has no outputs", built.name));
 
-  // Nodes are in topological order: backwards, every node has been reached before it is looked
-  // at.
+  // Nodes are in topological order: backwards, all readers of a node are visited before it.
   std::vector<bool> live(built.values.size());
   const auto mark = [&](ValueId id) { live[id.position()] = true; };
   for (const ValueId id : built.inputs) mark(id);

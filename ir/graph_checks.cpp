@@ -107,7 +107,7 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
   std::vector<TensorType> types = body->types(body->outputs());
   if (op.kind == OpKind::kFused) return types;
   const std::vector<TensorType> states = op.infer(attrs, inputs);
-  if (states.empty()) return types;  // of a node that is its body
+  if (states.empty()) return types;  // of a node defined by its body
   if (types.size() != states.size())
     invalid(fmt::format("has {} states, but its body has {} outputs", states.size(), types.size()));
   for (std::size_t i = 0; i < states.size(); ++i)
@@ -131,7 +131,7 @@ void add_symbols(const Node& node, std::set<std::string>& symbols) {
   std::set<std::string> of_body;
   for (const Value& value : node.body->values()) add_symbols(value.type.shape, of_body);
   for (const Node& inner : node.body->nodes()) add_symbols(inner, of_body);
-  // What the body finds is its own.
+  // Symbols that the body computes are local to it.
   for (const Node& inner : node.body->nodes())
     if (inner.op->kind == OpKind::kExtent) of_body.erase(inner.attrs.get_string("symbol"));
   symbols.merge(of_body);

@@ -1,4 +1,4 @@
-// What GraphBuilder, verify and the reference check alike; nothing else includes this.
+// Checks shared by GraphBuilder, verify and the reference evaluator; not included elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,32 @@
 
 namespace sinter::ir {
 
-/// What a plan can hold (runtime/plan/verify/checker.h): dimensions of a tensor, and elements,
-/// whose addresses can then be added up.
+/// Limits of a plan (runtime/plan/verify/checker.h): dimensions of a tensor, and elements, so that
+/// address arithmetic cannot overflow.
 inline constexpr std::size_t kMaxRank = 32;
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
-/// Symbols and functions in one dimension: every step of index arithmetic goes over all of them.
+/// Symbols and functions in one dimension: index arithmetic is linear in them.
 inline constexpr int kMaxDimSize = 256;
 
-/// Throws Error(kInvalidModel) for a dimension that is known and negative, kUnsupported for more
-/// dimensions or, by those that are known, more elements than a plan can hold, or for a dimension
-/// that is too long a formula.
+/// Throws Error(kInvalidModel) for a known negative dimension. Throws kUnsupported if a plan cannot
+/// hold the number of dimensions or the known number of elements, or if a dimension's expression is
+/// too long.
 void check_type(const TensorType& type);
 
 /// "MatMul (from encoder/MatMul_3)", for messages.
 std::string describe(const OpDef& op, std::span<const std::string> origins);
 
-/// Checks `attrs` against the operator's schema and fills in defaults; an int stands for a float
-/// and ints for dims. Throws Error(kInvalidModel).
+/// Checks `attrs` against the operator's schema and fills in defaults; an int is accepted for a
+/// float, and ints for dims. Throws Error(kInvalidModel).
 Attrs complete_attrs(const OpDef& op, Attrs attrs);
 
-/// Checks the number of inputs and infers the outputs' types; a fused node's are its body's. Throws
-/// Error(kInvalidModel).
+/// Checks the number of inputs and infers the outputs' types; those of a fused node come from its
+/// body. Throws Error(kInvalidModel).
 std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types inputs,
                                     const Graph* body);
 
-/// Throws Error(kInvalidModel) if a state's input and output do not exist or differ in type.
+/// Throws Error(kInvalidModel) if a state's input or output does not exist, or if their types
+/// differ.
 void check_states(const Graph& graph);
 void check_range(const std::string& symbol, const Range& range);
 

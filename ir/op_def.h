@@ -25,7 +25,7 @@ struct ValueId;
 using Types = std::span<const TensorType>;
 using Tensors = std::span<const Tensor>;
 
-/// What the compiler does with an operator; see the design's table.
+/// How the compiler treats an operator; see the design's table.
 enum class OpKind {
   kPointwise,
   kReduce,
@@ -39,7 +39,7 @@ enum class OpKind {
 };
 std::string_view to_string(OpKind kind);
 
-/// How the result type of a pointwise operator follows from its inputs' types.
+/// How a pointwise operator's result type follows from its inputs' types.
 enum class TypeRule {
   kSame,     // all inputs and the result share one type
   kCompare,  // inputs share one type, the result is bool
@@ -52,26 +52,26 @@ enum class TypeRule {
 struct PointwiseDef {
   ScalarExpr expr;
   TypeRule rule = TypeRule::kSame;
-  /// Of casts, in place of `expr` where attribute "to" is a float of 8 bits, in the types' order:
-  /// they round, as nothing in a fused region does, which computes in wider types.
+  /// For casts to 8-bit floats, instead of `expr`, in the order of types: they round, which no
+  /// other operator of a fused region does, as it computes in wider types.
   std::vector<ScalarExpr> to_float8 = {};
 
-  /// What a node with `attrs` computes.
+  /// The expression that a node with `attrs` computes.
   const ScalarExpr& expression(const Attrs& attrs) const;
 };
 
-/// combine over the axes in attribute "axes" (sorted, non-negative); attribute "keepdims" is 0
-/// or 1. `pre` maps an element before it is combined, `finish` the combined value; both are
-/// expressions of x, finish also of y = the number of combined elements.
+/// Combines over the axes in attribute "axes" (sorted, non-negative); attribute "keepdims" is 0 or
+/// 1. `pre` maps an element before combination, `finish` the result; both are expressions of x,
+/// `finish` also of y = the number of combined elements.
 struct ReduceDef {
   Combine combine = Combine::kSum;
   ScalarExpr pre, finish;
 };
 
 /// One source of an output element of a view: input `input` at `index` (one Dim per input
-/// dimension, over the symbols that stand for the output indices), valid where every guard holds
-/// (0 <= guard.value < guard.extent). A view lists its sources in order; guards of different
-/// sources exclude each other. Where none holds the element is `fill`.
+/// dimension, over symbols of the output indices), valid where every guard holds (0 <= guard.value
+/// < guard.extent). Sources are in order, with mutually exclusive guards. Where none holds, the
+/// element is `fill`.
 struct ViewSource {
   int input = 0;
   std::vector<Dim> index;
@@ -90,9 +90,9 @@ struct ViewDef {
   double fill = 0;
 };
 
-/// Where an operator of kind kIndexed reaches into its data (input 0) along one dimension: at the
-/// number that input `input` holds at index `at`, or, without an input, at `at[0]` itself. Numbers
-/// that inputs hold count from the end if they are negative.
+/// Where an operator of kind kIndexed accesses its data (input 0) along one dimension: at the
+/// number in input `input` at index `at` or, without input, at `at[0]` itself. Negative numbers of
+/// inputs count from the end.
 struct DataIndex {
   int input = -1;
   std::vector<Dim> at;
@@ -101,51 +101,51 @@ struct DataIndex {
 using DataIndexMap = std::function<std::vector<DataIndex>(const Attrs& attrs, Types inputs,
                                                           std::span<const Dim> index)>;
 
-/// Each element of the output is the element of the data that `map` says.
+/// Each element of the output is the data element that `map` gives.
 struct TakeDef {
   DataIndexMap map;
 };
-/// The output is the data (input 0), changed at the places to which `map` sends the elements of the
-/// updates (input 1), in row-major order of the updates. `combine` says how an element is changed;
+/// The output is the data (input 0), updated at the indices to which `map` sends the elements of
+/// the updates (input 1), in row-major order of the updates. `combine`: how an element is updated;
 /// nothing: it is replaced.
 struct ScatterDef {
   DataIndexMap map;
   std::function<std::optional<Combine>(const Attrs& attrs)> combine;
 };
-/// Each element of the output combines the elements of the data (input 0) along attribute "axis" up
-/// to its own place: from the first one on, or with attribute "reverse" from the last; with
-/// "exclusive" without its own, so that the first one's is the combination's identity.
+/// Prefix combinations of the data (input 0) along attribute "axis": from the first element on, or
+/// with "reverse" from the last. With "exclusive" an element does not include itself; the first one
+/// is the combination's identity.
 struct ScanDef {
   std::function<Combine(const Attrs& attrs)> combine;
 };
-/// No inputs: the element at an index is a number that follows from the index.
+/// No inputs: each element is a number that depends on its index.
 struct GenerateDef {
   std::function<Dim(const Attrs& attrs, std::span<const Dim> index)> value;
 };
 
-/// Rewrites a node of a composite operator into simpler operators; returns its outputs.
+/// Decomposes a node of a composite operator into simpler operators; returns its outputs.
 using Decompose = std::function<std::vector<ValueId>(GraphBuilder& builder, const Node& node,
                                                      std::span<const ValueId> inputs)>;
 struct CompositeDef {
   Decompose decompose;
 };
 
-/// What an error of an operand does to a result beyond an error of the same relative size. Whoever
-/// rounds values to 16 bits (`--precision`) asks.
+/// The effect of an operand's error on the result, beyond an equal relative error. Used by lowering
+/// to 16 bits (`--precision`).
 enum class Rounding : std::uint8_t {
-  kRelative,  // nothing more
+  kRelative,  // no further effect
   kExponent,  // multiplies the result by e^error: logits
   kAbsolute,  // an error of 1 at 10,000 is as bad as at 1: angles, thresholds
   kIndex,     // may choose another element, or another box
 };
-/// How far results may leave the range of the operands by the operator's definition.
+/// How far results may exceed the range of the operands, by the operator's definition.
 enum class Growth : std::uint8_t { kNone, kPower, kExponential };
 
-/// What whoever changes the types of floats must know of an operator.
+/// Numeric properties for passes that change float types.
 struct Numerics {
-  std::vector<Rounding> operands = {};  // the last one holds for all behind it
+  std::vector<Rounding> operands = {};  // the last one applies to all further operands
   Growth growth = Growth::kNone;
-  bool own_types = false;  // code or tables for the types that the model has: none is changed
+  bool own_types = false;  // specialized for the model's types: none may change
 };
 
 struct AttrSpec {
@@ -156,9 +156,9 @@ struct AttrSpec {
 
 /// Result types for input types; throws Error(kInvalidModel) with the shapes in the message.
 using Infer = std::function<std::vector<TensorType>(const Attrs& attrs, Types inputs)>;
-/// Reference evaluation: float64 accumulation, results rounded once to the output type. `outputs`
-/// are the concrete output types. Absent for pointwise, reduce and view operators: they are
-/// evaluated from their definition.
+/// Reference evaluation: float64 accumulation, one rounding to the output type. `outputs` are the
+/// concrete output types. Absent for pointwise, reduce and view operators, which are evaluated from
+/// their definition.
 using Evaluate =
     std::function<std::vector<Tensor>(const Attrs& attrs, Tensors inputs, Types outputs)>;
 
@@ -174,8 +174,8 @@ struct OpDef {
   std::variant<std::monostate, PointwiseDef, ReduceDef, ViewDef, TakeDef, ScatterDef, ScanDef,
                GenerateDef, CompositeDef>
       detail;
-  bool commutative = false;  // the first two inputs may be exchanged
-  bool has_body = false;     // nodes own a graph, which says what they compute
+  bool commutative = false;  // the first two inputs commute
+  bool has_body = false;     // nodes have a graph that defines what they compute
   Numerics numerics = {};
 
   Rounding rounding_of(std::size_t operand) const {
@@ -186,7 +186,7 @@ struct OpDef {
   const PointwiseDef& pointwise() const { return std::get<PointwiseDef>(detail); }
   const ReduceDef& reduce() const { return std::get<ReduceDef>(detail); }
   const ViewDef& view() const { return std::get<ViewDef>(detail); }
-  // Of kind kIndexed, one of these; null if it is another.
+  // For kind kIndexed: non-null for the operator's own definition only.
   const TakeDef* take() const { return std::get_if<TakeDef>(&detail); }
   const ScatterDef* scatter() const { return std::get_if<ScatterDef>(&detail); }
   const ScanDef* scan() const { return std::get_if<ScanDef>(&detail); }
@@ -194,7 +194,7 @@ struct OpDef {
   const CompositeDef& composite() const { return std::get<CompositeDef>(detail); }
 };
 
-// ir/ops/registry.cpp has these, so that what only knows definitions needs no table.
+// Defined in ir/ops/registry.cpp: code that only needs definitions does not link the table.
 /// The definition named `name`, or null.
 const OpDef* find_op(std::string_view name);
 /// As find_op, but throws Error(kInternal) if there is none.

@@ -1,4 +1,4 @@
-// Independent jobs on several threads.
+// Parallel execution of independent jobs.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace sinter::ir {
 
-/// Calls `job(i)` for i = 0 .. count - 1 on up to `threads` threads at once (0: as many as the
-/// machine has) and returns when all have returned. If some throw, no further ones are begun, and
-/// the exception of the first of them, by its number, is thrown on.
+/// Calls `job(i)` for i = 0 .. count - 1 on up to `threads` threads (0: all of the machine's) and
+/// returns when all have finished. After an exception no further jobs start; that of the lowest
+/// index is rethrown.
 template <class Job>
 void for_each_job(std::size_t count, std::size_t threads, const Job& job) {
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the following
   std::size_t failed = count;
   std::exception_ptr failure;
   const auto work = [&] {
@@ -40,8 +40,8 @@ void for_each_job(std::size_t count, std::size_t threads, const Job& job) {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// The same for ranges [begin, end) of 0 .. count - 1, none longer than `length`: ranges, and with
-/// them sums of what each gives, do not depend on the number of threads.
+/// The same for ranges [begin, end) of 0 .. count - 1, at most `length` long: ranges, and thus sums
+/// of their results, do not depend on the number of threads.
 template <class Job>
 void for_each_range(std::size_t count, std::size_t length, const Job& job) {
   for_each_job((count + length - 1) / length, 0,

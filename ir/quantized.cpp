@@ -7,7 +7,7 @@
 namespace sinter::ir {
 namespace {
 
-constexpr std::size_t kRowsAtOnce = 64;  // of a thread
+constexpr std::size_t kRowsAtOnce = 64;  // per thread
 
 }  // namespace
 
@@ -58,7 +58,7 @@ namespace {
 Tensor multiplied(const QuantizedWeights& weights, DType dtype) {
   const Tensor values = unpacked_values(weights);
   const std::span<const std::byte> q = values.bytes();
-  // What each byte stands for.
+  // The number that each byte represents.
   std::vector<std::byte> codes(256);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
   const std::vector<double> numbers =

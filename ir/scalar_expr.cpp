@@ -61,7 +61,7 @@ class ScalarParser {
     return text_.substr(begin, at_ - begin);
   }
 
-  /// Adds `node` or finds its equal. Constants are never shared: each takes the type of its own
+  /// Adds `node` or finds an equal one. Constants are not shared: each takes the type of its own
   /// siblings.
   int add(ScalarNode node) {
     for (std::size_t i = 0; i < expr_.nodes.size() && !is_value(node); ++i) {
@@ -84,7 +84,7 @@ class ScalarParser {
 
   int comparison() {
     const int left = sum();
-    // Two-character tokens first, for "<" is a prefix of "<=".
+    // Longer tokens first: "<" is a prefix of "<=".
     static constexpr std::pair<std::string_view, ScalarOp> kComparisons[] = {
         {"<=", ScalarOp::kLessEqual}, {">=", ScalarOp::kGreaterEqual}, {"==", ScalarOp::kEqual},
         {"!=", ScalarOp::kNotEqual},  {"<", ScalarOp::kLess},          {">", ScalarOp::kGreater}};
@@ -227,7 +227,7 @@ class TypeInference {
     if (!type_of(index)) settle(index, type);
   }
 
-  /// Gives an open node and its (equally open) operands `type`; a settled one must have it.
+  /// Sets the type of an untyped node and its untyped operands; a typed one must match.
   void settle(int index, DType type) {
     auto& known = type_of(index);
     if (known) {

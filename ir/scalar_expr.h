@@ -1,5 +1,5 @@
-// The scalar expression of a pointwise operator: one definition from which the reference, the
-// constant folder, the CPU and the CUDA emitters all work.
+// The scalar expression of a pointwise operator: the single definition for the reference evaluator,
+// the constant folder, and the CPU and CUDA emitters.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace sinter::ir {
 struct ScalarNode {
   enum class Kind : std::uint8_t { kOperand, kConstant, kAttr, kOp };
   Kind kind = Kind::kOperand;
-  int operand = 0;      // kOperand: which input of the operator
+  int operand = 0;      // kOperand: index of the operator's input
   double constant = 0;  // kConstant
   std::string attr;     // kAttr: a float or int attribute of the node
   ScalarOp op = ScalarOp::kAdd;
@@ -33,23 +33,23 @@ struct ScalarExpr {
 };
 
 /// Parses "0.5 * x * (1 + erf(x * 0.7071067811865476))". Operands are x, y, z (inputs 0, 1, 2);
-/// @name is an attribute; functions are the names of ScalarOp; infix + - * / and unary minus;
+/// @name is an attribute; functions have the names of ScalarOp; infix + - * / and unary minus;
 /// comparisons < <= > >= == !=. cast(e) and bitcast(e) convert to the operator's result type. The
-/// text is part of the program, so a mistake in it throws Error(kInternal).
+/// text is part of the code: an error in it throws Error(kInternal).
 ScalarExpr parse_scalar_expr(std::string_view text);
 
 /// The expression in prefix form: "mul(x, add(1, erf(x)))".
 std::string to_string(const ScalarExpr& expr);
 
-/// Type of every node of `expr`, for operands of (compute) types `operands` and result type
-/// `result`: constants and attributes take the type of the sibling they meet; comparisons yield
-/// bool. All types are compute types (no float16 or bfloat16).
+/// The type of every node of `expr`, for operands of types `operands` and result type `result`:
+/// constants and attributes take the type of their sibling; comparisons yield bool. All are compute
+/// types (no float16 or bfloat16).
 std::vector<DType> infer_scalar_types(const ScalarExpr& expr, std::span<const DType> operands,
                                       DType result);
 
 /// Evaluates one primitive on values of `type` (the operands' type; for kCast and kBitCast `from`
-/// is the operand's and `type` the result's). Floats are computed in double; integers wrap in their
-/// own width.
+/// is the operand's and `type` the result's). Floats are computed in double; integers wrap at their
+/// width.
 Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args);
 
 /// The value of a kConstant or kAttr node of `type`.

@@ -1,5 +1,5 @@
-// What each scalar primitive computes, once, for single elements and for columns. Floats are
-// doubles; integers and bool are int64 holding a value of their type (uint64 as its bit pattern).
+// The semantics of each scalar primitive, for single elements and for columns. Floats are doubles;
+// integers and bool are int64 with a value of their type (uint64 as its bit pattern).
 #pragma once
 
 #include <bit>
@@ -69,7 +69,7 @@ inline double int_to_double(DType from, std::int64_t value) {
                                 : static_cast<double>(value);
 }
 
-/// Truncates; saturates outside the type's range (what GPUs do; C++ leaves it open); NaN gives 0.
+/// Truncates; saturates outside the type's range (as GPUs do; undefined in C++); NaN gives 0.
 inline std::int64_t double_to_int(DType to, double value) {
   if (to == DType::kBool) return value != 0;
   if (std::isnan(value)) return 0;
@@ -84,7 +84,7 @@ inline std::int64_t double_to_int(DType to, double value) {
   return static_cast<std::int64_t>(value);
 }
 
-/// A value as a float and as an integer: the one that its type asks for counts.
+/// A value as a float and as an integer; its type determines which is valid.
 struct Scalar {
   double f = 0;
   std::int64_t i = 0;
@@ -107,7 +107,7 @@ double float_value(double a, double b) {
   if constexpr (Op == kDiv) return a / b;
   if constexpr (Op == kMod) {
     const double r = std::fmod(a, b);
-    if (r == 0) return std::copysign(r, b);  // zero has the divisor's sign, too
+    if (r == 0) return std::copysign(r, b);  // a zero result also has the divisor's sign
     return (r < 0) != (b < 0) ? r + b : r;
   }
   if constexpr (Op == kFmod) return std::fmod(a, b);
@@ -202,8 +202,8 @@ inline std::int64_t int_power(DType type, std::int64_t base, std::int64_t expone
 
 constexpr int bits_of(DType type) { return static_cast<int>(size_of(type)) * 8; }
 
-/// a shifted by b. To the left zeros come in, to the right copies of the sign: they are all there
-/// is where b is not a position in the type.
+/// a shifted by b: zeros enter on a left shift, copies of the sign on a right shift. If b is
+/// negative or at least the type's width, all bits are entered ones.
 template <bool kLeft>
 std::int64_t shift_int(DType type, std::int64_t a, std::int64_t b) {
   const auto by = static_cast<std::uint64_t>(b), bits = static_cast<std::uint64_t>(a);
@@ -224,7 +224,7 @@ inline Scalar cast_bits(DType to, DType from, double f, std::int64_t i) {
   return {0, wrap_to(to, static_cast<std::int64_t>(bits))};
 }
 
-/// Arithmetic primitives on integers: exact in the type's own width, with wraparound.
+/// Arithmetic primitives on integers: exact at the type's width, with wraparound.
 template <ScalarOp Op>
 std::int64_t int_value(DType type, std::int64_t a, std::int64_t b) {
   using enum ScalarOp;
@@ -253,7 +253,7 @@ std::int64_t int_value(DType type, std::int64_t a, std::int64_t b) {
   if constexpr (Op == kBitNot) return wrapped(~ua);
   if constexpr (Op == kShiftLeft) return shift_int<true>(type, a, b);
   if constexpr (Op == kShiftRight) return shift_int<false>(type, a, b);
-  return a;  // floor, ceil and round leave an integer as it is
+  return a;  // floor, ceil and round do not change an integer
 }
 
 }  // namespace sinter::ir

@@ -5,11 +5,11 @@
 namespace sinter::ir {
 namespace {
 
-// Of rows without a number but zero, so that nothing is divided by zero.
+// Lower bound of scales for rows of zeros, to avoid division by zero.
 constexpr double kLeastScale = 0x1p-100;
 
-// The eight largest numbers of f8e4m3fn, of which a row's largest magnitude becomes one: all other
-// ones, up to a power of two, have the same mantissas.
+// The eight largest numbers of f8e4m3fn, candidates for a row's largest magnitude: all smaller
+// numbers have the same mantissas, up to a power of two.
 constexpr double kLargestFloats[] = {448, 416, 384, 352, 320, 288, 256, 240};
 constexpr double kLargestInteger = 127;
 
@@ -18,8 +18,8 @@ ValueId as(GraphBuilder& builder, ValueId value, DType type) {
   return builder.add("Cast", {value}, {{"to", type}});
 }
 
-/// By how much more than their least scale `rows`, divided by that, are to be divided. Errors are
-/// in units of the least scale, so that they neither overflow nor vanish.
+/// The factor of the scale, relative to the least scale by which `rows` were already divided.
+/// Errors are in units of the least scale: they neither overflow nor vanish.
 ValueId best_factor(GraphBuilder& builder, ValueId rows, std::int64_t axis) {
   constexpr DType kType = DType::kFloat8E4M3FN;
   const auto number = [&](double value) { return builder.scalar(kRowScaleType, value); };
@@ -73,7 +73,7 @@ std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& 
   const std::vector<ValueId> copies = inline_graph(builder, graph, inputs, made);
   const ScaledRows copy{copies[0], copies[1]};
   const DType rounded = builder.type(copy.values).dtype;
-  // Equal nodes of one builder are one, so that made again the rows are the same values.
+  // A builder shares equal nodes: recomputed rows are the same values.
   const Node* node = builder.producer(copy.values);
   while (node != nullptr && (node->op->name == "Cast" || node->op->name == "Round"))
     node = builder.producer(node->inputs[0]);

@@ -46,8 +46,8 @@ Extent extent_of(DType dtype, const Ints& shape) {
   return extent;
 }
 
-/// Rounds to a binary format of 1 sign, `exponent_bits` and `mantissa_bits`, to nearest even, in
-/// one step from double (through float it would round twice). Returns the bits.
+/// Rounds to a binary format with a sign, `exponent_bits` and `mantissa_bits`, to nearest even,
+/// directly from double (via float it would round twice). Returns the bits.
 std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bits) {
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
   const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 63) << 15;
@@ -59,7 +59,7 @@ std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bit
     return static_cast<std::uint16_t>(sign | infinity | quiet);
   }
   const int bias = (1 << (exponent_bits - 1)) - 1;
-  // |value| = (2^52 + fraction) * 2^(exponent - 52). Doubles that are subnormal round to zero.
+  // |value| = (2^52 + fraction) * 2^(exponent - 52). Subnormal doubles round to zero.
   const int exponent = stored_exponent - 1023;
   const int place = std::max(exponent, 1 - bias);  // subnormals share the smallest exponent
   const int shift = place - exponent + 52 - mantissa_bits;
@@ -68,8 +68,8 @@ std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bit
   std::uint64_t units = mantissa >> shift;
   const std::uint64_t rest = mantissa & ((1ULL << shift) - 1), half = 1ULL << (shift - 1);
   if (rest > half || (rest == half && (units & 1) != 0)) ++units;
-  // The leading one of `units` adds to the exponent field, as does a carry out of the mantissa; a
-  // subnormal has no leading one and gets exponent field zero.
+  // The leading one of `units` adds to the exponent field, as does a carry from the mantissa; a
+  // subnormal has no leading one and thus exponent field zero.
   const std::uint64_t field = static_cast<std::uint64_t>(place + bias - 1) << mantissa_bits;
   return static_cast<std::uint16_t>(sign | std::min<std::uint64_t>(field + units, infinity));
 }
@@ -95,7 +95,7 @@ void store(std::byte* p, T value) {
   std::memcpy(p, &value, sizeof(T));
 }
 
-/// Truncates towards zero; NaN is zero, and what int64 cannot hold becomes its nearest value.
+/// Truncates towards zero and saturates; NaN gives zero.
 std::int64_t to_int(double value) {
   if (std::isnan(value)) return 0;
   if (value >= 0x1p63) return INT64_MAX;
@@ -103,8 +103,8 @@ std::int64_t to_int(double value) {
   return static_cast<std::int64_t>(value);
 }
 
-/// An integer as a double from which rounding to a narrower float still rounds correctly: bits
-/// beyond the 53rd are kept as one sticky bit.
+/// An integer as a double that still rounds correctly to narrower floats: bits beyond the 53rd
+/// become one sticky bit.
 double to_sticky_double(std::int64_t value) {
   if (value > -(1LL << 53) && value < (1LL << 53)) return static_cast<double>(value);
   const bool negative = value < 0;

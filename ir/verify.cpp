@@ -101,7 +101,7 @@ class Verifier {
     if (node.body) with_context("body", [&] { verify(*node.body); });
   }
 
-  /// What names a size that a node makes comes behind it, and knows of it.
+  /// Nodes that name a computed size must follow its Extent and list it.
   void check_extents(const Node& node, NodeId id) const {
     if (extents_.empty()) return;
     std::vector<ValueId> wanted;

@@ -1,11 +1,11 @@
-// Cheaper forms of functions: for results that the graph itself rounds to 16 bits, and for
-// arguments whose range is known. codegen/emit/approximations.cpp decides where they are used and
-// states the bounds, which tests check over all float16 values; `--math precise` uses none of them.
+// Cheaper forms of functions, for results that the graph rounds to 16 bits and for arguments of
+// known range. codegen/emit/approximations.cpp decides where they are used and states their error
+// bounds. Tests check these over all float16 values; `--math precise` uses none of them.
 #pragma once
 
 #include "elementary.cuh"
 
-/// 2^a; below 2^-126 zero. 2^-22 relative.
+/// 2^a; flushes results below 2^-126 to zero. Relative error 2^-22.
 SINTER_DEVICE float power_of_two(float a) {
 #ifdef __CUDACC__
   float result;
@@ -17,14 +17,14 @@ SINTER_DEVICE float power_of_two(float a) {
 }
 
 // ---- arguments of known range
-/// sin(a) for |a| <= 1.001; 1e-7 relative.
+/// sin(a) for |a| <= 1.001; relative error 1e-7.
 SINTER_DEVICE float sine_within_one(float a) {
   const float s = a * a;
   float p = fmaf(s, -0.000192903695f, 0.00832984783f);
   p = fmaf(p, s, -0.166665956f);
   return fmaf(p * s, a, a);
 }
-/// cos(a) for |a| <= 1.001; 5e-7.
+/// cos(a) for |a| <= 1.001; relative error 5e-7.
 SINTER_DEVICE float cosine_within_one(float a) {
   const float s = a * a;
   float p = fmaf(s, -0.00133812f, 0.04163338f);
@@ -34,17 +34,17 @@ SINTER_DEVICE float cosine_within_one(float a) {
 /// a / b for 2^-100 <= |b| <= 2^100; 2 ulp.
 SINTER_DEVICE float divide_by_normal(float a, float b) { return a * reciprocal_of_normal(b); }
 
-// ---- results of 16 bits, and of 8
-/// sin(a) for |a| <= 1.001; 2^-17.2 relative.
+// ---- results of 16 bits and 8 bits
+/// sin(a) for |a| <= 1.001; relative error 2^-17.2.
 SINTER_DEVICE float short_sine_within_one(float a) {
   const float s = a * a;
   float p = fmaf(s, 0.00803591404f, -0.166552976f);
   p = fmaf(p, s, 0.999993384f);
   return p * a;
 }
-/// sin(pi * (turns + a / pi)), |a| <= 2^20, with half a turn or none in `half`: the argument in
-/// half turns less the nearest integer, which adding 1.5 * 2^23 rounds to. 1 / pi has two pieces:
-/// the first product is exact before the integer is taken off.
+/// sin(a + pi * half) for |a| <= 2^20, with `half` 0 or 0.5. Range reduction in half turns: adding
+/// 1.5 * 2^23 rounds to an integer. 1 / pi is split in two parts, so that the first product is
+/// exact before the integer is subtracted.
 SINTER_DEVICE float short_sine_of_turns(float a, float half) {
   constexpr float kRound = 12582912.0f;
   const float t =
@@ -57,13 +57,13 @@ SINTER_DEVICE float short_sine_of_turns(float a, float half) {
   p = fmaf(p, s, 3.14158964f);
   return same_bits<float>(same_bits<u32>(p * y) ^ (same_bits<u32>(t) << 31));
 }
-/// sin(a) for |a| <= 2^20; 2^-18 relative, at its zeros other than 0 2^-29 absolute.
+/// sin(a) for |a| <= 2^20; relative error 2^-18; absolute error 2^-29 at zeros other than 0.
 SINTER_DEVICE float short_sine(float a) { return short_sine_of_turns(a, 0.0f); }
-/// cos(a), likewise; 2^-16.9 relative.
+/// cos(a) for |a| <= 2^20; relative error 2^-16.9.
 SINTER_DEVICE float short_cosine(float a) { return short_sine_of_turns(a, 0.5f); }
-/// exp(a); 2^-17 relative, below 2^-126 zero.
+/// exp(a), below 2^-126 zero; relative error 2^-17.
 SINTER_DEVICE float short_exponential(float a) { return power_of_two(a * 1.44269504f); }
-/// tanh(a) as a * P(a^2) / Q(a^2) up to where it is one in 16 bits; 2^-15.6 relative.
+/// tanh(a) as a * P(a^2) / Q(a^2), clamped where it is 1 in 16 bits; relative error 2^-15.6.
 SINTER_DEVICE float short_hyperbolic_tangent(float a) {
   const float x = minimum(maximum(a, -6.0f), 6.0f);
   const float s = x * x;
@@ -74,7 +74,7 @@ SINTER_DEVICE float short_hyperbolic_tangent(float a) {
   q = fmaf(q, s, 1.0f);
   return x * p * reciprocal_of_normal(q);
 }
-/// erf(a), the same way; 2^-18 relative.
+/// erf(a) as a * P(a^2) / Q(a^2), clamped likewise; relative error 2^-18.
 SINTER_DEVICE float short_error_function(float a) {
   const float x = minimum(maximum(a, -3.3f), 3.3f);
   const float s = x * x;
@@ -86,8 +86,8 @@ SINTER_DEVICE float short_error_function(float a) {
   q = fmaf(q, s, 1.0f);
   return x * p * reciprocal_of_normal(q);
 }
-/// 1 + erf(a), as gelu has it: 2 to a polynomial, so that the tail keeps its precision, which the
-/// sum would cancel. 2^-17 relative for a >= -4.5, 1e-10 absolute below.
+/// 1 + erf(a), a factor of GELU, as 2 to a polynomial: the sum would cancel the tail. Relative
+/// error 2^-17 for a >= -4.5, absolute 1e-10 below.
 SINTER_DEVICE float short_one_plus_error_function(float a) {
   const float x = minimum(absolute(a), 12.0f);
   float p = fmaf(x, -2.04114950e-05f, 4.88455851e-04f);
@@ -100,8 +100,8 @@ SINTER_DEVICE float short_one_plus_error_function(float a) {
   const float tail = power_of_two(p);
   return a < 0.0f ? tail : 2.0f - tail;
 }
-/// a / 2 * (1 + erf(a / sqrt(2))), gelu, by the tail of the normal distribution: 2 to a polynomial.
-/// 2^-16 relative for a >= -5, 1e-10 absolute below.
+/// GELU, a / 2 * (1 + erf(a / sqrt(2))), with the normal tail as 2 to a polynomial. Relative error
+/// 2^-16 for a >= -5, absolute 1e-10 below.
 SINTER_DEVICE float short_gelu(float a) {
   const float x = minimum(absolute(a), 8.0f);
   float p = fmaf(x, 2.9458135e-05f, -0.000708782638f);
@@ -112,7 +112,7 @@ SINTER_DEVICE float short_gelu(float a) {
   p = fmaf(p, x, -1.00001764f);
   return fmaf(-x, power_of_two(p), maximum(a, 0.0f));
 }
-/// gelu whose result is rounded to a float of 8 bits. 2^-8 relative for a >= -4, 2e-4 absolute
+/// GELU for a result that is rounded to fp8. Relative error 2^-8 for a >= -4, absolute 2e-4
 /// below.
 SINTER_DEVICE float gelu_for_float8(float a) {
   const float x = minimum(absolute(a), 8.0f);
@@ -121,15 +121,15 @@ SINTER_DEVICE float gelu_for_float8(float a) {
   p = fmaf(p, x, -1.005299f);
   return fmaf(-x, power_of_two(p), maximum(a, 0.0f));
 }
-/// 1 + tanh(a), as gelu's approximation has it, by its exponential; 2^-20 relative.
+/// 1 + tanh(a), a factor of GELU's tanh form, by the exponential; relative error 2^-20.
 SINTER_DEVICE float short_one_plus_hyperbolic_tangent(float a) {
   return reciprocal_of_normal(fmaf(0.5f, power_of_two(a * -2.88539008f), 0.5f));
 }
 
-// ---- integers of 8 bits
-/// The integer nearest to x, ties to even, moved by `zero`, an integer, and from `low` to `high`,
-/// as a conversion has it: zero for NaN. All are less than 2^22 from zero. Of 1.5 * 2^23 the last
-/// place is one.
+// ---- 8-bit integers
+/// Rounds x to the nearest integer (ties to even), adds the integer `zero` and clamps to [low,
+/// high]. NaN gives zero, as in a conversion. All magnitudes are below 2^22. Adding 1.5 * 2^23
+/// rounds, as its last mantissa bit has weight 1.
 SINTER_DEVICE i32 rounded_within(float x, float zero, float low, float high) {
   constexpr float kLastPlaceOne = 12582912.0f;
   const float sum = fminf(fmaxf(x, low - zero), high - zero) + kLastPlaceOne;

@@ -1,12 +1,12 @@
-// Blocks that run side by side on neighbouring multiprocessors and read each other's shared memory
-// (sm_90 and later), and kernels that start before the one in front of them has ended.
+// Thread block clusters (sm_90 and later): barriers, and access to the shared memory of other
+// blocks. Also programmatic dependent launch: kernels that start before the preceding one ends.
 #pragma once
 
 #include "reduce.cuh"
 
-/// Waits for all threads of all blocks of the cluster; what they wrote to shared memory before is
-/// then visible. As remote memory dies with its block, a block may end only behind a barrier that
-/// comes after the last access to it.
+/// Waits for all threads of the cluster; their earlier writes to shared memory are then visible.
+/// Shared memory of a block is freed when the block exits: a block must pass a barrier after the
+/// last remote access before it exits.
 SINTER_DEVICE void cluster_barrier() {
 #ifdef __CUDACC__
 #if __CUDA_ARCH__ >= 900
@@ -20,7 +20,7 @@ SINTER_DEVICE void cluster_barrier() {
 #endif
 }
 
-/// `shared`, an address in this block's shared memory, in that of block `rank` of the cluster.
+/// Maps `shared`, an address in this block's shared memory, to block `rank` of the cluster.
 template <class T>
 SINTER_DEVICE T* of_block(T* shared, u32 rank) {
 #ifdef __CUDACC__
@@ -34,8 +34,8 @@ SINTER_DEVICE T* of_block(T* shared, u32 rank) {
 #endif
 }
 
-/// The two halves of a barrier that says that all blocks of the cluster run: before they do,
-/// nothing is written to their shared memory.
+/// The arrive and wait halves of a cluster barrier. Shared memory of other blocks must not be
+/// written before all blocks of the cluster have started.
 SINTER_DEVICE void cluster_arrive() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -51,8 +51,8 @@ SINTER_DEVICE void cluster_wait() {
 #endif
 }
 
-/// Waits until all bytes have come that the barrier at `arrivals` in this block's shared memory
-/// expects of the cluster's blocks. Once for each barrier.
+/// Waits until the mbarrier at `arrivals` in this block has received all bytes that it expects from
+/// the cluster. Used once for each mbarrier.
 SINTER_DEVICE void wait_for_arrivals(u32 arrivals) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   u32 done = 0;
@@ -67,7 +67,7 @@ SINTER_DEVICE void wait_for_arrivals(u32 arrivals) {
 #endif
 }
 
-/// Behind a reduction's values in shared memory: where their arrival is counted.
+/// Address of the mbarrier, which follows a reduction's values in shared memory.
 template <int kWarps, int kBlocks, class T>
 SINTER_DEVICE u32 arrivals_of(T* scratch) {
 #ifdef __CUDACC__
@@ -77,8 +77,8 @@ SINTER_DEVICE u32 arrivals_of(T* scratch) {
 #endif
 }
 
-/// The barrier at `arrivals` expects kCount values from the cluster's blocks, sent by send_value;
-/// by all threads, in front of cluster_arrive. Values of fewer than 4 bytes come without one.
+/// Makes the mbarrier at `arrivals` expect kCount values that send_value() sends. All threads call
+/// it, before cluster_arrive(). Values of fewer than 4 bytes use no mbarrier.
 template <int kCount, class T>
 SINTER_DEVICE void expect_values(u32 arrivals) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -92,8 +92,8 @@ SINTER_DEVICE void expect_values(u32 arrivals) {
 #endif
 }
 
-/// Writes `x` to `to`, an address in this block's shared memory, in that of block `rank` of the
-/// cluster, whose barrier at `arrivals` counts it.
+/// Writes `x` to address `to` in the shared memory of block `rank` of the cluster. The mbarrier at
+/// `arrivals` of that block counts the bytes.
 template <class T>
 SINTER_DEVICE void send_value(T* to, T x, u32 arrivals, u32 rank) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -124,7 +124,7 @@ SINTER_DEVICE void send_value(T* to, T x, u32 arrivals, u32 rank) {
   *of_block(to, rank) = x;
 }
 
-/// Waits for the values that expect_values was told of, once.
+/// Waits once for the values announced by expect_values().
 template <class T>
 SINTER_DEVICE void wait_for_values(u32 arrivals) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -133,16 +133,17 @@ SINTER_DEVICE void wait_for_values(u32 arrivals) {
   cluster_barrier();
 }
 
-/// Gets `scratch` ready for reduce_cluster, in front of cluster_arrive.
+/// Prepares `scratch` for reduce_cluster(); called before cluster_arrive().
 template <int kWarps, int kBlocks, class T>
 SINTER_DEVICE void expect_results(T* scratch) {
   expect_values<kBlocks, T>(arrivals_of<kWarps, kBlocks>(scratch));
 }
 
-/// Combines over the kBlocks blocks, of kWarps full warps each, of a cluster, in the order of their
-/// ranks; every thread gets the result. Each block sends its own to all, who wait for nothing else:
-/// a barrier would wait for stores to memory too. `scratch` has room for kWarps + kBlocks + 1
-/// values of 8 bytes in dynamic shared memory, at the same place in every block, and is used once.
+/// Reduces over a cluster of kBlocks blocks with kWarps full warps each, in order of rank; every
+/// thread gets the result. Each block sends its value to all others and waits for nothing else: a
+/// cluster barrier would also wait for stores to global memory. `scratch` holds kWarps + kBlocks +
+/// 1 values of 8 bytes in dynamic shared memory, at the same offset in every block, and is used
+/// once.
 template <class Combine, int kWarps, int kBlocks, class T>
 SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
   x = reduce_block<Combine, kWarps>(x, scratch);
@@ -156,10 +157,10 @@ SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
   return result;
 }
 
-/// What blocks of a cluster send to one of them, which waits for their bytes and for nothing else:
-/// a barrier would wait for stores to memory too. `arrived` is 8 bytes of shared memory, at the
-/// same place in every block, and is used once. In front of cluster_arrive(), by one thread of the
-/// block that receives:
+/// Transfers from blocks of a cluster to one receiver, which waits for these bytes only: a cluster
+/// barrier would also wait for stores to global memory. `arrived` is an mbarrier in shared memory,
+/// at the same offset in every block, used once. One thread of the receiver calls this before
+/// cluster_arrive():
 SINTER_DEVICE void expect_bytes(u64* arrived, i32 bytes) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile(
@@ -171,7 +172,7 @@ SINTER_DEVICE void expect_bytes(u64* arrived, i32 bytes) {
       : "memory");
 #endif
 }
-/// Behind cluster_wait(): two values to `to`, a multiple of 8 bytes, of block `rank`.
+/// After cluster_wait(): sends two floats to `to` (8-byte aligned) in block `rank`.
 SINTER_DEVICE void send_pair(float* to, float low, float high, u64* arrived, u32 rank) {
 #ifdef __CUDACC__
 #if __CUDA_ARCH__ >= 900
@@ -194,8 +195,8 @@ SINTER_DEVICE void send_pair(float* to, float low, float high, u64* arrived, u32
   there[1] = high;
 #endif
 }
-/// Behind all that this block sends. The one that `receives` waits until everything has arrived;
-/// the others may end.
+/// After the last send of this block. The receiver waits until all bytes have arrived; the others
+/// may exit.
 SINTER_DEVICE void end_sending(u64* arrived, bool receives) {
 #ifdef __CUDACC__
 #if __CUDA_ARCH__ >= 900
@@ -206,16 +207,16 @@ SINTER_DEVICE void end_sending(u64* arrived, bool receives) {
 #endif
 }
 
-/// Waits until the kernel in front has ended and its memory is visible. A kernel that is launched
-/// early (KernelVariant.programmatic_launch) touches nothing but weights before.
+/// Waits until the preceding kernel has ended and its writes are visible. A kernel with
+/// programmatic launch (KernelVariant.programmatic_launch) reads only weights before this.
 SINTER_DEVICE void grid_dependency_wait() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// `p`, for loads behind grid_dependency_wait of what the kernel in front may have written. The
-/// assembler may move loads of memory that is constant within a kernel (ld.global.nc, which
-/// `const __restrict__` parameters get) in front of the wait; it knows nothing of this pointer's.
+/// Returns `p` for loads, after grid_dependency_wait(), of data that the preceding kernel may have
+/// written. ptxas may hoist read-only loads (ld.global.nc, used for `const __restrict__`
+/// parameters) above the wait. It cannot trace this pointer to such a parameter.
 template <class T>
 SINTER_DEVICE const T* after_grid_wait(const T* p) {
 #ifdef __CUDACC__
@@ -223,25 +224,25 @@ SINTER_DEVICE const T* after_grid_wait(const T* p) {
 #endif
   return p;
 }
-/// Has the L2 fetch the line of 128 bytes that `at` is in; nothing waits for it.
+/// Prefetches the 128-byte line that contains `at` into the L2; asynchronous.
 SINTER_DEVICE void fetch_line(const void* at) {
 #ifdef __CUDACC__
   asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 #endif
 }
-/// The same for `bytes` from `from` on, by a block of kThreads.
+/// Prefetches `bytes` bytes starting at `from` into the L2, by a block of kThreads threads.
 template <int kThreads>
 SINTER_DEVICE void fetch_lines(const void* from, i32 bytes) {
   for (i32 i = threadIdx.x * 128; i < bytes; i += kThreads * 128)
     fetch_line(static_cast<const unsigned char*>(from) + i);
 }
-/// What is in memory now, which a kernel in front may be about to change: a hint. What is read
-/// there later is read anew.
+/// Reads memory that the preceding kernel may still write, to use as a hint. A later read loads the
+/// value again.
 template <class T>
 SINTER_DEVICE T old_value(const T* at) {
   return *static_cast<const volatile T*>(at);
 }
-/// From now on the next kernel may be launched, if it waits itself.
+/// Allows the next kernel to start; it synchronizes by grid_dependency_wait().
 SINTER_DEVICE void launch_dependents() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

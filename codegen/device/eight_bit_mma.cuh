@@ -1,5 +1,5 @@
-// Tensor-core products of a warp whose operands have 8 bits: integers, of either sign, into sums of
-// 32 bits (sm_80 and later), and floats into float32 (sm_89 and later).
+// Tensor-core MMAs of a warp with 8-bit operands: integers of either sign with 32-bit accumulators
+// (sm_80 and later), floats with float32 accumulators (sm_89 and later).
 #pragma once
 
 #include "float8.cuh"
@@ -26,7 +26,7 @@ SINTER_MMA_BYTES(e5m2, e5m2, float, "f", "f32.e5m2.e5m2.f32")
 #endif
 #undef SINTER_MMA_BYTES
 #else
-/// Element `k` of four that a register holds.
+/// Byte `k` (0 .. 3) of a register.
 template <class A>
 SINTER_DEVICE A byte_of(u32 word, int k) {
   const u8 byte = static_cast<u8>(word >> (k * 8));

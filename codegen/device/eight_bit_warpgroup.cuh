@@ -1,5 +1,5 @@
-// Products of a warpgroup whose operands have 8 bits and lie in shared memory (wgmma: sm_90a
-// alone), k contiguous in both.
+// MMAs of a warpgroup with 8-bit operands in shared memory (wgmma, sm_90a only); both operands are
+// K-major.
 #pragma once
 
 #include "eight_bit_mma.cuh"
@@ -7,8 +7,8 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// Where element (row, column) of a tile of elements of 8 bits is, in elements: as swizzled_place
-/// has it, with blocks of 128 columns.
+/// Offset of element (row, column) in a tile of 8-bit elements, in elements: swizzled_place() with
+/// blocks of 128 columns.
 template <int kRows>
 SINTER_DEVICE int swizzled_byte(int row, int column) {
   return column / 128 * (kRows * 128) + row * 128 + (column / 16 % 8 ^ row % 8) * 16 + column % 16;
@@ -74,7 +74,7 @@ SINTER_WGMMA_FLOATS(e4m3fn, e5m2, "e4m3.e5m2")
 SINTER_WGMMA_FLOATS(e5m2, e4m3fn, "e5m2.e4m3")
 SINTER_WGMMA_FLOATS(e5m2, e5m2, "e5m2.e5m2")
 #undef SINTER_WGMMA_FLOATS
-// The same with a left operand in registers.
+// As above, with the A operand in registers.
 #define SINTER_WGMMA_LEFT(n, registers, sums, a0, a1, a2, a3, at, keep)                           \
   SINTER_DEVICE void wgmma_instruction(e4m3fn, e4m3fn, float(&d)[n / 8][4], const u32(&a)[4],     \
                                        u64 b, bool add) {                                         \
@@ -102,9 +102,9 @@ SINTER_WGMMA_LEFT(128, SINTER_REGISTERS_64,
 #undef SINTER_SUMS
 #endif
 
-/// d[64][kN] = (add ? d : 0) + a[64][32] b[32][kN] of a warpgroup, of e4m3: `a` is the fragments of
-/// mma_fragments, warp w having rows 16 w and following; b's element (k, n) is element
-/// (n, first + k) of a tile of one block of columns.
+/// d[64][kN] = (add ? d : 0) + a[64][32] b[32][kN] of a warpgroup, of e4m3. `a` holds fragments as
+/// in mma_fragments(); warp w holds rows 16 w to 16 w + 15. Element (k, n) of b is element (n,
+/// first + k) of a tile that is one block of columns wide.
 template <class B, int kTiles>
 SINTER_DEVICE void wgmma_from_registers(float (&d)[kTiles][4], const u32 (&a)[4], const B* tile,
                                         int first, bool add) {
@@ -128,8 +128,8 @@ SINTER_DEVICE void wgmma_from_registers(float (&d)[kTiles][4], const u32 (&a)[4]
 #endif
 }
 
-/// d as in wgmma; a's element (row, k) is element (row, first + k) of a tile of one block of
-/// columns, b's element (k, n) is element (n, first + k) of a tile of kTileRows rows.
+/// d as in wgmma(). Element (row, k) of a is element (row, first + k) of a tile that is one block
+/// of columns wide. Element (k, n) of b is element (n, first + k) of a tile of kTileRows rows.
 template <class A, class B>
 struct EightBitProduct {
   template <int kTileRows, bool kRowsAreK, int kTiles>

@@ -1,6 +1,6 @@
-// What each ScalarOp computes on the GPU; sinter/scalar_op.h has the meanings. float32 functions
-// are within a few units in the last place; where the toolkit's correctly rounded form costs a slow
-// path (division, square root), the hardware's full-range approximation is used (at most 2 ulp).
+// What each ScalarOp computes on the GPU; sinter/scalar_op.h defines the operators. Errors of
+// float32 functions are a few ulp. Division and square root use the hardware's full-range
+// approximations (at most 2 ulp), as the correctly rounded forms have a slow path.
 #pragma once
 
 #include "scalar.cuh"
@@ -21,7 +21,7 @@ SINTER_DEVICE float not_a_number() {
 #endif
 }
 
-// Unsigned type in which integers of type T are computed, so that they wrap.
+// Unsigned type for arithmetic on integers of type T, so that overflow wraps.
 template <class T>
 struct Wrapping {
   typedef u32 type;
@@ -53,7 +53,7 @@ SINTER_DEVICE T subtract(T a, T b) {
 }
 SINTER_DEVICE float subtract(float a, float b) { return a - b; }
 SINTER_DEVICE double subtract(double a, double b) { return a - b; }
-/// a - b of a as it was rounded: never one operation with the product that a is.
+/// a - b without contraction: if a is a product, the compiler must not form an FMA.
 SINTER_DEVICE float difference(float a, float b) {
 #ifdef __CUDACC__
   return __fsub_rn(a, b);
@@ -96,17 +96,17 @@ SINTER_DEVICE double divide(double a, double b) { return a / b; }
 
 SINTER_DEVICE float quotient_to_nearest(float a, float b) { return a / b; }
 SINTER_DEVICE double quotient_to_nearest(double a, double b) { return a / b; }
-/// The same by `inverse`, 1 / b rounded to nearest, for b in [2^-101, infinity]: one correction of
-/// the product by its remainder (Markstein, IBM J. Res. Dev. 34, 1990). Where the remainder is not
-/// a number, the product is infinite or a or b is not finite, and right. Where a or the quotient is
-/// below 2^-100, the remainder may be lost, and the last place is off by one at most.
+/// a / b to nearest from `inverse`, 1 / b rounded to nearest, for b in [2^-101, infinity]. One
+/// correction by the remainder (Markstein, IBM J. Res. Dev. 34, 1990). If the remainder is NaN, an
+/// operand or the product is not finite, and the product is right. If a or the quotient is below
+/// 2^-100, the remainder may be lost; the error is then at most 1 ulp.
 SINTER_DEVICE float quotient_to_nearest(float a, float b, float inverse) {
   const float product = a * inverse;
   const float corrected = fmaf(fmaf(-product, b, a), inverse, product);
   return corrected == corrected ? corrected : product;
 }
 
-/// The remainder of divide, with the dividend's sign.
+/// The remainder of truncated division; it has the dividend's sign.
 template <class T>
 SINTER_DEVICE T remainder_truncated(T a, T b) {
   if (b == T(0)) return T(0);
@@ -116,7 +116,7 @@ SINTER_DEVICE T remainder_truncated(T a, T b) {
 SINTER_DEVICE float remainder_truncated(float a, float b) { return fmodf(a, b); }
 SINTER_DEVICE double remainder_truncated(double a, double b) { return fmod(a, b); }
 
-/// The remainder with the divisor's sign, which zero has, too.
+/// The remainder of floored division; it has the divisor's sign, also if zero.
 template <class T>
 SINTER_DEVICE T remainder_floored(T a, T b) {
   const T r = remainder_truncated(a, b);
@@ -133,9 +133,9 @@ SINTER_DEVICE double remainder_floored(double a, double b) {
   return (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
-/// x, which ptxas does not see through. That of CUDA 13.0 makes one instruction of two minima or
-/// maxima of 32-bit integers and loses the sign of an operand that is a negation: max(max(a, -b),
-/// -c) compares b (sm_90; wrong on an H200).
+/// Returns x, hidden from the optimizer. ptxas 13.0 merges two 32-bit integer minima or maxima into
+/// one instruction and loses the sign of a negated operand: max(max(a, -b), -c) compares b (wrong
+/// on an H200, sm_90).
 template <class T>
 SINTER_DEVICE T opaque(T x) {
   return x;
@@ -216,7 +216,7 @@ SINTER_DEVICE T cubed(T a) {
   return multiply(multiply(a, a), a);
 }
 
-// ---- rounding: integers stay as they are
+// ---- rounding: integers are unchanged
 template <class T>
 SINTER_DEVICE T round_down(T a) {
   return a;
@@ -270,7 +270,7 @@ SINTER_DEVICE float reciprocal(float a) {
 }
 SINTER_DEVICE double reciprocal(double a) { return 1.0 / a; }
 SINTER_DEVICE float reciprocal_to_nearest(float a) { return 1.0f / a; }
-/// The same for a that is known to lie far from zero and infinity: one instruction.
+/// Reciprocal, in one instruction, of an operand that is far from zero and infinity.
 SINTER_DEVICE float reciprocal_of_normal(float a) {
 #ifdef __CUDACC__
   float result;
@@ -293,9 +293,9 @@ SINTER_DEVICE double exponential_minus_one(double a) { return expm1(a); }
 SINTER_DEVICE float logarithm_of_one_plus(float a) { return log1pf(a); }
 SINTER_DEVICE double logarithm_of_one_plus(double a) { return log1p(a); }
 
-// erf and tanh as x * P(x^2) / Q(x^2), fitted for least relative error up to where they are one in
-// float32, and exactly one from there: 1 + erf(x) is zero in the tail, whatever a gelu multiplies
-// it with. 4e-7 relative in all. Branch-free and half as long as the toolkit's.
+// erf and tanh as x * P(x^2) / Q(x^2), fitted for least relative error (4e-7) over the range where
+// they are not 1 in float32. Beyond it they are exactly 1, so that 1 + erf(x) is zero in GELU's
+// tail. Branch-free and half as long as the toolkit's.
 SINTER_DEVICE float one_beyond(float a, float end, float y) {
   y = a > end ? 1.0f : y;
   return a < -end ? -1.0f : y;
@@ -332,10 +332,10 @@ SINTER_DEVICE float hyperbolic_tangent(float a) {
 }
 SINTER_DEVICE double hyperbolic_tangent(double a) { return tanh(a); }
 
-// Sine and cosine: the argument less the nearest multiple q of pi / 2, then a polynomial on
-// [-pi/4, pi/4] (least-squares fit, 4e-9 relative). pi / 2 in three pieces is exact enough while q
-// has 16 bits: 1.6e-7 relative in all. Larger arguments are rare and take the toolkit's way, which
-// is long and therefore kept out of line.
+// Sine and cosine: subtract the nearest multiple q of pi / 2, then evaluate a polynomial on [-pi/4,
+// pi/4] (least-squares fit, relative error 4e-9). Pi / 2 is split in three parts, which is exact
+// enough while q has 16 bits: relative error 1.6e-7 overall. Larger arguments are rare and call the
+// toolkit's long function, which is not inlined.
 #ifdef __CUDACC__
 __device__ __noinline__ float sine_of_large(float a) { return sinf(a); }
 __device__ __noinline__ float cosine_of_large(float a) { return cosf(a); }
@@ -397,13 +397,13 @@ template <class T>
 SINTER_DEVICE T bits_inverted(T a) {
   return static_cast<T>(~a);
 }
-/// Zero where b is not a position in T: all bits have left.
+/// Zero if b is negative or at least the width of T.
 template <class T>
 SINTER_DEVICE T shift_left(T a, T b) {
   if (static_cast<u64>(static_cast<i64>(b)) >= 8 * sizeof(T)) return T(0);
   return static_cast<T>(static_cast<u64>(a) << static_cast<int>(b));
 }
-/// Copies of the sign come in, and are all there is where b is not a position in T.
+/// Arithmetic shift; if b is negative or at least the width of T, all bits are the sign.
 template <class T>
 SINTER_DEVICE T shift_right(T a, T b) {
   const T sign = a < T(0) ? static_cast<T>(-1) : T(0);
@@ -467,7 +467,7 @@ SINTER_DEVICE double highest_value<double>() {
 }
 
 #ifdef __CUDACC__
-/// A float as an integer of type To: 1, 2 or 4 bytes. Saturates; NaN gives zero.
+/// Converts a float to integer type To of 1, 2 or 4 bytes. Saturates; NaN gives zero.
 #define SINTER_CONVERT_FLOAT(To, rounding, x)                          \
   [&] {                                                                \
     constexpr bool kSigned = static_cast<To>(-1) < To(0);              \
@@ -502,7 +502,7 @@ struct Convert {
     return x >= static_cast<From>(highest_value<To>()) ? highest_value<To>() : static_cast<To>(x);
   }
 #ifdef __CUDACC__
-  /// One instruction does that where the result has 32 bits at most.
+  /// For results of at most 32 bits: one instruction.
   SINTER_DEVICE static To of(float x) {
     if constexpr (sizeof(To) > 4) return truncate(x);
     return SINTER_CONVERT_FLOAT(To, "rzi", x);
@@ -538,7 +538,7 @@ SINTER_DEVICE To convert(From x) {
   return Convert<To>::of(x);
 }
 
-/// convert<To>(round_to_even(x)) of an integer of 32 bits at most, in one instruction.
+/// convert<To>(round_to_even(x)) to an integer of at most 32 bits, in one instruction.
 template <class To>
 SINTER_DEVICE To convert_rounded(float x) {
 #ifdef __CUDACC__
@@ -549,8 +549,8 @@ SINTER_DEVICE To convert_rounded(float x) {
 }
 #undef SINTER_CONVERT_FLOAT
 
-/// To float32, rounded to odd: what a narrower type can be rounded from as if from `x` itself.
-/// Towards zero, and where that is not exact, with the last bit set.
+/// Converts to float32 with round-to-odd: truncates, and sets the last bit if inexact. Rounding the
+/// result to a narrower type equals rounding `x` itself.
 SINTER_DEVICE float convert_to_odd(double x) {
   float result = static_cast<float>(x);
   const double nearest = static_cast<double>(result);

@@ -1,5 +1,5 @@
-// Floats of 8 bits. GPUs from compute capability 8.9 on convert E4M3FN and E5M2, two at a time;
-// what they lack, and other GPUs, is integer arithmetic.
+// 8-bit floats. GPUs from compute capability 8.9 convert pairs of E4M3FN and E5M2; other formats
+// and older GPUs use integer arithmetic.
 #pragma once
 
 #include "elementary.cuh"
@@ -9,18 +9,18 @@
 #define SINTER_FLOAT8_CONVERTED
 #endif
 
-/// A sign, an exponent and, in the lowest bits, a mantissa. `kLargest` is the code of the largest
-/// finite number, `kInfinity` 0 where there is none, `kNan` what is written for NaN.
+/// A format with sign, exponent and mantissa. `kLargest` is the code of the largest finite number,
+/// `kInfinity` that of infinity or 0 if there is none, `kNan` the code written for NaN.
 template <int kMantissa, int kTheBias, u32 kTheLargest, u32 kTheInfinity, u32 kTheNan>
 struct Float8Format {
-  static constexpr int kShift = 23 - kMantissa;  // of float's mantissa, these bits are lost
+  static constexpr int kShift = 23 - kMantissa;  // mantissa bits of float that are dropped
   static constexpr int kBias = kTheBias;
   static constexpr u32 kLargest = kTheLargest, kInfinity = kTheInfinity, kNan = kTheNan;
   static constexpr bool kUnsignedZero = kNan == 0x80;  // the code of -0 is NaN's
   static constexpr u32 power_of_two(int exponent) { return static_cast<u32>(exponent + 127) << 23; }
   static constexpr u32 kSmallestNormal = power_of_two(1 - kBias);
-  /// Of numbers below the normal ones, whose last places lie where this number's do, the sum with
-  /// it is rounded as they are.
+  /// Adding this number to a subnormal rounds it: the sum's last mantissa bit has the weight of the
+  /// format's smallest subnormal.
   static constexpr u32 kAligned = power_of_two(1 - kBias + kShift);
 };
 template <class T>
@@ -50,7 +50,7 @@ SINTER_DEVICE float widen_float8(u32 code) {
   typedef Float8<T> F;
   const u32 magnitude = code & 0x7f, sign = (code & 0x80) << 24;
   constexpr u32 kLeadingOne = 1u << (23 - F::kShift);
-  // Numbers below the normal ones are multiples of the smallest.
+  // Subnormals are multiples of the smallest one.
   const float smallest = float_of_bits(F::power_of_two(1 - F::kBias + F::kShift - 23));
   const float value =
       magnitude < kLeadingOne
@@ -79,13 +79,13 @@ SINTER_DEVICE u32 narrow_float8(float x) {
   return F::kUnsignedZero && code == 0 ? 0 : sign | code;
 }
 
-// ---- two at a time: in registers of 32 bits, of which the lower half counts.
+// ---- pairs, in the lower half of 32-bit registers
 template <class T>
 SINTER_DEVICE u32 narrow_pair_saturated(float low, float high);
 template <class T>
 SINTER_DEVICE u32 narrow_pair(float low, float high);
 
-/// What is too large has become the largest number, or was none before.
+/// Saturating conversions: values above the largest finite number become that number.
 #ifdef SINTER_FLOAT8_CONVERTED
 template <>
 SINTER_DEVICE u32 narrow_pair_saturated<e4m3fn>(float low, float high) {
@@ -101,7 +101,7 @@ SINTER_DEVICE u32 narrow_pair_saturated<e5m2>(float low, float high) {
 }
 template <>
 SINTER_DEVICE u32 narrow_pair<e4m3fn>(float low, float high) {
-  // 464 lies between the largest number and what would be the next one.
+  // 464 is halfway between the largest number, 448, and 480, which would follow.
   constexpr float kMost = 464;
   return narrow_pair_saturated<e4m3fn>(fabsf(low) > kMost ? not_a_number() : low,
                                        fabsf(high) > kMost ? not_a_number() : high);
@@ -110,7 +110,7 @@ template <>
 SINTER_DEVICE u32 narrow_pair<e5m2>(float low, float high) {
   constexpr float kInfinite = 61440;
   u32 pair = narrow_pair_saturated<e5m2>(low, high);
-  // From the largest number, 0x7b, to infinity, 0x7c.
+  // 0x7b is the code of the largest number, 0x7c that of infinity.
   if (fabsf(low) >= kInfinite) pair += 1;
   if (fabsf(high) >= kInfinite) pair += 1 << 8;
   return pair;
@@ -127,7 +127,7 @@ SINTER_DEVICE u32 narrow_pair_saturated(float low, float high) {
                         minimum(maximum(high, -largest), largest));
 }
 
-/// Two floats from two codes.
+/// Converts two codes to two floats.
 template <class T>
 SINTER_DEVICE void widen_pair(u32 pair, float& low, float& high) {
   low = widen_float8<T>(pair & 0xff);
@@ -139,7 +139,7 @@ SINTER_DEVICE void widen_halves(u32 halves, float& low, float& high) {
       : "=f"(low), "=f"(high)
       : "r"(halves));
 }
-/// E5M2 is the upper half of float16.
+/// E5M2 is the upper byte of float16.
 template <>
 SINTER_DEVICE void widen_pair<e5m2>(u32 pair, float& low, float& high) {
   widen_halves(__byte_perm(pair, 0, 0x1404), low, high);
@@ -154,13 +154,13 @@ SINTER_DEVICE void widen_pair<e4m3fn>(u32 pair, float& low, float& high) {
 }
 #endif
 
-// ---- one at a time, and vectors
+// ---- single values and vectors
 template <class T>
 SINTER_DEVICE T narrow_saturated(float x) {
   return T{static_cast<u8>(narrow_pair_saturated<T>(x, 0.0f))};
 }
 
-/// Element j of a vector: a pair is converted at once.
+/// Element j of a vector, as float; converts the pair that contains it.
 template <class T, int N>
 SINTER_DEVICE float widen_element(const Vec<T, N>& x, int j) {
   u32 pair = x.v[j / 2 * 2].bits;
@@ -173,7 +173,7 @@ SINTER_DEVICE float widen_element(const Vec<T, N>& x, int j) {
   return j % 2 == 0 ? low : high;
 }
 
-/// N values, a pair in one instruction.
+/// Converts N values, two at a time.
 template <class T, int N, class NarrowPair>
 SINTER_DEVICE Vec<T, N> pack_float8(const float (&x)[N], NarrowPair narrow_both) {
   Vec<T, N> result;
@@ -190,7 +190,7 @@ SINTER_DEVICE Vec<T, N> pack_float8(const float (&x)[N], NarrowPair narrow_both)
   }
   return result;
 }
-/// As Pack<T>, with what is too large as the largest number.
+/// Pack<T> that saturates to the largest finite number.
 template <class T>
 struct PackSaturated {
   template <int N>
@@ -230,7 +230,7 @@ SINTER_FLOAT8(e4m3fnuz)
 SINTER_FLOAT8(e5m2fnuz)
 #undef SINTER_FLOAT8
 
-/// Element j of a vector, rounded to T, a float of 8 bits: a pair is converted at once.
+/// Rounds element j to T, an 8-bit float; converts the pair that contains it.
 template <class T, int N, class NarrowPair>
 SINTER_DEVICE float round_element(const float (&x)[N], int j, NarrowPair narrow_both) {
   float low, high;
@@ -241,15 +241,15 @@ template <class T, int N>
 SINTER_DEVICE float round_element(const float (&x)[N], int j) {
   return round_element<T>(x, j, [](float low, float high) { return narrow_pair<T>(low, high); });
 }
-/// With what is too large as the largest number.
+/// As above, saturating to the largest finite number.
 template <class T, int N>
 SINTER_DEVICE float round_element_saturated(const float (&x)[N], int j) {
   return round_element<T>(
       x, j, [](float low, float high) { return narrow_pair_saturated<T>(low, high); });
 }
 
-/// Rounds N values to T, a float of 8 bits, with what is too large as the largest number, and
-/// writes them.
+/// Rounds N values to T, an 8-bit float, saturating to the largest finite number, and stores
+/// them.
 template <class T, int N>
 SINTER_DEVICE void store_saturated(T* p, const float (&x)[N]) {
   store(p, PackSaturated<T>::of(x));

@@ -1,5 +1,5 @@
-// Barriers of warpgroups (sm_90a): the hardware's numbered ones, and those in shared memory
-// (mbarrier) that some threads, copies or other blocks of a cluster arrive at and others wait at.
+// Barriers for warpgroups (sm_90a): the hardware's named barriers, and mbarriers in shared memory,
+// at which threads, asynchronous copies and other blocks of a cluster arrive.
 #pragma once
 
 #include "mma.cuh"
@@ -10,8 +10,8 @@
 
 #ifdef SINTER_WARPGROUPS
 
-// ---- turns of two warpgroups or more, by the hardware's barriers 1 and following
-/// Waits until the warpgroup in front has given the turn to `group`. kThreads: of both.
+// ---- warpgroups take turns, by named barriers 1 and following
+/// Waits until the other warpgroup has arrived for `group`. kThreads: threads of both.
 template <int kThreads = 256>
 SINTER_DEVICE void named_barrier_sync(int group) {
 #ifdef __CUDACC__
@@ -30,17 +30,17 @@ SINTER_DEVICE void named_barrier_arrive(int group) {
 }
 
 // ---- barriers in shared memory
-/// Turns over (its phase, 0 or 1, changes) when `count` threads have arrived.
+/// An mbarrier: its phase bit (0 or 1) flips when `count` threads have arrived.
 struct MBarrier {
 #ifdef __CUDACC__
   unsigned long long word;
 #else
   u32 count, left;
   u32 phase;
-  i32 bytes;  // expected less those that have come
+  i32 bytes;  // expected less arrived
 #endif
 
-  /// By one thread, in front of a __syncthreads().
+  /// Initializes it; by one thread, before a __syncthreads().
   SINTER_DEVICE void start(u32 count_) {
 #ifdef __CUDACC__
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(count_)
@@ -51,7 +51,7 @@ struct MBarrier {
     bytes = 0;
 #endif
   }
-  /// What this thread has written before is visible to who waits.
+  /// Releases this thread's earlier writes to the threads that wait.
   SINTER_DEVICE void arrive() {
 #ifdef __CUDACC__
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
@@ -60,8 +60,9 @@ struct MBarrier {
     turn_over();
 #endif
   }
-  /// Arrives at the barrier at the same place of block `rank` of the cluster: for who has read, not
-  /// written, as the release is the block's. The cluster's would be a fence that empties the L1.
+  /// Arrives at the mbarrier at the same offset in block `rank` of the cluster. For readers, not
+  /// writers: the release has block scope. One of cluster scope would be a fence that flushes the
+  /// L1.
   SINTER_DEVICE void arrive_at(u32 rank) {
 #ifdef __CUDACC__
     asm volatile(
@@ -73,7 +74,7 @@ struct MBarrier {
     emulator::of_block(this, rank)->arrive();
 #endif
   }
-  /// Arrives, and has the phase wait for so many bytes of copies by the copy engine.
+  /// Arrives, and makes the phase expect that many bytes of TMA copies.
   SINTER_DEVICE void arrive_and_expect_tx(u32 bytes_) {
 #ifdef __CUDACC__
     asm volatile(
@@ -96,7 +97,7 @@ struct MBarrier {
     left = count;
   }
 #endif
-  /// Arrives when all copies that this thread has started (cp_async) have.
+  /// Arrives when all earlier cp_async() copies of this thread have completed.
   SINTER_DEVICE void arrive_with_copies() {
 #ifdef __CUDACC__
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
@@ -107,7 +108,8 @@ struct MBarrier {
     arrive();
 #endif
   }
-  /// Returns when phase `of` has ended: before any has, that of phase 1.
+  /// Returns when the phase of parity `of` has completed; parity 1 returns at once on a new
+  /// mbarrier.
   SINTER_DEVICE void wait(u32 of) {
 #ifdef __CUDACC__
     asm volatile(
@@ -119,7 +121,7 @@ struct MBarrier {
     emulator::wait_until([&] { return phase != of; });
 #endif
   }
-  /// The same where it waits for what other blocks of the cluster send.
+  /// wait() with cluster scope, for data sent by other blocks of the cluster.
   SINTER_DEVICE void wait_for_cluster(u32 of) {
 #ifdef __CUDACC__
     asm volatile(
@@ -133,8 +135,8 @@ struct MBarrier {
 #endif
   }
 };
-/// Writes `x` to `to`, a multiple of 16 bytes in this block's shared memory, in that of block
-/// `rank` of the cluster, whose barrier at the place of `arrivals` counts the bytes.
+/// Writes `x` to `to` (16-byte aligned) in the shared memory of block `rank` of the cluster. The
+/// mbarrier at the offset of `arrivals` in that block counts the bytes.
 template <class T>
 SINTER_DEVICE void send_four(T* to, const T (&x)[4], MBarrier& arrivals, u32 rank) {
   static_assert(sizeof(T) == 4, "four words");
@@ -154,7 +156,7 @@ SINTER_DEVICE void send_four(T* to, const T (&x)[4], MBarrier& arrivals, u32 ran
   emulator::of_block(&arrivals, rank)->count_bytes(sizeof(x));
 #endif
 }
-/// A place in a ring, and which turn of its barriers is waited for.
+/// Stage of a circular buffer and the parity to wait for.
 template <int kStages>
 struct PipelineState {
   int stage = 0;
@@ -164,13 +166,13 @@ struct PipelineState {
     return stage + 1 < kStages ? PipelineState{stage + 1, phase} : PipelineState{0, phase ^ 1};
   }
 };
-/// By the thread that has started barriers: the copy engine sees them.
+/// Makes initialized mbarriers visible to TMA; by the thread that initialized them.
 SINTER_DEVICE void fence_barrier_init() {
 #ifdef __CUDACC__
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
-/// What this thread has seen to arrive in shared memory is seen by the products that it starts.
+/// Makes shared memory that this thread has seen visible to the MMAs that it starts.
 SINTER_DEVICE void fence_proxy_async() {
 #ifdef __CUDACC__
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

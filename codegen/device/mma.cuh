@@ -1,11 +1,11 @@
-// Tensor-core products of a warp (sm_80 and later), fragments from shared memory, and copies to it
-// that hold no registers. A register of a fragment is two neighbouring 16-bit elements, the first
-// one low. On the host (tests/codegen) the lanes of a warp exchange what the hardware would.
+// Tensor-core MMAs of a warp (sm_80 and later), fragment loads from shared memory, and asynchronous
+// copies. A fragment's register holds two neighbouring 16-bit elements, the first in the low half.
+// On the host (tests/codegen) the lanes of a warp exchange data to emulate the hardware.
 #pragma once
 
 #include "scalar.cuh"
 
-// ---- registers of two elements
+// ---- registers of two 16-bit elements
 /// `low` and `high`, rounded to nearest even.
 template <class T>
 SINTER_DEVICE u32 pack_pair(float low, float high) {
@@ -34,9 +34,9 @@ SINTER_DEVICE float high_of(u32 pair) {
   return widen(T{static_cast<u16>(pair >> 16)});
 }
 
-// ---- products
-/// d[16][8] += a[16][16] b[16][8] of one warp, T = f16 or bf16, float32 sums. With g = lane / 4 and
-/// t = lane % 4 * 2 a lane holds
+// ---- matrix multiply-accumulate
+/// d[16][8] += a[16][16] b[16][8] of one warp, T = f16 or bf16, with float32 accumulators. With g =
+/// lane / 4 and t = lane % 4 * 2 a lane holds
 ///   a: {A[g][t..t+1], A[g+8][t..t+1], A[g][t+8..t+9], A[g+8][t+8..t+9]}
 ///   b: {B[t..t+1][g], B[t+8..t+9][g]}
 ///   d: {D[g][t], D[g][t+1], D[g+8][t], D[g+8][t+1]}
@@ -76,7 +76,7 @@ SINTER_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 }
 #endif
 
-/// What products of elements of type A are summed up in.
+/// Accumulator type of an MMA of elements of type A.
 template <class A>
 struct ProductSum {
   typedef float type;
@@ -92,7 +92,7 @@ struct ProductSum<u8> {
 template <class A>
 using SumOf = typename ProductSum<A>::type;
 
-/// Elements of k that one instruction multiplies: two units of 16 bytes.
+/// K elements that one instruction multiplies: two units of 16 bytes.
 template <class A>
 constexpr int kFragmentDepth = 32 / static_cast<int>(sizeof(A));
 
@@ -114,16 +114,17 @@ SINTER_DEVICE void mma_fragments<bf16, bf16>(float (&d)[4], const u32 (&a)[4], u
 }
 
 // ---- fragments from shared memory
-// Matrices of 8 rows of 8 elements (16 bytes, 16-byte aligned). Lane 8 i + r passes the address of
-// row r of matrix i; lane l gets elements [l / 4][l % 4 * 2 ..] of each, or, transposed, elements
-// [l % 4 * 2 ..][l / 4]. So four matrices from one 16x16 tile, its upper half first, then its right
-// side, are an A fragment; two of B[n][k] stored by rows, or of B[k][n] transposed, are b0 and b1.
+// ldmatrix loads 8x8 matrices of 16-bit elements; rows are 16 bytes, 16-byte aligned. Lane 8 i + r
+// passes the address of row r of matrix i. Lane l gets elements [l / 4][l % 4 * 2 ..] of each, or,
+// transposed, elements [l % 4 * 2 ..][l / 4]. Four matrices of a 16x16 tile (upper left, lower
+// left, upper right, lower right) are an A fragment. Two of B[n][k] stored by rows, or of B[k][n]
+// transposed, are b0 and b1.
 #ifdef __CUDACC__
 SINTER_DEVICE u32 shared_address(const void* p) {
   return static_cast<u32>(__cvta_generic_to_shared(p));
 }
-/// 16 bytes, aligned to them, in one load. Of a plain load of a uint4 from shared memory NVRTC
-/// makes one load or four, and not always the same of the same text.
+/// A 16-byte aligned load of 16 bytes as one instruction. For a plain load of a uint4 from shared
+/// memory NVRTC emits one load or four, and not always the same for the same text.
 SINTER_DEVICE uint4 load_shared_x4(const void* p) {
   uint4 words;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -156,7 +157,7 @@ SINTER_DEVICE void load_matrix_x2_transposed(u32 (&r)[2], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-/// A matrix of 8 by 8 that lanes hold as load_matrix_x4() gives it, transposed.
+/// Transposes an 8x8 matrix that the lanes hold as load_matrix_x4() loads it.
 SINTER_DEVICE u32 transpose_matrix(u32 matrix) {
   u32 result;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(matrix));
@@ -199,15 +200,14 @@ SINTER_DEVICE void load_matrix_x2_transposed(u32 (&r)[2], const void* row) {
 #endif
 
 // ---- copies to shared memory
-/// Starts to copy kBytes (4, 8 or 16; both addresses aligned to it) to shared memory, or zeros if
-/// not `valid`: `from` is then not read, but has to be an address within the buffer.
+/// Starts a copy of kBytes (4, 8 or 16; both addresses aligned to it) to shared memory. If not
+/// `valid`, writes zeros; `from` is not read but must lie within the buffer.
 template <int kBytes>
 SINTER_DEVICE void cp_async(void* shared, const void* from, bool valid = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
 #ifdef __CUDACC__
   const u32 bytes = valid ? kBytes : 0;
-  // Past the first-level cache; the L2 fetches whole lines, as copies of rows go through them
-  // anyway.
+  // Bypasses the L1. The L2 prefetches whole 128-byte lines, as the copies use entire rows.
   if (kBytes == 16)
     asm volatile(
         "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
@@ -221,7 +221,7 @@ SINTER_DEVICE void cp_async(void* shared, const void* from, bool valid = true) {
   emulator::cp_async(shared, valid ? from : nullptr, kBytes);
 #endif
 }
-/// Ends a group of copies: all that this thread has started since the last one.
+/// Commits all copies started since the last commit as one group.
 SINTER_DEVICE void cp_async_commit() {
 #ifdef __CUDACC__
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -229,8 +229,8 @@ SINTER_DEVICE void cp_async_commit() {
   emulator::cp_async_commit();
 #endif
 }
-/// Waits until all but the latest kGroups groups of this thread have arrived; other threads see
-/// them after a barrier.
+/// Waits until all but this thread's latest kGroups groups have completed; other threads see the
+/// data after a barrier.
 template <int kGroups>
 SINTER_DEVICE void cp_async_wait() {
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Unsigned keys whose order is that of elements.
+// Maps elements to unsigned keys of the same order.
 #pragma once
 
 #include "math.cuh"
@@ -20,8 +20,7 @@ SINTER_DEVICE u64 bits_of(double x) {
 #endif
 }
 
-// Unsigned keys in the order of the elements. Zeros of either sign are one key, so are all NaNs,
-// which come last.
+// Both zeros map to one key, and so do all NaNs, which come last.
 SINTER_DEVICE u32 key_of(float x) {
   if (x != x) return ~0u;
   const u32 bits = bits_of(x == 0.0f ? 0.0f : x);
@@ -43,13 +42,13 @@ SINTER_DEVICE u32 key_of(u8 x) { return x; }
 SINTER_DEVICE u64 key_of(i64 x) { return static_cast<u64>(x) ^ 0x8000000000000000ull; }
 SINTER_DEVICE u64 key_of(u64 x) { return x; }
 
-/// The key of what is no NaN, in fewer instructions.
+/// The key of a number that is not NaN, in fewer instructions.
 SINTER_DEVICE u32 key_of_number(float x) {
-  const u32 bits = bits_of(x + 0.0f);  // one zero
+  const u32 bits = bits_of(x + 0.0f);  // -0 becomes +0
   return bits ^ (static_cast<u32>(static_cast<i32>(bits) >> 31) | 0x80000000u);
 }
 
-/// The float that has a key, which is no NaN's.
+/// The float whose key is `key`, which is not NaN's.
 SINTER_DEVICE float float_of_key(u32 key) {
   const u32 bits = (key >> 31) != 0 ? key & 0x7fffffffu : ~key;
 #ifdef __CUDACC__

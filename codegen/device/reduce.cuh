@@ -1,4 +1,4 @@
-// Reductions within a row's threads, always in the same order: the same inputs give the same bits.
+// Reductions over a row's threads, in a fixed order: equal inputs give equal bits.
 #pragma once
 
 #include "math.cuh"
@@ -65,8 +65,8 @@ SINTER_DEVICE u16 exchange(u16 x, int mask) {
   return static_cast<u16>(__shfl_xor_sync(0xffffffffu, static_cast<int>(x), mask));
 }
 
-/// Combines over groups of kLanes neighbouring lanes (a power of two, up to 32). Every lane of the
-/// warp takes part and gets its group's result.
+/// Reduces over groups of kLanes neighbouring lanes (a power of two, at most 32). All lanes of the
+/// warp take part; each gets its group's result.
 template <class Combine, int kLanes, class T>
 SINTER_DEVICE T reduce_lanes(T x) {
 #pragma unroll
@@ -74,8 +74,8 @@ SINTER_DEVICE T reduce_lanes(T x) {
   return x;
 }
 
-/// Combines over a block of kWarps full warps; every thread gets the result. `scratch` holds kWarps
-/// values and is not used again before a barrier.
+/// Reduces over a block of kWarps full warps; every thread gets the result. `scratch` holds kWarps
+/// values; it may be reused only after a barrier.
 template <class Combine, int kWarps, class T>
 SINTER_DEVICE T reduce_block(T x, T* scratch) {
   x = reduce_lanes<Combine, 32>(x);
@@ -91,8 +91,8 @@ SINTER_DEVICE T reduce_block(T x, T* scratch) {
   return reduce_lanes<Combine, 32>(lane < kWarps ? scratch[lane] : Combine::template identity<T>());
 }
 
-/// Combines over threadIdx.y for each threadIdx.x; every thread gets its column's result. `scratch`
-/// holds kX * kY values and is not used again before a barrier.
+/// Reduces over threadIdx.y for each threadIdx.x; every thread gets its column's result. `scratch`
+/// holds kX * kY values; it may be reused only after a barrier.
 template <class Combine, int kX, int kY, class T>
 SINTER_DEVICE T reduce_column(T x, T* scratch) {
   scratch[threadIdx.y * kX + threadIdx.x] = x;
@@ -103,11 +103,12 @@ SINTER_DEVICE T reduce_column(T x, T* scratch) {
   return result;
 }
 
-/// The same for each of N columns that a thread has; their sums replace its own. `scratch` holds
-/// kX * kY * N values and is not used again before a barrier.
+/// reduce_column() for N columns of each thread, in place. `scratch` holds kX * kY * N values; it
+/// may be reused only after a barrier.
 template <class Combine, int kX, int kY, class T, int N>
 SINTER_DEVICE void reduce_columns(T (&x)[N], T* scratch) {
-  constexpr bool kShuffles = kX < 32 && kX * kY % 32 == 0;  // of a column's threads in one warp
+  constexpr bool kShuffles = kX < 32 && kX * kY % 32 == 0;  // if one warp holds several of a
+                                                            // column's threads
   constexpr int kRows = kShuffles ? kX * kY / 32 : kY;
   constexpr int kColumns = kX * N;
   const int thread = threadIdx.y * kX + threadIdx.x;

@@ -1,6 +1,6 @@
-// Element types and their conversions. Storage types narrower than a compute type are structs of
-// bits, so that no arithmetic happens in them by accident. Self-contained: NVRTC finds no toolkit
-// headers, and without them a kernel compiles in a fraction of the time.
+// Element types and conversions. Storage types narrower than a compute type are structs of bits, so
+// that no arithmetic on them compiles by accident. Self-contained: NVRTC finds no toolkit headers
+// here, and compiles in a fraction of the time without them.
 #pragma once
 
 #ifdef __CUDACC__
@@ -32,7 +32,7 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
-// Floats of 8 bits, whose conversions are a header of their own.
+// 8-bit floats; float8.cuh converts them.
 struct e4m3fn {
   u8 bits;
 };
@@ -117,28 +117,28 @@ SINTER_DEVICE T narrow(From x) {
 }
 
 // ---- index arithmetic
-/// a / b for unsigned values; 64-bit division, which is slow, only where a value needs it.
+/// a / b for unsigned values; 64-bit division, which is slow, only if an operand needs it.
 SINTER_DEVICE u32 quotient(u32 a, u32 b) { return a / b; }
 SINTER_DEVICE u64 quotient(u64 a, u64 b) {
   return ((a | b) >> 32) == 0 ? static_cast<u32>(a) / static_cast<u32>(b) : a / b;
 }
-/// floor(a / b) for any signs; b is not zero.
+/// floor(a / b) for operands of either sign; b != 0.
 template <class T>
 SINTER_DEVICE T floor_quotient(T a, T b) {
   const T q = a / b;
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
-// Of sizes that a kernel reads in memory.
+// For sizes that a kernel reads from memory.
 SINTER_DEVICE i64 min_size(i64 a, i64 b) { return a < b ? a : b; }
 SINTER_DEVICE i64 max_size(i64 a, i64 b) { return a < b ? b : a; }
-/// A data-dependent index: negative values count from the end, what is outside reads element 0.
+/// A data-dependent index: negative values count from the end; out-of-range values give element 0.
 template <class T>
 SINTER_DEVICE i64 wrap_index(T value, i64 extent) {
   const i64 index = static_cast<i64>(value);
   const i64 wrapped = index < 0 ? index + extent : index;
   return static_cast<u64>(wrapped) < static_cast<u64>(extent) ? wrapped : 0;
 }
-/// True where wrap_index yields the element that is meant.
+/// True if `value` is in range, so that wrap_index() gives the element that it names.
 template <class T>
 SINTER_DEVICE bool has_index(T value, i64 extent) {
   const i64 index = static_cast<i64>(value);

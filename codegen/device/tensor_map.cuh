@@ -1,25 +1,27 @@
-// Boxes of tensors in memory, and pixels of windows of images, copied to shared memory by the copy
-// engine (sm_90 and later): one thread starts a copy, a MBarrier counts its bytes. On the host
-// (tests/codegen) a copy is done when it is started.
+// TMA copies to shared memory (sm_90 and later) of boxes of tensors (tiled mode) and of pixels of
+// convolution windows (im2col mode). One thread starts a copy, an mbarrier counts its bytes. On the
+// host (tests/codegen) a copy completes when it starts.
 #pragma once
 
 #include "warpgroup.cuh"
 
-/// A parameter (KernelVariant.maps): what the copy engine knows of a tensor.
+/// A kernel parameter (KernelVariant.maps): the TMA descriptor of a tensor.
 #ifdef __CUDACC__
 struct alignas(64) TensorMap {
   u64 words[16];
 };
 #else
 struct TensorMap {
-  long base, bytes, rank, extents[5], strides[5], box[5];  // bytes of an element; strides in those
-  long lower[3], upper[3], steps[3];                       // of windows
+  long base, bytes, rank, extents[5], strides[5], box[5];  // bytes of an element; strides are in
+                                                           // bytes
+  long lower[3], upper[3], steps[3];                       // im2col mode: bounding box and window
+                                                           // strides
 };
 #endif
 
 #ifdef SINTER_WARPGROUPS
 
-/// Fetches a map itself, ahead of its first use.
+/// Prefetches a TMA descriptor before its first use.
 SINTER_DEVICE void prefetch_tma_descriptor(const TensorMap& map) {
 #ifdef __CUDACC__
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -46,7 +48,8 @@ inline void check_emulated_copy(const void* to, const TensorMap& map, long rank)
     emulator::error = "a box begins within a tile's eight rows";
 }
 
-/// The pixels `tap` behind the first ones of windows, of which the first window's is at `at`.
+/// Copies, for consecutive windows from the one whose first pixel is `at`, the pixel at offset
+/// `tap`.
 inline void emulated_im2col_load(unsigned char* to, const TensorMap& map, const i32* at,
                                  const i32* tap) {
   long place[5];
@@ -89,8 +92,8 @@ inline void emulated_tma_load(unsigned char* to, const TensorMap& map, const i32
 }
 #endif
 
-/// Starts to copy the box that begins at `at`, zeros where it is outside, to a tile as
-/// swizzled_place has it; `arrivals` expects its bytes.
+/// Starts a copy of the box that begins at `at` to a tile swizzled as in swizzled_place(). Elements
+/// outside the tensor are zero. `arrivals` must expect the bytes.
 template <int kRank>
 SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRank],
                             MBarrier& arrivals) {
@@ -118,8 +121,8 @@ SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRan
 #endif
 }
 
-/// The same to the same place of kBlocks blocks of the cluster, from `first` on, of which each
-/// counts the bytes at its own `arrivals`: what they share leaves the L2 once.
+/// tma_load() to the same offset of kBlocks blocks of the cluster, from block `first` on. Each
+/// block's own `arrivals` counts the bytes; the L2 is read once.
 template <int kBlocks, int kRank>
 SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 (&at)[kRank],
                                       MBarrier& arrivals, u32 first) {
@@ -145,9 +148,9 @@ SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 
 #endif
 }
 
-/// The same of windows (im2col): starts to copy channels from at[0] on of one pixel in each of the
-/// windows that follow each other from the one on whose first pixel is at `at` (channel, width ..,
-/// image): the pixel `tap` behind the first.
+/// Starts an im2col copy: channels from at[0] on, one pixel of each consecutive window. `at`
+/// (channel, width .., image) is the first pixel of the first window, `tap` the pixel's offset
+/// within each window.
 template <int kRank>
 SINTER_DEVICE void tma_load_im2col(void* to, const TensorMap& map, const i32 (&at)[kRank],
                                    const i32 (&tap)[kRank - 2], MBarrier& arrivals) {

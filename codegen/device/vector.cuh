@@ -3,12 +3,12 @@
 
 #include "scalar.cuh"
 
-/// N elements as they lie in memory; more than 16 bytes are several accesses.
+/// N contiguous elements; more than 16 bytes are several accesses.
 template <class T, int N, bool kInWords = sizeof(T) == 1 && N % 4 == 0>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T v[N];
 };
-/// Compilers hand structures on member by member: bytes are to stay together.
+/// A union with words: compilers pass structs member by member and would split the bytes.
 template <class T, int N>
 struct alignas(N < 16 ? N : 16) Vec<T, N, true> {
   union {
@@ -17,8 +17,8 @@ struct alignas(N < 16 ? N : 16) Vec<T, N, true> {
   };
 };
 
-// Registers that one access fills. Memory is accessed through these alone: copies of a struct of
-// 16-bit elements are sometimes split into several narrower accesses.
+// Registers that one access fills. All memory accesses use these: compilers may split a copy of a
+// struct of 16-bit elements into narrower accesses.
 template <int kBytes>
 struct Words;
 template <>
@@ -55,8 +55,7 @@ SINTER_DEVICE Vec<T, N> load(const T* p) {
   return result;
 }
 
-/// The same of what is read again and again and written by no one meanwhile: the L2 lets go of
-/// everything else first.
+/// A load of data that is reused often and not written meanwhile: the L2 evicts it last.
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> load_kept(const T* p) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -68,7 +67,7 @@ SINTER_DEVICE Vec<T, N> load_kept(const T* p) {
 #pragma unroll
     for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
       uint4 words;
-      // Volatile, as no load may move up in front of the wait for the kernel before.
+      // Volatile: the load must not move above the wait for the preceding kernel.
       asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                    : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                    : "l"(reinterpret_cast<const uint4*>(p) + i), "l"(policy));
@@ -92,8 +91,8 @@ SINTER_DEVICE void store(T* p, const Vec<T, N>& x) {
   }
 }
 
-/// Starts to copy N elements to shared memory. No register waits for them, so a thread can have any
-/// number under way; the compiler cannot put off the request until its data is needed.
+/// Starts a copy of N elements to shared memory. A thread can have any number of copies in flight,
+/// as they occupy no registers; the compiler cannot delay the request until first use.
 template <class T, int N>
 SINTER_DEVICE void copy_async(Vec<T, N>* shared, const T* p) {
 #ifdef __CUDACC__
@@ -102,7 +101,7 @@ SINTER_DEVICE void copy_async(Vec<T, N>* shared, const T* p) {
   for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
     const u32 to = static_cast<u32>(__cvta_generic_to_shared(shared)) + i * kBytes;
     const char* from = reinterpret_cast<const char*>(p) + i * kBytes;
-    if (kBytes == 16)  // past the first-level cache: each element is used once
+    if (kBytes == 16)  // bypasses the L1: each element is used once
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
     else
       asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(kBytes)
@@ -112,15 +111,15 @@ SINTER_DEVICE void copy_async(Vec<T, N>* shared, const T* p) {
   *shared = load<N>(p);
 #endif
 }
-/// Waits until this thread's copies have arrived, for itself; others see them after a barrier.
+/// Waits until this thread's copies have completed; other threads see them after a barrier.
 SINTER_DEVICE void wait_for_copies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 
-/// The compiler forgets what it has computed from `x`: it holds the narrow elements in registers
-/// and widens them again, not what it made of them.
+/// Keeps the narrow elements `x` in registers: values computed from them are recomputed (widened
+/// again), not kept.
 template <class T, int N>
 SINTER_DEVICE void hold(Vec<T, N>& x) {
 #ifdef __CUDACC__
@@ -134,7 +133,7 @@ SINTER_DEVICE void hold(Vec<T, N>& x) {
 #endif
 }
 
-/// Zero, which no compiler knows.
+/// Zero, as a value unknown to compilers.
 SINTER_DEVICE u32 unknown_zero() {
 #ifdef __CUDACC__
   u32 processor;
@@ -145,8 +144,8 @@ SINTER_DEVICE u32 unknown_zero() {
 #endif
 }
 
-/// `hold` where no barrier stands between passes: there the assembler, which `hold` leaves no trace
-/// for, finds out that it has widened the same elements before. `zero` is unknown_zero().
+/// hold() for passes without a barrier in between: hold() leaves no instruction, so that ptxas
+/// would merge the repeated conversions. `zero` is unknown_zero().
 template <class T, int N, int kVectors>
 SINTER_DEVICE void hold(Vec<T, N> (&x)[kVectors], u32 zero) {
 #ifdef __CUDACC__
@@ -170,8 +169,8 @@ SINTER_DEVICE auto widen(const Vec<T, N>& x, int j) {
   return widen(x.v[j]);
 }
 #ifdef __CUDACC__
-// 16-bit floats are taken out of whole registers: compilers that see each by itself also keep each
-// by itself, and move halves of registers about.
+// Extracts 16-bit floats from 32-bit registers: otherwise compilers keep each half in a register of
+// its own and add moves.
 template <int N>
 SINTER_DEVICE float widen(const Vec<bf16, N>& x, int j) {
   static_assert(N % 2 == 0, "vectors of 16-bit floats have an even length");
@@ -203,8 +202,8 @@ SINTER_DEVICE Vec<T, N> splat(T value) {
   return result;
 }
 
-/// N elements from `p`, or `fill` where not `guard`: then nothing is read. One predicated access;
-/// of `guard ? load : fill` compilers make branches, behind which one load waits for another.
+/// N elements from `p`, or `fill` without a read if not `guard`. One predicated access: for `guard
+/// ? load : fill` compilers emit branches that serialize loads.
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> load_if(bool guard, const T* p, T fill) {
 #ifdef __CUDACC__
@@ -218,7 +217,7 @@ SINTER_DEVICE Vec<T, N> load_if(bool guard, const T* p, T fill) {
       const Access* from = reinterpret_cast<const Access*>(p) + i;
       Access words;
       memcpy(&words, reinterpret_cast<const char*>(&result) + i * kBytes, kBytes);
-      // Volatile, as no load may move up in front of the wait for the kernel before.
+      // Volatile: the load must not move above the wait for the preceding kernel.
       if constexpr (kBytes == 16)
         asm volatile(
             "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
@@ -256,7 +255,7 @@ struct Pack {
   }
 };
 #ifdef __CUDACC__
-// One instruction rounds two floats into a register.
+// One instruction rounds two floats into one register.
 #define SINTER_PACK_PAIRS(T, instruction)                                        \
   template <>                                                                    \
   struct Pack<T> {                                                               \
@@ -277,13 +276,14 @@ SINTER_PACK_PAIRS(bf16, "cvt.rn.bf16x2.f32")
 #undef SINTER_PACK_PAIRS
 #endif
 
-/// Rounds N values to T and writes them.
+/// Rounds N values to T and stores them.
 template <class T, class From, int N>
 SINTER_DEVICE void store(T* p, const From (&x)[N]) {
   store(p, Pack<T>::of(x));
 }
 
-/// The bytes of `a` (0 .. 3) and `b` (4 .. 7) that the slices of `which` name, the lowest first.
+/// Byte permutation (PRMT): nibble i of `which` selects byte i of the result from `a` (0 .. 3) and
+/// `b` (4 .. 7).
 SINTER_DEVICE u32 pick_bytes(u32 a, u32 b, u32 which) {
 #ifdef __CUDACC__
   u32 result;

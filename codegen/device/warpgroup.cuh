@@ -1,6 +1,6 @@
-// Products of a warpgroup, four warps that begin at a multiple of four, whose right operand lies in
-// shared memory (wgmma: sm_90a alone). On the host (tests/codegen) a product is done when it is
-// started.
+// MMAs of a warpgroup (four warps, the first one's index a multiple of four) with the B operand
+// in shared memory (wgmma, sm_90a only). On the host (tests/codegen) an MMA completes when it
+// starts.
 #pragma once
 
 #include "mbarrier.cuh"
@@ -8,20 +8,20 @@
 #ifdef SINTER_WARPGROUPS
 
 // ---- tiles
-/// Where element (row, column) of a tile of kRows rows is: blocks of 64 columns follow each other,
-/// a row of one is 128 bytes, whose units of 16 are exchanged so that eight rows fill all banks
-/// (swizzle of 128 bytes). A tile begins at a multiple of 1024 bytes; kRows % 8 == 0.
+/// Offset of element (row, column) in a tile of kRows rows, in blocks of 64 columns. A row of a
+/// block is 128 bytes; its 16-byte units are permuted so that eight rows have no bank conflicts
+/// (128-byte swizzle). A tile is aligned to 1024 bytes; kRows % 8 == 0.
 template <int kRows>
 SINTER_DEVICE int swizzled_place(int row, int column) {
   return column / 64 * (kRows * 64) + row * 64 + (column / 8 % 8 ^ row % 8) * 8 + column % 8;
 }
 
-/// Columns of a tile whose rows have `width` elements: whole blocks.
+/// Columns of a tile whose rows have `width` elements, rounded up to whole blocks.
 constexpr int tile_width(int width) { return (width + 63) / 64 * 64; }
 
-/// Neighbouring threads, of kThreads, that copy a row of `units` times 16 bytes: a power of two, so
-/// that the rows of a thread all have the same place among eight, and the tile is a multiple of the
-/// rows that are copied at once.
+/// Neighbouring threads, of kThreads, that copy one row of `units` 16-byte units: a power of two.
+/// All rows of a thread then have the same index modulo 8, and the tile is a multiple of the rows
+/// copied at once.
 template <int kRows, int kThreads>
 constexpr int copy_threads(int units) {
   int across = 1;
@@ -29,13 +29,13 @@ constexpr int copy_threads(int units) {
   return across;
 }
 
-/// Row r of a tile is row r of what is copied.
+/// Row r of the tile is row r of the source.
 struct InOrder {
   SINTER_DEVICE int operator()(int row) const { return row; }
 };
 
-/// copy_tile_rows for columns of kUnits times 16 bytes. Row r of the tile is row order(r) of those
-/// from `first` on; rows that are copied at once stay among themselves.
+/// copy_tile_rows() for kUnits units of 16 bytes of each row. Row r of the tile is source row first
+/// + order(r); `order` permutes only within groups of rows that are copied at once.
 template <int kRows, int kUnits, int kThreads, class T, class Order = InOrder>
 SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 first, i32 count,
                                      int thread, const Order& order = {}) {
@@ -44,10 +44,10 @@ SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 fir
   const int row = thread / kAcross, column = thread % kAcross * 8;
   if (kAcross != kUnits && column >= kUnits * 8) return;
   T* const to = tile + swizzled_place<kRows>(row, column);
-  // Carried from copy to copy: these threads have few registers.
+  // Advanced from copy to copy: the producer's threads have few registers.
   const T* source = from + (first + order(row)) * stride + column;
   const i64 step = kAtOnce * stride;
-  if (first + kRows <= count) {  // an instruction each where the stride is constant
+  if (first + kRows <= count) {  // with a constant stride, one instruction per copy
 #pragma unroll
     for (int i = 0; i < kRows / kAtOnce; ++i, source += step)
       cp_async<16>(to + i * kAtOnce * 64, source);
@@ -62,12 +62,12 @@ SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 fir
   }
 }
 
-/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile; zeros
-/// behind the rows. All addresses are multiples of 16 bytes.
+/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile. Rows
+/// from `count` on become zeros. All addresses are 16-byte aligned.
 template <int kRows, int kWidth, int kThreads, class T>
 SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first, i32 count,
                                   int thread) {
-  if constexpr (kWidth == 128) {  // a row's 256 bytes at once
+  if constexpr (kWidth == 128) {  // a whole row of 256 bytes at once
     copy_tile_columns<kRows, 16, kThreads>(tile, from, stride, first, count, thread);
   } else {
 #pragma unroll
@@ -80,7 +80,7 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
   }
 }
 
-/// The same of rows that lie anywhere: row r begins at row_at(r). `from` is never read.
+/// copy_tile_rows() for scattered rows: row r begins at row_at(r). `from` is never read.
 template <int kRows, int kWidth, int kThreads, class T, class RowAt>
 SINTER_DEVICE void copy_tile_of_rows(T* tile, const T* from, i32 first, i32 count, int thread,
                                      const RowAt& row_at) {
@@ -102,8 +102,8 @@ SINTER_DEVICE void copy_tile_of_rows(T* tile, const T* from, i32 first, i32 coun
   }
 }
 
-/// Zeros in the columns behind kWidth up to a multiple of 16, of which copy_tile_rows writes none
-/// and products over the columns read all.
+/// Zeroes the columns from kWidth up to a multiple of 16: copy_tile_rows() does not write them, and
+/// MMAs over the columns read them.
 template <int kRows, int kWidth, class T>
 SINTER_DEVICE void clear_padding(T* tile, int thread, int threads) {
   static_assert(kWidth % 8 == 0, "whole units of 16 bytes");
@@ -112,16 +112,16 @@ SINTER_DEVICE void clear_padding(T* tile, int thread, int threads) {
       *reinterpret_cast<uint4*>(tile + swizzled_place<kRows>(row, kWidth)) = uint4{0, 0, 0, 0};
 }
 
-// ---- products
+// ---- matrix multiply-accumulate
 #ifdef __CUDACC__
-/// What the hardware is told about a tile, the lower half: its address and the distance of its
-/// blocks of 64 columns (read where columns are not summed over). Eight elements further on is one
-/// more. In a cluster addresses have the block's rank in their upper bits, which are not wanted
-/// here.
+/// The lower half of a tile's wgmma matrix descriptor: its address and the stride between
+/// blocks of 64 columns (ignored if K runs along the columns). Adding 1 advances it by eight
+/// elements. The mask removes the block's rank, which addresses in a cluster have in their
+/// upper bits.
 SINTER_DEVICE u32 describe_tile(const void* tile, u32 block_bytes) {
   return (shared_address(tile) & 0x3ffff) >> 4 | block_bytes >> 4 << 16;
 }
-/// With the upper half: the distance of groups of eight rows, and the swizzle.
+/// Adds the upper half: the stride between groups of eight rows, and the swizzle mode.
 SINTER_DEVICE u64 whole_descriptor(u32 low) {
   u64 result;
   asm("mov.b64 %0, {%1, %2};" : "=l"(result) : "r"(low), "r"(1024u >> 4 | 1u << 30));
@@ -132,7 +132,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 #define SINTER_TILES_8(j)                                                                         \
   SINTER_TILE(j), SINTER_TILE(j + 1), SINTER_TILE(j + 2), SINTER_TILE(j + 3), SINTER_TILE(j + 4), \
       SINTER_TILE(j + 5), SINTER_TILE(j + 6), SINTER_TILE(j + 7)
-// Also of eight_bit_warpgroup.cuh.
+// Also used by eight_bit_warpgroup.cuh.
 #define SINTER_REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SINTER_REGISTERS_32 \
   SINTER_REGISTERS_16       \
@@ -168,7 +168,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), \
                    "n"(kRowsAreK ? 1 : 0));                                                        \
   }
-// The same with a left operand in shared memory.
+// As above, with the A operand in shared memory.
 #define SINTER_WGMMA_TILES(T, type, n, registers, tiles, at_a, at_b, keep, order)               \
   template <bool kRowsAreK>                                                                     \
   SINTER_DEVICE void wgmma_instruction(T, float(&d)[n / 8][4], u64 a, u64 b, bool add) {        \
@@ -245,9 +245,9 @@ SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #endif
 
 /// Starts d[64][kN] = (add ? d : 0) + a[64][16] b[16][kN] of a warpgroup; a and d as in
-/// mma_16x8x16, warp w having rows 16 w and following. kRowsAreK: b[k][n] is element
-/// (first + k, n) of the tile; else element (n, first + k), n < kTileRows. Neither registers nor
-/// tile may be touched before warpgroup_wait.
+/// mma_16x8x16(), warp w holds rows 16 w to 16 w + 15. kRowsAreK: b[k][n] is element (first + k, n)
+/// of the tile; otherwise element (n, first + k), n < kTileRows. Registers and tile must not be
+/// accessed before warpgroup_wait().
 template <int kTileRows, bool kRowsAreK, class T, int kTiles>
 SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile, int first,
                          bool add) {
@@ -277,8 +277,8 @@ SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile
 #endif
 }
 
-/// The same with a[64][16] in shared memory: element (row, k) is element (row, first + k) of a tile
-/// of one block of columns that begins at `a`; first + 16 <= 64.
+/// wgmma() with a[64][16] in shared memory: element (row, k) is element (row, first + k) of the
+/// tile `a`, which is one block of columns wide; first + 16 <= 64.
 template <int kTileRows, bool kRowsAreK, class T, int kTiles>
 SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int first, bool add) {
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
@@ -299,8 +299,8 @@ SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int firs
 #endif
 }
 
-/// How products of elements of A and B, both in shared memory, are started; those of 8 bits are in
-/// eight_bit_warpgroup.cuh. `first`: of kFragmentDepth<A> neighbours along k; see wgmma.
+/// Starts an MMA of elements of A and B, both in shared memory; eight_bit_warpgroup.cuh has the
+/// 8-bit ones. `first` is the first of kFragmentDepth<A> elements along k; see wgmma().
 template <class A, class B>
 struct WarpgroupProduct {
   static_assert(sizeof(A) == 2, "elements of 16 bits");
@@ -311,20 +311,20 @@ struct WarpgroupProduct {
   }
 };
 
-/// Before the first product, and before one that reads or adds to registers written since the last.
+/// wgmma.fence: before the first MMA, and after other code has written its registers.
 SINTER_DEVICE void warpgroup_arrive() {
 #ifdef __CUDACC__
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
-/// Ends a group of products: all that were started since the last one.
+/// Commits all MMAs started since the last commit as one group.
 SINTER_DEVICE void warpgroup_commit() {
 #ifdef __CUDACC__
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
-/// Waits until all but the latest kGroups groups are done; registers of those that are done pass
-/// through `settle` before they are read or written.
+/// Waits until all but the latest kGroups groups have completed. Registers of completed groups must
+/// pass through `settle` before they are read or written.
 template <int kGroups>
 SINTER_DEVICE void warpgroup_wait() {
 #ifdef __CUDACC__
@@ -359,7 +359,7 @@ SINTER_DEVICE void settle(u32 (&a)[kCount][4]) {
 #endif
 }
 
-/// Registers that each thread of a warpgroup has from now on; the kernel is bound to one block.
+/// setmaxnreg: registers of each thread of the warpgroup from now on; requires one block per SM.
 template <int kCount, bool kMore>
 SINTER_DEVICE void set_registers() {
 #ifdef __CUDACC__

@@ -17,9 +17,10 @@ using plan::fb::Precision;
 
 namespace {
 
-// Arguments of the forms "within one", with room for rounding; of the short sine and cosine.
+// Argument limits of the "within one" forms, with room for rounding, and of the short sine and
+// cosine.
 constexpr double kOne = 1.001, kMostTurned = 1048576;
-// Where the plain reciprocal instruction neither overflows nor meets denormal numbers.
+// Range in which the plain reciprocal instruction neither overflows nor meets subnormals.
 constexpr double kSmall = 0x1p-100, kLarge = 0x1p100, kModest = 0x1p20;
 
 const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) {
@@ -39,7 +40,7 @@ const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) 
   }
 }
 
-/// On every target the number nearest to the exact result, or exact.
+/// True if every target rounds the exact result once, to nearest.
 bool is_rounded_once(ScalarOp op) {
   switch (op) {
     case ScalarOp::kDiv:
@@ -69,7 +70,7 @@ const char* saturated_rounding(DType type) {
   }
 }
 
-/// Of float32, rounded to nearest even.
+/// Conversion of a float32, rounding to nearest even.
 const char* rounded_conversion(DType type) {
   switch (type) {
     case DType::kInt8: return "convert_rounded<i8>";
@@ -94,7 +95,7 @@ bool is_op(const InstrT& instr, ScalarOp op) {
   return instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == op;
 }
 
-/// x of 1 + erf(x / sqrt(2)), whose result the graph rounds to 16 bits.
+/// x if `value` is 1 + erf(x / sqrt(2)) and the graph rounds the result to 16 bits.
 std::optional<std::uint32_t> gelu_factor_argument(const ProgramAnalysis& analysis,
                                                   std::uint32_t value) {
   constexpr double kInverseRoot = 0.70710678118654752;
@@ -113,7 +114,8 @@ std::optional<std::uint32_t> gelu_factor_argument(const ProgramAnalysis& analysi
   return std::nullopt;
 }
 
-/// What stores see of it is a float of 8 bits that it, or a multiple of it, is rounded to.
+/// True for each value that every path to a store rounds to fp8, directly or after scaling or
+/// clamping.
 std::vector<bool> find_rounded_to_float8(const ProgramAnalysis& analysis) {
   const std::size_t count = analysis.instr_count();
   std::vector<bool> is_used(count, false), is_seen(count, false), result(count, false);
@@ -136,7 +138,7 @@ std::vector<bool> find_rounded_to_float8(const ProgramAnalysis& analysis) {
   return result;
 }
 
-/// x if the product is that of x, 0.5 and 1 + erf(x / sqrt(2)), in any order.
+/// x if `product` is x * 0.5 * (1 + erf(x / sqrt(2))), in any order.
 std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis, const InstrT& product) {
   for (std::size_t k = 0; k < 2; ++k) {
     const auto& inner = analysis.instr(product.args[k]);
@@ -180,8 +182,8 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
   find_live(analysis);
 }
 
-/// Sums of float32, whose order is the kernel's, functions that have bounds only, and what is
-/// computed from them.
+/// Marks as approximate: float32 sums (the kernel chooses their order), functions that only have
+/// error bounds, and whatever depends on these. Their kQuotient becomes a kDiv.
 void Approximations::find_approximate(const ProgramAnalysis& analysis) {
   std::vector<bool> approximate(analysis.instr_count(), false);
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
@@ -201,8 +203,8 @@ void Approximations::find_approximate(const ProgramAnalysis& analysis) {
   }
 }
 
-/// Rounding of what is clamped to the type's numbers, and conversion of what is rounded: hardware
-/// does both in one instruction.
+/// Fuses a clamp with fp8 rounding, and rounding with an integer conversion: the hardware does both
+/// in one instruction.
 void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_t i) {
   const auto& instr = analysis.instr(i);
   if (is_op(instr, ScalarOp::kCast)) {
@@ -231,9 +233,8 @@ void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_
   operands_[i] = {above.args[0]};
 }
 
-/// An integer of 8 bits made of what was rounded, maybe moved by a zero point, and clamped to the
-/// type's numbers, as a conversion does, too: a sum with a large number does it all, where
-/// conversions take turns.
+/// Fuses rounding, an optional zero point, the clamp and the conversion to an 8-bit integer. Adding
+/// 1.5 * 2^23 rounds to an integer; conversion instructions are slower.
 void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::size_t i) {
   const DType type = analysis.type_of(i);
   const auto& cast = analysis.instr(i);
@@ -262,7 +263,7 @@ void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::s
   }
   const std::uint32_t value = clamped.value_or(cast.args[0]);
   const auto& rounded = analysis.instr(value);
-  // Sums with larger ones would not be exact.
+  // With larger zero points the sum would not be exact.
   constexpr double kMostZero = 1 << 16;
   const auto is_round = [&](std::uint32_t v) { return is_op(analysis.instr(v), ScalarOp::kRound); };
   const auto is_zero_point = [&](std::uint32_t v) {
@@ -282,7 +283,7 @@ void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::s
   functions_[i] = is_signed ? "rounded_to_i8" : "rounded_to_u8";
 }
 
-/// A store rounds to its type anyway.
+/// The store rounds to its type; an explicit rounding before it is redundant.
 void Approximations::choose_store(const ProgramAnalysis& analysis, std::size_t i) {
   const auto& store = analysis.instr(i);
   if (store.kind != InstrKind::Store &&
@@ -321,7 +322,7 @@ void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<V
       operands_[i] = {*argument};
     }
   } else if (op == ScalarOp::kAdd) {
-    // 1 + f(x), whose tail the sum would cancel.
+    // 1 + f(x): the sum would cancel the tail.
     for (std::size_t k = 0; k < 2; ++k) {
       const auto& inner = analysis.instr(instr.args[k]);
       if (!is_one(analysis.instr(instr.args[1 - k])) || inner.kind != InstrKind::Op ||

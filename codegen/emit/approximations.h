@@ -1,5 +1,5 @@
-// Where a cheaper form of a function is as good: by the range of its argument, and by the precision
-// that the graph gives its result.
+// Chooses cheaper forms of functions where the argument's range or the precision of the result
+// allows them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sinter::codegen {
 
-/// From low to high, infinities included; NaN may always occur beside them.
+/// An interval, infinities included; NaN is always possible.
 struct ValueRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -20,38 +20,38 @@ struct ValueRange {
   bool finite_within(double bound) const;
   /// Every value, infinities too, lies in [from, to].
   bool within(double from, double to) const { return low >= from && high <= to; }
-  /// A float16 may be infinite, but its finite values are bounded: this large at most.
+  /// Bound of the finite values, where the value may be infinite (as a float16).
   double finite_bound = std::numeric_limits<double>::infinity();
 };
 
-/// A range for each instruction (of stores and integers beyond 2^53 nothing is known). What
-/// rounding and approximations add is included.
+/// One range for each instruction, rounding and approximation errors included. Nothing is known of
+/// stores and of integers beyond 2^53.
 std::vector<ValueRange> find_value_ranges(const ProgramAnalysis& analysis);
 
-/// The forms chosen for a loop program. A result that the graph rounds to 16 bits is within 2^-15
-/// of the exact one, relative to it: a sixteenth of what rounding it to float16 adds; a gelu that
-/// becomes a float of 8 bits within 2^-8. Others are as precise as the general forms.
-/// device/approximate.cuh states each function's own bound.
+/// The forms chosen for a loop program. A result that the graph rounds to 16 bits has a relative
+/// error of at most 2^-15, 1/16 of the rounding to float16. A GELU that is rounded to fp8 has at
+/// most 2^-8. Others are as precise as the general forms. device/approximate.cuh states each
+/// function's bound.
 class Approximations {
  public:
-  /// None if the request asks for precise mathematics.
+  /// Chooses nothing if the request asks for precise mathematics.
   explicit Approximations(const ProgramAnalysis& analysis);
 
-  /// The operator of instruction `i`, an Op: the program's, or kDiv for a kQuotient of what is
-  /// approximate itself, for which one more rounding of float32 is nothing.
+  /// The operator of instruction `i`, an Op: the program's, or kDiv for a kQuotient of an
+  /// approximate value, which need not be rounded once.
   ScalarOp op(std::size_t i) const { return ops_[i]; }
-  /// The device function that computes instruction `i`, an Op, from operands(i); null: its
-  /// operator's.
+  /// The device function that computes instruction `i`, an Op, from operands(i); null means the
+  /// operator's own.
   const char* function(std::size_t i) const { return functions_[i]; }
-  /// Instructions of function(i), roughly.
+  /// Approximate count of instructions of function(i).
   int length(std::size_t i) const;
-  /// Other than the program's where one function, or a store, computes several instructions.
+  /// Differs from the program's operands if a function or a store covers several instructions.
   const std::vector<std::uint32_t>& operands(std::size_t i) const { return operands_[i]; }
-  /// Of a store of floats of 8 bits: what is too large is to become the largest number.
+  /// For a store of fp8: values saturate to the largest finite number.
   bool saturates(std::size_t i) const { return saturates_[i]; }
-  /// Of what stays a kQuotient: the reciprocal of its divisor serves (print_instr.h).
+  /// For a remaining kQuotient: multiplies by the divisor's reciprocal (print_instr.h).
   bool by_inverse(std::size_t i) const { return by_inverse_[i]; }
-  /// Some store needs the value, computed so.
+  /// True if some store needs the value.
   bool is_live(std::size_t i) const { return live_[i]; }
 
  private:

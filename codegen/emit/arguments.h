@@ -30,14 +30,14 @@ class Arguments {
   /// "const f16* __restrict__ x0, int seq": one entry for each parameter.
   std::vector<std::string> parameters() const;
   std::vector<KernelArg> kernel_args() const;
-  /// Lines at the beginning of a kernel: the sizes that it reads in memory, and what follows from
-  /// them; blocks that `blocks` is too few for end. Empty if it reads none.
+  /// Lines at the beginning of a kernel: read sizes from memory, and end the blocks beyond the
+  /// `blocks` that are needed. Empty if it reads none.
   std::string sizes_from_data(const Dim& blocks);
   /// "x0 = after_grid_wait(x0);": one line for each buffer that is read, unless no step writes it.
   std::vector<std::string> after_grid_wait() const;
 
  private:
-  /// A matrix product is read like a buffer, but is none.
+  /// The result of a GEMM is read like a buffer but never stored.
   bool is_hidden(std::size_t buffer) const;
   struct Size {
     std::uint32_t expression = 0;

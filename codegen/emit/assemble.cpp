@@ -9,7 +9,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// The function of a variant, which code for one GPU alone is compiled for that GPU alone.
+/// The function of a variant; guarded by architecture if it is for one GPU only.
 std::string function_text(const VariantText& variant, const std::string& name,
                           const std::vector<std::string>& parameters, const std::string& sizes) {
   const std::string text = fmt::format(
@@ -33,7 +33,7 @@ void assemble(const KernelRequest& request, ExprTable& exprs, Arguments& args,
   std::vector<std::string> sizes;
   sizes.reserve(variants.size());
   for (const VariantText& variant : variants) sizes.push_back(args.sizes_from_data(variant.blocks));
-  // Parameters are the same for all variants, so they are known only now.
+  // All variants share the parameters, which are complete only now.
   const std::vector<std::string> parameters = args.parameters();
   for (std::size_t v = 0; v < variants.size(); ++v) {
     const VariantText& variant = variants[v];

@@ -19,7 +19,7 @@ bool uses(const std::string& line, const std::string& name) {
 }  // namespace
 
 void CodeText::line(std::string_view text) {
-  // Preprocessor lines start at the margin, as is the custom.
+  // Preprocessor lines start in column 1.
   const std::string indent(text.starts_with('#') ? 0 : static_cast<std::size_t>(indent_) * 2, ' ');
   const std::size_t then = text.find(" ? "), otherwise = text.rfind(" : ");
   if (indent.size() + text.size() > 100 && then != text.npos && otherwise != text.npos) {
@@ -68,7 +68,7 @@ void CodeText::close(std::string_view behind) {
 }
 
 void CodeText::drop_unused(const Scope& scope) {
-  // Backwards: what only an unused declaration uses is unused too.
+  // Backwards, as a declaration used only by unused ones is unused too.
   for (std::size_t d = scope.declarations.size(); d-- > 0;) {
     const Declaration& declaration = scope.declarations[d];
     bool used = false;

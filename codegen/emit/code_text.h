@@ -12,15 +12,15 @@ class CodeText {
  public:
   explicit CodeText(int indent = 0) : indent_(indent) {}
   void line(std::string_view text);
-  /// "const TYPE NAME = ...": left out of the text if nothing behind it in its scope uses NAME.
+  /// "const TYPE NAME = ...": omitted from the text if nothing after it in its scope uses NAME.
   void declare(std::string_view text);
-  /// A definition; nothing if the same one stands in this scope already, as where two passes over a
-  /// row need no loops.
+  /// A definition; omitted if the scope has the same one already (two passes over a row without
+  /// loops).
   void define(std::string_view text);
   /// "header {", indented from here on. An empty header opens nothing.
   void open(std::string_view header);
   /// Closes what the matching open() opened.
-  void close(std::string_view behind = {});  // `behind`: the brace
+  void close(std::string_view behind = {});  // `behind`: text after the brace
   /// The whole text; ends the outermost scope.
   std::string text();
 

@@ -1,4 +1,4 @@
-// The parameters of a kernel that a family writes by itself: buffers, then sizes of 64 bits.
+// Parameters of a hand-written kernel: buffers, then 64-bit sizes.
 #pragma once
 
 #include <map>
@@ -18,17 +18,17 @@ class KernelParameters {
 
   /// A pointer, declared as `text`, to the plan's buffer.
   void buffer(const std::string& text, std::uint32_t buffer);
-  /// A constant that kernels of one text differ in.
+  /// A constant in which kernels of the same text differ.
   void number(const std::string& name, std::int64_t value);
-  /// The size in the kernel's text: a literal, a parameter, or what is read in memory.
+  /// A size in the kernel's text: a literal, a parameter, or a value read from memory.
   std::string dim(const ir::Dim& dim);
-  /// Statements in front of the use of sizes; `end_of_blocks`: as SizesFromData's.
+  /// Statements before the first use of sizes; `end_of_blocks` as in SizesFromData.
   std::string lines() const { return data_.lines(); }
   std::string end_of_blocks(const ir::Dim& blocks, const std::string& block) {
     return data_.end_of_blocks(blocks, block);
   }
 
-  /// All of them, in order: their declarations, and what a launch passes.
+  /// All parameters in order: their declarations, and the launch's arguments.
   std::vector<std::string> texts() const;
   std::vector<KernelArg> args() const;
 

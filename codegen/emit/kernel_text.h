@@ -11,7 +11,7 @@
 
 namespace sinter::codegen {
 
-/// A model's names may hold anything; in a comment they must not end it.
+/// Sanitizes a name of the model so that it cannot end the comment.
 std::string comment_text(std::string_view text);
 /// "// name", and a line for each origin.
 std::string kernel_heading(const std::string& name, const std::vector<std::string>& origins);

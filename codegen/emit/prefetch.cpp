@@ -8,7 +8,7 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr std::int64_t kMostBlocks = 264;  // two to each multiprocessor of a large GPU
+constexpr std::int64_t kMostBlocks = 264;  // two for each multiprocessor of a large GPU
 constexpr std::int64_t kMostBytes = 8192, kLine = 128;
 
 class Fetches {
@@ -23,7 +23,7 @@ class Fetches {
   }
 
  private:
-  /// Elements from the first that the loops touch to the last; nothing if that is not known.
+  /// Elements between the first and the last that the loops access; nothing if unknown.
   std::optional<std::int64_t> span(const AccessT& access) const {
     const auto& request = analysis_.request();
     const auto& exprs = analysis_.exprs();
@@ -40,7 +40,7 @@ class Fetches {
     return span;
   }
 
-  /// The address of the first element; nothing if it depends on what steps write.
+  /// The address of the first element; nothing if it depends on data that steps write.
   std::optional<std::string> address(const AccessT& access) {
     std::string text = args_.buffer(access.buffer);
     if (analysis_.exprs().dim(access.offset) != ir::Dim(0))

@@ -1,4 +1,4 @@
-// What kernels do that begin before the one in front of them has ended.
+// Prefetches of kernels with programmatic launch.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace sinter::codegen {
 
-/// Statements in front of grid_dependency_wait(), each indented: they have the L2 fetch what
-/// the program reads, the same for all rows and elements or little, of memory that no step writes
-/// (KernelRequest::given), rows of tables at places that such memory says among it. Empty for
-/// grids of more blocks than begin at once, whose later blocks find it there.
+/// Statements before grid_dependency_wait(), each indented. They prefetch into the L2 what the
+/// program reads of memory that no step writes (KernelRequest::given): small tensors, tensors that
+/// all rows or elements share, and table rows that such memory indexes. Empty for grids that exceed
+/// one wave, whose later blocks find the data in the L2.
 std::string prefetches(const ProgramAnalysis& analysis, Arguments& args, const Dim& blocks,
                        int threads);
 

@@ -91,7 +91,7 @@ const char* infix_symbol(ScalarOp op, DType from) {
   }
 }
 
-/// x / c as x * (1 / c): one more rounding, a fraction of the instructions.
+/// x / c as x * (1 / c): one more rounding, far fewer instructions.
 std::string print_division(DType type, std::span<const Operand> args) {
   if (type == DType::kFloat32 && args[1].constant != nullptr) {
     const float inverse = 1.0f / static_cast<float>(args[1].constant->constant_float);
@@ -102,7 +102,7 @@ std::string print_division(DType type, std::span<const Operand> args) {
   return fmt::format("divide({}, {})", args[0].text, args[1].text);
 }
 
-/// x / c rounded to nearest: by 1 / c, which is exact for powers of two.
+/// x / c rounded to nearest, by the reciprocal, which is exact if c is a power of two.
 std::string print_quotient(DType type, std::span<const Operand> args) {
   const std::string &a = args[0].text, &b = args[1].text;
   if (type == DType::kFloat32 && args[1].constant != nullptr) {

@@ -17,14 +17,14 @@ inline std::string print_constant(const plan::fb::InstrT& instr) {
   return print_constant(static_cast<DType>(instr.dtype), instr.constant_float, instr.constant_int);
 }
 
-/// Whether x / b, rounded to nearest, is to be had by 1 / b for every b that is at least `low`.
+/// Whether x / b can be computed from 1 / b, rounded to nearest, for every b >= `low`.
 bool divides_by_inverse(double low);
 
 /// What is known of an operand besides its text.
 struct Operand {
   std::string text;
   const plan::fb::InstrT* constant = nullptr;  // the instruction, if it is a constant
-  std::string inverse;                         // text of its reciprocal, if that is at hand
+  std::string inverse;                         // text of its reciprocal, if available
 };
 
 /// The expression that computes `op`; `from` is the operands' type (of kSelect: the values'),

@@ -145,7 +145,7 @@ void ProgramAnalysis::find_values() {
     if (instr.kind == InstrKind::Scatter) {
       scatters_ = true;
       if (instr.op != plan::kScatterReplaces) {
-        info.dims |= inner_;  // once for each element, even where all go to one place
+        info.dims |= inner_;  // once for each element, even if all go to the same index
         combines_ = true;
       }
     }

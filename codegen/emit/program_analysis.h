@@ -1,4 +1,4 @@
-// What the emitter asks about a loop program before it chooses a schedule.
+// Analysis of a loop program before a schedule is chosen.
 #pragma once
 
 #include <concepts>
@@ -17,16 +17,16 @@ constexpr DimSet dim_bit(std::integral auto d) {
 }
 
 struct ValueInfo {
-  DimSet dims = 0;    // loop dimensions that the value (of a store: its address too) varies with
-  int stage = 0;      // how many reductions and scans, one after the other, must be done before it
+  DimSet dims = 0;    // loop dimensions on which the value (and a store's address) depends
+  int stage = 0;      // length of the longest chain of reductions and scans before it
   bool live = false;  // some store needs it
 };
 
-/// A loop program with what follows from it. Dimensions of extent one vary nothing.
+/// A loop program with derived facts. Dimensions of extent 1 are ignored.
 class ProgramAnalysis {
  public:
-  /// Throws Error(kUnsupported) for a program no kernel can be made of, Error(kInternal) for one
-  /// that contradicts itself.
+  /// Throws Error(kUnsupported) for a program that no kernel can implement, Error(kInternal) for an
+  /// inconsistent one.
   ProgramAnalysis(const KernelRequest& request, ExprTable& exprs);
 
   const KernelRequest& request() const { return *request_; }
@@ -38,21 +38,21 @@ class ProgramAnalysis {
   std::size_t outer_rank() const { return rank() - program().inner_dims; }
   DimSet outer_dims() const { return outer_; }
   DimSet inner_dims() const { return inner_; }
-  /// Last dimension of `set` whose extent is not the constant one; -1: none.
+  /// Last dimension of `set` whose extent is not the constant 1; -1 if there is none.
   int last_dim(DimSet set) const;
 
   std::size_t instr_count() const { return program().instrs.size(); }
   const InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
   const ValueInfo& value(std::size_t i) const { return values_[i]; }
-  /// The instructions that some store needs, in order; of them those of one kind.
+  /// The instructions that some store needs, in order; the second form: only those of one kind.
   const std::vector<std::size_t>& live() const { return live_; }
   std::vector<std::size_t> live(plan::fb::InstrKind kind) const;
-  /// Of them the loads and stores.
+  /// The loads and stores among them.
   const std::vector<std::size_t>& live_accesses() const { return live_accesses_; }
   /// Whether the value differs between elements of a row.
   bool in_row(std::size_t i) const { return (values_[i].dims & inner_) != 0; }
   const plan::fb::AccessT& access(std::size_t a) const { return *program().accesses[a]; }
-  /// Dimensions that an access's address varies with, and those that its guards do, too.
+  /// Dimensions on which the address depends, and those including its guards.
   DimSet address_dims(std::size_t a) const { return address_dims_[a]; }
   DimSet access_dims(std::size_t a) const { return access_dims_[a]; }
   DimSet node_dims(std::size_t node) const { return node_dims_[node]; }
@@ -61,16 +61,16 @@ class ProgramAnalysis {
   }
   DType type_of(std::size_t i) const { return static_cast<DType>(instr(i).dtype); }
   DType buffer_type(std::size_t buffer) const { return request_->buffer_types[buffer]; }
-  /// Of what a load reads and a store writes.
+  /// The element type in memory of a load or store.
   DType memory_type(std::size_t i) const { return buffer_type(access(instr(i).access).buffer); }
   std::size_t memory_bytes(std::size_t i) const { return size_of(memory_type(i)); }
-  /// Number of reduction stages: values of the last stage have waited for that many.
+  /// Number of reduction stages; values of the last stage depend on that many reductions.
   int stages() const { return stages_; }
-  /// Something stores to places that gathered indices decide; some such store combines with what is
-  /// there, in the order of a row's elements.
+  /// scatters(): some store has gathered indices. combines(): some such store combines with the old
+  /// value, in the order of the row's elements.
   bool scatters() const { return scatters_; }
   bool combines() const { return combines_; }
-  /// Something is combined along rows with what it is up to each element.
+  /// True if the program has a scan along rows.
   bool scans() const { return scans_; }
   bool is_read(std::size_t buffer) const { return read_[buffer]; }
   bool is_written(std::size_t buffer) const { return written_[buffer]; }

@@ -1,4 +1,4 @@
-// Schedules near the one that the rules choose, for timing.
+// Schedules near the rule's, for timing.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace sinter::codegen {
 
-// Of a kernel: compiling takes most of the time, and neighbours far from the rule's rarely win.
+// Per kernel: compilation takes most of the time, and distant neighbours rarely win.
 inline constexpr std::size_t kMostCandidates = 48;
 
-/// True if sizes that fulfil `given` fulfil `wanted`, too.
+/// True if all sizes that satisfy `given` satisfy `wanted`.
 inline bool implies_all(const std::vector<plan::fb::Condition>& given,
                         const std::vector<plan::fb::Condition>& wanted) {
   const auto implied = [&](const plan::fb::Condition& condition) {
@@ -27,10 +27,10 @@ inline bool implies_all(const std::vector<plan::fb::Condition>& given,
   return std::ranges::all_of(wanted, implied);
 }
 
-/// How many doublings lie between two numbers.
+/// Distance of two numbers in doublings.
 inline double steps_between(double a, double b) { return std::abs(std::log2(a / b)); }
 
-/// Candidates with how far each is from the rule's: all take the sizes that it takes.
+/// Candidates with their distance from the rule's schedule; all accept the sizes that it accepts.
 template <typename AnySchedule>
 class Neighbours {
  public:

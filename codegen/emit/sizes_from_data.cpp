@@ -17,7 +17,7 @@ void SizesFromData::add(const Dim& dim) {
     extents_[place].least = int_literal(ir::lower_bound(size, exprs_.ranges()).value_or(0));
     extents_[place].most = known_(ir::largest(size, exprs_.ranges()));
   }
-  // What else is in it becomes a parameter now, while there may be more.
+  // Its other symbols become parameters now, as none can be added later.
   for (const std::string& symbol : dim.symbols())
     if (exprs_.extents_of(Dim::symbol(symbol)).empty()) known_(Dim::symbol(symbol));
 }

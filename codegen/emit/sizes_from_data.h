@@ -1,4 +1,4 @@
-// Sizes that a kernel reads in memory, because only the run knows them.
+// Sizes that a kernel reads from memory, as only the run knows them.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ class SizesFromData {
       : exprs_(exprs), known_(std::move(known)) {}
 
   bool empty() const { return extents_.empty(); }
-  /// Notes what `dim` reads in memory.
+  /// Adds the values that `dim` reads from memory.
   void add(const Dim& dim);
-  /// `dim` as an expression of type i64 behind lines(); it has been added.
+  /// `dim`, which was added, as an expression of type i64; valid after lines().
   std::string text(const Dim& dim) const;
-  /// Parameters for the buffers, and what they are.
+  /// Parameters for the buffers, and their arguments.
   std::vector<std::string> parameters() const;
   std::vector<KernelArg> args() const;
   /// Statements that read the sizes, within their bounds.
   std::string lines() const;
-  /// A statement that ends blocks which `blocks`, the size of the grid, is too few for; `block` is
-  /// the text of a block's number. Empty if the host knows how many there are.
+  /// A statement that ends the blocks beyond `blocks`, the grid's size; `block` is the text of the
+  /// block's index. Empty if the host knows the grid's size.
   std::string end_of_blocks(const Dim& blocks, const std::string& block);
 
  private:

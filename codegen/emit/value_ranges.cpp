@@ -1,4 +1,4 @@
-// Between which numbers the values of a loop program lie.
+// Interval analysis of the values of a loop program.
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ using plan::fb::InstrKind;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// What an operator's result can lie outside of the exact range: any approximation's error is less.
+// Margin added to exact ranges; the error of every approximation is smaller.
 constexpr double kSlack = 1e-4;
 
 ValueRange range(double low, double high) {
@@ -34,7 +34,7 @@ ValueRange widened(const ValueRange& r) {
   return result;
 }
 
-/// 0 * infinity is NaN, which no range speaks of; next to it the product is as small as one likes.
+/// 0 * infinity counts as 0: its result is NaN, which ranges do not describe.
 double product(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 
 ValueRange product(const ValueRange& a, const ValueRange& b) {
@@ -87,7 +87,7 @@ ValueRange of_type(DType type) {
   }
 }
 
-/// Of a function that rises with its argument.
+/// The range of a monotonically increasing function.
 template <typename F>
 ValueRange rising(const ValueRange& a, F&& f) {
   return widened(range(f(a.low), f(a.high)));
@@ -124,7 +124,7 @@ class Finder {
       case InstrKind::Reduce: return of_reduction(i);
       case InstrKind::Op: {
         const ValueRange result = of_operator(i);
-        // Integers wrap.
+        // Integers wrap on overflow.
         if (is_float(analysis_.type_of(i)) || result.finite_within(1e9)) return result;
         return of_type(analysis_.type_of(i));
       }
@@ -137,7 +137,7 @@ class Finder {
     switch (static_cast<Combine>(analysis_.instr(i).op)) {
       case Combine::kMax:
       case Combine::kMin:
-        // An empty row has the identity.
+        // An empty row gives the identity.
         return range(std::min(element.low, -kInfinity), std::max(element.high, kInfinity));
       case Combine::kSum:
         return range(element.low >= 0 ? 0 : -kInfinity, element.high <= 0 ? 0 : kInfinity);
@@ -145,7 +145,7 @@ class Finder {
     }
   }
 
-  /// a - max(a) over the row that a belongs to.
+  /// True for a - max(a), where a belongs to the row of the maximum.
   bool is_below_maximum(std::size_t i) const {
     const auto& instr = analysis_.instr(i);
     const auto& greatest = analysis_.instr(instr.args[1]);
@@ -193,7 +193,7 @@ class Finder {
       case ScalarOp::kErf: return rising(arg(i, 0), [](double x) { return std::erf(x); });
       case ScalarOp::kAtan: return rising(arg(i, 0), [](double x) { return std::atan(x); });
       case ScalarOp::kSin:
-        // Rises on [-pi/2, pi/2].
+        // sin increases on [-pi/2, pi/2].
         if (arg(i, 0).within(-1.57, 1.57))
           return rising(arg(i, 0), [](double x) { return std::sin(x); });
         return widened(range(-1, 1));
@@ -209,7 +209,7 @@ class Finder {
     }
   }
 
-  /// One of two operands' values, from low to high.
+  /// The range [low, high] of a value that is one of the two operands.
   ValueRange one_of(std::size_t i, double low, double high) const {
     ValueRange result = range(low, high);
     result.finite_bound =
@@ -220,7 +220,7 @@ class Finder {
   ValueRange of_cast(std::size_t i) const {
     const DType to = analysis_.type_of(i);
     if (is_float(to)) return arg(i, 0);
-    // Truncated and saturated, or wrapped: what fits stays.
+    // The cast truncates and saturates, or wraps: it keeps the range if that fits the type.
     const ValueRange type = of_type(to);
     return arg(i, 0).within(std::max(type.low, -1e9), std::min(type.high, 1e9)) ? arg(i, 0) : type;
   }

@@ -1,5 +1,5 @@
-// A kernel family: everything that the compiler knows of one kind of fused regions. Each has a
-// folder here; registry.h lists them, and the driver (codegen/compile.cpp) knows none by name.
+// A kernel family: all that the compiler knows about one kind of fused region. Each has a folder
+// here; registry.h lists them. The driver (codegen/compile.cpp) knows none by name.
 #pragma once
 
 #include <cstdint>
@@ -21,69 +21,70 @@
 
 namespace sinter::codegen {
 
-/// A fused region that is to become steps.
+/// A fused region to compile into steps.
 struct Region {
   const Graph& graph;
   const Node& node;                            // of `graph`, with a body
-  std::vector<std::uint32_t> inputs, outputs;  // the plan's buffers of the node's values
-  std::string name;                            // of its first step: "add_relu_3"
+  std::vector<std::uint32_t> inputs, outputs;  // the plan's buffers of the node's inputs and
+                                               // outputs
+  std::string name;                            // name of its first step: "add_relu_3"
 
-  /// Which kind of region the passes made: "pointwise", "matmul", ..
+  /// The kind that the passes gave the region: "pointwise", "matmul", ..
   const std::string& kind() const { return node.attrs.get_string("kind"); }
 };
 
-/// One generated kernel, or several launched one after the other, on the plan's buffers. Programs
-/// with equal signatures on buffers of equal types are one kernel.
+/// One generated kernel, or several launched in sequence, on buffers of the plan. Programs with
+/// equal signatures and buffers of equal types share one kernel.
 class KernelProgram {
  public:
   virtual ~KernelProgram() = default;
-  /// Everything about the kernel but its buffers.
+  /// Describes everything about the kernel except its buffers.
   virtual std::string signature(const ExprTable& exprs) const = 0;
-  /// Those that it reads or writes.
+  /// The buffers that it reads or writes.
   virtual std::vector<std::uint32_t> buffers() const = 0;
-  /// Writes it for the request's device. The request has everything but the program: name, origins,
-  /// the types of buffers(), options and schedules that are asked for.
+  /// Generates the kernel for the request's device. The request has everything but the program:
+  /// name, origins, types of buffers(), options and requested schedules.
   virtual EmittedKernel emit(KernelRequest request, ExprTable& exprs) const = 0;
 };
 
-/// A part of a tactic: a generated kernel, or work that the runtime or a library does.
+/// A part of a tactic: a generated kernel, or work done by the runtime or a library.
 struct TacticPart {
   std::string kernel;  // its name
   std::shared_ptr<const KernelProgram> program;
-  plan::fb::WorkUnion work;  // without a program
-  /// KernelInfo::tactic of the kernel, if it can be tuned by itself.
+  plan::fb::WorkUnion work;  // if there is no program
+  /// KernelInfo::tactic of the kernel, if it can be tuned separately.
   std::optional<std::string> tuned_by = "";
 };
 
-/// One way to do a step, and the sizes that it is for.
+/// One implementation of a step, with the sizes that it accepts.
 struct Tactic {
-  std::string name;  // printable; empty: the step has no other, and it is one part
+  std::string name;  // printable; empty if it is the step's only tactic and has one part
   std::vector<Condition> conditions;
-  std::vector<TacticPart> parts;  // one after the other
+  std::vector<TacticPart> parts;  // run in sequence
 };
 
-/// A step before its kernels are written.
+/// A step before its kernels are generated.
 struct StepTactics {
-  /// The buffers that it reads and writes, and its cost (set_cost). Empty name: the region's.
+  /// Its buffers and its cost (set_cost). An empty name means the region's name.
   StepT step;
   std::vector<Tactic> tactics;  // best guess first; the last has no conditions
 };
 
-/// What a family keeps while one plan is compiled.
+/// A family's state during the compilation of one plan.
 class FamilyState {
  public:
   virtual ~FamilyState() = default;
 };
 
-/// What families are given while one plan is compiled.
+/// The context of a plan's compilation that families get.
 struct PlanContext {
   const CompileOptions& options;
   std::vector<const DeviceModel*> devices;  // of options.architectures; empty: no kernels
-  std::span<const Graph* const> graphs;     // all of the plan's
+  std::span<const Graph* const> graphs;     // all graphs of the plan
   ExprTable& exprs;
   PlanBuffers& buffers;
   std::map<std::string, std::unique_ptr<FamilyState>, std::less<>> states = {};  // by family
-  std::vector<plan::fb::CustomCodeT> custom_code = {};  // that families have put into the plan
+  std::vector<plan::fb::CustomCodeT> custom_code = {};  // that families have added to the plan
 
   bool generates_kernels() const { return options.target->traits().generates_kernels; }
   SizeOf sizes() const {
@@ -94,18 +95,18 @@ struct PlanContext {
 class KernelFamily {
  public:
   virtual ~KernelFamily() = default;
-  /// The name of its folder.
+  /// Name of its folder.
   virtual std::string_view name() const = 0;
-  /// Empty if the family makes steps of the region for the target, else why not.
+  /// Empty if the family can lower the region for the target; otherwise the reason.
   virtual std::string takes(const Region& region, const ir::TargetTraits& target) const = 0;
-  /// The region's steps, one after the other, each with every way to do it. Throws
-  /// Error(kUnsupported) naming the node.
+  /// The region's steps, in sequence, each with all of its tactics. Throws Error(kUnsupported) that
+  /// names the node.
   virtual std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const = 0;
-  /// The words that printed schedules of its kernels begin with: CompileOptions::schedule asks for
-  /// one of them by its text, which the family's programs parse.
+  /// First words of its kernels' printed schedules. CompileOptions::schedule selects a schedule by
+  /// its text, which the family's programs parse.
   virtual std::vector<std::string_view> schedules() const { return {}; }
-  /// Hashes of constants of the graphs that nothing but the family's kernels reads, which may
-  /// therefore have an order of their own in the plan.
+  /// Hashes of constants that only the family's kernels read, whose elements may therefore have a
+  /// different order in the plan.
   virtual std::set<std::uint64_t> packed_weights(std::span<const Graph* const>,
                                                  const CompileOptions&) const {
     return {};
@@ -114,10 +115,10 @@ class KernelFamily {
   virtual std::unique_ptr<FamilyState> begin(PlanContext&) const { return nullptr; }
 };
 
-/// A step that reads the region's inputs and writes its outputs, each buffer once.
+/// A step that reads the region's inputs and writes its outputs; each buffer is listed once.
 StepT step_of(const Region& region);
 
-/// Writes down what a step costs, of which the arithmetic is most of the operations.
+/// Sets the cost of a step; the arithmetic is that of most operations.
 void set_cost(StepT& step, const StepCost& cost, ExprTable& exprs);
 
 /// The only tactic of a step: one kernel, or work of the runtime.
@@ -129,7 +130,7 @@ Tactic only(Work work) {
   return tactic;
 }
 
-/// CompileOptions::schedule if it begins with one of the family's words, else "".
+/// CompileOptions::schedule if it begins with one of the family's words, otherwise "".
 std::string asked_schedule(const KernelFamily& family, const CompileOptions& options);
 
 }  // namespace sinter::codegen

@@ -12,7 +12,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// Which loops of a program each instruction and access depends on.
+/// The loops on which each instruction and access depends.
 class Dependence {
  public:
   explicit Dependence(const LoopProgramT& program, const ExprTable& exprs)
@@ -32,7 +32,7 @@ class Dependence {
     return loops;
   }
 
-  /// Number of points of the named loops.
+  /// Product of the extents of `loops`.
   Dim points(const std::vector<bool>& loops) const {
     Dim count = 1;
     for (std::size_t d = 0; d < loops.size(); ++d)
@@ -72,7 +72,7 @@ class Dependence {
   std::vector<std::vector<bool>> loops_;
 };
 
-/// Bytes of `count` elements of a buffer, at most all of it.
+/// Bytes of `count` elements of a buffer, at most its size.
 Dim touched(const Dim& count, const BufferSize& size, const ExprTable& exprs) {
   return ir::min(count * Dim(static_cast<std::int64_t>(size.element_size)), size.bytes,
                  exprs.ranges());

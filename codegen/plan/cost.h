@@ -1,4 +1,4 @@
-// How much a step reads, writes and computes: figures for profiles, exact for dense steps.
+// Bytes that a step reads and writes and its operations, for profiles; exact for dense steps.
 #pragma once
 
 #include <functional>
@@ -11,23 +11,23 @@
 
 namespace sinter::codegen {
 
-/// Compulsory traffic in bytes (each element of each buffer once) and floating-point operations.
+/// Compulsory traffic in bytes (each element of each buffer once) and operations.
 struct StepCost {
   Dim bytes_read, bytes_written, flops;
-  plan::fb::Arithmetic arithmetic = plan::fb::Arithmetic::Scalar;  // what most of flops are
+  plan::fb::Arithmetic arithmetic = plan::fb::Arithmetic::Scalar;  // kind of most operations
 
-  /// Adds traffic and operations; `arithmetic` stays.
+  /// Adds traffic and operations; keeps `arithmetic`.
   StepCost& operator+=(const StepCost& other);
 };
 
-/// What the accounting asks about a plan buffer.
+/// Size of a plan buffer, for the accounting.
 struct BufferSize {
   Dim bytes;
   std::size_t element_size = 1;
 };
 using SizeOf = std::function<BufferSize(std::uint32_t buffer)>;
 
-/// The arithmetic of products with operands of type `operands`.
+/// The arithmetic of a matmul whose operands have type `operands`.
 plan::fb::Arithmetic gemm_arithmetic(DType operands, plan::fb::MathMode math);
 
 StepCost cost_of(const LoopProgramT& program, const ExprTable& exprs, const SizeOf& size);

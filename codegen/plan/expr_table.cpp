@@ -57,8 +57,8 @@ std::uint32_t ExprTable::symbol(const std::string& name) {
               Dim::symbol(name));
 }
 
-// The nodes' Dims are rebuilt under the table's own ranges: they equal the atom in value, though
-// perhaps not in form.
+// Rebuilds the node's Dim under the table's ranges: equal to the atom in value, though maybe not in
+// form.
 std::uint32_t ExprTable::binary(ExprOp op, std::uint32_t a, std::uint32_t b) {
   const std::string key = fmt::format("{} {} {}", static_cast<int>(op), a, b);
   if (auto found = by_text_.find(key); found != by_text_.end()) return found->second;
@@ -109,7 +109,7 @@ std::uint32_t ExprTable::intern(const Dim& dim) {
   const std::string text = dim.to_string();
   if (auto found = by_text_.find(text); found != by_text_.end()) return found->second;
   if (dim.is_constant()) return push(text, ExprNode(ExprOp::Constant, 0, 0, dim.value()), dim);
-  // Positive terms first, so that the others are subtractions.
+  // Positive terms first; the others become subtractions.
   std::vector<const Dim::Term*> order;
   for (const Dim::Term& t : dim.terms()) order.push_back(&t);
   std::stable_partition(order.begin(), order.end(),

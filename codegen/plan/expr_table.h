@@ -1,4 +1,4 @@
-// Dims as the plan's expression nodes, shared where equal.
+// Dims as expression nodes of a plan; equal ones are shared.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ using plan::fb::AccessT, plan::fb::ArgKind, plan::fb::Condition, plan::fb::ExprO
     plan::fb::InstrKind, plan::fb::InstrT, plan::fb::KernelArg, plan::fb::KernelStepT,
     plan::fb::KernelVariantT, plan::fb::LoopProgramT, plan::fb::StepT;
 
-/// Numbers of buffers of the plan.
+/// Indices of plan buffers.
 using Buffers = std::span<const std::uint32_t>;
 
-/// Interns expressions; equal ones get one index. Operands always precede their users. An index
-/// stays valid for the table's life; references that dim() returns until the next intern().
+/// Interns expressions; equal ones get one index, operands precede their users. Indices stay valid
+/// for the table's life, references from dim() until the next intern().
 class ExprTable {
  public:
   explicit ExprTable(Ranges ranges);
 
-  /// Sizes are within `ranges` from now on: an entry point's, say. What is interned is found again
-  /// under the same ranges alone, as other ranges make other Dims of equal expressions.
+  /// Sizes are within `ranges` from now on (those of an entry point, say). Lookups find only what
+  /// was interned under the same ranges, as Dims simplify under them.
   void set_ranges(Ranges ranges);
 
   /// Throws Error(kInternal) for an expression over index symbols ("$0"): those are not sizes.
   std::uint32_t intern(const Dim& dim);
-  /// The Dim that `expression` stands for.
+  /// The Dim of `expression`.
   const Dim& dim(std::uint32_t expression) const;
   bool is_constant(std::uint32_t expression) const { return dim(expression).is_constant(); }
   std::int64_t constant(std::uint32_t expression) const { return dim(expression).value(); }
@@ -43,23 +43,23 @@ class ExprTable {
   std::optional<std::int64_t> upper_bound(std::uint32_t expression) const;
   const Ranges& ranges() const { return ranges_; }
 
-  /// Whether only the run knows the value, because an Extent's symbol is in it.
+  /// True if the value contains an Extent's symbol, which only the run knows.
   bool is_from_data(std::uint32_t expression) const {
     return ir::is_from_data({&dim(expression), 1}, ranges_);
   }
-  /// What the value never exceeds, without such symbols.
+  /// An upper bound of the value without such symbols.
   std::uint32_t largest(std::uint32_t expression) {
     return intern(ir::largest(Dim(dim(expression)), ranges_));
   }
-  /// `buffer` will hold the number that `symbol` is.
+  /// `buffer` will hold the value of `symbol`.
   void set_extent(const std::string& symbol, std::uint32_t buffer);
-  /// `symbol` is how many tokens input number `input`, a mask, has; `first`: see plan.fbs.
+  /// `symbol` is the number of tokens of mask input `input`; `first`: see plan.fbs.
   void set_tokens(const std::string& symbol, std::size_t input, bool first);
-  /// The buffers of the symbols of `dim` that only the run knows, by symbol.
+  /// The buffers of those symbols of `dim` that only the run knows, by symbol.
   std::map<std::string, std::uint32_t> extents_of(const Dim& dim) const;
   std::size_t size() const { return nodes_.size(); }
 
-  /// The finished tables: symbols (in name order) and nodes.
+  /// Writes the tables: symbols (by name) and nodes.
   void write(plan::fb::PlanT& plan) const;
 
  private:
@@ -83,8 +83,8 @@ class ExprTable {
   std::vector<plan::fb::ExprNode> nodes_;
   std::vector<Dim> dims_;
   using ByText = std::map<std::string, std::uint32_t>;
-  ByText by_text_;                                  // printed Dims, and "op a b" of nodes
-  std::vector<std::pair<Ranges, ByText>> earlier_;  // under other ranges that there have been
+  ByText by_text_;                                  // printed Dims, and "op a b" for nodes
+  std::vector<std::pair<Ranges, ByText>> earlier_;  // tables of previous ranges
 };
 
 }  // namespace sinter::codegen

@@ -31,7 +31,7 @@ class Bounds {
                             what, exprs_.dim(expression).to_string()));
   }
 
-  /// False if it could only be answered on the device.
+  /// False if only the device could decide the condition.
   bool take(fb::Condition& condition) {
     if (!exprs_.is_from_data(condition.expression())) return true;
     if (condition.divisor() > 1) return false;
@@ -101,7 +101,7 @@ void ask_for_the_largest(StepT& step, ExprTable& exprs) {
     bounds.take(*figure);
   fb::TacticStepT* choice = step.work.AsTacticStep();
   if (choice == nullptr) return bounds.take(step.work);
-  // Another tactic may do what one cannot.
+  // A step keeps the tactics that work.
   std::string why;
   std::erase_if(choice->tactics, [&](const auto& tactic) {
     try {

@@ -1,14 +1,14 @@
-// Sizes that kernels find on the device, as the host sees them: the largest that they may be.
+// Replaces sizes that only the device knows by their upper bounds, for the host.
 #pragma once
 
 #include "codegen/plan/expr_table.h"
 
 namespace sinter::codegen {
 
-/// Puts the largest values in place of sizes that only the run knows, where a step asks the host:
-/// grids, bytes to copy, and the dimensions of library calls, which then compute more rows than
-/// there are. What asks whether such a size is divisible goes. Throws Error(kUnsupported) for a
-/// stride or a sum of the library's that depends on one: it would take the wrong elements.
+/// Replaces sizes that only the run knows by upper bounds where the host needs them: grids, bytes
+/// to copy and dimensions of library calls, which then compute extra rows. Drops variants that ask
+/// whether such a size is divisible. Throws Error(kUnsupported) if a library's stride or reduction
+/// depends on one, as the result would be wrong.
 void ask_for_the_largest(StepT& step, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -18,14 +18,14 @@ using plan::fb::BufferKind;
 
 namespace {
 
-/// Where `value` stands among `list`, or nothing.
+/// The index of `value` in `list`, or nothing.
 std::optional<std::size_t> position_of(const std::vector<ValueId>& list, ValueId value) {
   const auto at = std::ranges::find(list, value);
   if (at == list.end()) return std::nullopt;
   return static_cast<std::size_t>(at - list.begin());
 }
 
-/// "'add_mul' of 'layer/Add_3'": a region's operators, and the ONNX nodes that it comes from.
+/// "'add_mul' of 'layer/Add_3'": a region's operators and its first ONNX node.
 std::string label(const Node& node) {
   const std::string stem = "'" + name_stem(node) + "'";
   return node.origins.empty() ? stem : stem + " of '" + node.origins.front() + "'";
@@ -116,7 +116,7 @@ void PlanBuffers::begin(const Graph& graph) {
       differ(outputs_[i]->name);
     // A state keeps its old value until all steps have read it.
     if (state_of_output_.contains(static_cast<int>(i))) continue;
-    // The first output of a computed value is where it is computed.
+    // The first output of a computed value gets the value's buffer.
     const ValueId origin = root(value);
     if (graph.producer(origin)) scope_.by_value.emplace(origin, outputs_[i]->buffer);
   }
@@ -142,7 +142,7 @@ void PlanBuffers::share_extents() {
     const std::uint32_t buffer = add(BufferKind::Extent, {DType::kInt64, {}}, extents_++);
     exprs_.set_extent(node.attrs.get_string("symbol"), buffer);
     scope_.by_value.emplace(node.outputs[0], buffer);
-    // It is computed there, unless it lies elsewhere for a reason.
+    // The source is computed in this buffer, unless it has another already.
     const ValueId source = root(node.inputs[0]);
     if (scope_.graph->producer(source)) scope_.by_value.emplace(source, buffer);
   }
@@ -171,7 +171,8 @@ bool PlanBuffers::is_state(ValueId input) const {
 
 namespace {
 
-/// What a node changes, and what that becomes: a Scatter's data and a loop's states.
+/// An input that a node updates and the output with the new value: a Scatter's data, or a loop's
+/// state.
 struct Changed {
   std::size_t input = 0, output = 0;
   bool reads_once = false;  // nothing else in the node reads that input
@@ -192,7 +193,7 @@ std::vector<Changed> changed_by(const Node& node) {
 
 void PlanBuffers::share_changed() {
   const Graph& graph = *scope_.graph;
-  // The last node that reads each root; outputs are read after all.
+  // The last node that reads each root; outputs are read after all nodes.
   std::map<ValueId, std::size_t>& last = scope_.last;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n)
     if (graph.nodes()[n].op->name != "Reshape")
@@ -203,7 +204,7 @@ void PlanBuffers::share_changed() {
     const Node& node = graph.nodes()[n];
     for (const Changed& changed : changed_by(node)) {
       const ValueId data = root(node.inputs[changed.input]);
-      // What the node reads beside must not see what it writes.
+      // The node's other reads must not see its writes.
       const bool once = changed.reads_once &&
                         std::ranges::count_if(
                             node.inputs, [&](ValueId input) { return root(input) == data; }) == 1;
@@ -247,7 +248,7 @@ PlanBuffers::Loop PlanBuffers::begin_body(const Node& loop) {
 
 namespace {
 
-/// Whether all that reads `value` in a body is needed for `result`, and so comes before it.
+/// True if every reader of `value` in the body contributes to `result`, and so precedes it.
 bool is_read_before(const Graph& body, ValueId value, ValueId result) {
   std::set<const Node*> needed;
   std::vector<ValueId> open{result};
@@ -261,8 +262,8 @@ bool is_read_before(const Graph& body, ValueId value, ValueId result) {
                              [&](NodeId user) { return needed.contains(&body.node(user)); });
 }
 
-/// Whether a region reads input `input` only at the element that it makes of its results, and only
-/// to compute output `output`: that may then lie where the input does.
+/// True if a region reads input `input` only at the index that it writes, and only for output
+/// `output`: both may then share memory.
 bool is_elementwise(const Node& region, std::size_t input, std::size_t output) {
   const std::string& kind = region.attrs.get_string("kind");
   if (!region.body || (kind != "pointwise" && kind != "scatter")) return false;
@@ -296,7 +297,7 @@ std::optional<std::size_t> PlanBuffers::last_use(ValueId value) const {
       value = node->inputs[0];
     if (const auto last = scope_.last.find(value); last != scope_.last.end())
       result = std::max(result.value_or(0), last->second);
-    // What changes it in its place uses its memory on.
+    // A value that updates it in place continues to use its memory.
     const auto moved = scope_.in_place.find(value);
     if (moved == scope_.in_place.end()) return result;
     value = moved->second;
@@ -306,7 +307,7 @@ std::optional<std::size_t> PlanBuffers::last_use(ValueId value) const {
 bool PlanBuffers::can_replace(ValueId before, ValueId after, NodeId producer) const {
   const auto last = last_use(before);
   const auto at = static_cast<std::size_t>(producer.index);
-  // Nothing reads the old value once the new one is being made.
+  // No node reads the old value at or after its producer.
   if (!last || *last < at) return true;
   if (*last > at) return false;
   const Node& node = scope_.graph->node(producer);
@@ -340,7 +341,7 @@ std::vector<PlanBuffers::Copy> PlanBuffers::end_body() {
     std::uint32_t source = of(value);
     if (source == states[k]) continue;
     if (std::ranges::find(states, source) != states.end()) {
-      // The other state may have its new value before this one is copied.
+      // A copy of the other state may precede: keep the old value.
       const std::uint32_t between = scratch(scope_.graph->type(value));
       result.push_back({source, between, k});
       source = between;
@@ -357,7 +358,7 @@ std::uint32_t PlanBuffers::add(BufferKind kind, const TensorType& type, std::uin
   plan::fb::BufferT buffer;
   buffer.kind = kind;
   buffer.dtype = static_cast<std::uint8_t>(type.dtype);
-  // Where only the run knows how many elements there are, there is room for the most.
+  // A size that only the run knows gets memory for its maximum.
   bytes_.push_back(ir::largest(ir::element_count(type.shape), exprs_.ranges()) *
                    Dim(static_cast<std::int64_t>(size_of(type.dtype))));
   buffer.bytes = exprs_.intern(bytes_.back());
@@ -421,7 +422,7 @@ std::vector<PlanBuffers::Copy> PlanBuffers::copies() {
     if (source == target) continue;
     const bool is_state = state_of_output_.contains(static_cast<int>(i));
     if (is_state && buffers_[source].kind == BufferKind::State) {
-      // The other state may have its new value before this one is copied.
+      // A copy of the other state may precede: keep the old value.
       const std::uint32_t between = scratch(scope_.graph->type(scope_.graph->outputs()[i]));
       result.push_back({source, between, i});
       source = between;

@@ -1,4 +1,4 @@
-// Schedules in place of the rules': what timing has found, or what is to be timed.
+// Schedules that replace the rules': found by timing, or to be timed.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,32 @@
 namespace sinter::codegen {
 
 struct ChosenSchedule {
-  std::string text;  // as to_string() of the schedule prints it
+  std::string text;  // in the form of the schedule's to_string()
   std::string by;    // for people: "tuning on NVIDIA H200"
 };
-/// By variants of a kernel, in the rule's order.
+/// By variant of a kernel, in the rule's order.
 using ChosenSchedules = std::map<std::size_t, ChosenSchedule>;
 
 struct RequestedSchedules {
-  const ChosenSchedules* chosen = nullptr;  // variants that it does not have keep the rule's
+  const ChosenSchedules* chosen = nullptr;  // other variants keep the rule's
   bool list = false;                        // whether to fill VariantChoice::candidates
-  bool clusters = false;                    // every GPU that the kernel is for has clusters
+  bool clusters = false;                    // true if every target GPU of the kernel has clusters
 };
 
-/// One of the variants that the rule makes.
+/// A variant that the rule makes.
 struct VariantChoice {
   std::vector<plan::fb::Condition> conditions;
-  /// Schedules that take the same sizes, the rule's own first; empty unless asked for.
+  /// Schedules that accept the same sizes, the rule's first; empty unless requested.
   std::vector<std::string> candidates;
-  std::string refused;  // what was chosen for it, but is none of its candidates
+  std::string refused;  // a requested schedule that is no candidate
 };
 
 inline constexpr const char* kChosenByUser = "--schedule";
 
-/// Replaces in `schedules`, which are the rule's, what `requested` has chosen; one that then takes
-/// all sizes on all GPUs is the last. Appends to `choices`. `candidates_of(schedule)`: what takes
-/// the same sizes, `schedule` first. `runs_anywhere(schedule)`: on GPUs without clusters, too.
-/// Returns who chose each of `schedules`; empty: the rule.
+/// Replaces the rule's `schedules` by those that `requested` has chosen. One that then accepts all
+/// sizes on all GPUs becomes the last. Appends to `choices`. `candidates_of(schedule)`: those that
+/// accept the same sizes, `schedule` first. `runs_anywhere(schedule)`: also on GPUs without
+/// clusters. Returns who chose each schedule; empty: the rule.
 template <typename AnySchedule, typename CandidatesOf, typename RunsAnywhere>
 std::vector<std::string> apply_requested(const RequestedSchedules& requested,
                                          std::vector<AnySchedule>& schedules,

@@ -30,7 +30,7 @@ std::string describe(const Node& node) {
 
 namespace {
 
-/// Of "com.example::Scaled" the name as a C identifier.
+/// "com.example::Scaled": the part after the last colon, as a C identifier.
 std::string own_name(const std::string& full) {
   const std::size_t at = full.rfind(':');
   std::string name = "custom_" + (at == std::string::npos ? full : full.substr(at + 1));
@@ -52,7 +52,7 @@ std::string name_stem(const Node& node) {
   };
   const auto add_all = [&](const Graph& body, const auto& self) -> void {
     const auto& nodes = body.nodes();
-    // Views, casts and generated numbers name a kernel only where there is nothing else.
+    // Views, casts and generated constants name a kernel only if it has no other operators.
     const bool any = std::ranges::any_of(nodes, names_kernel);
     for (const Node& part : nodes) {
       if (part.op->kind == OpKind::kFused)

@@ -1,5 +1,4 @@
-// The graph that is compiled: the IR's types by their names, and nodes by theirs, for errors and
-// for kernels.
+// Names of nodes for error messages and for kernels.
 #pragma once
 
 #include <string>

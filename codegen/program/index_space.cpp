@@ -66,7 +66,7 @@ AddressParts split_address(const Dim& address, std::span<const std::string> symb
       parts.strides[found] += factor;
     }
   }
-  // What is left over is right by construction, whatever form the parts above took.
+  // The remainder makes the sum exact, whatever form the parts above have.
   parts.rest = address - parts.offset;
   for (std::size_t s = 0; s < symbols.size(); ++s)
     parts.rest = parts.rest - parts.strides[s] * Dim::symbol(symbols[s]);
@@ -111,7 +111,7 @@ void LoopSpace::number() {
     loops_.push_back({part.extent, inner_[part.source]});
     const std::string name = ir::index_symbol(static_cast<int>(p));
     ranges_.insert_or_assign(name, ir::index_range(part.extent, graph_ranges_));
-    // Parts of one dimension lie next to each other, outermost first.
+    // Parts of one dimension are adjacent loops, outermost first.
     index_[part.source] = index_[part.source] * part.extent + Dim::symbol(name);
   }
   for (std::size_t d = 0; d < index_.size(); ++d) index_[d] += Dim(starts_[d]);
@@ -148,7 +148,7 @@ std::optional<SplitRequest> LoopSpace::find_split(const Dim& address) const {
   for (const Dim::Term& term : address.terms()) {
     for (const auto& atom : term.factors) {
       if (atom->kind == DimAtom::Kind::kSymbol || !atom_uses_index(*atom)) continue;
-      // Inner expressions first: an outer division is often linear once they are.
+      // Inner expressions first: once they are linear, the outer division often is too.
       for (const Dim* nested : {&atom->a, &atom->b})
         if (auto found = find_split(*nested)) return found;
       if (atom->kind != DimAtom::Kind::kFloorDiv || uses_index(atom->b)) continue;

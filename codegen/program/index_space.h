@@ -1,5 +1,5 @@
-// Index arithmetic over loop variables: Dims whose symbols are ir::index_symbol(d) (loop variable
-// d) or gather_symbol(g) (a value read from an index tensor), next to the graph's own symbols.
+// Index arithmetic over loop variables. Symbols of the Dims are ir::index_symbol(d) (loop variable
+// d), gather_symbol(g) (a value read from an index tensor) and the graph's own.
 #pragma once
 
 #include <optional>
@@ -18,11 +18,11 @@ bool uses_index(const ir::Dim& dim);
 /// The loop variables and gathered indices that occur in `dim`, sorted.
 std::vector<std::string> index_symbols_of(const ir::Dim& dim);
 
-/// The Dim that an atom is, rebuilt under `ranges`.
+/// The Dim equal to `atom`, rebuilt under `ranges`.
 ir::Dim dim_of(const ir::DimAtom& atom, const ir::Ranges& ranges);
 
-/// `dim` as a sum of products: what `make` makes of its factors with index symbols (leaf), of
-/// numbers and sizes (constant), of products and of sums (mul, add).
+/// Builds `dim` as a sum of products by callbacks: `make.leaf` for factors with index symbols,
+/// `make.constant` for numbers and sizes, `make.mul` and `make.add` to combine them.
 template <typename Make>
 auto make_sum(const ir::Dim& dim, const ir::Ranges& ranges, Make& make) {
   using Part = decltype(make.constant(dim));
@@ -49,8 +49,8 @@ auto make_sum(const ir::Dim& dim, const ir::Ranges& ranges, Make& make) {
   return plain == ir::Dim(0) ? *sum : make.add(*sum, make.constant(plain));
 }
 
-/// address = offset + sum strides[s] * symbol s + rest; offset and strides are free of index
-/// symbols, rest is what is not linear in them.
+/// address = offset + sum strides[s] * symbol s + rest. Offset and strides have no index symbols;
+/// rest is the part that is not linear in them.
 struct AddressParts {
   ir::Dim offset;
   std::vector<ir::Dim> strides;
@@ -59,8 +59,8 @@ struct AddressParts {
 AddressParts split_address(const ir::Dim& address, std::span<const std::string> symbols,
                            const ir::Ranges& ranges);
 
-/// The index at a row-major position of `shape`. Does not reduce the outermost index, which an
-/// index within the shape does not need.
+/// The index of linear position `linear` of `shape`, row-major. The outermost index is not reduced:
+/// positions are within the shape.
 std::vector<ir::Dim> delinearize(ir::Dim linear, const ir::Shape& shape, const ir::Ranges& ranges);
 
 /// One loop of a space: the variable index_symbol(its position).
@@ -75,18 +75,18 @@ struct SplitRequest {
   ir::Dim factor;
 };
 
-/// The loops over a shape. Dimensions of size one have no loop; outer ones come first, each kind in
-/// the shape's order. Splitting a loop keeps every index equal in value.
+/// The loops over a shape: none for dimensions of size 1, outer loops first, then inner ones, each
+/// in the shape's order. Splitting a loop keeps the value of every index.
 class LoopSpace {
  public:
   /// `inner[d]`: dimension d of `shape` belongs to the row.
   LoopSpace(ir::Shape shape, const std::vector<bool>& inner, const ir::Ranges& graph_ranges);
 
   void split(const SplitRequest& request);
-  /// Runs over `extent` indices from `start` on along dimension `d`, which is whole until now. Both
-  /// are within the dimension; indices stay those of the whole shape.
+  /// Limits dimension `d`, which has one loop, to `extent` indices from `start` on. Both are within
+  /// the dimension; indices remain those of the whole shape.
   void restrict(std::size_t d, std::int64_t start, std::int64_t extent);
-  /// The loop over dimension `d` begins at its end.
+  /// Runs the loop over dimension `d` from its end to its start.
   void reverse(std::size_t d);
   const ir::Shape& shape() const { return shape_; }
   const std::vector<LoopDim>& loops() const { return loops_; }
@@ -95,10 +95,10 @@ class LoopSpace {
   /// One Dim for each dimension of shape().
   const std::vector<ir::Dim>& index() const { return index_; }
   bool is_inner(std::size_t d) const { return inner_[d]; }
-  /// The dimension of shape() that a loop runs over or over a part of.
+  /// The dimension of shape() that a loop, or a part of it, runs over.
   std::size_t dimension_of(std::size_t loop) const { return parts_[loop].source; }
 
-  /// A split under which a division in `address` (a reshape's) becomes linear, if there is one.
+  /// A split that makes a division in `address` (from a reshape) linear, if one exists.
   std::optional<SplitRequest> find_split(const ir::Dim& address) const;
 
  private:

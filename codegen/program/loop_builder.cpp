@@ -15,15 +15,15 @@
 namespace sinter::codegen {
 namespace {
 
-/// What is approximated; of other operations the declared type says nothing, and equal ones are
-/// one.
+/// Operators that have approximations, which depend on the declared type. Other operators do not
+/// depend on it, so that equal ones are shared.
 bool is_function(ScalarOp op) {
   return op == ScalarOp::kExp || op == ScalarOp::kErf || op == ScalarOp::kTanh ||
          op == ScalarOp::kSin || op == ScalarOp::kCos;
 }
 
-/// Casts of what float32 may not hold exactly, to a type that is narrower still: rounded to nearest
-/// twice, some would end beside the nearest number.
+/// Casts that would round twice, first to float32 and then to a narrower type, whose result may not
+/// be the nearest.
 bool may_round_twice(ScalarOp op, DType from, DType declared) {
   if (op != ScalarOp::kCast) return false;
   if (declared == DType::kFloat16 || is_float8(declared)) return from == DType::kFloat64;
@@ -103,7 +103,7 @@ std::uint32_t LoopBuilder::index_value(const Dim& index) {
       const std::uint32_t a = build.index_value(atom.a), b = build.index_value(atom.b);
       if (atom.kind != Kind::kFloorDiv)
         return op(atom.kind == Kind::kMin ? ScalarOp::kMin : ScalarOp::kMax, a, b);
-      // Division of integers truncates; what is left without the remainder divides exactly.
+      // Integer division truncates; subtracting the remainder first makes it exact.
       return op(ScalarOp::kDiv, op(ScalarOp::kSub, a, op(ScalarOp::kMod, a, b)), b);
     }
   } make{*this};
@@ -275,7 +275,7 @@ using plan::fb::IndexNode;
 
 namespace {
 
-/// Writes Dims over loop variables as IndexNodes, shared where equal.
+/// Writes Dims over loop variables as IndexNodes; equal ones are shared.
 class IndexNodes {
  public:
   using LoopOf = std::function<std::uint32_t(const std::string& symbol)>;
@@ -286,7 +286,7 @@ class IndexNodes {
 
   std::vector<IndexNode> take() { return std::move(nodes_); }
 
-  // For make_sum.
+  // Callbacks of make_sum().
   std::uint32_t constant(const Dim& value) {
     return push(ExprOp::Constant, exprs_.intern(value), 0);
   }
@@ -320,7 +320,7 @@ class IndexNodes {
 }  // namespace
 
 std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops() const {
-  std::set<std::string> pinned;  // loops that something else than a stride refers to
+  std::set<std::string> pinned;  // loops with other uses than strides
   const auto pin = [&](const Dim& dim) {
     for (std::string& name : index_symbols_of(dim)) pinned.insert(std::move(name));
   };
@@ -360,7 +360,7 @@ LoopProgramT LoopBuilder::finish() {
   const bool reduces = std::ranges::any_of(instrs_, [](const auto& instr) {
     return instr.kind == InstrKind::Reduce || instr.kind == InstrKind::Scan;
   });
-  // There always is a loop over rows, and with reductions or scans one along the row.
+  // A program always has a row loop and, with reductions or scans, an element loop.
   const bool has_outer =
       std::ranges::any_of(merged, [](const Merged& loop) { return !loop.inner; });
   const bool has_inner = std::ranges::any_of(merged, [](const Merged& loop) { return loop.inner; });

@@ -26,8 +26,8 @@ std::vector<ScatteredValues> scattered_values(const Graph& body) {
 
 namespace {
 
-/// A step costs about as much as some hundred elements with a condition for each source. More steps
-/// than this make plans large.
+/// A step costs as much as some hundred elements that select among sources. The limit on steps
+/// keeps plans small.
 bool is_worth_cutting(const LoopSpace& space, const Cuts& cuts) {
   constexpr std::size_t kMostParts = 128;
   constexpr std::int64_t kLeastElements = 256;  // of a part
@@ -52,7 +52,7 @@ std::vector<LoopProgramT> lower_region_parts(const Graph& body, Buffers inputs, 
   std::vector<LoopProgramT> programs;
   programs.push_back(lower_over(body, inputs, outputs, exprs, space, &cuts));
   if (scatter_of(body) || cuts.empty() || !is_worth_cutting(space, cuts)) return programs;
-  // Along several dimensions each range of one meets each of the others.
+  // The parts are the cross product of the ranges along all dimensions.
   std::vector<LoopSpace> parts{space};
   for (auto& [dim, places] : cuts) {
     places.insert(space.shape()[dim].value());

@@ -81,7 +81,7 @@ class Printer {
     text_ += '\n';
   }
 
-  /// "(seq + 1)" where a product would otherwise bind wrongly.
+  /// "(seq + 1)": parenthesized if a multiplication would bind tighter.
   std::string factor(std::uint32_t expression) {
     const Dim& dim = exprs_.dim(expression);
     const bool single = dim.terms().size() <= 1;

@@ -21,7 +21,7 @@ Shape without_ones(const Shape& shape) {
   return result;
 }
 
-/// The element that every element of `constant` equals, if there is one.
+/// The value that all elements of `constant` have, if they are equal.
 std::optional<std::int64_t> splat_element(const Tensor& constant) {
   const std::size_t size = size_of(constant.dtype());
   const std::byte* data = constant.bytes().data();
@@ -32,7 +32,7 @@ std::optional<std::int64_t> splat_element(const Tensor& constant) {
   return 0;
 }
 
-/// One attempt at a body over fixed loops.
+/// One attempt to lower a body over fixed loops.
 class RegionLowering {
  public:
   RegionLowering(const Graph& body, Buffers inputs, Buffers outputs, const LoopSpace& space,
@@ -54,16 +54,16 @@ class RegionLowering {
     }
   }
 
-  /// Set if the loops as they are do not do; another split may.
+  /// Why these loops fail, if they do; another split may work.
   const std::optional<std::string>& refusal() const { return refusal_; }
   LoopBuilder& builder() { return build_; }
-  /// Where along dimensions of the space another source of a view begins.
+  /// Indices, by dimension of the space, at which another source of a view begins.
   const Cuts& cuts() const { return cuts_; }
 
  private:
   using Guards = std::vector<ir::ViewSource::Guard>;
 
-  /// `value` at `index`. Loads below it read only where all of `guards` hold.
+  /// `value` at `index`. Loads read only where all of `guards` hold.
   std::uint32_t eval(ValueId value, std::vector<Dim> index, const Guards& guards) {
     const Shape& shape = body_.type(value).shape;
     for (std::size_t d = 0; d < shape.size(); ++d)
@@ -73,7 +73,7 @@ class RegionLowering {
     for (const auto& guard : guards)
       key += fmt::format(" [{} < {}]", guard.value.to_string(), guard.extent.to_string());
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    // Regions have a few hundred operators, each needed at a few places.
+    // Regions have a few hundred operators, each needed at a few indices.
     constexpr std::size_t kMostEvaluations = 100'000;
     if (known_.size() >= kMostEvaluations)
       throw Error(ErrorCode::kUnsupported,
@@ -134,7 +134,7 @@ class RegionLowering {
     std::vector<DType> types;
     for (const ValueId input : node.inputs) {
       const std::size_t rank = body_.type(input).shape.size();
-      // Broadcasting aligns the last dimensions; eval takes index 0 along dimensions of one.
+      // Broadcasting aligns the last dimensions; eval() uses index 0 along dimensions of extent 1.
       operands.push_back(
           eval(input, {index.end() - static_cast<std::ptrdiff_t>(rank), index.end()}, guards));
       types.push_back(build_.type(operands.back()));
@@ -143,7 +143,7 @@ class RegionLowering {
                   body_.type(value).dtype);
   }
 
-  /// `declared`: the graph's type for the result.
+  /// `declared` is the graph's type of the result.
   std::uint32_t expand(const ir::ScalarExpr& expr, const Attrs& attrs,
                        std::span<const std::uint32_t> operands, std::span<const DType> types,
                        DType declared) {
@@ -190,7 +190,7 @@ class RegionLowering {
                               describe(node), fmt::join(node.attrs.get_ints("axes"), ","),
                               ir::to_string(shape), ir::to_string(row_shape_),
                               ir::to_string(space_.shape())));
-    // The reader must be in the row that it reads the result of.
+    // A reduction's result can be read only in its own row.
     const bool keepdims = node.attrs.get_int("keepdims") != 0;
     std::size_t k = 0, position = 0;
     for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -214,7 +214,7 @@ class RegionLowering {
 
     const ir::ReduceDef& def = node.op->reduce();
     const DType result = compute_type(body_.type(value).dtype);
-    // Its own row exists whether or not the reader's guards hold.
+    // The reduction's row exists even where the reader's guards fail.
     const std::uint32_t element = eval(node.inputs[0], operand_index, {});
     const DType types[2] = {build_.type(element), result};
     const DType declared = body_.type(value).dtype;
@@ -253,8 +253,7 @@ class RegionLowering {
     return build_.scan(combine, eval(node.inputs[0], *own, {}), exclusive);
   }
 
-  /// Index of the space's dimensions `extents` (with loop indices `index`) as dimensions of
-  /// `shape`, if they enumerate the same elements.
+  /// `index`, over `extents`, as an index of `shape`, if both enumerate the same elements.
   std::optional<std::vector<Dim>> matching_index(const Shape& shape, const Shape& extents,
                                                  const std::vector<Dim>& index) {
     if (without_ones(shape) == without_ones(extents)) {
@@ -274,8 +273,7 @@ class RegionLowering {
     return delinearize(linearize(index, extents), shape, build_.ranges());
   }
 
-  /// The element that `value` at `index` is, seen through views of one source that is read
-  /// anywhere.
+  /// The source element of `value` at `index`, through views with one source and no guards.
   std::pair<ValueId, std::vector<Dim>> behind_views(ValueId value, std::vector<Dim> index) {
     for (const Node* view = body_.producer(value);
          view != nullptr && view->op->kind == OpKind::kView && view->inputs.size() == 1;
@@ -324,7 +322,7 @@ class RegionLowering {
       }
       Guards all = guards;
       all.insert(all.end(), source.guards.begin(), source.guards.end());
-      // The last source's load can supply the fill itself.
+      // The load of the last source can supply the fill value.
       const auto [stored, place] = node.inputs.size() == 1 ? behind_views(from, source.index)
                                                            : std::pair(from, source.index);
       if (!result && !body_.producer(stored) && !body_.is_constant(stored)) {
@@ -342,7 +340,7 @@ class RegionLowering {
     return result ? *result : build_.constant(type, fill);
   }
 
-  /// The guards of one of several sources hold between two indices of a dimension.
+  /// Adds the bounds of guards between sources as cuts.
   void note_cuts(const Guards& guards) {
     for (const auto& guard : guards) {
       if (!guard.extent.is_constant()) continue;
@@ -362,7 +360,7 @@ class RegionLowering {
     return with_context(describe(node), [&] { return eval(node.inputs[0], at, guards); });
   }
 
-  /// The updates are evaluated before their places, as a load comes before a store.
+  /// Evaluates the updates before their indices: loads precede the store.
   void scatter(const Node& node, std::uint32_t buffer) {
     const auto index = step_index(body_.type(node.inputs[1]).shape);
     if (!index)
@@ -376,7 +374,7 @@ class RegionLowering {
                    def.combine(node.attrs));
   }
 
-  /// Positions that follow from the loops become part of the address, others are gathered.
+  /// Indices that follow from the loops become part of the address; others are gathered.
   std::vector<Dim> data_index(const Node& node, const std::vector<ir::DataIndex>& map,
                               const Guards& guards) {
     const Shape& data = body_.type(node.inputs[0]).shape;
@@ -397,8 +395,8 @@ class RegionLowering {
     return result;
   }
 
-  /// `position` in a dimension of `extent` elements, if it is known to lie inside and is linear in
-  /// the loops, perhaps after a split of one.
+  /// `position` in a dimension of `extent` elements, if it is proved in range and is linear in the
+  /// loops, possibly after a split.
   std::optional<Dim> usable_position(Dim position, const Dim& extent) const {
     if (position.is_constant() && position.value() < 0) position += extent;
     const auto low = ir::lower_bound(position, build_.ranges());
@@ -413,9 +411,9 @@ class RegionLowering {
     return position;
   }
 
-  /// The loops' index in the dimensions of `shape`, which elements or rows have.
+  /// The loops' index in `shape`, whose dimensions are those of the elements or of the rows.
   std::optional<std::vector<Dim>> step_index(const Shape& shape) {
-    // Rows before elements in other shapes, whose match by size alone is the weakest.
+    // Rows first: for other shapes, a match of elements by size alone is the weakest evidence.
     if (!row_shape_.empty() && without_ones(shape) != without_ones(space_.shape()))
       if (auto rows = matching_index(shape, outer_shape_, outer_index_)) return rows;
     return matching_index(shape, space_.shape(), space_.index());
@@ -423,8 +421,8 @@ class RegionLowering {
 
   /// The loops' index in the dimensions of output `value`.
   std::vector<Dim> output_index(ValueId value) {
-    // Reductions fix the loops: an output that is a view of what they computed is stored through
-    // the view's inverse. Without them the loops are the output's own.
+    // With reductions the loops are fixed: an output that is a view of a result is stored through
+    // the view's inverse. Without reductions the loops are the output's own.
     std::vector<const Node*> views;
     ValueId base = value;
     while (!row_shape_.empty()) {
@@ -474,8 +472,8 @@ LoopProgramT lower_over(const Graph& body, Buffers inputs, Buffers outputs, Expr
                         LoopSpace space, Cuts* cuts) {
   if (inputs.size() != body.inputs().size() || outputs.size() != body.outputs().size())
     throw Error(ErrorCode::kInternal, "buffers do not match the body of a fused region");
-  // Every split removes a division; the bound only guards against expressions that never become
-  // linear, which stay non-affine.
+  // Every split removes a division. The bound stops expressions that never become linear, which
+  // stay non-affine.
   constexpr int kMostSplits = 32;
   for (int attempt = 0;; ++attempt) {
     RegionLowering region(body, inputs, outputs, space, exprs);

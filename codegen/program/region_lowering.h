@@ -11,11 +11,11 @@
 
 namespace sinter::codegen {
 
-/// Where along dimensions of a space another source of a view begins.
+/// Indices, by dimension of a space, at which another source of a view begins.
 using Cuts = std::map<std::size_t, std::set<std::int64_t>>;
 
-/// `body` over the loops of `space`, which are split where that makes accesses linear. `cuts`, if
-/// given, receives those of the first attempt, whose loops are the whole dimensions.
+/// Lowers `body` over the loops of `space`, splitting loops to make accesses linear. `cuts`, if
+/// given, receives those of the first attempt, before any split.
 LoopProgramT lower_over(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
                         LoopSpace space, Cuts* cuts = nullptr);
 

@@ -23,8 +23,8 @@ const Node* scatter_of(const Graph& body) {
 
 namespace {
 
-/// Elements of the updates whose index differs in one of the result's dimensions do not meet: an
-/// index tensor that counts along it sends them apart. Which dimensions are not like that.
+/// Dimensions of the updates along which scattered elements may collide. Along the others an index
+/// tensor counts, so that elements go to different indices.
 std::vector<bool> ordered_dims(const Graph& body, const Node& node, const ExprTable& exprs) {
   const Shape& shape = body.type(node.inputs[1]).shape;
   Ranges ranges = exprs.ranges();
@@ -40,7 +40,7 @@ std::vector<bool> ordered_dims(const Graph& body, const Node& node, const ExprTa
     for (std::size_t d = 0; known && d < shape.size(); ++d)
       if (*known == index[d]) ordered[d] = false;
   }
-  // Whole rows that replace others are written from end to end, as they lie.
+  // Rows that are replaced as a whole are written contiguously.
   if (!node.op->scatter()->combine(node.attrs))
     std::fill(std::ranges::find(ordered, true), ordered.end(), true);
   return ordered;

@@ -1,5 +1,5 @@
-// Bodies of regions: which loops one runs over, those of its reductions, scans and scatters, else
-// its output's; what reshapes lead back to.
+// The loops of a region's body, taken from its reductions, scans and scatters, or else from its
+// output. Also traces reshapes back to their source.
 #pragma once
 
 #include <vector>
@@ -20,11 +20,11 @@ ReduceShape reduce_shape(const Graph& body, const Node& node);
 /// The body's first Scatter; null if there is none.
 const Node* scatter_of(const Graph& body);
 
-/// Rows are what reductions and scans run over, and without either the dimensions along which
-/// scattered elements may meet.
+/// The row has the dimensions of reductions and scans; without these, those along which scattered
+/// elements may collide.
 LoopSpace space_of(const Graph& body, const ExprTable& exprs);
 
-/// What reshapes in `body` lead back to.
+/// The value that reshapes in `body` lead back to.
 ValueId root_of(const Graph& body, ValueId value);
 
 }  // namespace sinter::codegen

@@ -1,4 +1,4 @@
-// Kernels' texts and the code that a target makes of them.
+// Texts of kernels, and the code that a target compiles them to.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace sinter::codegen {
 
-/// A line of a source that is compiled for the very GPU where instructions ask for it: for sm_90a
-/// where sm_90 is wanted, which runs on the same GPUs. On others the functions that need it are not
-/// there, and their variants do not apply.
+/// Marks a source that is compiled for the exact GPU if its instructions need it: for sm_90a
+/// instead of sm_90, which runs on the same GPUs. On other GPUs its functions do not exist and
+/// their variants do not apply.
 constexpr std::string_view kExactTarget = "// for the very GPU";
-/// What the text of a user's operator begins with, and no other kernel has (frontend/custom).
+/// Beginning of the text of a user's operator, and of no other kernel (frontend/custom).
 constexpr std::string_view kUserText = "#line 1 \"";
 
-/// A translation unit and what it is compiled for.
+/// A translation unit and its architecture.
 struct KernelText {
   const std::string* source = nullptr;
   std::string architecture;
@@ -29,9 +29,9 @@ struct KernelCompileOptions {
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
 
-/// A source that the target's compiler does not take: a defect of what wrote it.
+/// A source that the target's compiler rejects: a defect of whatever wrote it.
 struct KernelRefusal {
-  std::string log;         // the compiler's
+  std::string log;         // of the compiler
   std::string reproducer;  // path of a standalone file, or why there is none
 };
 
@@ -39,7 +39,7 @@ struct CompiledKernel {
   std::vector<std::byte> code;  // empty if `refusal`
   bool from_cache = false;
   std::optional<KernelRefusal> refusal;
-  std::string remarks;  // why the code may be slow, as the compiler says it; empty: it does not
+  std::string remarks;  // compiler's remarks on slow code; empty if none
 };
 
 struct KernelCompileStats {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An entry: this header, then the code. All integers little-endian.
+// An entry is this header, then the code. All integers are little-endian.
 struct EntryHeader {
   char magic[8] = {'S', 'N', 'T', 'R', 'K', 'R', 'N', '1'};
   std::uint64_t size = 0;
@@ -38,7 +38,7 @@ EntryHeader header_of(const std::vector<std::byte>& cubin) {
   return header;
 }
 
-/// Code that is run must be what we wrote: nobody else can have put it there or changed it.
+/// Cached code is executed: only the user may own it or be able to write it.
 bool is_ours_alone(const struct stat& status) {
   return status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
@@ -46,11 +46,11 @@ bool is_ours_alone(const struct stat& status) {
 std::string folder_name(const std::string& key) { return key.substr(0, 2); }
 std::string entry_name(const std::string& key) { return key.substr(2) + ".kernel"; }
 
-/// A folder, if it is ours alone; `at` is what a relative path is below of. With `make` it is made
-/// so: of ours the others' right to write is taken.
+/// Opens a folder if only the user owns it and can write it. A relative `path` is below `at`.
+/// `make` creates it and removes write permission of others.
 files::Descriptor open_folder(const std::string& path, int at, bool make) {
   if (make) ::mkdirat(at, path.c_str(), 0700);
-  // A link in place of the whole cache is the user's own doing, one inside of it is not.
+  // Follows a link for the cache folder itself, which the user placed, but not inside of it.
   const int follow = at == AT_FDCWD ? 0 : O_NOFOLLOW;
   files::Descriptor folder(::openat(at, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow));
   struct stat status {};
@@ -61,9 +61,9 @@ files::Descriptor open_folder(const std::string& path, int at, bool make) {
   return folder;
 }
 
-/// The folder of the entry of `key`; none if it, or the cache, is somebody else's, too.
+/// The folder of the entry of `key`; none if others own or can write it or the cache.
 files::Descriptor open_entries(const std::string& cache, const std::string& key, bool make) {
-  // Folders around the cache, such as ~/.cache, are nobody else's business either.
+  // Parent folders such as ~/.cache are created private too.
   if (make)
     for (std::size_t at = cache.find('/', 1); at != std::string::npos; at = cache.find('/', at + 1))
       ::mkdir(cache.substr(0, at).c_str(), 0700);
@@ -76,7 +76,7 @@ files::Descriptor open_entries(const std::string& cache, const std::string& key,
 std::string KernelCache::key(std::string_view source, std::string_view more,
                              std::string_view options, int nvrtc_version,
                              std::string_view architecture) {
-  // Lengths keep the parts apart.
+  // Lengths separate the parts unambiguously.
   std::string all = fmt::format("{} {} {} {} {}\n", source.size(), more.size(), options.size(),
                                 nvrtc_version, architecture);
   all.append(source).append(more).append(options);
@@ -113,18 +113,18 @@ void KernelCache::insert(const std::string& key, const std::vector<std::byte>& c
   if (folder_.empty()) return;
   const files::Descriptor folder = open_entries(folder_, key, true);
   if (!folder) return;
-  // A pipe would be written to, and not replaced.
+  // Removes anything but a regular file: a pipe would be written to, not replaced.
   if (!files::open_input(entry_name(key), folder.get(), false).problem.empty())
     ::unlinkat(folder.get(), entry_name(key).c_str(), 0);
   const EntryHeader header = header_of(cubin);
   try {
-    // What a crash of the machine loses or damages is compiled again.
+    // Not durable: entries lost or damaged by a crash are compiled again.
     files::OutputFile file(path(key), {.what = "the kernel", .mode = 0600, .is_durable = false});
     file.write(std::as_bytes(std::span(&header, 1)));
     file.write(cubin);
     file.commit();
   } catch (const Error&) {
-    // There is no room, say: nothing is cached.
+    // For example a full disk: the kernel is not cached.
   }
 }
 

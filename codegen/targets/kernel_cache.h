@@ -1,4 +1,4 @@
-// Compiled kernels on disk, found by the content that they were compiled from.
+// Cache of compiled kernels on disk, keyed by a hash of the compiler's input.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,24 @@
 
 namespace sinter::codegen {
 
-/// A folder of compiled kernels. Any number of processes and threads of one user may share it:
-/// entries appear whole and are never changed. An entry that does not match its own hash is deleted
-/// and counts as absent. So does, since kernels are code that runs, what belongs to another user or
-/// can be written by one: entries, and all of a folder that does. The folder is made with mode
-/// 0700. One that cannot be written caches nothing.
+/// A folder of compiled kernels. Processes and threads of one user may share it: entries appear
+/// atomically and never change. An entry that does not match its hash is deleted and counts as
+/// absent. As kernels are executed, entries and folders that another user owns or can write
+/// count as absent too. The folder is created with mode 0700. An unwritable folder disables
+/// caching.
 class KernelCache {
  public:
   /// An empty folder name: no cache.
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
 
-  /// XXH3-128 of everything that decides the code, in hexadecimal; `more`: what the source does not
-  /// say, such as the ranges of sizes.
+  /// XXH3-128, in hexadecimal, of everything that determines the code. `more` is what the source
+  /// does not contain, such as ranges of sizes.
   static std::string key(std::string_view source, std::string_view more, std::string_view options,
                          int nvrtc_version, std::string_view architecture);
 
   std::optional<std::vector<std::byte>> find(const std::string& key) const;
   void insert(const std::string& key, const std::vector<std::byte>& cubin) const;
-  /// Where the entry of `key` is kept.
+  /// The path of the entry of `key`.
   std::string path(const std::string& key) const;
 
  private:

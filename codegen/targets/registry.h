@@ -9,10 +9,10 @@
 
 namespace sinter::codegen {
 
-/// One for each folder of codegen/targets, by name. CMake writes this function.
+/// One for each folder of codegen/targets, by name; CMake generates this function.
 std::span<const Target* const> targets();
 
-/// Throws Error(kUsage) naming the targets that there are.
+/// Throws Error(kUsage) that lists the targets.
 const Target& target_named(std::string_view name);
 
 /// "cpu, cuda".

@@ -18,20 +18,20 @@ class Target {
   virtual ~Target() = default;
   /// As --target and plans spell it: "cuda".
   virtual std::string_view name() const = 0;
-  /// What passes and lowerings ask; nothing asks for the name.
+  /// Properties that passes and lowerings query; none of them queries the name.
   virtual const ir::TargetTraits& traits() const = 0;
-  /// The device that stands for an architecture that users name ("sm_90"). Throws Error(kUsage) for
-  /// one that the target does not have, saying which it has.
+  /// The device that represents an architecture as users name it ("sm_90"). Throws Error(kUsage)
+  /// that lists the known ones.
   virtual const DeviceModel& device(const std::string& architecture) const = 0;
-  /// Code of every text, in order; equal ones are compiled once. Texts that do not compile have a
-  /// refusal. Throws Error(kUnsupported) or Error(kDevice) if nothing compiles here, saying how to
+  /// Compiles each text, in order; equal ones once. Texts that do not compile get a refusal. Throws
+  /// Error(kUnsupported) or Error(kDevice) if this machine cannot compile; the message says how to
   /// change that.
   virtual std::vector<CompiledKernel> compile(std::span<const KernelText> texts,
                                               const KernelCompileOptions& options,
                                               KernelCompileStats& stats) const = 0;
 };
 
-/// The activations that a plan's convolution steps end with (fb::Activation), by operator.
+/// Activations that convolution steps of a plan can apply (fb::Activation), by operator.
 inline std::set<std::string, std::less<>> conv_activations() {
   return {"Relu", "Gelu", "GeluTanh",  "Sigmoid",     "Tanh",
           "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};

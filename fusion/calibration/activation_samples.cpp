@@ -14,7 +14,7 @@
 namespace sinter::fusion {
 namespace {
 
-// Of all pieces together: enough to tell one smoothing from another, few enough to multiply by.
+// Of all pieces together: enough to compare smoothings, few enough to multiply by.
 constexpr std::size_t kSampledRows = 256;
 
 ValueId widened(GraphBuilder& builder, ValueId value) {
@@ -53,7 +53,7 @@ ValueId add_rows(GraphBuilder& builder, ValueId matrix, std::int64_t first, std:
                       {"shape", std::vector<Dim>{count, columns}}});
 }
 
-/// The least and the greatest of each column, and some of the rows.
+/// Minimum and maximum of each column, and some of the rows.
 void add_extremes_and_rows(GraphBuilder& builder, ValueId matrix, const ir::Bindings& sizes,
                            std::int64_t rows_wanted, std::vector<ValueId>& probes) {
   for (const char* op : {"ReduceMin", "ReduceMax"})
@@ -67,7 +67,8 @@ void add_extremes_and_rows(GraphBuilder& builder, ValueId matrix, const ir::Bind
   probes.push_back(builder.add("Gather", {matrix, index}, {{"axis", std::int64_t{0}}}));
 }
 
-/// What makes `values`, with their probes as its outputs, in order; `counts` are how many each has.
+/// The part of `graph` that computes `values`, with their probes as outputs, in order; `counts`
+/// receives the number of probes of each.
 Graph probed(const Graph& graph, std::span<const ValueId> values, const AddProbes& add,
              std::vector<std::size_t>& counts) {
   GraphBuilder builder(graph.name());
@@ -95,7 +96,7 @@ Graph probed(const Graph& graph, std::span<const ValueId> values, const AddProbe
 }
 
 void take_extremes(ColumnRanges& all, std::span<const float> low, std::span<const float> high) {
-  all.low.resize(low.size());  // zeros
+  all.low.resize(low.size());  // extended by zeros
   all.high.resize(high.size());
   for (std::size_t i = 0; i < low.size(); ++i) {
     all.low[i] = std::min(all.low[i], low[i]);

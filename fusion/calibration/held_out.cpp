@@ -12,13 +12,13 @@
 namespace sinter::fusion {
 namespace {
 
-// One sample in four is held out.
+// One in four samples is held out.
 constexpr std::size_t kOneIn = 4;
 constexpr std::int64_t kMostParts = 16;
-// Parts that are off by more from the whole are no parts of it: sums may have another order.
+// Largest deviation of parts from the whole: sums may be ordered differently.
 constexpr double kSameResult = 1e-4;
 
-/// The symbol that is the first dimension of all of `values` that have it, and no other dimension.
+/// True if `symbol` is the first dimension of all `values` that contain it, and no other dimension.
 bool has_as_first(const Graph& graph, std::span<const ValueId> values, const std::string& symbol,
                   bool all_have) {
   return std::ranges::all_of(values, [&](ValueId value) {
@@ -32,7 +32,7 @@ bool has_as_first(const Graph& graph, std::span<const ValueId> values, const std
   });
 }
 
-/// The symbol that counts rows, if there is one.
+/// The symbol of the number of rows, if there is one.
 std::optional<std::string> row_symbol(const Graph& graph) {
   for (const ValueId output : graph.outputs()) {
     const Shape& shape = graph.type(output).shape;
@@ -81,7 +81,7 @@ class RowDivider {
   }
 
  private:
-  /// Parts are of one size; where rows do not divide, some are in two.
+  /// Parts have equal sizes; if these do not divide the rows, some rows are in two parts.
   std::int64_t first_row(std::int64_t part) const { return part * (rows_ - part_) / (parts_ - 1); }
   std::vector<Tensor> part(const std::vector<Tensor>& sample, std::int64_t number) const {
     std::vector<Tensor> result;
@@ -94,7 +94,7 @@ class RowDivider {
     return result;
   }
 
-  /// Of the first sample.
+  /// Checks on the first sample that parts give the results of the whole.
   bool are_parts(const Calibration& parts) const {
     const std::vector<Tensor> whole = calibration_.compile(
         with_sizes(graph_, sample_sizes(graph_, calibration_)))(calibration_.samples[0]);
@@ -113,7 +113,7 @@ class RowDivider {
   const Graph& graph_;
   const Calibration& calibration_;
   std::string symbol_;
-  std::int64_t rows_ = 0, parts_ = 0, part_ = 0;  // part_: rows of each
+  std::int64_t rows_ = 0, parts_ = 0, part_ = 0;  // part_: rows of each part
 };
 
 }  // namespace

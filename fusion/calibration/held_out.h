@@ -1,4 +1,4 @@
-// Samples, and pieces of them, that something is judged on which it was not made of.
+// Splits samples into pieces, so that decisions are judged on data to which they were not fitted.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,24 @@
 
 namespace sinter::fusion {
 
-/// Of four and more samples each is a piece; of fewer each is four, rows that follow each other.
+/// With four or more samples each is a piece; with fewer each is four pieces of consecutive rows.
 std::size_t pieces_of_each(const Calibration& calibration);
-/// There are sixteen in all at most, which more samples share.
+/// At most sixteen pieces, which more samples share.
 std::size_t piece_count(const Calibration& calibration);
-/// Which of them piece `number` of a sample is.
+/// Index of the piece that number `number` of a sample belongs to.
 std::size_t piece_of(const Calibration& calibration, std::size_t sample, std::size_t number);
 
-/// Errors are measured on every fourth sample, of which fitted weights know nothing.
+/// Errors are measured on every fourth sample, which fitting does not see.
 struct DividedSamples {
   Calibration fitted, held_out;
 };
-/// Of fewer than four samples both have all.
+/// With fewer than four samples both sets have all.
 DividedSamples divide_samples(const Calibration& calibration);
 
-/// The same rows as more samples: of fewer than four each in up to sixteen parts along the first
-/// dimension, if that is one symbol of all inputs that are not the same for all rows, and of all
-/// outputs, and if `graph` makes the same of parts as of the whole. Else `calibration` as it is.
+/// Splits rows into more samples: with fewer than four, each becomes up to sixteen parts along the
+/// first dimension. That must be one symbol of all outputs and of all inputs that vary by row.
+/// `graph` must give the same results for parts as for the whole. Otherwise returns `calibration`
+/// unchanged.
 Calibration with_rows_as_samples(const Graph& graph, const Calibration& calibration);
 
 }  // namespace sinter::fusion

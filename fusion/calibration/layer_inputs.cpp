@@ -14,7 +14,7 @@ namespace {
 
 std::size_t index_of(ValueId value) { return value.position(); }
 
-/// The sum over rows of x'x, of x [.., k].
+/// The sum over rows of x'x, for x [.., k].
 ValueId add_moments(GraphBuilder& builder, ValueId x) {
   const Shape shape = builder.type(x).shape;
   Dim rows = 1;
@@ -173,7 +173,7 @@ void LayerInputs::forget_unread() {
     const auto& users = graph_.users(entry.first);
     return std::ranges::none_of(users, [&](NodeId user) {
       const auto at = user.position();
-      // A layer that nothing needs to run may still ask for the moments of what it reads.
+      // A layer that need not run may still need the moments of its input.
       return (needed_[at] && !done_[at]) || layers_.contains(at);
     });
   });

@@ -1,4 +1,4 @@
-// Graphs of the samples' sizes.
+// Graphs specialized to the samples' sizes.
 #pragma once
 
 #include "fusion/context.h"
@@ -6,10 +6,10 @@
 
 namespace sinter::fusion {
 
-/// The dimensions that the samples have. Throws Error(kUsage) if there are none, they differ, or
-/// are no inputs of `graph`.
+/// The dimensions of the samples. Throws Error(kUsage) if there are none, if they differ, or if
+/// they do not fit the inputs of `graph`.
 ir::Bindings sample_sizes(const Graph& graph, const Calibration& calibration);
-/// `graph` with these numbers for its dimensions.
+/// `graph` with these numbers as dimensions.
 Graph with_sizes(const Graph& graph, const ir::Bindings& sizes);
 
 }  // namespace sinter::fusion

@@ -13,12 +13,12 @@
 namespace sinter::fusion {
 namespace {
 
-// Where errors are too large, layers are tried alone on so many samples, and so many times in all:
-// of larger models several that follow each other at once.
+// If errors are too large, layers are tried alone on 2 samples, 48 times in total; larger models
+// try several consecutive layers at once.
 constexpr std::size_t kSamplesAlone = 2, kTrialsAlone = 48;
 
-/// `exact` with zeros where rounding leaves what is as large as a mask: no part of what the layer
-/// computes. ir::RelativeError cannot be asked of results that stay where they are made.
+/// `exact` with zeros where the rounded result is as large as a mask, which the layer does not
+/// compute. ir::RelativeError cannot be used on results that stay on the device.
 ValueId add_computed(GraphBuilder& builder, ValueId exact, ValueId rounded) {
   const DType type = builder.type(exact).dtype;
   const ValueId is_large = builder.add(
@@ -30,7 +30,7 @@ ValueId add_computed(GraphBuilder& builder, ValueId exact, ValueId rounded) {
 
 double error_of(double difference, double size) {
   if (difference == 0) return 0;
-  // Sums that are beyond float32 say nothing.
+  // A sum that overflows float32 is no information.
   return std::isfinite(difference) && std::isfinite(size) && size > 0 ? std::sqrt(difference / size)
                                                                       : HUGE_VAL;
 }
@@ -104,7 +104,7 @@ EightBitTrial::Outcome EightBitTrial::choose(const std::set<std::size_t>& droppe
   outcome.error = outcome.error_of_all = output_error(all);
   if (all.empty() || outcome.error <= max_error) return outcome;
   const std::vector<std::size_t> order = by_own_error({all.begin(), all.end()});
-  // The least number that will do, by halving: of fewer layers the error is smaller.
+  // Binary search for the least number of kept layers: keeping more lowers the error.
   std::size_t low = 1, high = order.size();
   outcome.error = 0;
   while (low < high) {

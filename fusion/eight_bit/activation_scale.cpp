@@ -16,14 +16,14 @@
 namespace sinter::fusion {
 namespace {
 
-// The first with the least error is taken. The last are for smoothed activations alone.
+// The first with the least error wins. The last ones are only for smoothed activations.
 constexpr std::array kParts = {1.0F, 0.9F, 0.8F, 0.7F, 0.6F, 0.5F, 1.1F, 1.25F, 1.4F};
 constexpr std::size_t kWiderParts = 2;
-// What an unsigned range must be smaller than in parts of the signed one to be worth a zero point.
+// An unsigned range must be smaller than this part of the signed one to be worth a zero point.
 constexpr float kWorthZeroPoint = 0.75F;
-// Below, a row is as good as zero.
+// Below, a row counts as zero.
 constexpr double kLeastRowSquare = 0x1p-60;
-// Of ranges that are zero.
+// Replaces ranges that are zero.
 constexpr float kLeastRange = 0x1p-100F;
 
 struct Ends {
@@ -31,7 +31,7 @@ struct Ends {
   float largest() const { return std::max(-low, high); }
 };
 
-/// Of all columns, divided by their smoothing.
+/// Over all columns, divided by their smoothing.
 Ends ends_of(const ColumnRanges& ranges, std::span<const float> smoothing) {
   Ends ends{0, 0};
   for (std::size_t j = 0; j < ranges.low.size(); ++j) {
@@ -51,10 +51,11 @@ std::span<const float> parts_of(const RangeChoice& choice) {
   return range_parts(!choice.whole.smoothing.empty());
 }
 
-/// The numbers that integers of `type` are.
+/// The range of integers of `type`.
 Ends numbers_of(DType type) { return type == DType::kUInt8 ? Ends{0, 255} : Ends{-128, 127}; }
 
-/// The squared errors of pieces of activations: a graph's inputs say by which range and smoothing.
+/// Squared errors of pieces of activations; inputs of the compiled graph select range and
+/// smoothing.
 class PieceJudge {
  public:
   PieceJudge(const Graph& graph, const Calibration& calibration,
@@ -103,7 +104,7 @@ class PieceJudge {
     const ValueId scale = builder.input(name("scale"), {DType::kFloat32, {}});
     if (builder.type(value).dtype != DType::kFloat32)
       value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
-    // The error of a column counts for as much as its factor says, when it is multiplied again.
+    // A column's error is weighted by its factor, by which the weights multiply it again.
     ValueId weight = column_weights(builder, choice, place, value), smoothed = value,
             counted = weight;
     if (!choice.whole.smoothing.empty()) {

@@ -11,48 +11,48 @@
 namespace sinter::fusion {
 
 enum class ZeroPoints {
-  kNone,     // integers are signed in any case
-  kOfRange,  // unsigned where the range begins at zero
-  kAny       // unsigned with a zero point where the range is not about zero
+  kNone,     // always signed integers
+  kOfRange,  // unsigned if the range begins at zero
+  kAny       // unsigned with a zero point if the range is not symmetric
 };
 
-/// The scale of the whole range that an activation with columns along `axis` has, divided by
-/// `smoothing` (empty: by nothing).
+/// The scale for the full range of an activation with columns along `axis`, after division by
+/// `smoothing` (empty: none).
 ActivationScale whole_scale(const ColumnRanges& ranges, std::size_t axis,
                             std::vector<float> smoothing, DType type, ZeroPoints zeros);
 
-/// `x` as integers of `scale` stand for it; the smoothing is x's own business.
+/// `x` after quantization and dequantization; the caller applies the smoothing.
 float rounded_by(const ActivationScale& scale, float x);
 
-/// Parts of the whole range that may be taken: down to where outliers saturate, up for what no
-/// sample has. Smoothing makes all columns alike, so that this is in any of them: theirs may be
-/// wider.
+/// Candidate ranges as parts of the full range: below 1 outliers saturate, above 1 there is room
+/// beyond the samples. Smoothing makes all columns alike, so that any may exceed its range: its
+/// candidates include wider ones.
 std::span<const float> range_parts(bool is_smoothed);
 
-/// The smoothing that ranges give; nothing: none.
+/// Computes the smoothing from ranges; empty: none.
 using SmoothingOf = std::function<std::vector<float>(const ColumnRanges& ranges)>;
 
-/// What pieces are judged by that are left out of `sample`, as `whole` is of all: the range and the
-/// smoothing that the others give, since what a model reads is in no sample. It is `whole` where
-/// pieces are so large that no part of the others' range has them: they say nothing of what else
-/// will be read.
+/// The scale for judging the pieces that are left out of `sample`; `whole` is the scale of all.
+/// Range and smoothing come from the other pieces, as real inputs are in no sample either. It is
+/// `whole` if pieces exceed every candidate part of the others' range: then they tell nothing about
+/// unseen inputs.
 ActivationScale judging_scale(const ActivationSample& sample, const ActivationScale& whole,
                               const SmoothingOf& smoothing,
                               const std::function<bool(std::size_t piece)>& is_left_out);
 
-/// How the range of one activation of integers is chosen.
+/// How the range of one integer activation is chosen.
 struct RangeChoice {
   ActivationScale whole;
-  /// What the error of each column counts for; empty: all the same.
+  /// Weight of each column's error; empty: equal.
   std::vector<float> importance;
-  /// The error of each row counts in parts of the row, since norms behind products make rows equal,
-  /// however large some are; columns lie along the last axis.
+  /// Errors are relative to each row, as norms after matmuls make rows equal, however large some
+  /// are. Columns are the last axis.
   bool by_row = false;
   SmoothingOf smoothing;
 };
-/// For each of `values` of `graph`, which are like `samples`, the part of its range with which the
-/// squared error is least. Each piece is judged by the range and the smoothing that the others
-/// give, as what the model will read is.
+/// For each of `values` of `graph`, whose statistics are `samples`, the part of its range with the
+/// least squared error. Each piece is judged with the range and smoothing of the other pieces, like
+/// unseen inputs.
 std::vector<float> best_parts(const Graph& graph, const Calibration& calibration,
                               std::span<const ValueId> values,
                               std::span<const ActivationSample> samples,

@@ -55,7 +55,7 @@ class ProductChooser {
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
   const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.place]; }
 
-  /// The weights of a layer times the factors of its group, traced.
+  /// A layer's weights multiplied by the factors of its group, traced.
   Tensor smoothed_weights(const EightBitLayer& layer) {
     const Tensor& weights = values_.tensor(node_of(layer).inputs[1]);
     const auto& factors = products_.groups[layer.group].scale.smoothing;
@@ -87,7 +87,7 @@ class ProductChooser {
     }
   }
 
-  /// A layer in front of this one that rounds the same weights alike: layers that share them.
+  /// An earlier layer that rounds the same weights in the same way: layers that share them.
   const EightBitLayer* with_same_weights(const EightBitLayer& layer) const {
     const auto is_smoothed = [&](const EightBitLayer& each) {
       return !products_.groups[each.group].scale.smoothing.empty();
@@ -119,7 +119,7 @@ class ProductChooser {
       return add_eight_bit_layer(
           builder, layer, products_.groups[layer.group].scale, node, inputs, smooths,
           [&](DType type) {
-            // A constant of the graph's type, which is made faster here than it is folded there.
+            // A constant of the graph's type: computing it here is faster than folding it there.
             return builder.constant(ir::reference::convert(dequantized(layer.weights), type));
           });
     };
@@ -158,7 +158,7 @@ class ProductChooser {
       products_.groups[g].scale.scale *= parts[g];
   }
 
-  /// With the smoothing chosen. Floats have none, and one scale: they ask nothing of the weights.
+  /// With the chosen smoothing. Floats have none and one scale: they do not depend on weights.
   RangeChoice range_choice(const ActivationGroup& group, const ActivationSample& sample) {
     const std::vector<Tensor> weights =
         is_integer(*options_.type) ? matrices_of(group) : std::vector<Tensor>();
@@ -176,14 +176,14 @@ class ProductChooser {
     return choice;
   }
 
-  /// Whether norms make the rows of all layers' results equal. Those of images are pixels.
+  /// Whether norms make the rows of all layers' results equal. Rows of images are pixels.
   bool are_rows_equal(const ActivationGroup& group) const {
     return !group.is_conv && std::ranges::all_of(group.layers, [&](std::size_t i) {
       return are_rows_made_equal(graph_, node_of(products_.layers[i]).outputs[0]);
     });
   }
 
-  /// What is read beyond the border of an image is a zero, so that padding takes none.
+  /// Padding of an image reads zeros, so that padded inputs get no zero point.
   ZeroPoints zeros_of(const ActivationGroup& group) const {
     if (!takes_activations(context_, DType::kUInt8, group.is_conv)) return ZeroPoints::kNone;
     const bool is_padded = std::ranges::any_of(group.layers, [&](std::size_t i) {
@@ -196,8 +196,8 @@ class ProductChooser {
     return is_padded ? ZeroPoints::kOfRange : ZeroPoints::kAny;
   }
 
-  /// Weights in float32 as matrices [k, n], where k runs along what is summed up: of a convolution
-  /// the channels of its input. None for convolutions in groups.
+  /// Float32 weights as matrices [k, n] whose k is the summed dimension; for a convolution, its
+  /// input channels. Empty for grouped convolutions.
   std::vector<Tensor> matrices_of(const ActivationGroup& group) {
     std::vector<Tensor> matrices;
     for (const std::size_t i : group.layers) {
@@ -277,7 +277,7 @@ class ProductChooser {
     if (!calibration_) return;
     std::vector<std::size_t> places;
     for (const EightBitLayer& layer : products_.layers) places.push_back(layer.place);
-    // What was fitted to some samples is less off on these than on any others.
+    // Fitted values have smaller errors on the samples that they were fitted to.
     const Calibration& measured = divided_.held_out;
     EightBitTrial trial(graph_, measured, places, add_rounded_layers());
     for (std::size_t i = 0; i < products_.layers.size(); ++i)
@@ -318,7 +318,7 @@ class ProductChooser {
     dropped.insert(i);
   }
 
-  /// In the graph's order.
+  /// Reports layers in the graph's order.
   void report() {
     std::vector<EightBitLayer> all = products_.layers;
     all.insert(all.end(), products_.kept.begin(), products_.kept.end());
@@ -336,7 +336,7 @@ class ProductChooser {
   const Graph& graph_;
   Context& context_;
   const EightBitOptions& options_;
-  std::optional<Calibration> calibration_;  // nothing without samples
+  std::optional<Calibration> calibration_;  // unset without samples
   DividedSamples divided_;
   ConstantValues values_;
   EightBitProducts products_;

@@ -1,4 +1,4 @@
-// Scales of products and convolutions that get operands of 8 bits, and which of them keep their own
+// Chooses scales of matmuls and convolutions with 8-bit operands, and the layers that stay exact
 // because errors would be too large.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace sinter::fusion {
 
-/// The layers to be rounded, with their scales and weights; `context` gets the report of all.
-/// Throws Error(kUsage) where static scales are asked for without samples.
+/// The layers to round, with scales and weights; reports all layers to `context`. Throws
+/// Error(kUsage) if static scales are requested without samples.
 EightBitProducts choose_products(const Graph& graph, Context& context);
 
 }  // namespace sinter::fusion

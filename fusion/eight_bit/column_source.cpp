@@ -7,7 +7,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// Follows one element of the activation, at index symbols, to the product.
+/// Traces one element of the activation, at index symbols, back to the matmul.
 class ColumnTracer {
  public:
   ColumnTracer(const Graph& graph, ValueId activation)
@@ -48,7 +48,7 @@ class ColumnTracer {
     return true;
   }
 
-  /// Rows are summed up with weights that no column changes.
+  /// Rows are summed with weights that are the same for all columns.
   bool follow_sum(const Node& node) {
     const bool attends = node.op->name == "Attention";
     if (!attends && node.op->name != "MatMul") return false;
@@ -58,7 +58,7 @@ class ColumnTracer {
     index_.erase(index_.begin(), index_.end() - std::ssize(shape));
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (shape[d] == Dim(1)) index_[d] = 0;
-    index_[shape.size() - 2] = 0;  // any of them
+    index_[shape.size() - 2] = 0;  // any index
     return true;
   }
 

@@ -1,4 +1,4 @@
-// Where the columns of an activation come from, so that factors of them can be put there.
+// The origin of an activation's columns, so that factors can be applied there.
 #pragma once
 
 #include <optional>
@@ -7,15 +7,14 @@
 
 namespace sinter::fusion {
 
-/// A product by constant weights [k, n], and a bias of its columns (null: none).
+/// A matmul by constant weights [k, n], and a bias of its columns (null: none).
 struct ColumnSource {
   const Node* product = nullptr;
   const Node* bias = nullptr;  // an Add
 };
 
-/// The product each column of which becomes the same column of `activation` by sums over rows
-/// alone, as the values of attention do, and which nothing else reads. Columns divided there are
-/// divided in the activation.
+/// The matmul whose columns become the same columns of `activation` by sums over rows only, as
+/// attention's values do, with no other reader. Dividing its columns divides the activation's.
 std::optional<ColumnSource> column_source(const Graph& graph, ValueId activation);
 
 }  // namespace sinter::fusion

@@ -15,17 +15,17 @@
 namespace sinter::fusion {
 namespace {
 
-/// `graph` with rounded layers, and which of them each place in it has.
+/// `graph` with rounded layers, and the index of the layer at each node.
 struct RoundedGraph {
   Graph graph;
-  std::map<std::size_t, std::size_t> numbers;  // of products, by place
+  std::map<std::size_t, std::size_t> numbers;  // of layers, by node index
 };
 
 RoundedGraph rounded_graph(const Graph& graph, std::span<const RoundedLayer> layers,
                            const AddRoundedLayer& add) {
   std::map<std::size_t, std::size_t> places;
   for (std::size_t i = 0; i < layers.size(); ++i) places[layers[i].place] = i;
-  std::vector<std::size_t> products;  // as outputs, in front of the graph's own
+  std::vector<std::size_t> products;  // as outputs, before the graph's own
   Graph result = ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const Graph&, const Node& node,
@@ -48,7 +48,7 @@ RoundedGraph rounded_graph(const Graph& graph, std::span<const RoundedLayer> lay
   return made;
 }
 
-/// One for each of `n` rows, or for each block of each of them.
+/// A scale for each of `n` rows, or for each block of each row.
 std::vector<float> scales_of(const EightBitWeights& weights, std::int64_t n) {
   if (weights.block > 0) {
     const Tensor rows = transposed(weights.scales);

@@ -1,4 +1,4 @@
-// Weights of 8 bits that make up for what rounding leaves of each other, and of activations.
+// Compensates rounding errors of 8-bit weights and of activations by other weights (GPTQ).
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace sinter::fusion {
 
-/// A layer whose operands are rounded.
+/// A layer with rounded operands.
 struct RoundedLayer {
-  std::size_t place = 0;               // of its node, of one result, in the graph
-  Tensor exact;                        // of a product: its weights [k, n]; else nothing
-  EightBitWeights* weights = nullptr;  // of which products get other numbers with the same scales
+  std::size_t place = 0;               // index of its node, which has one result
+  Tensor exact;                        // weights [k, n] of a matmul; otherwise empty
+  EightBitWeights* weights = nullptr;  // a matmul's numbers are replaced, scales are kept
 };
 
-/// Rounds the weights of products again, one layer after the other in the graph's order, so that
-/// their results are off by least (round_compensated) for the activations that they will read:
-/// rounded themselves, and made by the layers in front, which are rounded already. `add` builds
-/// layers as they are now. Throws Error(kUsage) for samples that make activations infinite.
+/// Rounds the weights of matmuls again, layer by layer in the graph's order, for the least output
+/// error (round_compensated). The inputs are rounded activations, computed by preceding layers that
+/// are already rounded. `add` builds layers in their current state. Throws Error(kUsage) for
+/// samples that make activations infinite.
 void compensate(const Graph& graph, const Calibration& calibration,
                 std::span<const RoundedLayer> layers, const AddRoundedLayer& add);
 

@@ -1,4 +1,4 @@
-// Products and convolutions that get operands of 8 bits, while they are chosen and rewritten.
+// Matmuls and convolutions with 8-bit operands, while they are chosen and rewritten.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace sinter::fusion {
 
-/// Layers that read one activation, which is rounded once for all of them.
+/// Layers that read one activation, which is rounded once for all.
 struct ActivationGroup {
   ValueId activation;
   bool is_conv = false;
@@ -17,11 +17,11 @@ struct ActivationGroup {
   ActivationScale scale;
 };
 
-/// A product or convolution whose operands are rounded.
+/// A matmul or convolution with rounded operands.
 struct EightBitLayer {
-  std::size_t place = 0;  // of the node
+  std::size_t place = 0;  // index of the node
   bool is_conv = false;
-  bool has_four_bits = false;  // of weights, which stay as they are
+  bool has_four_bits = false;  // 4-bit weights, which stay unchanged
   std::size_t group = 0;
   EightBitWeights weights;
   QuantizedLayer report;
@@ -30,7 +30,7 @@ struct EightBitLayer {
 struct EightBitProducts {
   std::vector<ActivationGroup> groups;
   std::vector<EightBitLayer> layers;  // in the graph's order
-  std::vector<EightBitLayer> kept;    // that stay as they are, and why
+  std::vector<EightBitLayer> kept;    // unchanged layers, with reasons
 };
 
 }  // namespace sinter::fusion

@@ -13,16 +13,16 @@
 namespace sinter::fusion {
 namespace {
 
-/// A value that is made of the product.
+/// A value that depends on the matmul.
 struct Followed {
-  /// It grows with this power of its row: 1 of the product, 2 of a square. What is of degree 0 is
-  /// the same however large the row is.
+  /// Its size grows with this power of its row's size: 1 for the matmul, 2 for a square. Degree 0
+  /// does not depend on the row's size.
   double degree = 1;
-  /// Of each dimension, whether elements along it are of one row of the product.
+  /// For each dimension, whether elements along it belong to one row of the matmul.
   std::vector<bool> is_within;
 };
 
-/// Operators that are not about as large as their operands, or see how large they are.
+/// Operators whose result is not proportional to their operands, or that depend on their size.
 bool sees_size(std::string_view op) {
   constexpr std::string_view kOps[] = {
       "Exp",     "Expm1",      "Log",       "Log1p",      "Sin",        "Cos",       "Sinh",
@@ -49,7 +49,7 @@ class RowFollower {
   }
 
  private:
-  /// False if its size is seen from outside.
+  /// False if the value's size is visible from outside.
   bool note(ValueId value, Followed followed) {
     if (followed.degree == 0) return true;
     if (graph_.is_output(value)) return false;
@@ -63,7 +63,7 @@ class RowFollower {
     return found == followed_.end() ? nullptr : &found->second;
   }
 
-  /// Nothing if the node mixes rows, sees their size, or is not known not to.
+  /// Nothing if the node mixes rows, depends on their size, or is unknown.
   std::optional<Followed> follow(const Node& node) const {
     const std::string& name = node.op->name;
     if (node.outputs.size() != 1) return std::nullopt;
@@ -86,7 +86,7 @@ class RowFollower {
     return result;
   }
 
-  /// A dimension of an operand that is broadcast is the same for all elements along it.
+  /// A broadcast dimension of an operand is constant along it.
   void narrow(std::vector<bool>& is_within, const Followed& own, ValueId input) const {
     const Shape& shape = graph_.type(input).shape;
     const std::size_t first = is_within.size() - shape.size();
@@ -114,7 +114,7 @@ class RowFollower {
       if (!exponent || exponent->element_count() != 1) return std::nullopt;
       return degree(0) * exponent->at(0);
     }
-    // A choice by size of what has none itself shows the size.
+    // Selecting by size among values of degree 0 reveals the size.
     std::optional<double> largest;
     for (std::size_t i = name == "Where" ? 1 : 0; i < node.inputs.size(); ++i)
       if (find(node.inputs[i]) != nullptr)
@@ -138,7 +138,7 @@ class RowFollower {
     return result;
   }
 
-  /// Dimensions that `row` depends on are not within one.
+  /// Dimensions on which `row` depends are not within a row.
   static void mark_rows(const Dim& row, std::vector<bool>& is_within) {
     const std::vector<std::string> symbols = row.symbols();
     for (std::size_t d = 0; d < is_within.size(); ++d)
@@ -191,7 +191,7 @@ class RowFollower {
     const std::size_t operand = left != nullptr ? 0 : 1;
     const Followed* own = left != nullptr ? left : right;
     if (own == nullptr || (operand == 1 && node.op->name != "MatMul")) return std::nullopt;
-    // What is summed up, and what stays of the operand.
+    // The summed dimension, and the operand's remaining one.
     const std::size_t last = own->is_within.size() - 1;
     const std::size_t summed = operand == 0 ? last : last - 1,
                       kept = operand == 0 ? last - 1 : last;

@@ -65,7 +65,7 @@ class ProductFinder {
   bool is_static() const { return options_.activation_scales == ActivationScales::kStatic; }
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
 
-  /// A product that is no layer; --weights may have a row of it.
+  /// Records a matmul that is no layer; --weights may have reported it already.
   void keep(std::size_t place, const QuantizedLayer& row) {
     if (own_report(context_, row.name) != context_.layers.end()) return;
     EightBitLayer layer;
@@ -74,7 +74,7 @@ class ProductFinder {
     products_.kept.push_back(std::move(layer));
   }
 
-  /// Weights of 4 bits, which e4m3 holds exactly.
+  /// 4-bit weights, which e4m3 represents exactly.
   bool has_four_bits(const Node& node) const {
     constexpr int kBits = 4;
     return *options_.type == DType::kFloat8E4M3FN && node.op->name == "QuantMatMul" &&
@@ -96,7 +96,7 @@ class ProductFinder {
            std::ranges::none_of(shape, [](const Dim& dim) { return dim == Dim(0); });
   }
 
-  /// Of weights of 4 bits what is said of them already.
+  /// For 4-bit weights: starts with their existing report.
   QuantizedLayer start_report(const EightBitLayer& layer, const Node& node) const {
     QuantizedLayer report;
     report.name = layer_name(node);

@@ -1,4 +1,4 @@
-// Which products and convolutions may have operands of 8 bits: by what they are, and by options.
+// Finds matmuls and convolutions that may get 8-bit operands, by their form and by options.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace sinter::fusion {
 
-/// With what is known of them before their scales are chosen.
+/// The candidates, before scales are chosen.
 EightBitProducts find_products(const Graph& graph, Context& context, ConstantValues& values);
 
-/// True if activations of `type` can be operands beside weights of the type asked for.
+/// True if activations of `type` can be multiplied by weights of the requested type.
 bool takes_activations(const Context& context, DType type, bool is_conv);
 
-/// Adds a layer that keeps its operands to `kept`. Weights of 4 bits stay so: of them it is the
-/// activation that is kept, which the precision notes say.
+/// Adds a layer with unchanged operands to `kept`. For 4-bit weights only the activation is
+/// unchanged, which the precision notes report.
 void note_kept(Context& context, EightBitProducts& products, EightBitLayer layer);
 
-/// What the context says of the layer already, or its end.
+/// The context's existing report of the layer, or end().
 std::vector<QuantizedLayer>::iterator own_report(Context& context, const std::string& name);
 
 /// "int8" or "fp8".

@@ -1,5 +1,5 @@
-// Products of weights of 4 bits whose other operand stands for floats of 8 bits, as products of
-// these floats: the scales of rows come behind.
+// Matmuls with 4-bit weights whose other operand is a dequantized 8-bit float, as matmuls of these
+// floats; row scales are applied to the result.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace sinter::fusion {
 
-/// A QuantMatMul and what its x is.
+/// A QuantMatMul and the quantized form of its x.
 struct FourBitProduct {
   const Node* node = nullptr;
   QuantizedOperand x;
 };
 
-/// What `node` is, if the target multiplies it so. Else nothing, with the reason in `refusal` if x
-/// stands for such floats.
+/// `node` in this form, if the target multiplies it so. Otherwise nothing; `refusal` has the reason
+/// if x is such a value.
 std::optional<FourBitProduct> find_four_bit_product(const Graph& graph, const TargetTraits& target,
                                                     const Node& node, std::string& refusal);
 
-/// The product of the floats of 8 bits, and what makes the node's result of its sums.
+/// The matmul of the 8-bit floats, and the conversion of its sums to the node's result.
 Piece four_bit_piece(const Graph& graph, FourBitProduct product);
 
 }  // namespace sinter::fusion

@@ -15,7 +15,8 @@ bool is_one_of(const Node& node, std::initializer_list<std::string_view> names) 
   return std::ranges::find(names, node.op->name) != names.end();
 }
 
-/// Whether all that reads `value` asks for minus infinity: rows of scores of which none counts.
+/// Whether all readers of `value` compare with minus infinity: rows of scores without any valid
+/// one.
 bool is_asked_for_infinity(const Graph& graph, ValueId value) {
   return std::ranges::all_of(graph.users(value), [&](NodeId user) {
     const Node& node = graph.node(user);
@@ -26,8 +27,8 @@ bool is_asked_for_infinity(const Graph& graph, ValueId value) {
   });
 }
 
-/// Whether `scores`, of which rows of keys are the last dimension, reach Softmaxes alone, behind a
-/// mask that a run decides: rows that nobody has written yet are not less their mean.
+/// Whether `scores`, whose last dimension is rows of keys, reach only Softmaxes, after a mask
+/// computed at run time. Unwritten rows do not have their mean subtracted.
 bool reach_softmax(const Graph& graph, ValueId scores, bool is_masked) {
   if (graph.is_output(scores) || graph.users(scores).empty()) return false;
   return std::ranges::all_of(graph.users(scores), [&](NodeId user) {
@@ -39,7 +40,7 @@ bool reach_softmax(const Graph& graph, ValueId scores, bool is_masked) {
     const auto go_on = [&](bool masked) { return reach_softmax(graph, node.outputs[0], masked); };
     if (std::ranges::count(node.inputs, scores) != 1) return false;
     if (node.op->name == "Cast") return go_on(is_masked);
-    if (node.op->name == "Where")  // a score that it replaces counts for nothing
+    if (node.op->name == "Where")  // a replaced score does not count
       return node.inputs[0] != scores && go_on(is_masked || !graph.is_constant(node.inputs[0]));
     if (!is_one_of(node, {"Mul", "Div", "Add"})) return false;
     const ValueId other = node.inputs[node.inputs[0] == scores ? 1 : 0];
@@ -49,7 +50,8 @@ bool reach_softmax(const Graph& graph, ValueId scores, bool is_masked) {
   });
 }
 
-/// Whether all that reads `rows` but the nodes of `path` are such products, behind views.
+/// Whether all readers of `rows`, besides the nodes of `path`, are such matmuls, possibly after
+/// views.
 bool are_read_as_keys(const Graph& graph, ValueId rows, std::span<const NodeId> path) {
   return std::ranges::all_of(graph.users(rows), [&](NodeId user) {
     if (std::ranges::find(path, user) != path.end()) return true;
@@ -76,7 +78,7 @@ std::vector<Tensor> means_of_rows(const Graph& graph, const Calibration& calibra
                                   std::span<const ValueId> values,
                                   const std::vector<std::vector<std::int64_t>>& reduced) {
   Calibration samples = calibration;
-  for (auto& sample : samples.samples)  // the graph may have lower precision by now
+  for (auto& sample : samples.samples)  // the graph may have a lower precision by now
     for (std::size_t i = 0; i < sample.size() && i < graph.inputs().size(); ++i) {
       const DType type = graph.type(graph.inputs()[i]).dtype;
       if (sample[i].dtype() != type) sample[i] = ir::reference::convert(sample[i], type);

@@ -1,4 +1,4 @@
-// Means of a cache's keys, which scores do not need.
+// Means of cached keys, which do not affect the softmax of scores.
 #pragma once
 
 #include <span>
@@ -8,14 +8,14 @@
 
 namespace sinter::fusion {
 
-/// Whether all that reads `cache`, behind views, are products over its rows whose results go
-/// through scales and a mask to a Softmax over these rows: what is added to all rows alike that the
-/// mask lets through then changes nothing. `path`: nodes of the cache's own way through the model,
-/// which do not count as readers.
+/// Whether all readers of `cache`, possibly after views, are matmuls over its rows whose results
+/// reach a Softmax over these rows through scales and a mask. Adding one vector to all unmasked
+/// rows then changes nothing. `path`: nodes of the cache's own update, which do not count as
+/// readers.
 bool are_keys(const Graph& graph, ValueId cache, std::span<const NodeId> path);
 
-/// Of each of `values`, rows that are put into a cache, the mean over the samples and the
-/// dimensions that `reduced` says, of size 1 then; float32.
+/// For each of `values`, rows that are put into a cache: the mean over the samples and over the
+/// dimensions `reduced`, which get size 1; float32.
 std::vector<Tensor> means_of_rows(const Graph& graph, const Calibration& calibration,
                                   std::span<const ValueId> values,
                                   const std::vector<std::vector<std::int64_t>>& reduced);

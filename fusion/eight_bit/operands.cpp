@@ -13,7 +13,7 @@
 namespace sinter::fusion {
 namespace {
 
-// Of rows without a number but zero, so that nothing is divided by zero.
+// Lower bound of scales for rows of zeros, to avoid division by zero.
 constexpr double kLeastScale = 0x1p-100;
 
 ValueId as(GraphBuilder& builder, ValueId value, DType type) {
@@ -31,7 +31,7 @@ ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& sca
   return builder.add("Mul", {x, builder.constant(Tensor::of(DType::kFloat32, shape, factors))});
 }
 
-/// As weights alone are rounded: integers, or e4m3.
+/// Rounded like weight-only quantization: integers, or e4m3.
 EightBitWeights quantized_weights(const Tensor& weights, std::size_t axis, bool are_floats,
                                   bool per_channel) {
   const Ints& shape = weights.shape();
@@ -154,7 +154,7 @@ ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, D
   return as(builder, product, type);
 }
 
-/// Not by the reference, which takes minutes for a large model.
+/// Direct, as the reference evaluator takes minutes for a large model.
 Tensor dequantized(const EightBitWeights& weights) {
   const Tensor values = weights.values.plain(), scales = weights.scales.plain();
   std::array<float, 256> numbers{};
@@ -176,7 +176,7 @@ Tensor dequantized(const EightBitWeights& weights) {
     });
     return Tensor::of(DType::kFloat32, values.shape(), result);
   }
-  // Scales have one dimension at most that is more than 1: `inner` values in a row have the same.
+  // At most one dimension of scales exceeds 1: `inner` consecutive values share a scale.
   const std::size_t in_front = values.shape().size() - scales.shape().size();
   std::size_t inner = 1;
   for (std::size_t d = scales.shape().size(); d-- > 0 && scales.shape()[d] == 1;)

@@ -55,8 +55,8 @@ class ProductRewriter {
   }
 
  private:
-  /// The norm that makes the activation of `group`, whose scale and bias can be divided instead; or
-  /// null.
+  /// The norm that computes the activation of `group`, if its scale and bias can be divided
+  /// instead; otherwise null.
   const Node* norm_of(std::size_t group) const {
     const Node* norm = graph_.producer(products_.groups[group].activation);
     if (norm == nullptr || (norm->op->name != "LayerNorm" && norm->op->name != "RmsNorm"))
@@ -68,7 +68,7 @@ class ProductRewriter {
 
   using Chosen = std::map<const Node*, const EightBitLayer*>;
 
-  /// Whether nothing but these layers would see that the activation of `group` is divided.
+  /// Whether only these layers see that the activation of `group` is divided.
   bool may_be_divided(std::size_t group, const Chosen& chosen) const {
     const ValueId activation = products_.groups[group].activation;
     return !products_.groups[group].scale.smoothing.empty() && !products_.groups[group].is_conv &&
@@ -88,7 +88,7 @@ class ProductRewriter {
     return builder.add(norm.op->name, std::move(operands), norm.attrs);
   }
 
-  /// A constant whose last dimension is divided by factors.
+  /// A constant with its last dimension divided by factors.
   static Tensor divided(const Tensor& constant, const std::vector<float>& factors) {
     const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {constant});
     const Tensor result =
@@ -96,7 +96,7 @@ class ProductRewriter {
     return computed("Cast", {{"to", constant.dtype()}}, {result});
   }
 
-  /// A product or a bias with its constant divided.
+  /// A matmul or a bias with its constant divided.
   ValueId add_divided_constant(GraphBuilder& builder, const Node& node,
                                std::span<const ValueId> inputs,
                                const std::vector<float>& factors) const {
@@ -106,9 +106,9 @@ class ProductRewriter {
     return builder.add(node.op->name, std::move(operands), node.attrs);
   }
 
-  /// What divides activations in place of their layers: nodes, with the group for which they do.
+  /// Nodes that divide activations in place of their layers, with the group that they do it for.
   struct Divided {
-    std::map<const Node*, std::size_t> norms, columns;  // columns: of products and their biases
+    std::map<const Node*, std::size_t> norms, columns;  // columns: of matmuls and their biases
     std::set<std::size_t> groups;
   };
   Divided find_divided(const Chosen& chosen) const {
@@ -128,7 +128,7 @@ class ProductRewriter {
     return found;
   }
 
-  /// The shape of a product's scales, of one scale, too.
+  /// The shape of a matmul's scales, including a single one.
   static Ints column_scales(const EightBitWeights& weights) {
     return weights.scales.element_count() == 1 ? Ints{1, 1} : weights.scales.shape();
   }

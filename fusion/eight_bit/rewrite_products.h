@@ -1,4 +1,4 @@
-// A graph whose products and convolutions have operands of 8 bits.
+// Rewrites a graph so that matmuls and convolutions have 8-bit operands.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 namespace sinter::fusion {
 
 /// The rounded layer; `add_weights(type)` adds its weights as floats of a type. `smooths`: see
-/// add_rounded.
+/// add_rounded().
 ValueId add_eight_bit_layer(GraphBuilder& builder, const EightBitLayer& layer,
                             const ActivationScale& scale, const Node& node,
                             std::span<const ValueId> inputs, bool smooths,
                             const std::function<ValueId(DType)>& add_weights);
 
 /// `graph` with `products.layers` rounded. Activations are divided by their smoothing where they
-/// are made, if nothing but these layers would see it.
+/// are computed, if only these layers would see it.
 Graph rewrite_products(const Graph& graph, const EightBitProducts& products);
 
 }  // namespace sinter::fusion

@@ -14,18 +14,19 @@ namespace sinter::fusion {
 namespace {
 
 constexpr std::array kExponents = {0.4, 0.5, 0.6, 0.7, 0.8};
-// The squared error that smoothing must be below, in parts of that without.
+// Smoothing must reduce the squared error to this part of the unsmoothed one.
 constexpr double kWorthSmoothing = 0.97;
-// Below, a row is as good as zero.
+// Below, a row counts as zero.
 constexpr double kLeastProductSquare = 0x1p-60;
-// Factors are within this and its inverse: they are divided by and multiplied with.
+// Factors are limited to this and its inverse, as values are divided and multiplied by them.
 constexpr float kLargestFactor = 1e4F;
-constexpr float kLargestInteger = 127;  // of integers that are rounded by their largest
+constexpr float kLargestInteger = 127;  // of integers scaled by their maximum
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using View = Eigen::Map<const Matrix>;
 
-/// For each row of all of the weights, which have as many: what `add(so far, row)` makes of them.
+/// For each row index, accumulates `add(so far, row)` over that row of all weights, which have
+/// equally many rows.
 template <typename Add>
 std::vector<float> over_rows(std::span<const Tensor> weights, const Add& add) {
   std::vector<float> result(static_cast<std::size_t>(weights[0].shape()[0]));
@@ -39,7 +40,7 @@ std::vector<float> over_rows(std::span<const Tensor> weights, const Add& add) {
   return result;
 }
 
-/// Numbers along `row`, rounded by the largest of them.
+/// Numbers along `row`, rounded with a scale from their maximum.
 template <typename Row>
 void round_by_largest(Row&& row) {
   const float scale = row.cwiseAbs().maxCoeff() / kLargestInteger;
@@ -47,12 +48,12 @@ void round_by_largest(Row&& row) {
     for (float& value : row) value = rounded(value / scale) * scale;
 }
 
-/// Squares of x w, and of x (w - w'), for each row of x.
+/// Squared norms of x w and of x (w - w'), for each row of x.
 struct RowErrors {
   Eigen::ArrayXd sizes, differences;
 };
 
-/// Columns of w' are rounded behind `factors`.
+/// w' is w with smoothed, then rounded columns.
 RowErrors weight_errors(const Matrix& x, const Tensor& weight, const std::vector<float>& factors) {
   const Eigen::Index k = x.cols(), n = weight.shape()[1];
   const ir::HeldBytes held = weight.hold();
@@ -87,7 +88,7 @@ RowErrors weight_errors(const Matrix& x, const Tensor& weight, const std::vector
   return all;
 }
 
-/// Some rows of an activation, in parts that are each judged by what the pieces of the others give.
+/// Sampled rows of an activation, in folds that are judged with what the other pieces give.
 class SampledRows {
  public:
   explicit SampledRows(const ActivationSample& sample) : sample_(sample) {
@@ -101,14 +102,14 @@ class SampledRows {
     }
   }
 
-  /// Of products with `weights` in integers behind the smoothing: the sum over rows and weights of
-  /// |x w - x' w'|^2 in parts of |x w|^2, of each row or of the mean row.
+  /// Error of integer matmuls with `weights` after smoothing: the sum over rows and weights of |x w
+  /// - x' w'|^2 / |x w|^2, relative to each row or to the mean row.
   double product_error(std::span<const Tensor> weights, const SmoothingOf& smoothing, bool by_row,
                        bool per_token) const {
     const ColumnRanges all = ranges_of(sample_);
     const ActivationScale whole =
         whole_scale(all, 1, smoothing(all), DType::kInt8, ZeroPoints::kAny);
-    // The same for all, so that it is the factors that decide.
+    // The same candidates for all, so that only the factors decide.
     const std::span<const float> parts = range_parts(true);
     std::vector<Sums> sums(per_token ? 1 : parts.size(), Sums(weights.size()));
     for (const auto& [fold, x] : folds_) {
@@ -133,13 +134,13 @@ class SampledRows {
 
  private:
   static constexpr std::size_t kFolds = 4;
-  /// For each of the weights.
+  /// One entry for each of the weights.
   struct Sums {
     explicit Sums(std::size_t count) : differences(count), sizes(count) {}
     std::vector<double> differences, sizes;
   };
 
-  /// Errors of columns are as good as independent.
+  /// Assumes that the errors of columns are independent.
   static void add_product(const Matrix& x, const Tensor& weight, const std::vector<float>& factors,
                           std::span<const Matrix> squares, bool by_row, std::size_t number,
                           std::vector<Sums>& sums) {
@@ -155,7 +156,7 @@ class SampledRows {
     }
   }
 
-  /// Of rows by their own scales for a `part` of 0.
+  /// With `part` 0, each row has its own scale.
   static Matrix rounding_errors(const Matrix& x, ActivationScale scale, float part) {
     Matrix rounded = x;
     const auto scale_columns = [&](bool divides) {

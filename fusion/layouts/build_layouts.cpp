@@ -9,21 +9,21 @@
 namespace sinter::fusion {
 namespace {
 
-/// The values of a graph in the new graph that is being built: each as it is, transposed, or both.
+/// The values of a graph in the new graph under construction: plain, transposed, or both.
 class Twins {
  public:
   Twins(const Graph& old, GraphBuilder& builder);
 
-  /// `old` is made as `value`, in layout `perm`.
+  /// Value `old` becomes `value`, in layout `perm`.
   void set(ValueId old, ValueId value, const Perm& perm);
-  /// `old` as it is.
+  /// `old` in its own layout.
   ValueId plain(ValueId old);
-  /// `old` in layout `perm`, of its own rank. Constants are transposed here and now.
+  /// `old` in layout `perm`, of its own rank. Transposes constants immediately.
   ValueId in(ValueId old, const Perm& perm);
 
  private:
   struct Twin {
-    ValueId value;  // of the new graph
+    ValueId value;  // in the new graph
     Perm perm;      // not the identity
   };
 

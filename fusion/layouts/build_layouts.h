@@ -1,4 +1,4 @@
-// A graph in the layouts that were chosen for it.
+// Builds a graph in the chosen layouts.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace sinter::fusion {
 
-/// `graph` with each node in its form of `forms`, and Transposes where forms disagree.
+/// `graph` with each node in its form of `forms`, and Transposes where forms differ.
 Graph build_layouts(const Graph& graph, const std::vector<Form>& forms, const TargetTraits& target);
 
 }  // namespace sinter::fusion

@@ -5,7 +5,7 @@
 namespace sinter::fusion {
 namespace {
 
-// Models have up to three: as it is, channels last, and what a Transpose would like.
+// Models have up to three: plain, channels last, and what a Transpose prefers.
 constexpr std::size_t kMostForms = 6;
 
 class Finder {
@@ -40,7 +40,7 @@ class Finder {
       if (const int choice = add(i, *form); choice >= 0) grow({index, choice});
   }
 
-  /// The choice that `form` is; -1 if there are too many.
+  /// The index of `form` among the node's choices; -1 if there are too many.
   int add(std::size_t node, const Form& form) {
     auto& forms = found_.forms[node];
     const auto known = std::ranges::find(forms, form);
@@ -51,7 +51,7 @@ class Finder {
     return static_cast<int>(forms.size()) - 1;
   }
 
-  /// A move of all that agrees with `first`, as far as nothing has spread from it before.
+  /// Collects a move: all forms that agree with `first`, unless it has spread from there before.
   void grow(Choice first) {
     if (has_spread(first)) return;
     move_.clear();
@@ -62,7 +62,7 @@ class Finder {
       if (has_spread(choice)) continue;
       spread_[static_cast<std::size_t>(choice.node)][static_cast<std::size_t>(choice.choice)] =
           true;
-      // A copy, since forms are added meanwhile.
+      // A copy, as forms are added in the loop.
       const Form form = found_.forms[static_cast<std::size_t>(choice.node)]
                                     [static_cast<std::size_t>(choice.choice)];
       const Node& node = graph_.nodes()[static_cast<std::size_t>(choice.node)];
@@ -109,10 +109,10 @@ class Finder {
   const TargetTraits& target_;
   const std::vector<bool>& is_static_;
   Candidates found_;
-  std::vector<std::vector<bool>> spread_;  // of each form
-  std::vector<Choice> left_;               // forms of nodes that have another one in a move
-  std::vector<Choice> move_;               // which grows
-  std::vector<int> in_move_;               // the number of the last move that each node is in
+  std::vector<std::vector<bool>> spread_;  // by form
+  std::vector<Choice> left_;               // forms of nodes that have another form in a move
+  std::vector<Choice> move_;               // the move under construction
+  std::vector<int> in_move_;               // number of the last move that contains the node
   int number_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The forms in which each node of a graph might be done.
+// Candidate forms for each node of a graph.
 #pragma once
 
 #include <vector>
@@ -9,17 +9,17 @@
 namespace sinter::fusion {
 
 struct Candidates {
-  std::vector<std::vector<Form>> forms;  // of each node; the first is first_form
-  /// Forms that agree, by node: what one convolution or Transpose would like around it.
+  std::vector<std::vector<Form>> forms;  // by node; the first is first_form
+  /// Sets of forms that agree, by node: the preferences around one convolution or Transpose.
   std::vector<std::vector<LayoutProblem::Choice>> moves;
 };
 
-/// Of each value: true if it depends on no input of the graph.
+/// For each value: true if it depends on no input of the graph.
 std::vector<bool> static_values(const Graph& graph);
 
-/// Layouts spread from where they begin, both ways, to whatever can be done in them: from
-/// convolutions, from the operands of Transposes as they lie, and from what would make the results
-/// of Transposes lie as the model has them. `is_static`: static_values of the graph.
+/// Layouts spread in both directions to every node that supports them. They start at convolutions,
+/// at the operands of Transposes, and at what would give the results of Transposes the model's
+/// layout. `is_static`: static_values() of the graph.
 Candidates find_candidates(const Graph& graph, const TargetTraits& target,
                            const std::vector<bool>& is_static);
 

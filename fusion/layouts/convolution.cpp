@@ -53,7 +53,7 @@ class ChannelsLastConv {
     return std::ranges::all_of(kernel_, [](auto k) { return k == 1; });
   }
 
-  /// Windows side by side, which leave nothing out.
+  /// Adjacent windows without gaps.
   bool is_tiled() const {
     const Shape& x = builder_.type(x_).shape;
     for (std::size_t d = 0; d < spatial_; ++d)
@@ -62,13 +62,13 @@ class ChannelsLastConv {
            all_equal(node_, "pads_begin", 0) && all_equal(node_, "pads_end", 0);
   }
 
-  /// True if x is stored anew for its layout: then the kernel that does it may do more.
+  /// True if x is stored again for its layout: that kernel may do more.
   bool is_transposed() const {
     const Node* producer = builder_.producer(x_);
     return producer != nullptr && producer->op->name == "Transpose";
   }
 
-  /// A product of windows as rows, [n, o.., k.. * c], and weights.
+  /// A matmul of windows as rows, [n, o.., k.. * c], and weights.
   ValueId patches() {
     if (!is_single()) {
       const Shape x = builder_.type(x_).shape;
@@ -91,18 +91,18 @@ class ChannelsLastConv {
       x_ = reshaped(builder_, x_, rows);
     }
     const Dim k = builder_.type(x_).shape.back();
-    // As the weights lie: products read both ways, and along k is the better one.
+    // The layout of the weights: GEMMs take both, and K-major is faster.
     const ValueId columns = builder_.add(
         "Transpose", {reshaped(builder_, w_, {w_shape_.front(), k})}, {{"perm", Perm{1, 0}}});
     return with_bias(builder_.add("MatMul", {x_, columns}));
   }
 
-  /// Each channel by itself: windows [n, k.., o.., c] times weights, and a sum.
+  /// Depthwise: windows [n, k.., o.., c] times weights, summed.
   ValueId depthwise() {
     Attrs windows{{"kernel", kernel_}, {"channels_last", std::int64_t{1}}};
     for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
       windows.set(name, node_.attrs.get(name));
-    // Products of 8 bits are as wide as their sums.
+    // 8-bit products are as wide as their sums.
     const ValueId unfolded = summed(builder_.add("Unfold", {x_}, windows));
     // [c, k.., 1] -> [k.., windows of one.., c]
     Perm channel_last(spatial_ + 1), axes(spatial_);
@@ -118,7 +118,7 @@ class ChannelsLastConv {
                                   {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
   }
 
-  /// Zeros behind the channels, as many as copies of 16 bytes want.
+  /// Zero-pads channels to the multiple that copies of 16 bytes need.
   void fill_channels() {
     constexpr std::int64_t kCopyBytes = 16;
     const auto size = static_cast<std::int64_t>(size_of(builder_.type(x_).dtype));

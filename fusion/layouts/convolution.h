@@ -1,4 +1,4 @@
-// What a convolution with channels last becomes.
+// The replacement of a convolution with channels last.
 #pragma once
 
 #include <span>
@@ -7,11 +7,10 @@
 
 namespace sinter::fusion {
 
-/// The convolution `node` of operands x [n, d.., c], w [m, k.., c / group] and bias if it has one:
-/// a Conv, or, `as_kernels`, what is better: a MatMul where windows are single elements, or lie
-/// side by side in an x that is stored for it anyway; windows times weights and a sum where each
-/// channel is by itself; zeros behind the channels of an x of 16 bits or 8 that is stored for it
-/// anyway.
+/// The convolution `node` of x [n, d.., c], w [m, k.., c / group] and maybe a bias, as a Conv. With
+/// `as_kernels`, the best of: a MatMul if windows are single elements, or adjacent in an x that is
+/// stored again anyway; windows times weights and a sum if depthwise; zero-padded channels for an x
+/// of 16 or 8 bits that is stored again anyway.
 ValueId add_channels_last_conv(GraphBuilder& builder, const Node& node,
                                std::span<const ValueId> inputs, bool as_kernels);
 

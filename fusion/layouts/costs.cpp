@@ -10,31 +10,32 @@
 namespace sinter::fusion {
 namespace {
 
-// A difference of layouts that moves nothing: a reshape.
+// Cost of a layout difference that only needs a reshape.
 constexpr double kReshaped = 1 / kWeightOfByte;
-// Of the bytes that a loop moves across the order in memory, beside moving them.
+// Extra cost of a loop that accesses memory out of order, as a part of its bytes.
 constexpr double kStrided = 0.25;
 
 /// How a node reads an operand.
 enum class Reading {
   kLoop,       // in any order
-  kPointwise,  // likewise, and with what makes it, if that is a library
-  kMatrix,     // by rows or columns
-  kRows,       // its last dimension has to stay last
-  kStored,     // as it wants it
+  kPointwise,  // likewise, and fuses into the library call that computes it
+  kMatrix,     // row-major or column-major
+  kRows,       // its last dimension must stay last
+  kStored,     // in exactly its form's layout
 };
 
-/// How a value comes about.
+/// How a value is computed.
 struct Making {
   bool stored = false;  // by a library or before the graph runs: no loop writes it
-  bool fresh = false;   // a library's result: what comes next may be part of it
-  /// Of a stored value: the fewest bytes in which it can be brought into another order, since what
-  /// followed the library element by element can follow that, too.
+  bool fresh = false;   // a library's result, into which the next operators may fuse
+  /// For a stored value: the minimum bytes of a layout change. Elementwise operators that follow
+  /// the library call can also follow the change.
   double bytes = 0;
-  bool part = false;  // a view that is no alias: who wants it in memory has it stored, in any order
-  /// Of what a product makes and only transposes follow: the product's dimension of each.
+  bool part = false;  // a view that is no alias: readers that need it in memory store it, in any
+                      // order
+  /// For a matmul's result with only transposes after it: the matmul's dimension of each.
   std::optional<Perm> matrix;
-  bool rows = false;  // made by a product or attention, in any order that leaves rows as they are
+  bool rows = false;  // result of a matmul or attention, in any order that keeps rows contiguous
 };
 
 class Costs {
@@ -117,7 +118,7 @@ class Costs {
     return made;
   }
 
-  /// Whether a library reads the operand as it ends with `node`.
+  /// Whether a library call that ends with `node` reads the operand as residual.
   bool is_residual(const Node& node, std::size_t operand) const {
     const ValueId value = node.inputs[operand], result = node.outputs[0];
     return making_[result.position()].fresh && !making_[value.position()].fresh &&
@@ -129,7 +130,7 @@ class Costs {
     return behind == Reading::kStored && !is_alias(view) ? Reading::kLoop : behind;
   }
 
-  /// Our own products copy rows of the left operand, 16 bytes at a time.
+  /// Our GEMMs copy rows of the left operand, 16 bytes at a time.
   bool reads_rows(const Node& product, std::size_t operand) const {
     return target_.gemm_kernels && operand == 0 &&
            size_of(graph_.type(product.inputs[0]).dtype) <= 2;
@@ -152,7 +153,7 @@ class Costs {
     }
   }
 
-  /// How a value is read by all that read it, were it a view.
+  /// How all readers of a value, taken as a view, read it.
   Reading behind(ValueId value) const {
     if (graph_.is_output(value)) return Reading::kStored;
     std::optional<Reading> all;
@@ -161,7 +162,7 @@ class Costs {
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != value) continue;
         Reading one = reading(node, i);
-        // Seen from in front of a view, what columns are is another matter.
+        // Before a view, columns are different: only rows are known.
         if (one == Reading::kMatrix) one = Reading::kRows;
         if (all && one == Reading::kPointwise) one = Reading::kLoop;
         if (all == Reading::kPointwise) all = Reading::kLoop;
@@ -171,14 +172,14 @@ class Costs {
     return all.value_or(Reading::kLoop);
   }
 
-  /// Made by what a loop is of, where a reshape is in the way of fusing: better behind a view.
+  /// True for results of loops, where a reshape would prevent fusing: it should follow a view.
   bool in_loop(ValueId value) const {
     const Node* producer = graph_.producer(value);
     return producer != nullptr && producer->op->kind != OpKind::kView &&
            !making_[value.position()].stored;
   }
 
-  // ---- Keys: equal where a difference of layouts does not matter.
+  // ---- Keys: equal if a layout difference does not matter.
 
   using Key = Perm;
 
@@ -187,7 +188,8 @@ class Costs {
     return order.empty() ? Key{} : Key{order.back()};
   }
 
-  /// Whether a matrix lies by rows, or `columns`; `dims`: the product's dimension of each.
+  /// Whether a matrix is row-major, or column-major (`columns`); `dims`: the matmul's dimension of
+  /// each.
   Key matrix_key(ValueId value, const Perm& perm, const Perm& dims, bool columns) const {
     const Perm inner = inner_key(value, perm);
     if (inner.empty()) return {0};
@@ -211,7 +213,7 @@ class Costs {
 
   // ---- Terms.
 
-  /// Layouts by choice of a node, or the one of the graph's border.
+  /// Layouts by choice of a node, or the fixed one of the graph's inputs and outputs.
   struct End {
     int node = -1;
     std::vector<const Perm*> layouts;
@@ -296,8 +298,8 @@ class Costs {
   const TargetTraits& target_;
   const Candidates& candidates_;
   const std::vector<bool>& is_static_;
-  std::vector<Making> making_;   // of each value
-  std::vector<Reading> behind_;  // of each value
+  std::vector<Making> making_;   // by value
+  std::vector<Reading> behind_;  // by value
   LayoutProblem problem_;
 };
 

@@ -1,4 +1,4 @@
-// What it costs that a value lies otherwise than a node reads it.
+// The cost of values whose layout differs from what their readers want.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,22 @@
 
 namespace sinter::fusion {
 
-/// Weights are integers of this part of a byte, so that a difference which moves nothing weighs
-/// less than any that does.
+/// Weights are integers in this part of a byte, so that a difference without traffic weighs less
+/// than any traffic.
 constexpr double kWeightOfByte = 64;
 
-/// The choice of a form for each node as a problem: variables are the nodes. Weights are bytes of
-/// traffic, a launch being TargetTraits::launch_bytes.
+/// The choice of a form for each node, as an optimization problem: variables are the nodes. Weights
+/// are bytes of traffic; a launch counts as TargetTraits::launch_bytes.
 ///
-/// - What a library stores, and an input of the model, is stored anew where a library or an output
-///   of the model wants another order: written, read, and a launch.
+/// - A stored result of a library, and an input of the model, is stored again if a library or an
+///   output needs another order: written, read, and a launch.
 /// - A loop (pointwise, reduction, gather) reads and writes any order. It costs a share of the
-///   bytes where neighbours in memory are no longer neighbours in the loop. What others read in its
-///   order too is written twice.
-/// - Element by element behind a library is part of it in its order, and a kernel in another.
-/// - Products read and write matrices by rows or by columns, in batches of any order; attention by
-///   rows. Views are what reads or makes the value behind them.
+///   bytes if neighbours in memory are not neighbours in the loop. A result that others read in its
+///   own order too is written twice.
+/// - Elementwise operators after a library call fuse into it in its order, and are a kernel in
+///   another.
+/// - Matmuls read and write row-major or column-major matrices, with any batch order; attention
+///   row-major ones. A view counts as whatever reads or computes its value.
 LayoutProblem layout_problem(const Graph& graph, const TargetTraits& target,
                              const Candidates& candidates, const std::vector<bool>& is_static);
 

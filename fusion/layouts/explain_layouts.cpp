@@ -73,7 +73,7 @@ class Explainer {
     return choice;
   }
 
-  /// Bytes of traffic that are due to how a node is done.
+  /// Bytes of traffic that a node's form causes.
   double cost(std::size_t n) const {
     double weights = 0;
     for (const std::size_t term : terms_of_[n])
@@ -89,7 +89,7 @@ class Explainer {
     return result;
   }
 
-  /// The other ends of such terms.
+  /// The other ends of these terms.
   std::string neighbours(std::size_t n, const std::vector<std::size_t>& terms) const {
     constexpr std::size_t kMost = 3;
     std::vector<std::string> names;
@@ -120,7 +120,7 @@ class Explainer {
   const Candidates& candidates_;
   const LayoutProblem& problem_;
   std::vector<int> labels_;
-  std::vector<std::vector<std::size_t>> terms_of_;  // of each node
+  std::vector<std::vector<std::size_t>> terms_of_;  // by node
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Why values lie as they lie.
+// Explains the layouts of values.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace sinter::fusion {
 
-/// Of each node that computes something and whose result could lie in more than one way, or lies
-/// otherwise than the model has it: what `labels` made of it, what the next best would cost with
-/// everything around it as it is, and for which neighbours.
+/// For each node that computes something and whose result could have several layouts, or has
+/// another one than in the model: the choice in `labels`, the cost of the next best with all else
+/// unchanged, and the neighbours that cause it.
 std::vector<LayoutChoice> explain_layouts(const Graph& graph, const Candidates& candidates,
                                           const LayoutProblem& problem,
                                           const std::vector<int>& labels);

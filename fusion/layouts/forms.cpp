@@ -10,7 +10,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// One site: a node of the old graph.
+/// A node of the old graph.
 struct Site {
   const Graph& graph;
   const Node& node;
@@ -20,7 +20,7 @@ struct Site {
   const Shape& result() const { return graph.type(node.outputs[0]).shape; }
 };
 
-/// What a kind of operator can do. Null: its only form is the first.
+/// The forms of a kind of operator. Null: only the first form.
 struct Rule {
   std::optional<Form> (*of_operand)(const Site& site, std::size_t operand, const Perm& perm);
   std::optional<Form> (*of_result)(const Site& site, const Perm& perm);
@@ -39,9 +39,9 @@ Form plain_form(const Graph& graph, const Node& node) {
   return form;
 }
 
-// ---- Element by element: operands of fewer dimensions are those of the last.
+// ---- Pointwise: operands of lower rank are aligned with the last dimensions.
 
-/// The part of `perm` that is about the last `rank` dimensions.
+/// The restriction of `perm` to the last `rank` dimensions.
 Perm restricted(const Perm& perm, std::size_t rank) {
   const auto skipped = static_cast<std::int64_t>(perm.size() - rank);
   Perm result;
@@ -62,7 +62,7 @@ MaybeForm pointwise_of_operand(const Site& site, std::size_t operand, const Perm
   return pointwise_of_result(site, perm);
 }
 
-/// `value`, in layout restricted(perm), with ones where a value in layout `perm` has the dimensions
+/// `value`, in layout restricted(perm), with dimensions of 1 where layout `perm` has the dimensions
 /// that it lacks.
 ValueId spread(GraphBuilder& builder, ValueId value, const Perm& perm) {
   const Shape own = builder.type(value).shape;
@@ -103,7 +103,7 @@ MaybeForm reduction_of_operand(const Site& site, std::size_t, const Perm& perm) 
 }
 
 MaybeForm reduction_of_result(const Site& site, const Perm& perm) {
-  // Where else nothing tells where the reduced dimensions lie.
+  // Otherwise the layout of the reduced dimensions is unknown.
   if (site.node.attrs.get_int("keepdims") != 1) return std::nullopt;
   return Form{{perm}, {perm}};
 }
@@ -119,7 +119,7 @@ ValueId build_reduction(GraphBuilder& builder, const Site& site, const Form& for
   return builder.add(site.node.op->name, {inputs[0]}, attrs);
 }
 
-// ---- Transposes and reshapes, where they move nothing.
+// ---- Transposes and reshapes, if they move nothing.
 
 MaybeForm transpose_of_operand(const Site& site, std::size_t, const Perm& perm) {
   return Form{{perm}, {permuted(inverse(site.node.attrs.get_ints("perm")), perm)}};
@@ -185,7 +185,7 @@ ValueId build_concat(GraphBuilder& builder, const Site& site, const Form& form,
   return builder.add("Concat", {inputs.begin(), inputs.end()}, {{"axis", axis - perm.begin()}});
 }
 
-/// Attributes of one entry for each dimension, which stay apart: Slice, Pad, Expand.
+/// Attributes have an entry for each dimension, and dimensions do not mix: Slice, Pad, Expand.
 MaybeForm per_dimension_of_result(const Site& site, const Perm& perm) {
   if (site.operand(0).size() != site.result().size()) return std::nullopt;
   return Form{{perm}, {perm}};
@@ -208,7 +208,7 @@ ValueId build_per_dimension(GraphBuilder& builder, const Site& site, const Form&
   return builder.add(site.node.op->name, {inputs[0]}, attrs);
 }
 
-// ---- Take: an index for each dimension of the data, all of which broadcast to the result.
+// ---- Take: an index tensor for each dimension of the data; all broadcast to the result.
 
 MaybeForm take_of_result(const Site& site, const Perm& perm) {
   if (site.operand(0).size() != site.result().size()) return std::nullopt;
@@ -231,7 +231,7 @@ ValueId build_take(GraphBuilder& builder, const Site& site, const Form& form,
   return builder.add("Take", operands, site.node.attrs);
 }
 
-// ---- Convolutions: with channels last alone, where the target wants them so.
+// ---- Convolutions: only channels last, if the target wants that.
 
 bool wants_channels_last(const Site& site) {
   if (site.node.op->name != "Conv" || !site.target.conv_channels_last) return false;
@@ -291,8 +291,8 @@ const Rule* rule_of(const Site& site) {
   }
 }
 
-/// A Transpose of weights that something else reads as they are, such as an embedding's: products
-/// take them so, too, and in another order they would be in the plan twice.
+/// A Transpose of weights that another node reads untransposed, such as an embedding's: GEMMs
+/// accept them as they are, and a second layout would store them twice.
 bool is_view_of_shared_weights(const Site& site) {
   const Graph& graph = site.graph;
   const ValueId weights = site.node.inputs[0];

@@ -1,4 +1,4 @@
-// Memory orders of values.
+// Memory layouts of values.
 #pragma once
 
 #include <optional>
@@ -8,16 +8,16 @@
 
 namespace sinter::fusion {
 
-/// A layout: dimension i of what is stored is dimension perm[i] of the value.
+/// A layout: stored dimension i is dimension perm[i] of the value.
 using Perm = Ints;
 
-/// As the model has it.
+/// The model's layout.
 Perm identity_perm(std::size_t rank);
 /// [n, c, d..] stored as [n, d.., c].
 Perm last_perm(std::size_t rank);
 
 bool is_identity(const Perm& perm);
-/// Entry i of the result is values[perm[i]]; with `values` a layout, that seen through `perm`.
+/// Entry i of the result is values[perm[i]]; if `values` is a layout, its composition with `perm`.
 template <typename T>
 std::vector<T> permuted(const std::vector<T>& values, const Perm& perm) {
   std::vector<T> result;
@@ -25,16 +25,16 @@ std::vector<T> permuted(const std::vector<T>& values, const Perm& perm) {
   return result;
 }
 
-/// The dimensions of more than one element, in the order in which `perm` stores them: values in
-/// layouts that agree in this lie alike.
+/// The dimensions of more than one element in stored order: layouts with the same stored order are
+/// equal in memory.
 Perm stored_order(const Shape& shape, const Perm& perm);
 
-/// The layouts in which a reshape moves nothing: `after` of its result if its operand has `before`.
+/// Layouts between which a reshape moves nothing: `before` of the operand, `after` of the result.
 struct ReshapeLayouts {
   Perm before, after;
 };
-/// Those nearest to an operand in layout `perm`: dimensions that the reshape joins or splits
-/// together come to stand together, in order. Nothing where sizes are too symbolic to tell.
+/// The nearest such layouts to `perm` of the operand: dimensions that the reshape joins or splits
+/// together become adjacent, in order. Nothing if symbolic sizes leave this undecided.
 std::optional<ReshapeLayouts> through_reshape(const Shape& from, const Shape& to, const Perm& perm);
 
 }  // namespace sinter::fusion

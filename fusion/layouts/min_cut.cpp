@@ -36,7 +36,8 @@ bool MinCut::find_levels() {
   return level_[kSink] >= 0;
 }
 
-/// A blocking flow: one walk at a time, without recursion, since graphs may be long chains.
+/// A blocking flow by iterative depth-first search: graphs may be long chains, too deep for
+/// recursion.
 void MinCut::augment() {
   std::vector<std::size_t> walk;  // arcs from the source
   while (true) {

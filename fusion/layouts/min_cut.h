@@ -15,21 +15,21 @@ class MinCut {
 
   std::size_t add_node();
   void add_arc(std::size_t from, std::size_t to, std::int64_t capacity);
-  /// Each node's side in a minimum cut: true on the sink's. Of several such cuts it is the one with
-  /// the fewest nodes there.
+  /// The side of each node in a minimum cut: true on the sink's side. Among minimum cuts, the one
+  /// with the fewest nodes on that side.
   std::vector<bool> solve();
 
  private:
   struct Arc {
     std::size_t to;
-    std::int64_t left;  // of its capacity
+    std::int64_t left;  // residual capacity
   };
 
   bool find_levels();
   void augment();
   std::vector<bool> reaches_sink() const;
 
-  // Arc i ^ 1 runs the other way.
+  // Arc i ^ 1 is the reverse arc.
   std::vector<Arc> arcs_;
   std::vector<std::vector<std::size_t>> from_ = std::vector<std::vector<std::size_t>>(2);
   std::vector<int> level_;

@@ -13,7 +13,7 @@ using Term = LayoutProblem::Term;
 using Side = LayoutProblem::Side;
 using Move = std::vector<LayoutProblem::Choice>;
 
-/// One move as a cut: on the sink's side are the nodes that take the move's choice.
+/// One expansion move as a cut: nodes on the sink's side take the move's choice.
 class Expansion {
  public:
   Expansion(const std::vector<int>& labels, const Move& move, std::vector<int>& place)
@@ -40,7 +40,7 @@ class Expansion {
     for (const int key : keys) add(key, made, readers, term.weight);
   }
 
-  /// The choices that are taken.
+  /// Solves the cut; returns the choices that are taken.
   Move solve() {
     const std::vector<bool> takes = cut_.solve();
     Move taken;
@@ -51,7 +51,7 @@ class Expansion {
 
  private:
   struct End {
-    int place = -1;   // in the move, or -1
+    int place = -1;   // index in the move, or -1
     int kept, taken;  // keys
   };
 
@@ -65,9 +65,9 @@ class Expansion {
     return {place, kept, side.keys[static_cast<std::size_t>(choice)]};
   }
 
-  /// Costs `weight` if some reader wants `key` and it is not made. Where choices of a move do not
-  /// agree this is not a cut's; what stands for it costs no less, and solve() looks at what a move
-  /// really costs.
+  /// Adds cost `weight` if a reader wants `key` and it is not made. If choices of a move disagree,
+  /// no cut expresses this exactly; the arcs added cost at least as much, and solve() evaluates the
+  /// true cost.
   void add(int key, const End& made, const std::vector<End>& readers, std::int64_t weight) {
     if (made.kept == key && made.taken == key) return;
     bool always = false;
@@ -80,12 +80,12 @@ class Expansion {
       else if (reader.taken == key)
         once_taken.push_back(place_in_cut(reader.place));
     }
-    if (made.kept == key) {  // not made once taken
+    if (made.kept == key) {  // not made if taken
       if (always || !once_taken.empty())
         cut_.add_arc(MinCut::kSource, place_in_cut(made.place), weight);
       else if (!while_kept.empty())
         cut_.add_arc(any_kept(while_kept), place_in_cut(made.place), weight);
-    } else if (made.taken == key) {  // not made while kept
+    } else if (made.taken == key) {  // not made if kept
       if (always || !while_kept.empty())
         cut_.add_arc(place_in_cut(made.place), MinCut::kSink, weight);
       else if (!once_taken.empty())
@@ -96,7 +96,7 @@ class Expansion {
     }
   }
 
-  /// A node on the source's side if one of `nodes` is.
+  /// A node that is on the source's side if one of `nodes` is.
   std::size_t any_kept(const std::vector<std::size_t>& nodes) {
     if (nodes.size() == 1) return nodes[0];
     const std::size_t all = cut_.add_node();
@@ -104,7 +104,7 @@ class Expansion {
     return all;
   }
 
-  /// A node on the sink's side if one of `nodes` is.
+  /// A node that is on the sink's side if one of `nodes` is.
   std::size_t any_taken(const std::vector<std::size_t>& nodes) {
     if (nodes.size() == 1) return nodes[0];
     const std::size_t all = cut_.add_node();
@@ -114,7 +114,7 @@ class Expansion {
 
   const std::vector<int>& labels_;
   const Move& move_;
-  std::vector<int>& place_;  // of each node in the move, or -1
+  std::vector<int>& place_;  // index in the move by node, or -1
   MinCut cut_;
 };
 
@@ -157,7 +157,7 @@ std::int64_t cost_of(const LayoutProblem& problem, const std::vector<int>& label
 }
 
 std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
-  // Models settle in two rounds.
+  // Models converge in two rounds.
   constexpr int kMaxRounds = 4;
   const auto terms_of = terms_of_nodes(problem);
   std::vector<int> place(problem.nodes, -1);

@@ -13,7 +13,7 @@ ValueId add_view(GraphBuilder& builder, std::string_view op, ValueId value, cons
 
 namespace {
 
-/// `value` transposed at no cost: what is in front of it is transposed the other way.
+/// `value` transposed for free: its source view is transposed instead.
 std::optional<ValueId> transposed_back(GraphBuilder& builder, ValueId value, const Perm& perm) {
   if (is_identity(perm)) return value;
   const Node* view = builder.producer(value);

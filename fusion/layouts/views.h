@@ -1,4 +1,4 @@
-// Views that a new graph gets as it is built.
+// Views added while a new graph is built.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,9 @@
 
 namespace sinter::fusion {
 
-/// A view of `value`; of a constant another constant.
+/// A view of `value`; for a constant, another constant.
 ValueId add_view(GraphBuilder& builder, std::string_view op, ValueId value, const Attrs& attrs);
-/// `value` transposed, through the transposes and reshapes in front of it where that leaves fewer.
+/// `value` transposed, merged with preceding transposes and reshapes if that leaves fewer.
 ValueId add_transpose(GraphBuilder& builder, ValueId value, const Perm& perm);
 
 }  // namespace sinter::fusion

@@ -20,7 +20,7 @@ Attrs scan(std::int64_t axis, bool exclusive) {
           {"reverse", std::int64_t{0}}};
 }
 
-/// The permutation that moves dimension `from` to place `to`.
+/// The permutation that moves dimension `from` to index `to`.
 Ints moved(std::size_t rank, std::size_t from, std::size_t to) {
   Ints perm(rank);
   std::iota(perm.begin(), perm.end(), 0);
@@ -73,7 +73,7 @@ void Packing::find_rows() {
   const ValueId begins = reshaped(b_.add("Sub", {ends, lengths}), {batch, Dim(1)});
   const ValueId row = b_.add("Add", {b_.add("Scan", {ones}, scan(1, true)), begins});
   const ValueId zero = b_.scalar(DType::kInt64, 0);
-  // Rows behind the last token stay the first position's, whatever that is: they mean nothing.
+  // Rows after the last token refer to the first position; their values are unused.
   const ValueId none = b_.add("Expand", {zero}, {{"shape", Shape{tokens + Dim(1)}}});
   const ValueId numbers = reshaped(b_.add("Iota", {},
                                           {{"shape", Shape{batch * sequence}},
@@ -159,7 +159,7 @@ ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
                       moved(without.size(), dimension(from),
                             static_cast<std::size_t>(packed_axis(axes, axes.sequence))));
   }
-  // Batch and sequence in front, as one dimension.
+  // Moves batch and sequence to the front, as one dimension.
   const std::size_t rank = shape.size();
   Ints perm = moved(rank, dimension(axes.sequence), 0);
   const auto batch = std::ranges::find(perm, std::int64_t{axes.batch});
@@ -172,10 +172,10 @@ ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
 
 ValueId Packing::padded(ValueId value, const TensorType& type, const TokenAxes& axes) {
   find_rows();
-  GraphBuilder::OriginScope scope(b_, {});  // what all values share is of no node
+  GraphBuilder::OriginScope scope(b_, {});  // values shared by all belong to no node
   const ValueId packed = packed_.at({value, axes.batch, axes.sequence});
   const std::size_t rank = type.shape.size();
-  // Rows become [batch, sequence] in their place; then the batch goes to its own.
+  // Expands rows to [batch, sequence] in place, then moves the batch.
   const auto place = packed_axis(axes, axes.sequence);
   ValueId all = b_.add("Gather", {packed, row_}, {{"axis", place}});
   Shape flags(b_.type(all).shape.size(), Dim(1));
@@ -183,7 +183,7 @@ ValueId Packing::padded(ValueId value, const TensorType& type, const TokenAxes& 
   flags[static_cast<std::size_t>(place) + 1] = dims_.sequence;
   all = b_.add("Where", {reshaped(exists_, flags), all, b_.scalar(type.dtype, 0)});
   if (axes.is_flat()) return reshaped(all, type.shape);
-  // With a batch that others are merged into, one dimension more than the value has.
+  // If other dimensions are merged into the batch, there is one dimension more than the value has.
   all =
       transposed(all, moved(flags.size(), static_cast<std::size_t>(place), dimension(axes.batch)));
   if (flags.size() > rank) return reshaped(all, type.shape);

@@ -1,4 +1,4 @@
-// Values of a padded batch [batch, sequence] with its tokens end to end, and back.
+// Converts values of a padded batch [batch, sequence] to packed tokens, and back.
 #pragma once
 
 #include <map>
@@ -9,33 +9,33 @@
 
 namespace sinter::fusion {
 
-/// Packs values of one graph while it is copied into `builder`. Everything is made when it is first
-/// asked for.
+/// Packs values of one graph while it is copied into `builder`. Everything is created at first
+/// use.
 class Packing {
  public:
-  /// `mask`: an input of `graph` [batch, sequence] of 0 and 1. `symbol`: of how many rows a packed
-  /// batch has. `first`: every sequence has to have a token at its first position.
+  /// `mask`: an input of `graph`, [batch, sequence], of 0 and 1. `symbol`: the number of rows of a
+  /// packed batch. `first`: every sequence must have a token at its first position.
   Packing(GraphBuilder& builder, const Graph& graph, ValueId mask, std::string symbol, bool first);
 
   const TokenDims& dims() const { return dims_; }
-  /// [sequences + 1] of i64: where in the packed rows each sequence begins, and the last one ends.
+  /// [sequences + 1] of i64: begin of each sequence in the packed rows, and the end of the last.
   ValueId bounds();
 
-  /// `value` is `copy` in the builder, padded.
+  /// In the builder, `value` is `copy`, padded.
   void set_copy(ValueId value, ValueId copy) { copies_[value] = copy; }
-  /// `value`, whose padding holds nothing of meaning, is `packed`, with `axes`.
+  /// `value`, whose padding is meaningless, is `packed`, with `axes`.
   void set_packed(ValueId value, const TokenAxes& axes, ValueId packed);
-  /// Whether the padding of `value` holds nothing of meaning, and which axes it has.
+  /// The axes of `value` if its padding is meaningless, otherwise null.
   const TokenAxes* axes_of(ValueId value) const;
 
-  /// `value` packed: computed token by token as far back as that goes, then gathered. Throws
-  /// Error(kUnsupported) if nothing can be.
+  /// `value` packed: computed token by token from as far back as possible, where inputs are
+  /// gathered. Throws Error(kUnsupported) if that is nowhere possible.
   ValueId packed(ValueId value, const TokenAxes& axes);
-  /// The packed `value` of type `type` padded, with zeros where there is no token.
+  /// Pads the packed `value`, of type `type`, with zeros.
   ValueId padded(ValueId value, const TensorType& type, const TokenAxes& axes);
 
  private:
-  /// Which token each row is, which position and which sequence it has; which row each token is.
+  /// Computes the token, position and sequence of each row, and the row of each token.
   void find_rows();
   ValueId size(const Dim& dim);
   ValueId by_tokens(ValueId value, const TokenAxes& axes);

@@ -7,14 +7,14 @@
 namespace sinter::fusion {
 namespace {
 
-/// Elements from one index of dimension `d` to the next.
+/// Stride of dimension `d`, in elements.
 Dim stride_of(const Shape& shape, std::size_t d) {
   Dim stride = 1;
   for (std::size_t i = d + 1; i < shape.size(); ++i) stride *= shape[i];
   return stride;
 }
 
-/// A reshape keeps the order of elements, so it keeps the strides of batch and sequence.
+/// A reshape keeps the order of elements, and thus the strides of batch and sequence.
 std::optional<TokenAxes> before_reshape(const Shape& in, const Shape& out, const TokenAxes& axes,
                                         const TokenDims& dims) {
   const Dim sequence = stride_of(out, dimension(axes.sequence));
@@ -37,7 +37,7 @@ std::optional<TokenAxes> before_reshape(const Shape& in, const Shape& out, const
   return found;
 }
 
-/// The dimensions of a reduction's operand, for those of its result.
+/// Maps a dimension of a reduction's result to that of its operand.
 int before_reduction(const Node& node, std::size_t rank, int axis) {
   if (node.attrs.get_int("keepdims") == 1) return axis;
   const Ints& reduced = node.attrs.get_ints("axes");
@@ -78,7 +78,7 @@ std::optional<OperandAxes> of_reduction(const Graph& graph, const Node& node,
   return OperandAxes{before};
 }
 
-/// Whether a slice takes all of dimension `d`.
+/// Whether a slice covers all of dimension `d`.
 bool takes_all(const Graph& graph, const Node& slice, int d) {
   return slice.attrs.get_dims("starts")[dimension(d)] == Dim(0) &&
          slice.attrs.get_ints("steps")[dimension(d)] == 1 &&
@@ -172,7 +172,7 @@ std::optional<OperandAxes> operand_axes(const Graph& graph, const Node& node, co
       return std::nullopt;
     OperandAxes result(node.inputs.size());
     result[0] = axes;
-    if (op == "BlockMatMul") result[2] = axes;  // a row's scales
+    if (op == "BlockMatMul") result[2] = axes;  // scales of rows
     return result;
   }
   return std::nullopt;
@@ -187,7 +187,7 @@ std::optional<TokenAxes> result_axes(const Graph& graph, const Node& node, std::
     const auto operands = operand_axes(graph, node, candidate, dims);
     return operands && (*operands)[operand] == axes;
   };
-  for (const bool whole : {true, false})  // a dimension of its own for the batch, if there is one
+  for (const bool whole : {true, false})  // first with a separate dimension for the batch, if any
     for (int i = 0; i < rank; ++i)
       for (int j = 0; j < rank; ++j) {
         if (i == j) {

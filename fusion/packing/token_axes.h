@@ -1,5 +1,5 @@
-// Which dimensions of a value are the batch and the sequence of a padded batch, and what a node is
-// once its sequences lie end to end.
+// Finds the batch and sequence dimensions of values in a padded batch, and converts nodes to packed
+// sequences.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace sinter::fusion {
 
-/// The sizes of a padded batch [batch, sequence], and what it has packed: `tokens` rows.
+/// The sizes of a padded batch [batch, sequence], and its packed size of `tokens` rows.
 struct TokenDims {
   Dim batch, sequence, tokens;
 };
 
-/// Dimensions of a value. One that several dimensions are merged into begins with the batch;
-/// `merged` is what stands behind it there. If both are one dimension, it is batch * sequence.
-/// -1: a dimension in front of those that an operand of a broadcast has.
+/// Dimensions of a value. A dimension into which several are merged starts with the batch; `merged`
+/// is the product of the others. If batch and sequence are one dimension, it is batch * sequence.
+/// -1: a dimension that a broadcast operand lacks.
 struct TokenAxes {
   int batch = 0, sequence = 1;
   Dim merged = 1;
@@ -28,28 +28,28 @@ struct TokenAxes {
 
 inline std::size_t dimension(int axis) { return static_cast<std::size_t>(axis); }
 
-/// Of a packed value: `shape` without the batch, and `tokens` in place of the sequence. Of
-/// dimensions that broadcast, the sequence's stays one.
+/// Shape of the packed value: without the batch, and with `tokens` instead of the sequence. A
+/// broadcast sequence dimension stays 1.
 Shape packed_shape(const Shape& shape, const TokenAxes& axes, const TokenDims& dims);
-/// Where dimension `d`, not the batch's own, stands in it.
+/// Index in it of dimension `d`, which is not only the batch.
 std::int64_t packed_axis(const TokenAxes& axes, std::int64_t d);
 
-/// The axes that `operand` of a pointwise operator has whose result of rank `rank` has `axes`.
+/// The axes of `operand` of a pointwise operator whose result, of rank `rank`, has `axes`.
 TokenAxes aligned(const TokenAxes& axes, std::size_t rank, std::size_t operand_rank);
 
-/// What the operands of `node` have to be for its result to be one with `axes` which is computed
-/// token by token: for each operand its axes, or nothing where it is the same for all tokens.
-/// Nothing if the node mixes tokens, or is not known not to.
+/// The axes that each operand of `node` must have for a result with `axes` computed token by token;
+/// an operand without axes is the same for all tokens. Nothing if the node mixes tokens, or is
+/// unknown.
 using OperandAxes = std::vector<std::optional<TokenAxes>>;
 std::optional<OperandAxes> operand_axes(const Graph& graph, const Node& node, const TokenAxes& axes,
                                         const TokenDims& dims);
 
-/// The axes that the result of `node` has, if operand number `operand` has `axes` and the node is
-/// computed token by token.
+/// The axes of the result of `node` if operand `operand` has `axes` and the node is computed token
+/// by token.
 std::optional<TokenAxes> result_axes(const Graph& graph, const Node& node, std::size_t operand,
                                      const TokenAxes& axes, const TokenDims& dims);
 
-/// `node`, whose result has `axes`, of packed operands.
+/// `node`, whose result has `axes`, on packed operands.
 ValueId add_packed(GraphBuilder& builder, const Graph& graph, const Node& node,
                    const TokenAxes& axes, std::span<const ValueId> operands, const TokenDims& dims);
 

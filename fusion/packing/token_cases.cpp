@@ -51,7 +51,7 @@ class Cases {
                   : std::nullopt;
   }
 
-  /// The one source of a view's element: that of which all guards hold.
+  /// The source of a view's element: the only one whose guards all hold.
   std::optional<ir::ViewSource> source_of(const Node& node, const TensorType& type,
                                           std::span<const Dim> index) const {
     for (ir::ViewSource& source :
@@ -65,8 +65,8 @@ class Cases {
     return std::nullopt;
   }
 
-  /// The integer that `value` holds at `index`, if it follows from the index alone: beside what
-  /// ir::index_of_value follows, one that is chosen from others at a place that does.
+  /// The integer in `value` at `index`, if it depends only on the index: ir::index_of_value(),
+  /// extended by elements gathered at such indices.
   std::optional<Dim> counted(ValueId value, std::span<const Dim> index) {
     if (auto number = ir::index_of_value(graph_, value, index, ranges_)) return number;
     const TensorType& type = graph_.type(value);
@@ -89,7 +89,7 @@ class Cases {
     return op == "Add" ? *left + *right : op == "Sub" ? *left - *right : *left * *right;
   }
 
-  /// The element of its data that a gather reads.
+  /// The index of the data element that a gather reads.
   std::optional<std::vector<Dim>> place_of(const Node& node, std::span<const Dim> index) {
     std::vector<Dim> place;
     for (const ir::DataIndex& dim :
@@ -129,7 +129,7 @@ class Cases {
     return result;
   }
 
-  /// What a comparison of two counted numbers says of all of their elements.
+  /// The result of a comparison of two counted numbers, if it is the same for all elements.
   std::optional<bool> comparison(const Node& node, std::span<const Dim> index) {
     const std::string& op = node.op->name;
     const bool greater = op == "Greater" || op == "GreaterOrEqual";

@@ -1,5 +1,5 @@
-// What an element of a value is where a mask of the model's inputs says that there is a token, and
-// where it says that there is none.
+// The value of an element for a token and for padding, as a mask among the model's inputs
+// distinguishes them.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace sinter::fusion {
 
-/// An element that follows from one element of an input [batch, sequence] of 0 and 1, or from none.
+/// An element that depends on one element of an input [batch, sequence] of 0 and 1, or on none.
 struct TokenCases {
-  ValueId mask;            // invalid: from none, and both cases are one
+  ValueId mask;            // invalid if it depends on none; both cases are then equal
   std::vector<Dim> index;  // of the mask's element
-  Tensor absent, present;  // the element where that is 0, and where it is 1; of rank 0
+  Tensor absent, present;  // the element for mask 0 and for mask 1; of rank 0
 
   bool is_constant() const { return !mask.valid(); }
 };
 
-/// The element of `value` at `index` (one Dim per dimension, over symbols with `ranges`), followed
-/// through views, gathers at places that are counted, and pointwise operators; nothing if it
-/// depends on anything else.
+/// The element of `value` at `index` (one Dim per dimension, over symbols with `ranges`), traced
+/// through views, gathers at counted indices, and pointwise operators. Nothing if it depends on
+/// anything else.
 std::optional<TokenCases> token_cases(const Graph& graph, ValueId value, std::span<const Dim> index,
                                       const Ranges& ranges);
 

@@ -73,7 +73,7 @@ class InputFinder {
     found_.caches.push_back(cache);
   }
 
-  /// A state whose rows are replaced.
+  /// A state whose rows are replaced in place.
   std::optional<DecoderCache> in_place(int output) const {
     const auto state = std::ranges::find_if(
         graph_.states(), [&](const ir::State& each) { return each.output == output; });
@@ -108,7 +108,7 @@ class InputFinder {
     return axis;
   }
 
-  /// An input of which rows are replaced behind padding at its end.
+  /// An input extended by padding, in which rows are replaced.
   std::optional<DecoderCache> padded_cache(int output) const {
     const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
     const Node* writer = graph_.producer(result);
@@ -140,7 +140,7 @@ class InputFinder {
                         static_cast<std::size_t>(writer->attrs.get_int("axis"))};
   }
 
-  /// True if rows of a table are gathered by `value`, seen through views and casts.
+  /// True if `value`, possibly after views and casts, selects rows of a table.
   bool chooses_rows(ValueId value) const {
     return std::ranges::any_of(graph_.users(value), [&](NodeId user) {
       const Node& node = graph_.node(user);
@@ -167,7 +167,7 @@ class InputFinder {
       names.push_back("'" + graph_.value(input).name + "' " + to_string(graph_.type(input).shape));
       const auto symbol = row_symbol(input);
       if (is_cache(input) || !symbol || !chooses_rows(input)) continue;
-      // Positions choose rows, too: of tables that are read again where others begin.
+      // Positions select rows too, of tables of positions.
       if (found_.ids.valid() && graph_.value(input).name != "input_ids") continue;
       found_.ids = input;
       found_.tokens = Dim::symbol(*symbol);
@@ -198,7 +198,7 @@ class InputFinder {
                       graph_.value(input).name, to_string(type)));
   }
 
-  /// [1, tokens before + tokens].
+  /// True for shape [1, tokens before + tokens].
   bool is_total(const TensorType& type) const {
     return is_integer(type.dtype) && !type.shape.empty() && !type.shape.back().is_constant() &&
            ir::element_count(type.shape) == type.shape.back();

@@ -1,4 +1,4 @@
-// What the inputs of a decoder are: tokens, where they stand, masks of ones, caches.
+// Identifies the inputs of a decoder: tokens, positions, masks of ones, caches.
 #pragma once
 
 #include <optional>
@@ -8,34 +8,35 @@
 
 namespace sinter::fusion {
 
-/// A cache: keys or values of the tokens so far [1, .., tokens, width], which a run gives back with
-/// new rows.
+/// A cache: keys or values of all tokens so far, [1, .., tokens, width], returned with new
+/// rows.
 struct DecoderCache {
   ValueId input;         // of the graph
-  int output = 0;        // number of the output that takes its place
-  ValueId result;        // what Attention reads: the cache with the new rows
-  NodeId writer;         // a Scatter of rows at their positions, or a Concat of both
-  std::size_t axis = 0;  // of the tokens
+  int output = 0;        // index of the output that replaces it
+  ValueId result;        // the cache with the new rows, which Attention reads
+  NodeId writer;         // a Scatter of rows at their positions, or a Concat
+  std::size_t axis = 0;  // the tokens' axis
 };
 
 struct DecoderInputs {
   ValueId ids;                     // integers [1, tokens] or [tokens]
   Dim tokens;                      // a symbol
-  std::vector<ValueId> counts;     // integers of one element: how many tokens came before
-  std::vector<ValueId> positions;  // integers of as many as there are tokens: where each stands
-  std::vector<ValueId> masks;      // of all tokens so far, ones
+  std::vector<ValueId> counts;     // one-element integers: number of previous tokens
+  std::vector<ValueId> positions;  // integers: the position of each token
+  std::vector<ValueId> masks;      // ones for all tokens so far
   std::vector<DecoderCache> caches;
-  /// How caches get new rows: at their positions among those that there are; the same behind as
-  /// many rows of padding as that takes; concatenated behind those of all tokens before.
+  /// How caches grow: not at all (rows at their positions); by padding before that; or by
+  /// concatenation to the rows of all previous tokens.
   enum class Growth { kNone, kPadded, kConcatenated };
   Growth growth = Growth::kNone;
-  std::string length;  // symbol of the caches' lengths: with growth, that of the tokens before
+  std::string length;  // symbol of the caches' lengths; with growth, the number of previous tokens
 };
 
-/// `graph` with a batch of one, where its inputs of integers [batch, ..] leave that open.
+/// `graph` with batch 1, if its integer inputs [batch, ..] have a symbolic batch.
 Graph of_one_sequence(const Graph& graph);
 
-/// Those of `graph`. Throws Error(kUnsupported) naming what is none of a decoder that is known.
+/// Identifies the inputs of `graph`. Throws Error(kUnsupported) that names an input of no known
+/// kind.
 DecoderInputs decoder_inputs(const Graph& graph);
 
 }  // namespace sinter::fusion

@@ -9,7 +9,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// What is added to the positions of tokens in `value`; nothing if it is anything else.
+/// The constant added to token positions in `value`; nothing for anything else.
 std::optional<std::int64_t> added_to_positions(const Graph& graph, ValueId value) {
   std::int64_t added = 0;
   while (true) {
@@ -32,7 +32,7 @@ std::optional<std::int64_t> added_to_positions(const Graph& graph, ValueId value
   }
 }
 
-/// Rows that `table` has along `axis`, seen through views of a longer or shorter one.
+/// Rows of `table` along `axis`, through views that lengthen or shorten it.
 std::optional<std::int64_t> rows_of(const Graph& graph, ValueId table, std::size_t axis) {
   std::optional<std::int64_t> rows;
   const auto take = [&](const Dim& dim) {

@@ -1,4 +1,4 @@
-// How many positions the tables of a decoder have rows for.
+// The limit on positions from a decoder's position tables.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace sinter::fusion {
 
-/// `node` takes a row of a table by the position of each token.
+/// `node` gathers a table's row at each token's position.
 struct PositionLimit {
-  std::int64_t most = 0;  // positions that the table has rows for
+  std::int64_t most = 0;  // rows of the table
   NodeId node;
 };
 
-/// The least of them in `paged`, a graph that page_caches made; nothing if no table has positions:
-/// what import does for the first rows of a table (NodeContext::limit), here for those that
-/// positions choose.
+/// The smallest limit in `paged`, a graph from page_caches; nothing without position tables. Import
+/// handles tables whose first rows are sliced (NodeContext::limit); this handles tables indexed by
+/// positions.
 std::optional<PositionLimit> position_limit(const Graph& paged);
 
 }  // namespace sinter::fusion

@@ -14,14 +14,14 @@
 namespace sinter::fusion {
 namespace {
 
-// Constants of more elements are weights.
+// Larger constants are weights.
 constexpr std::int64_t kMostConstant = 1 << 22;
-/// Tokens, tokens before them, and rows that a cache of a fixed length has beyond both.
+/// Tokens, previous tokens, and extra rows of a fixed-length cache.
 struct Sizes {
   std::int64_t tokens, before, spare;
 };
 constexpr std::array kTrials = {Sizes{3, 5, 4}, Sizes{1, 9, 1}, Sizes{4, 2, 7}};
-// Beyond the windows that models have.
+// Larger than the windows of models.
 constexpr std::int64_t kFar = 40000;
 
 bool is_mask(const TensorType& type) {
@@ -73,7 +73,7 @@ void PositionTrials::choose(const Graph& graph, const DecoderInputs& inputs) {
   }
 }
 
-/// Runs a copy of that arithmetic, of these sizes.
+/// Runs a copy of the index arithmetic with these sizes.
 void PositionTrials::run(const DecoderInputs& inputs, Trial& trial) const {
   if (index_.empty()) return;
   GraphBuilder builder("positions");
@@ -175,7 +175,7 @@ bool PositionTrials::is_last_token(ValueId value) const {
 std::optional<std::int64_t> PositionTrials::window(ValueId mask, bool negated) const {
   const auto at = index_.find(mask);
   if (at == index_.end()) return std::nullopt;
-  // The last trial has the most keys: how many of them its only row sees.
+  // The last trial has the most keys: counts how many its only row sees.
   const auto sees = [&](const Tensor& all, std::int64_t row, std::int64_t key) {
     const std::int64_t keys = all.shape().back();
     const double element = all.at(row * keys + key);

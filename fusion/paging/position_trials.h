@@ -1,5 +1,5 @@
-// What the index arithmetic of a decoder gives, found by running it: exporters spell positions and
-// masks in too many ways to match them.
+// Evaluates a decoder's index arithmetic: exporters spell positions and masks in too many ways to
+// match patterns.
 #pragma once
 
 #include <map>
@@ -10,26 +10,26 @@
 
 namespace sinter::fusion {
 
-/// An integer that is, at each index along `axis`, where the token of that number stands, plus
-/// `more`; all other dimensions have one element.
+/// An integer tensor that is, along `axis`, each token's position plus `more`; all other dimensions
+/// have one element.
 struct TokenPositions {
   std::size_t axis = 0;
   std::int64_t more = 0;
 };
 
-/// Runs what depends on the numbers of tokens alone, for several numbers of tokens and of tokens
-/// before them: all that is said below holds in each.
+/// Runs the nodes that depend only on token counts, for several counts of tokens and of previous
+/// tokens. Every answer holds in all of these trials.
 class PositionTrials {
  public:
   PositionTrials(const Graph& graph, const DecoderInputs& inputs);
 
-  // Of values that depend on the tokens' ids or on floats of the model nothing is said.
+  // Values that depend on token ids or on the model's floats get no answer.
   std::optional<TokenPositions> positions(ValueId value) const;
-  /// True if every element is the number of the last token, or -1.
+  /// True if every element is the last token's index, or -1.
   bool is_last_token(ValueId value) const;
-  /// Of a mask [.., tokens, keys], a bool that is true for what is seen (`negated`: hidden) or a
-  /// float that is added: rows see the keys up to their own position; the number is of how many of
-  /// these the last, 0: all.
+  /// For a mask [.., tokens, keys]: a bool that is true for visible keys (`negated`: for hidden
+  /// ones), or an additive float. If rows see the keys up to their own position: the size of the
+  /// window of last keys, 0 for all.
   std::optional<std::int64_t> window(ValueId mask, bool negated) const;
 
  private:
@@ -42,8 +42,8 @@ class PositionTrials {
 
   const Graph& graph_;
   std::map<ValueId, std::size_t> index_;
-  std::vector<ValueId> inputs_;  // that they depend on
-  std::vector<NodeId> nodes_;    // that make them
+  std::vector<ValueId> inputs_;  // that the nodes depend on
+  std::vector<NodeId> nodes_;    // that compute the values
   std::vector<Trial> trials_;
 };
 

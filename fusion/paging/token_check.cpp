@@ -26,7 +26,7 @@ class TokenCheck {
   }
 
  private:
-  /// Attention over the caches, and what writes rows of them.
+  /// Attention over the caches, and nodes that write rows of them.
   bool is_paged(const Node& node) const {
     if (node.op->name == "Attention") return node.attrs.get_int("paged") != 0;
     return node.op->name == "Scatter" && graph_.input_number(node.inputs[0]).has_value();

@@ -1,8 +1,8 @@
-// The memory order of every value, as one decision over the graph.
+// Assigns the memory layout of every value, as one optimization over the graph.
 //
-// layouts/candidates finds the forms in which each node might be done, layouts/costs says what it
-// costs that a value lies otherwise than a node reads it, and layouts/problem chooses. Then the
-// graph is built anew in the forms that are chosen, with Transposes where they disagree.
+// layouts/candidates finds the possible forms of each node, layouts/costs computes the cost of
+// layout differences, and layouts/problem chooses. Then the graph is rebuilt in the chosen forms,
+// with Transposes where they differ.
 #include <algorithm>
 
 #include "fusion/layouts/build_layouts.h"
@@ -14,7 +14,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// What is a Conv with channels last alone, or a Transpose: layouts begin there.
+/// True for a Conv that needs channels last, and for a Transpose: layouts start there.
 bool has_layout(const Node& node) {
   return node.op->name == "Conv" || node.op->name == "Transpose";
 }

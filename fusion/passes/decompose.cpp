@@ -19,7 +19,7 @@ ValueId reshape(GraphBuilder& builder, ValueId value, Shape shape) {
   return builder.add("Reshape", {value}, {{"shape", std::move(shape)}});
 }
 
-/// Exchanges the last two dimensions.
+/// Swaps the last two dimensions.
 ValueId transpose(GraphBuilder& builder, ValueId value) {
   Ints perm(builder.type(value).shape.size());
   for (std::size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<std::int64_t>(d);
@@ -31,9 +31,9 @@ bool all_equal(const Ints& values, std::int64_t expected) {
   return std::ranges::all_of(values, [&](auto v) { return v == expected; });
 }
 
-/// a [.., m, k] x b [.., k, n]: MatMul, or where the target has none for the elements' type the sum
-/// over k of [.., m, 1, k] * [.., 1, n, k]. Operands of 8 bits that it does not multiply are
-/// widened first, to what their products are summed up in.
+/// a [.., m, k] x b [.., k, n]: a MatMul or, if the target has none for the type, the sum over k of
+/// [.., m, 1, k] * [.., 1, n, k]. 8-bit operands that the target cannot multiply are first widened
+/// to the accumulators' type.
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
   const DType left = builder.type(a).dtype, right = builder.type(b).dtype;
   if (target.narrow_products.contains({left, right})) return builder.add("MatMul", {a, b});
@@ -53,14 +53,14 @@ ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueI
                      {{"axes", Ints{last}}, {"keepdims", std::int64_t{0}}});
 }
 
-/// A convolution as a product of unfolded windows and weights:
+/// A convolution as a matmul of unfolded windows and weights:
 ///
 ///   x [n, c, d..]  -> Unfold  [n, c, k.., o..] -> [n, (g,) c/g*k, o] -> transposed [.., o, c/g*k]
 ///   w [m, c/g, k..] ->         [(g,) m/g, c/g*k]                     -> transposed [.., c/g*k,
 ///   m/g] product [n, (g,) o, m/g] + bias -> transposed [n, (g,) m/g, o] -> [n, m, o..]
 ///
-/// Windows are the rows of the product, so that the bias runs along its columns, where libraries
-/// add it; the transposes become strides. `result` is the convolution's type.
+/// Windows are the matmul's rows, so that the bias runs along its columns, where libraries add it;
+/// the transposes become strides. `result` is the convolution's type.
 ValueId conv_as_matmul(GraphBuilder& builder, const TargetTraits& target, const Node& node,
                        std::span<const ValueId> inputs, const TensorType& result) {
   const Shape x = builder.type(inputs[0]).shape, w = builder.type(inputs[1]).shape;
@@ -99,7 +99,7 @@ ValueId conv_as_matmul(GraphBuilder& builder, const TargetTraits& target, const 
   return reshape(builder, transpose(builder, value), result.shape);
 }
 
-// A kernel's parameters are few: more tensors are joined in several steps.
+// Kernel parameters are limited: more tensors are joined in several steps.
 constexpr std::size_t kMostJoined = 32;
 
 ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const ValueId> inputs) {
@@ -117,10 +117,10 @@ ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const
   return parts[0];
 }
 
-/// What a convolution becomes.
+/// Replacement of a convolution.
 enum class ConvForm {
-  kOwn,      // the target has one for its types, in one layout or the other
-  kWidened,  // of 16-bit floats, where the target has one of float32
+  kOwn,      // the target supports its types, in some layout
+  kWidened,  // 16-bit floats, for targets that have float32
   kProduct
 };
 
@@ -138,7 +138,7 @@ ConvForm conv_form(const Context& context, const Graph& graph, const Node& node)
   return target.has_conv && is_half ? ConvForm::kWidened : ConvForm::kProduct;
 }
 
-/// ConvForm::kWidened: the operands are widened, and the result is rounded once.
+/// ConvForm::kWidened: widens the operands and rounds the result once.
 ValueId widened_conv(GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs) {
   std::vector<ValueId> operands;
   for (const ValueId input : inputs) {
@@ -155,14 +155,14 @@ bool has_attention(const TargetTraits& target, const Graph& graph, const Node& n
   return attention_refusal(target, graph.types(node.inputs)).empty();
 }
 
-/// The product with float weights, which are made here.
+/// The matmul with float weights, which are dequantized here.
 std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const Node& node,
                                 std::span<const ValueId> inputs, const std::string& refusal) {
   decide(context, node, node, false, refusal + ": they are dequantized at compile time");
   return node.op->composite().decompose(builder, node, inputs);
 }
 
-/// What keeps weights in few bits where x's type is what stands against it.
+/// Options that keep quantized weights, if x's type is the obstacle.
 std::string ways_out(const Context& context) {
   const auto& types = context.target.quantized_matmul;
   std::string ways;
@@ -178,7 +178,8 @@ std::string ways_out(const Context& context) {
 }  // namespace
 
 Graph decompose(const Graph& graph, Context& context) {
-  std::map<std::string, std::size_t> dequantized;  // products, by why their weights become floats
+  std::map<std::string, std::size_t> dequantized;  // matmuls, by the reason for dequantizing their
+                                                   // weights
   Graph result = ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const Graph& old, const Node& node,

@@ -9,7 +9,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// The type that a float32 layer is going to have.
+/// The type to which a float32 layer will be lowered.
 DType lowered(const Context& context, DType type) {
   if (type != DType::kFloat32) return type;
   if (context.precision == Precision::kFloat16) return DType::kFloat16;
@@ -42,8 +42,8 @@ bool has_reference(const Graph& body) {
                               [](const Node& node) { return node.op->name == "NoReference"; });
 }
 
-/// Why a user's kernels are not for the target; empty if they are. Throws Error(kUnsupported) if
-/// there is nothing in their place.
+/// Why a user's kernels do not fit the target; empty if they do. Throws Error(kUnsupported) if
+/// there is no replacement.
 std::string custom_refusal(const Context& context, const Node& node) {
   if (context.target.generates_kernels) return "";
   if (!has_reference(*node.body))
@@ -72,7 +72,7 @@ Graph expand_bodies(const Graph& graph, Context& context) {
                     found = true;
                     return node.op->composite().decompose(builder, node, inputs);
                   });
-  // A body may have such nodes.
+  // A body may contain such nodes.
   return found ? expand_bodies(result, context) : result;
 }
 

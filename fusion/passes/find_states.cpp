@@ -1,4 +1,4 @@
-// Caches: inputs of which the model gives a changed copy back, for the next run.
+// Finds caches: inputs that the model returns updated, for the next run.
 #include <algorithm>
 #include <optional>
 

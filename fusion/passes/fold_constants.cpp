@@ -24,14 +24,14 @@ bool is_concrete(const Attrs& attrs) {
   return true;
 }
 
-/// Made of its index alone, of known sizes.
+/// True if it depends only on its index, and sizes are known.
 bool is_generated(const GraphBuilder& builder, ValueId value) {
   const Node* node = builder.producer(value);
   return node != nullptr && node->op->generate() != nullptr && is_concrete(node->attrs);
 }
 
-/// Index arithmetic on what follows from an index: kernels do it, and see through it. Stored
-/// numbers would have to be read.
+/// Index arithmetic on generated indices: kernels compute it and analyse it. Stored numbers would
+/// have to be read.
 bool is_index_arithmetic(const GraphBuilder& builder, const Graph& old, const Node& node,
                          std::span<const ValueId> inputs) {
   const auto generated = [&](ValueId input) { return is_generated(builder, input); };
@@ -42,8 +42,7 @@ bool is_index_arithmetic(const GraphBuilder& builder, const Graph& old, const No
               inputs, [&](ValueId input) { return is_integer(builder.type(input).dtype); }));
 }
 
-/// True if everything about the node is known: inputs that are constants or generated, sizes
-/// without symbols.
+/// True if the node is fully known: inputs are constants or generated, sizes have no symbols.
 bool is_known(const GraphBuilder& builder, const Graph& old, const Node& node,
               std::span<const ValueId> inputs) {
   if (node.body || inputs.empty()) return false;
@@ -61,13 +60,13 @@ std::int64_t bytes_of_outputs(const Graph& old, const Node& node) {
   return bytes;
 }
 
-/// A folded result is stored in the plan: it must not be larger than what it is made from, unless
-/// it is small. What is made of constants alone may be a vector of one number for each channel: a
-/// scale that can only be folded into weights when it is known.
+/// A folded result is stored in the plan: it must not be larger than its operands, unless it is
+/// small. Results of constants may be a vector with one number for each channel: a scale must be
+/// known to be folded into weights.
 bool keeps_size(const GraphBuilder& builder, const Graph& old, const Node& node,
                 std::span<const ValueId> inputs) {
   constexpr std::int64_t kSmallGenerated = 1024, kSmallConstant = 8 * 1024;
-  // What is generated is stored nowhere; kernels make long rows of it as fast as they read them.
+  // Generated values are not stored; kernels generate long rows as fast as they read them.
   constexpr std::int64_t kMostGenerated = std::int64_t{64} << 20;
   std::int64_t before = 0;
   bool generated = false;
@@ -80,9 +79,9 @@ bool keeps_size(const GraphBuilder& builder, const Graph& old, const Node& node,
   return after <= std::max(before, generated ? kSmallGenerated : kSmallConstant);
 }
 
-/// Values that become the weights of a product or convolution and depend on no input. They are
-/// needed whole, in whatever layout the library wants: computed in every run they would also be
-/// packed in every run.
+/// Values that become weights of a matmul or convolution and depend on no input. They are
+/// needed whole, in the library's layout: computed in each run, they would also be packed in
+/// each run.
 std::vector<bool> find_weights(const Graph& graph) {
   std::vector<bool> constant(graph.values().size(), false), weight(graph.values().size(), false);
   const auto at = [](ValueId value) { return value.position(); };
@@ -102,7 +101,7 @@ std::vector<bool> find_weights(const Graph& graph) {
   return weight;
 }
 
-/// Products read a transposed weight as it lies in the model's file: a copy would only cost memory.
+/// GEMMs read a transposed weight in its stored layout: a copy would only use memory.
 bool is_view_for_product(const Graph& old, const Node& node) {
   constexpr std::int64_t kLargeBytes = 64 * 1024;
   if (node.op->name != "Transpose" || byte_count(old.type(node.outputs[0])) < kLargeBytes)
@@ -113,10 +112,10 @@ bool is_view_for_product(const Graph& old, const Node& node) {
   });
 }
 
-/// True for the shape of a tensor that has no elements, whatever its symbols are.
+/// True for a tensor shape without elements, whatever its symbols are.
 bool is_empty(const Shape& shape) { return std::ranges::find(shape, ir::Dim(0)) != shape.end(); }
 
-/// A tensor of this type, which has no elements: a constant where its shape is one.
+/// A tensor of this type without elements: a constant if its shape is constant.
 ValueId empty_value(GraphBuilder& builder, const TensorType& type) {
   Ints shape;
   for (const Dim& dim : type.shape)
@@ -127,8 +126,7 @@ ValueId empty_value(GraphBuilder& builder, const TensorType& type) {
   return builder.add("Expand", {zero}, {{"shape", type.shape}});
 }
 
-/// Values without elements for the outputs of `node`, if none of them has any: no kernel is made
-/// for them.
+/// Empty values for the outputs of `node`, if none has elements: no kernel is needed.
 std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const Graph& old,
                                                   const Node& node) {
   std::vector<ValueId> results;
@@ -138,8 +136,8 @@ std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const G
   return results;
 }
 
-/// A loop whose captured constants are constants of its body, where passes know them as such.
-/// Nothing if it captures none.
+/// A loop with captured constants moved into its body, where passes can use them. Nothing if it
+/// captures none.
 std::optional<std::vector<ValueId>> with_constants_inside(GraphBuilder& builder, const Node& node,
                                                           std::span<const ValueId> inputs) {
   const Graph& body = *node.body;
@@ -167,8 +165,8 @@ Graph fold_constants(const Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
   // The integers stay: fuse_quantization multiplies them.
   const std::vector<bool> is_left = made_of_narrow_values(graph, context);
-  // Weights may grow when they are unpacked, but not without end: a few constants that are put
-  // behind each other again and again are computed in each run.
+  // Unpacked weights may be larger, up to a limit: a few constants that are concatenated again and
+  // again are computed in each run instead.
   constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{768} << 20;
   std::int64_t own = 0, made = 0;
   for (const Value& value : graph.values())
@@ -180,7 +178,7 @@ Graph fold_constants(const Graph& graph, Context& context) {
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (auto empty = empty_outputs(builder, old, node)) return empty;
         if (node.op->kind == OpKind::kWhile) return with_constants_inside(builder, node, inputs);
-        // Others name what an Extent finds.
+        // Other nodes refer to the Extent by its symbol.
         if (node.op->kind == OpKind::kExtent) return std::nullopt;
         if (is_left[static_cast<std::size_t>(&node - old.nodes().data())] ||
             !is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||

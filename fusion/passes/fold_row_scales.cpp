@@ -1,5 +1,5 @@
-// Attention whose keys and values are rows of 8 bits times scales reads both as they are: what the
-// rows stand for is never stored.
+// Folds row scales into attention: keys and values that are 8-bit rows times scales are read
+// directly; the dequantized rows are never stored.
 #include <map>
 #include <optional>
 
@@ -14,7 +14,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// views(cast(values) * scales), behind casts between floats that round a result.
+/// views(cast(values) * scales), maybe followed by casts between floats.
 struct ScaledOperand {
   ir::ScaledRows rows;
   std::vector<NodeId> views;  // from the rows on
@@ -53,7 +53,7 @@ std::optional<ScaledOperand> scaled_operand(const Graph& graph, ValueId value) {
   return std::nullopt;
 }
 
-/// Why `views` of rows cannot be views of their scales, too; empty: they can.
+/// Why `views` of rows cannot apply to their scales; empty if they can.
 std::string views_refusal(const Graph& graph, const std::vector<NodeId>& views) {
   for (const NodeId id : views) {
     const Node& view = graph.node(id);
@@ -69,7 +69,7 @@ std::string views_refusal(const Graph& graph, const std::vector<NodeId>& views) 
   return "";
 }
 
-/// `value`, rows or their scales, through the views.
+/// Applies the views to `value`, rows or their scales.
 ValueId through_views(GraphBuilder& builder, const Graph& graph, ValueId value,
                       const std::vector<NodeId>& views) {
   const Dim width = builder.type(value).shape.back();
@@ -91,7 +91,8 @@ ValueId through_views(GraphBuilder& builder, const Graph& graph, ValueId value,
 
 Graph fold_row_scales(const Graph& graph, Context& context) {
   if (context.target.attention_scaled_rows.empty()) return graph;
-  std::map<ValueId, ValueId> mapped;  // rows and scales, which nothing replaces, by their old ids
+  std::map<ValueId, ValueId> mapped;  // new ids of rows and scales, which are not replaced, by old
+                                      // ids
   return ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const Graph& old, const Node& node,

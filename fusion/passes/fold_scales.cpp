@@ -1,5 +1,5 @@
-// Scale and shift behind a product with constant weights: BatchNormalization, a bias of its own, a
-// factor of the whole. They become part of the weights and of the bias.
+// Folds scales and shifts after a matmul with constant weights into its weights and bias:
+// BatchNormalization, the matmul's own bias, a scalar factor.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -18,19 +18,19 @@ namespace {
 /// A MatMul or Conv with constant weights.
 struct Product {
   const Node* node = nullptr;
-  std::size_t operand = 1;          // which input the weights are
-  const Node* transpose = nullptr;  // the weights are read through it
+  std::size_t operand = 1;          // index of the weights among the inputs
+  const Node* transpose = nullptr;  // between the weights and the node
   ValueId weight;                   // the constant
-  std::size_t axis = 0;             // of the constant, that counts the result's channels
+  std::size_t axis = 0;             // of the constant: the result's channels
   std::size_t channel = 1;          // dimension of the result
   std::int64_t channels = 0;
   bool is_conv() const { return node->op->name == "Conv"; }
 };
 
-/// scale * product + shift, one number for each channel, then `views`. Both are what `operators`
-/// with `numbers` make of them, one after the other.
+/// scale * product + shift with one number for each channel, then `views`. Both result from
+/// applying `operators` with `numbers`, in order.
 struct Affine {
-  std::vector<std::string> operators;  // "RSub": a number minus the product
+  std::vector<std::string> operators;  // "RSub": number - product
   std::vector<Tensor> numbers;
   std::vector<NodeId> views;
   std::vector<std::string> origins;
@@ -45,7 +45,7 @@ struct ScaleAndShift {
   std::vector<double> scale, shift;
 };
 
-/// `operators`: names with spaces between them.
+/// `operators`: names separated by spaces.
 ScaleAndShift scale_and_shift(const std::string& operators, std::span<const Tensor> numbers,
                               std::size_t channels) {
   ScaleAndShift result{std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
@@ -72,7 +72,7 @@ ScaleAndShift scale_and_shift(const std::string& operators, std::span<const Tens
   return result;
 }
 
-/// Whether scale_and_shift takes these numbers.
+/// Whether scale_and_shift() accepts these numbers.
 bool are_for_channels(std::span<const Tensor> numbers, std::int64_t channels) {
   return std::ranges::all_of(numbers, [&](const Tensor& each) {
     return each.element_count() == 1 || each.element_count() == channels;
@@ -85,7 +85,7 @@ std::string joined(const std::vector<std::string>& operators) {
   return text;
 }
 
-/// The weights times the scale of their channel; nothing if the type cannot hold them as well.
+/// The weights times their channel's scale; nothing if the type represents them less exactly.
 std::optional<Tensor> scaled(const Tensor& weight, std::size_t axis,
                              const std::vector<double>& scale) {
   const double least = weight.dtype() == DType::kFloat16 ? 0x1p-14 : 0x1p-126;
@@ -113,8 +113,8 @@ std::optional<Tensor> scaled(const Tensor& weight, std::size_t axis,
 
 }  // namespace
 
-/// Inputs are the weights, a bias of the product's own ("biases" of them), and the operators'
-/// numbers. Gives whether the types can hold the results, new weights and the bias.
+/// Inputs are the weights, the matmul's own bias ("biases" of them), and the operators' numbers.
+/// Results: whether the types can hold the results, new weights and bias.
 const ir::Transform kFoldedScales = {
     "folded_scales",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
@@ -156,7 +156,7 @@ const ir::Transform kFoldedScales = {
     },
     1};
 
-/// Inputs are numbers of operators: whether some channel is shifted.
+/// Inputs are the operators' numbers: whether some channel is shifted.
 const ir::Transform kShifts = {
     "shifts",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
@@ -197,7 +197,7 @@ class ScaleFolder {
       Affine affine;
     };
     std::vector<Site> sites;
-    std::map<ValueId, std::size_t> readers;  // of weights, that would no longer read them
+    std::map<ValueId, std::size_t> readers;  // of weights: readers that would use the folded ones
     for (const Node& node : graph_.nodes()) {
       const auto product = product_of(node);
       if (!product) continue;
@@ -208,7 +208,7 @@ class ScaleFolder {
     }
     std::vector<Piece> pieces;
     for (const Site& site : sites)
-      // Weights that something else reads too would be stored twice.
+      // Weights with other readers would be stored twice.
       if (readers[site.product.weight] == graph_.users(site.product.weight).size())
         if (auto piece = folded(site.product, site.affine)) pieces.push_back(std::move(*piece));
     return rebuild(graph_, pieces);
@@ -221,7 +221,7 @@ class ScaleFolder {
 
   std::optional<Product> product_of(const Node& node) const {
     const TensorType& type = graph_.type(node.outputs.at(0));
-    // Weights of 8 bits have no room for a scale.
+    // 8-bit weights have no precision left for a scale.
     if (!is_float(type.dtype) || has_eight_bit_operands(graph_, node)) return std::nullopt;
     Product product;
     product.node = &node;
@@ -251,7 +251,7 @@ class ScaleFolder {
     return product;
   }
 
-  /// One number for each channel of the product, if `value` is that in front of `views`.
+  /// One number for each channel of the product, if `value` is a constant before `views`.
   std::optional<Tensor> per_channel(const Product& product, ValueId value, std::size_t rank,
                                     const std::vector<NodeId>& views) const {
     const Tensor* constant = broadcast_constant(graph_, value);
@@ -267,7 +267,7 @@ class ScaleFolder {
 
   enum class Taken { kNo, kYes, kWorthwhile };
 
-  /// Takes in what reads `value`, `affine` so far, if that is a constant scale or shift.
+  /// Adds `reader` of `value` to `affine`, if it is a constant scale or shift.
   Taken take(const Product& product, const Node& reader, ValueId value, Affine& affine) const {
     const std::string& op = reader.op->name;
     const bool scales = op == "Mul" || op == "Div";
@@ -278,7 +278,7 @@ class ScaleFolder {
     if (!first && op == "Div") return Taken::kNo;
     auto numbers = per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), affine.views);
     if (!numbers) return Taken::kNo;
-    // Products have a factor and a bias of their own; for what is more they would need a kernel.
+    // MatMuls have a factor and a bias anyway; anything beyond needs a kernel.
     const bool is_worthwhile =
         product.is_conv() || (scales ? !is_uniform(*numbers) : is_shifted(product, affine));
     affine.operators.push_back(op == "Sub" && !first ? "RSub" : op);
@@ -300,7 +300,7 @@ class ScaleFolder {
                .at(0) != 0;
   }
 
-  /// All that is worth it; nothing if there is none.
+  /// All foldable operators; nothing if folding gains nothing.
   std::optional<Affine> follow(const Product& product) const {
     Affine affine;
     std::optional<Affine> best;

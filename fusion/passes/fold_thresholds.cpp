@@ -1,5 +1,5 @@
-// Scale and shift of columns in front of decision trees (Scaler, StandardScaler): trees compare the
-// columns as they come with thresholds that lead every row the same way.
+// Folds scales and shifts of columns before decision trees (Scaler, StandardScaler) into
+// thresholds, so that every row takes the same path with unscaled columns.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,9 +14,8 @@
 namespace sinter::fusion {
 namespace {
 
-/// Adding and scaling by a positive number, each rounded, never turn the order of two elements
-/// round, and give NaN for NaN alone. So there is a largest element whose result is at most a
-/// threshold.
+/// Adding, and scaling by a positive number, with rounding, are monotonic and give NaN only for
+/// NaN. Thus there is a largest element whose result is at most a threshold.
 bool keeps_order(const std::string& op, double number) {
   return std::isfinite(number) && (op == "Add" || op == "Sub" || number > 0);
 }
@@ -28,7 +27,7 @@ T step(const std::string& op, T value, T number) {
   return op == "Mul" ? value * number : value / number;
 }
 
-/// Floats in their order as integers.
+/// Maps floats to integers of the same order.
 template <typename T>
 struct Order {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -43,8 +42,8 @@ struct Order {
   }
 };
 
-/// The largest element for which `leads(element)` holds, which it does up to some element; NaN,
-/// with which nothing compares, if it holds for none.
+/// The largest element for which the monotonic predicate `leads(element)` holds; NaN, which fails
+/// every comparison, if it holds for none.
 template <typename T, typename Leads>
 T largest(const Leads& leads) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
@@ -94,9 +93,9 @@ std::vector<std::string> split(const std::string& operators) {
 
 }  // namespace
 
-/// Inputs are the nodes and the thresholds of a TreeEnsemble and the numbers of "operators" in
-/// front of it, in the order in which they are applied. Gives whether the operators keep the order
-/// of elements, then the thresholds for what they are applied to.
+/// Inputs are the nodes and thresholds of a TreeEnsemble and the numbers of the "operators" before
+/// it, in order of application. Results: whether the operators are monotonic, then the thresholds
+/// for their input.
 const ir::Transform kFoldedThresholds = {
     "folded_thresholds",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
@@ -177,7 +176,7 @@ class ThresholdFolder {
     const auto &nodes = graph_.value(trees.inputs[1]).constant,
                &thresholds = graph_.value(trees.inputs[2]).constant;
     if (nodes == nullptr || thresholds == nullptr) return std::nullopt;
-    std::vector<Step> steps;  // from the trees on
+    std::vector<Step> steps;  // starting at the trees
     while (auto step = step_to(steps.empty() ? trees.inputs[0] : steps.back().from))
       steps.push_back(std::move(*step));
     if (steps.empty()) return std::nullopt;

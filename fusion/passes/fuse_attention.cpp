@@ -71,14 +71,14 @@ class AttentionFuser {
       decide(context_, node, last, true, "the result is stored in 8 bits");
       result = add_quantization(body, nodes, result);
       stored = last.outputs[0];
-      // Heads may as well be transposed behind it.
+      // Heads may also be transposed after it.
       if (!has_views) store_through();
     }
     return body_piece("attention", body, std::array{result}, {stored});
   }
 
-  /// What is alone to read `stored`, a result of operands of 8 bits, and scales it by a number or
-  /// makes 16-bit floats of it; nothing if there is no such node.
+  /// The only reader of `stored`, a result of 8-bit operands, if it scales it by a number or casts
+  /// it to 16 bits; otherwise none.
   NodeId narrowing(const Node& attention, ValueId stored) const {
     const bool is_wide = ir::is_eight_bit_attention(graph_.type(attention.inputs[0]).dtype) &&
                          graph_.type(stored).dtype == DType::kFloat32;
@@ -93,10 +93,10 @@ class AttentionFuser {
     return scales || narrows ? id : NodeId{};
   }
 
-  /// The nodes from `stored`, which each is alone to read, that quantize it with one scale; none if
-  /// that is not what becomes of it, or the target's attention has no place for it.
+  /// The chain of sole readers of `stored` that quantizes it with one scale; empty for other
+  /// readers, or if the target's attention does not support it.
   std::vector<NodeId> quantization(ValueId stored) const {
-    // Kernels round as they store; what the runtime does itself ends with the result.
+    // Generated kernels round in their stores; the runtime's own attention ends with the result.
     if (!context_.target.attention ||
         context_.target.attention_steps.contains(graph_.type(stored).dtype))
       return {};
@@ -123,7 +123,7 @@ class AttentionFuser {
     return value;
   }
 
-  /// A node whose operands behind the first are numbers that are known.
+  /// A node whose operands other than the first are known numbers.
   ValueId add_scalar_step(BodyBuilder& body, NodeId id, ValueId value) {
     const Node& node = graph_.node(id);
     body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());

@@ -1,7 +1,6 @@
-// A step of decoding: queries, and the row that the step adds to a cache of keys and to one of
-// values, go with the attention that reads them, whose blocks make what they need of it
-// themselves. Nothing else waits for these rows, so that the kernel that made them was a launch
-// and a way through memory for a few thousand elements.
+// Fuses a decoding step's queries and new cache rows (of keys and of values) into the attention
+// that reads them; its blocks compute what they need. Nothing else waits for these rows: separate
+// kernels would cost launches and memory traffic for a few thousand elements.
 #include <algorithm>
 #include <optional>
 
@@ -16,11 +15,11 @@
 namespace sinter::fusion {
 namespace {
 
-// Queries that share a head's keys, which one block has; operators that each block does again.
+// Queries that share a head's keys, in one block; operators that each block recomputes.
 constexpr std::int64_t kMostQueries = 16;
 constexpr std::size_t kMostOperators = 48;
 
-/// What makes an operand, and the reshapes between.
+/// The node that computes an operand, and the reshapes in between.
 struct Source {
   NodeId node;
   std::vector<NodeId> reshapes;
@@ -45,14 +44,14 @@ class CacheRowFuser {
       if (node.op->name == "Attention") inner = &node;
     if (!inner || inner->attrs.get_int("paged") != 0) return std::nullopt;
     const auto q = source(attention, *inner, 0);
-    std::vector<Source> caches;  // keys, values, and the scales of both if they have any
+    std::vector<Source> caches;  // keys, values, and their scales, if any
     const ir::AttentionInputs which = ir::attention_inputs(
         inner->attrs, inner->inputs.size(), attention.body->type(inner->inputs[1]).dtype);
     std::vector<std::size_t> operands{1, 2};
     if (which.key_scales) operands.insert(operands.end(), {*which.key_scales, *which.value_scales});
     for (const std::size_t i : operands) {
       const auto cache = source(attention, *inner, i);
-      // Nothing to say where keys and values are no caches.
+      // Not reported: keys and values are no caches.
       if (!cache || !changes_state(graph_, graph_.node(cache->node))) return std::nullopt;
       caches.push_back(*cache);
     }
@@ -81,7 +80,8 @@ class CacheRowFuser {
     return body_piece("attention", body, stored, writes);
   }
 
-  /// Of operand `i` of the Attention, if views lead from it to one value that a node makes for it.
+  /// The source of operand `i` of the Attention, if only views lead to it from a value computed for
+  /// it.
   std::optional<Source> source(const Node& attention, const Node& inner, std::size_t i) const {
     const Graph& body = *attention.body;
     ValueId within = inner.inputs[i];
@@ -139,7 +139,7 @@ class CacheRowFuser {
     return {true, ""};
   }
 
-  /// Whether all that a region scatters goes to one place, beside what its own index says.
+  /// Whether everything that a region scatters goes to one index, besides its own position.
   static bool has_one_place(const Node& scatter) {
     const Graph& body = *scatter.body;
     for (const Node& part : body.nodes()) {
@@ -154,20 +154,20 @@ class CacheRowFuser {
     return true;
   }
 
-  /// `part`, or what it makes rows of 8 bits of, which a warp of a block rounds by a code of its
-  /// own.
+  /// `part`, or the rows before rounding to 8 bits: attention kernels have their own rounding
+  /// code.
   static Graph exact_rows(const Node& part) {
     return ir::rows_before_rounding(*part.body, ir::kRowScaleType).value_or(*part.body);
   }
 
-  /// Operators that each block does again: not those that say where something lies.
+  /// Number of operators that each block recomputes, without index arithmetic.
   static std::size_t operators_of(const Graph& part) {
     return static_cast<std::size_t>(std::ranges::count_if(part.nodes(), [](const Node& node) {
       return node.op->kind != OpKind::kIndexed || node.op->take() != nullptr;
     }));
   }
 
-  /// Rows of what a region scatters: all elements by those of the last dimension.
+  /// Number of scattered rows: elements / last dimension.
   static std::optional<Dim> new_rows(const Node& scatter) {
     for (const Node& part : scatter.body->nodes()) {
       if (part.op->scatter() == nullptr) continue;

@@ -1,5 +1,5 @@
-// Users' kernels with what reads their outputs element by element, where the definition says that
-// an output is written by store(i, value) alone: what follows is computed there.
+// Fuses users' kernels with elementwise readers of their outputs, if the definition writes an
+// output only by store(i, value): the readers are computed there.
 #include <algorithm>
 #include <optional>
 #include <set>

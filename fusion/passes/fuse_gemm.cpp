@@ -1,7 +1,6 @@
-// Products and convolutions with the kernel that reads their result, and products of few rows with
-// the norm that makes these. Which of the ways to do such a step is taken (one kernel of our own,
-// or the library's product and the other kernels) is decided for each shape when a plan is bound;
-// here only what belongs together is brought together.
+// Groups GEMMs and convolutions with the kernel that reads their result, and small-M GEMMs with the
+// norm that computes their rows. The tactic (one kernel, or the library's GEMM with other kernels)
+// is chosen for each shape when a plan is bound.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -14,12 +13,12 @@
 namespace sinter::fusion {
 namespace {
 
-/// A product or a convolution: what a kernel of our own may do together with its reader.
+/// A matmul or convolution, which a kernel of ours may fuse with its reader.
 bool is_product(const Node& node) { return is_kind(node, "matmul") || is_kind(node, "conv"); }
 
-/// Whether the body of a kernel can follow a product, its input `product`, element by element or
-/// row by row. Or its results are half as wide, and it needs what is at their places in both
-/// halves: a gate and what that opens (`may_be_halves`).
+/// Whether a kernel's body can follow a GEMM, its input `product`, elementwise or by rows. With
+/// `may_be_halves`, results may have half the width and combine corresponding elements of both
+/// halves: a gated unit.
 Verdict follows_product(const Graph& body, ValueId product, const Dim& columns,
                         bool may_be_halves) {
   Shape space = body.type(product).shape;
@@ -44,20 +43,20 @@ Verdict follows_product(const Graph& body, ValueId product, const Dim& columns,
   return follows(body, product, space, axes, half);
 }
 
-/// A region that computes the rows of a product's left operand, perhaps through reshapes.
+/// A region that computes the rows of a GEMM's left operand, maybe through reshapes.
 struct Rows {
   NodeId node;
   std::vector<NodeId> reshapes;  // the last one first
 };
 
-// Each block of a product computes its left operand's rows for itself: as long as these are few
-// elements that takes less time than a launch, while the block's weights are on their way.
+// Each block of a GEMM recomputes the rows: for few elements that is faster than a launch, while
+// the block's weights are being loaded.
 constexpr std::int64_t kMostRows = 8, kMostRowElements = 16384;
-// Blocks of more columns than these come in turns, and each turn would wait for the rows again.
+// With more columns there are several waves of blocks, each of which would wait for the rows.
 constexpr std::int64_t kMostColumns = 32768;
 
-/// Whether the blocks of a product with `columns` can compute what `body` does for themselves: few
-/// rows, each reduced as a whole.
+/// Whether the blocks of a GEMM with `columns` can compute `body` themselves: few rows, each
+/// reduced as a whole.
 Verdict can_be_rows(const Graph& body, const Dim& columns, const Ranges& ranges) {
   if (body.outputs().size() != 1) return {false, "it has several results"};
   const Shape& shape = body.type(body.outputs()[0]).shape;
@@ -118,7 +117,7 @@ class GemmFuser {
     return body_piece("gemm", body, stored, writes);
   }
 
-  /// The region that makes the left operand's rows, if it does so for this product alone.
+  /// The region that computes the left operand's rows, if this GEMM is its only reader.
   std::optional<Rows> choose_rows(const Node& matmul) {
     if (!is_kind(matmul, "matmul")) return std::nullopt;
     const std::optional<ValueId> left = left_operand(matmul);
@@ -146,8 +145,8 @@ class GemmFuser {
     return rows;
   }
 
-  /// The value that is the left operand as a whole and nothing else of the node; none if the
-  /// product reads it through other views than reshapes.
+  /// The value that is the whole left operand, and used nowhere else in the node; none if the GEMM
+  /// reads it through views other than reshapes.
   static std::optional<ValueId> left_operand(const Node& matmul) {
     const Graph& body = *matmul.body;
     for (const Node& node : body.nodes()) {

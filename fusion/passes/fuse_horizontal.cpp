@@ -1,7 +1,7 @@
-// Small regions that do not depend on each other, in one launch: a kernel over a few thousand
-// elements is over before the next one has been started. Regions of one level (as many kernels lie
-// on the longest way to each) are independent by construction, and bringing them together makes no
-// circle. A concatenation of their results along the outermost axis is made by their stores.
+// Fuses small independent regions into one launch: a kernel over a few thousand elements ends
+// before the next one starts. Regions at the same depth (length of the longest path of kernels to
+// them) are independent, and fusing them makes no cycle. Their stores do a concatenation of their
+// results along the outermost axis.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -17,15 +17,15 @@
 namespace sinter::fusion {
 namespace {
 
-// What one kernel holds. The arguments of many parts are one structure of buffers, and their sizes
-// stand in a table; few parts may have sizes that are known only at run time.
+// Limits of one kernel. With many parts, arguments are one structure of buffers, and sizes are in a
+// table; only few parts may have symbolic sizes.
 constexpr std::size_t kMostBuffers = 4000, kMostSymbolicParts = 16, kMostSymbolicBuffers = 128;
-// Different bodies are functions of one kernel, all of which get the registers that one needs.
+// Different bodies are functions of one kernel; all get as many registers as the largest needs.
 constexpr std::size_t kMostBodies = 8, kMostBodyOperators = 96;
-// More rows than a GPU has multiprocessors keep it busy as they are; fewer are shared by blocks.
+// More rows than multiprocessors keep a GPU busy anyway; fewer are divided among blocks.
 constexpr double kManyRows = 132;
-// Alone, rows that lie across memory are taken by neighbouring threads and transposes go through
-// tiles; among others neither is, which matters little for short rows, few rows and small
+// A separate kernel maps adjacent threads to adjacent strided rows, and transposes through tiles.
+// A shared kernel does neither, which matters little for short rows, few rows and small
 // transposes.
 constexpr double kShortRow = 32, kFewRows = 1024, kSmallTranspose = 1e6;
 
@@ -33,7 +33,7 @@ bool is_constant(const TensorType& type) {
   return std::ranges::all_of(type.shape, [](const Dim& dim) { return dim.is_constant(); });
 }
 
-/// The region without its sizes: those with equal ones are (nearly always) one function.
+/// The region's text without sizes: equal texts are (nearly always) one function.
 std::string body_text(const Graph& body) {
   std::string text;
   for (const Node& node : body.nodes()) {
@@ -45,7 +45,7 @@ std::string body_text(const Graph& body) {
   return text;
 }
 
-/// A region that only puts its inputs, each once, behind each other in memory.
+/// A region that only concatenates its inputs, each once, in memory.
 bool only_concatenates(const Node& node) {
   if (!is_kind(node, "pointwise") || node.outputs.size() != 1) return false;
   const Graph& body = *node.body;
@@ -66,8 +66,8 @@ bool only_concatenates(const Node& node) {
   return true;
 }
 
-/// Operators of a region. Those that find the best scale of rows of 8 bits are many, but the sums
-/// of each scale that they try need no more than a register or two.
+/// Operators of a region. Those that search the best scale of 8-bit rows are many, but the sums for
+/// each tried scale need only a register or two.
 std::size_t operators_of(const Graph& body) {
   constexpr std::size_t kRounding = 16;
   const std::size_t all = body.nodes().size();
@@ -75,7 +75,7 @@ std::size_t operators_of(const Graph& body) {
   return exact ? std::min(all, exact->nodes().size() + kRounding) : all;
 }
 
-/// A region that may go with others.
+/// A region that may be fused with others.
 struct Candidate {
   NodeId id;
   KernelLoad load;
@@ -84,7 +84,7 @@ struct Candidate {
   bool is_constant = true;
 };
 
-/// What a kernel for several candidates has to hold.
+/// Contents of a kernel for several candidates.
 struct Group {
   std::vector<Candidate> members;
   std::set<std::string> bodies;
@@ -134,13 +134,13 @@ class HorizontalFuser {
     return bytes;
   }
 
-  /// Bytes that a region reads of an input: of one that is sliced or gathered from, what results.
+  /// Bytes that a region reads of an input; for a slice or gather, of its result.
   double bytes_read(const Graph& body, ValueId input) const {
     double read = 0;
     const double all = bytes_of(body.type(input));
     for (const NodeId id : body.users(input)) {
       const Node& user = body.node(id);
-      if (user.op->scatter() != nullptr && user.inputs[0] == input) continue;  // changed in place
+      if (user.op->scatter() != nullptr && user.inputs[0] == input) continue;  // updated in place
       const bool picks = user.op->kind == OpKind::kView || user.op->name == "Take";
       read += picks && user.inputs[0] == input ? bytes_of(body.type(user.outputs[0])) : all;
     }
@@ -158,7 +158,7 @@ class HorizontalFuser {
     }
     for (const Node& part : body.nodes()) {
       if (part.op->kind != OpKind::kReduce) continue;
-      // What is reduced may be made inside the region, of a size that no operand shows.
+      // The reduced value may be computed in the region, with a size that no operand has.
       const TensorType& type = body.type(part.inputs[0]);
       double elements = 1, length = 1;
       for (const Dim& dim : type.shape) elements *= typical_size(dim);
@@ -173,8 +173,8 @@ class HorizontalFuser {
 
   double typical_size(const Dim& dim) const { return typical(dim, graph_.ranges()); }
 
-  /// Why `part` of a region should not share a kernel whose blocks take all regions alike; empty if
-  /// nothing stands against it.
+  /// Why `part` of a region should not share a kernel whose blocks treat all regions alike; empty
+  /// if it may.
   std::string needs_own_schedule(const Graph& body, const Node& part,
                                  const Candidate& found) const {
     const Shape& shape = part.inputs.empty() ? ir::Shape() : body.type(part.inputs[0]).shape;
@@ -203,7 +203,7 @@ class HorizontalFuser {
            "them";
   }
 
-  /// Nothing, and `refusal`, for a region that no kernel takes together with others.
+  /// Nothing, with `refusal`, for a region that cannot share a kernel.
   std::optional<Candidate> candidate(NodeId id, std::string& refusal) const {
     const Node& node = graph_.node(id);
     Candidate found{id,
@@ -250,7 +250,7 @@ class HorizontalFuser {
     context_.decisions.back().launches = 1;
   }
 
-  /// Groups among the regions of one level.
+  /// Forms groups among the regions of one level.
   void add_groups(const std::vector<NodeId>& nodes) {
     std::vector<Candidate> candidates;
     const auto neighbour = [&](NodeId id) { return id == nodes[0] ? nodes[1] : nodes[0]; };
@@ -269,7 +269,8 @@ class HorizontalFuser {
       else
         record(id, neighbour(id), false, refusal);
     }
-    // Those of one body next to each other; few of symbolic size do not break up many others.
+    // Sorts equal bodies together, and symbolic sizes apart, so that few of these do not split
+    // groups.
     std::map<std::string, std::size_t> order;
     for (const Candidate& found : candidates) order.emplace(found.body, order.size());
     const bool apart = candidates.size() > kMostSymbolicParts;
@@ -289,7 +290,7 @@ class HorizontalFuser {
     close(group);
   }
 
-  /// Leaves out rows that are too long for so few members.
+  /// Drops rows that are too long for so few members.
   void close(const Group& group) {
     std::vector<Candidate> members = group.members;
     while (members.size() > 1) {
@@ -310,7 +311,7 @@ class HorizontalFuser {
     pieces_.push_back(piece(ids));
   }
 
-  /// The kernel that reads a result, alone, perhaps through reshapes; none if there are several.
+  /// The only kernel that reads a result, maybe through reshapes; none if there are several.
   std::optional<NodeId> reader_of(ValueId value) const {
     while (graph_.users(value).size() == 1 && !graph_.is_output(value)) {
       const NodeId id = graph_.users(value)[0];
@@ -320,7 +321,7 @@ class HorizontalFuser {
     return std::nullopt;
   }
 
-  /// For a concatenation of nothing but `results`: the reshapes on the way to it.
+  /// For a concatenation of only `results`: the reshapes between them and it.
   std::optional<std::vector<NodeId>> joins(const Node& node,
                                            const std::set<ValueId>& results) const {
     if (!only_concatenates(node)) return std::nullopt;
@@ -345,7 +346,7 @@ class HorizontalFuser {
       body.copy(node);
       results.insert(node.outputs.begin(), node.outputs.end());
     }
-    for (bool changed = true; changed;) {  // a concatenation may be of concatenations
+    for (bool changed = true; changed;) {  // concatenations may be nested
       changed = false;
       std::set<NodeId> readers;
       for (const ValueId value : results)

@@ -14,7 +14,7 @@ class MatmulFuser {
   MatmulFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
 
   Graph run() {
-    // All operands first: what another product reads through its own views has to be stored as it
+    // All operands first: what another matmul reads through its own views must be stored as it
     // is.
     for (const Node& node : graph_.nodes()) {
       if (!is_matrix_product(node)) continue;
@@ -41,10 +41,10 @@ class MatmulFuser {
   }
 
  private:
-  /// Our own products read rows: what a kernel of ours makes for this product alone it stores so,
-  /// and its views go with it.
+  /// Our GEMMs read rows: a generated kernel that computes the operand only for this GEMM stores it
+  /// that way, including its views.
   Operand left_operand(const Node& node) const {
-    // No library stands in for them where columns are what is contiguous.
+    // No library can replace our kernels if columns are contiguous.
     if (multiplies_narrow(context_.target, graph_, node))
       return fold_operand(graph_, node, 0, true);
     const Operand whole = fold_operand(graph_, node, 0);
@@ -102,7 +102,7 @@ class MatmulFuser {
     return finish(body, body.import(node.outputs[0]), epilogue, "conv");
   }
 
-  /// The epilogue inside the body; reshapes that an activation was moved across follow outside.
+  /// Puts the epilogue into the body; reshapes that an activation was moved across follow outside.
   Piece finish(BodyBuilder& body, ValueId result, const Epilogue& epilogue, std::string kind) {
     result = build_epilogue(body, graph_, result, epilogue);
     std::vector<ValueId> stored{result};
@@ -123,8 +123,8 @@ class MatmulFuser {
 
   const Graph& graph_;
   Context& context_;
-  std::vector<std::vector<Operand>> operands_;  // of each product
-  std::set<ValueId> stored_;  // what products read from memory, as operand or as residual
+  std::vector<std::vector<Operand>> operands_;  // by matmul
+  std::set<ValueId> stored_;                    // memory operands and residuals of matmuls
 };
 
 }  // namespace

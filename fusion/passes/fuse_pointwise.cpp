@@ -9,8 +9,8 @@ Graph fuse_pointwise(const Graph& graph, Context& context) {
   const auto need = [&](ValueId value) { needed[value.position()] = true; };
   for (ValueId output : graph.outputs()) need(output);
 
-  // From the last node to the first: a region starts at what it stores, and what every reader has
-  // taken a copy of is never started.
+  // Backwards: a region starts at its stores, and a node that every reader has copied starts
+  // none.
   for (std::size_t n = graph.nodes().size(); n-- > 0;) {
     const NodeId id{static_cast<std::int32_t>(n)};
     const Node& node = graph.node(id);

@@ -6,8 +6,8 @@
 namespace sinter::fusion {
 namespace {
 
-/// What opens a gate of a product's columns is left to the product's kernel, which stores half as
-/// much then; that kernel has a part of each row and reduces none.
+/// Leaves gates of a GEMM's columns to its kernel, which then stores half as much. That kernel has
+/// parts of rows and cannot reduce them.
 void leave_gates(const Graph& graph, const Context& context, Partition& partition) {
   if (!context.target.gemm_kernels) return;
   for (const Node& node : graph.nodes())

@@ -8,14 +8,14 @@
 namespace sinter::fusion {
 namespace {
 
-// Products of so few rows take as long as their weights take to come out of memory, where runs of
-// k come faster than runs of columns; with more rows tiles of warpgroups have more widths so.
+// The time of small-M GEMMs is that of loading their weights, which is faster with contiguous k
+// than with contiguous columns. For more rows, warpgroup tiles then have more widths.
 constexpr std::int64_t kMostRowsOfInput = 16;
-// Elements of one copy: rows of other lengths would be copied in smaller pieces.
+// Elements of one copy: other row lengths need narrower copies.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, where rows may be few, here or
-/// in another graph; or of 8 bits, which tensor cores multiply along k alone.
+/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, if rows may be few, here or in
+/// another graph; or of 8 bits, which tensor cores need K-major.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
   if (node.op->name != "MatMul" && node.op->name != "BlockMatMul") return false;
   const Value& weight = graph.value(node.inputs[1]);
@@ -54,7 +54,7 @@ Graph lay_out_weights(const Graph& graph, Context& context) {
   for (const Node& node : graph.nodes()) {
     if (!wants_rows_of_k(graph, node, context)) continue;
     const auto& users = graph.users(node.inputs[1]);
-    // Weights that something else reads would lie in the plan twice.
+    // Weights with other readers would be stored twice.
     if (std::ranges::all_of(users, [&](NodeId user) {
           return wants_rows_of_k(graph, graph.node(user), context);
         })) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr DType kWide = DType::kFloat32;
 
-/// What became of a graph and of the bodies in it, for the notes.
+/// Results for a graph and its bodies, for the notes.
 struct Tally {
   std::map<std::string, std::vector<std::string>> kept;  // nodes, by reason
   std::vector<std::string> clamped;
@@ -69,8 +69,8 @@ class Lowering {
     return builder_.finish();
   }
 
-  /// Lowers the body of a loop whose inputs are of `types`; returns its outputs' types as they
-  /// come.
+  /// Lowers the body of a loop whose inputs have `types`; returns the resulting types of its
+  /// outputs.
   std::vector<DType> lower_body(std::span<const DType> types, Accumulation accumulation) {
     accumulation_ = std::move(accumulation);
     for (std::size_t i = 0; i < types.size(); ++i) {
@@ -107,8 +107,8 @@ class Lowering {
     }
   }
 
-  /// Elements of a cache are rounded when they are put there, as they would be where they are read.
-  /// Any other state keeps its type: rounding would add up from run to run.
+  /// Cache elements are rounded when stored, as they would be when read. Other states keep their
+  /// type: rounding errors would accumulate over runs.
   void find_caches() {
     for (const ir::State& state : old_.states()) {
       const ValueId input = old_.inputs()[static_cast<std::size_t>(state.input)];
@@ -122,7 +122,7 @@ class Lowering {
 
   ValueId& map(ValueId old) { return mapped_[old.position()]; }
 
-  /// What was cast down and is wanted wide again was never rounded.
+  /// A narrowed value that is needed wide again uses the original.
   ValueId cast(ValueId value, DType to) {
     const DType from = builder_.type(value).dtype;
     if (from == to) return value;
@@ -133,12 +133,12 @@ class Lowering {
     return result;
   }
 
-  /// A constant in `to`; narrowed under the policy, with a note where it changes a value. `stays`:
-  /// what is computed from it is never narrowed.
+  /// A constant in type `to`; narrowed under the policy, with a note if a value changes. `stays`:
+  /// values computed from it are never narrowed.
   ValueId constant(ValueId old, DType to, bool stays = false) {
     const Value& info = old_.value(old);
     if (info.type.dtype != kWide) return builder_.constant(info.constant, info.name);
-    // A mask has to survive the cast that follows sooner or later, so it is clamped in float32 too.
+    // A mask must survive a later cast: it is clamped in float32 too.
     const bool unchanged = to == kWide && (stays || !policy_.is_mask(*info.constant));
     if (unchanged) return builder_.constant(info.constant, info.name);
     const auto known = constants_.find({old, to});
@@ -175,7 +175,7 @@ class Lowering {
     return std::ranges::any_of(node.inputs, is_wide) || std::ranges::any_of(node.outputs, is_wide);
   }
 
-  /// True if an operand that is not a constant is float32 and has stayed so.
+  /// True if a non-constant operand has stayed float32.
   bool reads_kept(const Node& node) {
     bool kept = false, narrow = false;
     for (ValueId input : node.inputs) {
@@ -190,8 +190,8 @@ class Lowering {
     return accumulation_.nodes[place(node)];
   }
 
-  /// What a loop captures is as it is outside, so that nothing is cast in each iteration. A state
-  /// is as an iteration makes it, but for what the loop adds up.
+  /// Captured values keep their outer type, so that iterations cast nothing. A state has the type
+  /// that an iteration computes, except accumulations of the loop.
   std::vector<ValueId> lower_loop(const Node& node) {
     const Graph& body = *node.body;
     const std::size_t count = node.outputs.size();
@@ -225,8 +225,8 @@ class Lowering {
     }
   }
 
-  /// A layer reads narrow operands and states that its loop adds up in float32; its results are of
-  /// the types that come of that.
+  /// A recurrent layer reads narrow operands, and states that its loop accumulates in float32; the
+  /// types of its results follow.
   std::vector<ValueId> lower_recurrent(const Node& node) {
     const bool has_bias = node.attrs.get_int("bias") != 0;
     const std::size_t first_state = has_bias ? 3 : 2;
@@ -270,7 +270,7 @@ class Lowering {
     }
     if (node.op->name == "Cast") return {lower_cast(node)};
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
-    // Only which of the values at hand it is: they are taken as they are.
+    // Only selects among existing values: they keep their types.
     if (node.op->name == "ArgSort" && reads_kept(node)) return add(node, kWide, node.attrs);
     if (node.op->numerics.own_types) {
       keep(node, "the operator has code or tables for this type");
@@ -296,7 +296,7 @@ class Lowering {
     return add(node, policy_.narrow(), node.attrs);
   }
 
-  /// What has other readers may be narrowed for them, so that masks in it have to survive that.
+  /// Other readers may narrow the value, so that masks in it must survive that.
   std::vector<ValueId> lower_exact(const Node& node) {
     const std::string& readers = sensitivity_->readers[place(node)];
     keep(node, readers.empty()
@@ -313,7 +313,7 @@ class Lowering {
   std::vector<ValueId> add(const Node& node, DType type, const Attrs& attrs, bool stays = false) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
-      // Scales of quantized weights have a type of their own.
+      // Scales of quantized weights have their own type.
       const bool own = node.op->name == "QuantMatMul" && !inputs.empty() && old_.is_constant(input);
       inputs.push_back(own ? builder_.constant(old_.value(input).constant)
                            : operand(input, type, stays));
@@ -336,8 +336,8 @@ class Lowering {
     return cast(operand(old, policy_.narrow()), policy_.narrow());
   }
 
-  /// When fusing, widening before a reduction is free and its result, one element a row, is small.
-  /// As a kernel of its own it reads and writes what it is given, accumulating in float32.
+  /// With fusion, widening before a reduction is free, and its result is small. An unfused
+  /// reduction reads and writes the given type and accumulates in float32.
   ValueId lower_reduce(const Node& node) {
     const bool grows = policy_.overflow_reason(old_, node).has_value();
     if (!context_.fuse && !reads_kept(node) && !grows)
@@ -387,12 +387,12 @@ class Lowering {
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
   std::set<ValueId> caches_;         // inputs and outputs
-  Accumulation accumulation_;        // of a body
-  std::map<ValueId, ValueId> wide_;  // of values that were cast down
+  Accumulation accumulation_;        // in a body
+  std::map<ValueId, ValueId> wide_;  // originals of narrowed values
   std::map<std::pair<ValueId, DType>, ValueId> constants_;
 };
 
-/// A matmul of few terms as multiplications and a sum, which no option rounds.
+/// A matmul over few terms as multiplications and a sum, which no option rounds.
 ValueId as_sum(GraphBuilder& builder, const Graph& graph, const Node& node,
                std::span<const ValueId> inputs) {
   Shape left = graph.type(node.inputs[0]).shape, right = graph.type(node.inputs[1]).shape;

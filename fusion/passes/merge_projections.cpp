@@ -13,12 +13,12 @@
 namespace sinter::fusion {
 namespace {
 
-/// True if everything that reads `value` can as well read a slice: through views into generated
-/// kernels or into products whose operand stays a matrix. An activation that the product would end
-/// with, or a residual, is worth more than one launch saved.
+/// True if all readers of `value` can read a slice instead: through views into generated kernels,
+/// or into matmuls whose operand stays a matrix. An activation or residual that the matmul's call
+/// would include is worth more than one launch.
 bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target, bool through_view,
                   std::set<ValueId>& seen) {
-  // Views of views lead to one value by many ways; what was seen has not refused.
+  // Several paths of views lead to one value; visited ones have not refused.
   if (!seen.insert(value).second) return true;
   if (graph.is_output(value)) return false;
   const auto& users = graph.users(value);
@@ -29,7 +29,7 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
         if (!reads_slices(graph, user.outputs[0], target, true, seen)) return false;
         break;
       case OpKind::kIndexed:
-        // Indices and updates are read element by element, what is looked up in stays whole.
+        // Indices and updates are read elementwise; the data must stay whole.
         if (user.inputs[0] == value) return false;
         break;
       case OpKind::kPointwise:
@@ -54,7 +54,7 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
   return true;
 }
 
-/// A slice of a 16-bit value that one reader rounds to 8 bits: cast(cast(slice) / scale).
+/// A slice of a 16-bit value that its only reader rounds to 8 bits: cast(cast(slice) / scale).
 struct RoundedSlice {
   const Node* slice = nullptr;
   double scale = 1;
@@ -79,7 +79,7 @@ std::optional<RoundedSlice> rounded_slice(const Graph& graph, const Node& slice)
   return RoundedSlice{&slice, *scale, graph.type(codes->outputs[0]).dtype};
 }
 
-/// Values whose slices, all of them together, are rounded to floats of 8 bits with one scale.
+/// Values whose slices are all rounded to fp8 with one scale.
 std::set<ValueId> values_to_round(const Graph& graph) {
   std::map<ValueId, std::vector<RoundedSlice>> by_value;
   for (const Node& node : graph.nodes())
@@ -99,8 +99,8 @@ std::set<ValueId> values_to_round(const Graph& graph) {
   return result;
 }
 
-/// Rounds what has slices as a whole, as the product that makes it may do as it stores, in place of
-/// each slice.
+/// Rounds the whole value before its slices, which the GEMM that computes it may do in its store,
+/// instead of each slice.
 Graph round_in_front_of_slices(const Graph& graph) {
   const std::set<ValueId> values = values_to_round(graph);
   if (values.empty()) return graph;

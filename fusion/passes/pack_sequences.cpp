@@ -1,5 +1,5 @@
-// Encoders without padding: what is computed token by token is computed for the tokens that a
-// batch has, end to end, and each sequence attends within itself.
+// Encoders without padding: nodes that compute token by token run on a batch's concatenated tokens,
+// and attention stays within each sequence.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -27,7 +27,7 @@ bool is_integer_cast(const Graph& graph, const Node& node) {
   return node.op->name == "Cast" && is_integer(graph.type(node.outputs[0]).dtype);
 }
 
-/// Whether `value`, an input, chooses elements of something, so that it is no mask.
+/// Whether the input `value` is an index into something, and thus no mask.
 bool is_index(const Graph& graph, ValueId value) {
   return std::ranges::any_of(graph.users(value), [&](NodeId user) {
     const Node& node = graph.node(user);
@@ -38,13 +38,13 @@ bool is_index(const Graph& graph, ValueId value) {
   });
 }
 
-/// An attention whose keys are hidden where a mask says that there is no token.
+/// An attention whose keys are masked where a mask marks padding.
 struct MaskedAttention {
   ValueId mask;  // the input
   TokenAxes axes;
 };
 
-/// `node` as such a one; else `why` says why not.
+/// `node` in this form; otherwise `why` has the reason.
 std::optional<MaskedAttention> masked_attention(const Graph& graph, const Node& node,
                                                 std::string& why) {
   const auto no = [&](std::string reason) {
@@ -120,7 +120,7 @@ class SequencePacker {
                     std::span<const ValueId> inputs) { return visit(builder, node, inputs); });
   }
 
-  /// Whether something reads the first position of each sequence.
+  /// Whether a node reads the first position of each sequence.
   bool reads_first() const { return reads_first_; }
   std::string note() const {
     return fmt::format(
@@ -169,7 +169,7 @@ class SequencePacker {
     return with_node(node, [&] { return token_wise(builder, node, inputs, *operand); });
   }
 
-  /// Names the node in what packing refuses.
+  /// Adds the node's name to packing errors.
   template <typename Make>
   static auto with_node(const Node& node, const Make& make) -> decltype(make()) {
     try {
@@ -198,7 +198,7 @@ class SequencePacker {
     return name;
   }
 
-  /// Whether the padding of `value` is not what it is in a padded run.
+  /// Whether the padding of `value` differs from that of a padded run.
   bool means_nothing(ValueId value) const {
     return packing_->axes_of(value) != nullptr && !cleared_.contains(value);
   }
@@ -240,19 +240,19 @@ class SequencePacker {
     packing_->set_packed(result, *axes, add_packed(builder, graph_, node, *axes, packed, dims));
     if (clears(node, *axes)) {
       cleared_.insert(result);
-      return std::nullopt;  // padded it is computed of the padded operands
+      return std::nullopt;  // its padded form is computed from padded operands
     }
     return std::vector{packing_->padded(result, graph_.type(result), *axes)};
   }
 
-  /// Whether the result is, where there is no token, what it is in a padded run: a mask decides.
+  /// Whether a mask makes the result's padding equal to that of a padded run.
   bool clears(const Node& node, const TokenAxes& axes) const {
     const bool multiplies = node.op->name == "Mul", selects = node.op->name == "Where";
     if (!multiplies && !selects) return false;
     const Shape& shape = graph_.type(node.outputs[0]).shape;
     Ranges ranges = graph_.ranges();
     const auto index = ir::index_symbols(shape, ranges);
-    /// The operand where there is no token.
+    /// The operand at padding positions.
     const auto absent = [&](ValueId value) -> std::optional<double> {
       const Shape& own = graph_.type(value).shape;
       std::vector<Dim> place(index.end() - static_cast<std::ptrdiff_t>(own.size()), index.end());
@@ -275,8 +275,8 @@ class SequencePacker {
     return shape[d] == Dim(1) ? Dim(0) : index[d];
   }
 
-  /// A node that mixes tokens may read what has nothing of meaning in its padding at the first
-  /// position of each sequence alone.
+  /// A node that mixes tokens may read values with meaningless padding only at each sequence's
+  /// first position.
   void check_mixing(const Node& node) {
     for (const ValueId input : node.inputs) {
       if (!means_nothing(input)) continue;
@@ -309,13 +309,13 @@ class SequencePacker {
   bool first_;
   ValueId mask_;
   std::map<ValueId, TokenAxes> attentions_;  // by result
-  std::map<ValueId, std::string> whys_;      // of attentions that are none of those
+  std::map<ValueId, std::string> whys_;      // of attentions that do not qualify
   std::optional<Packing> packing_;
   std::set<ValueId> cleared_;
   bool reads_first_ = false;
 };
 
-/// If there is no attention since what looks like one is none: why not.
+/// If there is no attention because something similar is none: reports why.
 void require_attention(const Graph& graph, const Context& context) {
   const bool has_one = std::ranges::any_of(
       graph.nodes(), [](const Node& node) { return node.op->name == "Attention"; });
@@ -340,7 +340,7 @@ Graph pack_sequences(const Graph& graph, Context& context) {
   SequencePacker packer(graph, false);
   Graph packed = packer.run();
   context.notes.push_back(packer.note());
-  // The count, which says what a mask has to be, stands in front of whatever reads a position.
+  // The token count, which has the constraint on masks, precedes all readers of positions.
   if (packer.reads_first()) packed = SequencePacker(graph, true).run();
   return packed;
 }

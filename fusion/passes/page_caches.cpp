@@ -1,5 +1,5 @@
-// Decoders of one text become decoders of many: tokens of several sequences end to end, caches in
-// blocks that block tables name.
+// Turns decoders of one sequence into decoders of many: tokens of several sequences are
+// concatenated, and caches are paged, with block tables.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -76,7 +76,7 @@ class CachePager {
     b_.range(symbol, range);
   }
 
-  /// Whether a symbol is the number of tokens, of those before them or of both.
+  /// Whether a symbol is the number of tokens, of previous tokens, or of both.
   bool is_replaced(const std::string& symbol) const {
     const Dim dim = Dim::symbol(symbol);
     return symbol == inputs_.length || dim == inputs_.tokens ||
@@ -98,7 +98,8 @@ class CachePager {
     range(names::kSequences, 1, options_.max_sequences);
     range(names::kSamples, 1, options_.max_step_tokens, tokens);
     range(names::kTableBlocks, 1, (positions_ + block - 1) / block);
-    // What depends on a cache's length is found behind: no range may make a number of it here.
+    // Later code looks for sizes that depend on the cache's length: no range may make it a
+    // constant.
     range(names::kCachePositions, 0, kMostCache);
     sizes_.emplace(*inputs_.tokens.as_symbol(), tokens);
     const bool is_appended = inputs_.growth == DecoderInputs::Growth::kConcatenated;
@@ -126,7 +127,7 @@ class CachePager {
       mapped_[cache.input.position()] =
           b_.input(graph_.value(cache.input).name, {type.dtype, shape});
     }
-    // What tells how many tokens there were is no input any more. Whatever still reads it is found.
+    // Inputs with the number of previous tokens disappear. Remaining readers are reported.
     for (const auto* each : {&inputs_.counts, &inputs_.positions, &inputs_.masks})
       for (const ValueId input : *each) {
         mapped_[input.position()] =
@@ -141,8 +142,8 @@ class CachePager {
           token_positions({graph_.type(input).shape.size() - 1, 0}, graph_.type(input));
   }
 
-  /// Whether input number `i` of the new graph is one that told how many tokens there were: these
-  /// are behind its own and the caches.
+  /// Whether input `i` of the new graph is one of the former token counts, which follow its own
+  /// inputs and the caches.
   bool is_old(std::size_t i) const {
     constexpr std::size_t kOwn = 6 + TokenSampler::kInputs;
     return i >= kOwn + inputs_.caches.size();
@@ -160,7 +161,7 @@ class CachePager {
     }
   }
 
-  /// A sequence is no longer than the model's own tables of positions.
+  /// The model's position tables limit the length of a sequence.
   void limit_positions(const Graph& paged) {
     if (const auto limit = position_limit(paged); limit && limit->most < positions_) {
       context_.position_table = describe(paged.node(limit->node));
@@ -171,7 +172,7 @@ class CachePager {
     context_.paging->max_positions = positions_;
   }
 
-  /// The graph without the inputs that nothing reads any more, with the caches as states.
+  /// The graph without unread inputs, and with the caches as states.
   Graph without_old(const Graph& paged) const {
     GraphBuilder builder(paged.name());
     for (auto [symbol, range] : paged.ranges()) {
@@ -209,7 +210,7 @@ class CachePager {
     return b_.type(value).shape == shape ? value : b_.add("Reshape", {value}, {{"shape", shape}});
   }
 
-  /// The positions of the tokens in the place of a value of type `type`.
+  /// Token positions in place of a value of type `type`.
   ValueId token_positions(const TokenPositions& what, const TensorType& type) {
     const GraphBuilder::OriginScope scope(b_, {});
     ValueId value = as(places_, type.dtype);
@@ -238,7 +239,7 @@ class CachePager {
     if (const auto axis = takes_last_token(node)) {
       ValueId row = rows_of(node.inputs[0], *axis);
       Shape shape = resized(graph_.type(first).shape);
-      // The rows take the place of the batch where the axis goes.
+      // The rows replace the batch dimension if the axis is removed.
       if (shape.size() < b_.type(row).shape.size()) {
         shape = b_.type(row).shape;
         if (*axis == 0 || shape[0] != Dim(1)) return set(node, row);
@@ -251,14 +252,13 @@ class CachePager {
     copy(node);
   }
 
-  /// A reshape of what had one row, the last token's, and has one for each sample: these stay in
-  /// front.
+  /// A reshape of the last token's row, which now has a row for each sample: these stay first.
   std::optional<ValueId> view_of_rows(const Node& node) {
     if (node.op->name != "Reshape" && node.op->name != "Expand") return std::nullopt;
     const ValueId rows = mapped_[node.inputs[0].position()];
     if (!has_samples(b_.type(rows).shape)) return std::nullopt;
     Shape shape = resized(node.attrs.get_dims("shape"));
-    if (shape.empty()) return rows;  // one number: broadcasts as before
+    if (shape.empty()) return rows;  // a scalar broadcasts as before
     if (shape[0] != Dim(1)) return std::nullopt;
     shape[0] = Dim::symbol(paged_names::kSamples);
     return b_.add(node.op->name, {rows}, {{"shape", shape}});
@@ -268,8 +268,8 @@ class CachePager {
     return !shape.empty() && shape[0] == Dim::symbol(paged_names::kSamples);
   }
 
-  /// Samples have the place of a batch of one, the first dimension: what has fewer dimensions than
-  /// another operand would broadcast them along a later one.
+  /// Samples are in the first dimension, where the batch of 1 was: an operand of lower rank would
+  /// broadcast them along a later one.
   void align_samples(std::vector<ValueId>& operands) {
     std::size_t rank = 0;
     for (const ValueId value : operands) rank = std::max(rank, b_.type(value).shape.size());
@@ -305,7 +305,7 @@ class CachePager {
     }
   }
 
-  /// The cache with the rows of this step at their slots.
+  /// The cache with this step's rows at their slots.
   ValueId write(const Node& node, const DecoderCache& cache) {
     const bool scatters = node.op->name == "Scatter";
     if (scatters) {
@@ -328,7 +328,7 @@ class CachePager {
     return b_.add("Scatter", inputs, {{"combine", std::string("none")}});
   }
 
-  /// The cache that `value` is a view of, whose keys are in order.
+  /// The cache that `value` is a view of, with keys in order.
   const DecoderCache* cache_of(ValueId value) const {
     const Shape& shape = graph_.type(value).shape;
     Ranges ranges = graph_.ranges();
@@ -390,7 +390,7 @@ class CachePager {
 
   // ---------------------------------------------------------------- logits
 
-  /// The axis along which `node` takes the row of the last token.
+  /// The axis along which `node` takes the last token's row.
   std::optional<std::size_t> takes_last_token(const Node& node) const {
     if (node.op->name == "Gather") {
       const auto axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
@@ -409,8 +409,7 @@ class CachePager {
     return std::nullopt;
   }
 
-  /// Rows of the old `value` that are to be sampled, along `axis`; select_rows computes these
-  /// alone.
+  /// Rows of the old `value` to sample, along `axis`; select_rows limits their computation.
   ValueId rows_of(ValueId value, std::size_t axis) {
     return b_.add("Gather", {mapped_[value.position()], rows_},
                   {{"axis", static_cast<std::int64_t>(axis)}});
@@ -422,7 +421,7 @@ class CachePager {
     });
   }
 
-  /// The output that tokens are drawn from.
+  /// The output from which tokens are drawn.
   std::size_t find_logits() const {
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const TensorType& type = graph_.type(graph_.outputs()[i]);

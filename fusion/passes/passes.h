@@ -1,86 +1,86 @@
-// The passes, one file each, named after the pass. pipeline.cpp gives their order.
+// The passes, one file each with the pass's name. pipeline.cpp has their order.
 #pragma once
 
 #include "fusion/context.h"
 
 namespace sinter::fusion {
 
-/// Recurrent layers for which the target has no kernel become the loops that they are.
+/// Replaces recurrent layers without a kernel on the target by loops.
 Graph expand_bodies(const Graph& graph, Context& context);
-/// Pairs inputs with the outputs that take their place in the next run; throws Error(kUsage) for a
-/// pair of context.states that cannot be one.
+/// Pairs inputs with the outputs that replace them in the next run; throws Error(kUsage) for an
+/// invalid pair in context.states.
 Graph find_states(const Graph& graph, Context& context);
-/// Weights that the model keeps in few bits stay so: products of them become QuantMatMul,
-/// embeddings gather integers. Then float weights are quantized where context.weights asks for it.
+/// Keeps quantized weights of the model: their matmuls become QuantMatMul, embeddings gather
+/// integers. Then quantizes float weights as context.weights requests.
 Graph quantize_weights(const Graph& graph, Context& context);
-/// Evaluates nodes whose inputs are all constant, unless that would make the model larger.
+/// Evaluates nodes with constant inputs, unless that would enlarge the model.
 Graph fold_constants(const Graph& graph, Context& context);
-/// Replaces exporter idioms (patterns/idioms.cpp) by the operators that they spell.
+/// Replaces exporter idioms (patterns/idioms.cpp) by operators.
 Graph recognise(const Graph& graph, Context& context);
-/// Constant scale and shift behind a product or convolution become part of its weights and bias.
+/// Folds constant scales and shifts after a matmul or convolution into its weights and bias.
 Graph fold_scales(const Graph& graph, Context& context);
-/// Constant scale and shift of columns in front of decision trees become part of their thresholds.
+/// Folds constant scales and shifts of columns before decision trees into their thresholds.
 Graph fold_thresholds(const Graph& graph, Context& context);
-/// Rounds operands of products and convolutions to 8 bits where context.eight_bit asks for it;
-/// throws Error(kUsage) without the samples that this takes.
+/// Rounds operands of matmuls and convolutions to 8 bits as context.eight_bit requests; throws
+/// Error(kUsage) without the samples that it needs.
 Graph quantize_products(const Graph& graph, Context& context);
-/// Lowers float32 values to context.precision; prints the policy into context.precision_notes.
+/// Lowers float32 values to context.precision; reports to context.precision_notes.
 Graph lower_precision(const Graph& graph, Context& context);
-/// Caches among the states become rows of 8 bits with scales where context.states asks for it;
-/// throws Error(kUnsupported) naming one that cannot be.
+/// Turns caches among the states into 8-bit rows with scales as context.states requests; throws
+/// Error(kUnsupported) that names one that cannot be.
 Graph quantize_caches(const Graph& graph, Context& context);
-/// Algebra: fewer nodes that compute the same.
+/// Algebraic simplification: fewer nodes with the same results.
 Graph simplify(const Graph& graph, Context& context);
-/// Products and convolutions of operands that stand for integers of 8 bits multiply these, where
-/// the target does: scales and zero points come behind.
+/// Multiplies 8-bit integers directly where operands of matmuls and convolutions are dequantized,
+/// if the target can; scales and zero points follow.
 Graph fuse_quantization(const Graph& graph, Context& context);
-/// Replaces attention that is spelled out by Attention, where the target has a kernel for it.
+/// Replaces spelled-out attention by Attention, if the target has a kernel for it.
 Graph recognise_attention(const Graph& graph, Context& context);
-/// Attention reads rows of 8 bits and their scales as they are, where the target's does.
+/// Lets attention read 8-bit rows and their scales directly, if the target's can.
 Graph fold_row_scales(const Graph& graph, Context& context);
-/// Queries, keys, values and weights of attention become floats of 8 bits where
-/// context.eight_bit.attention asks for it; throws Error(kUsage) without samples.
+/// Rounds queries, keys, values and weights of attention to fp8 as context.eight_bit.attention
+/// requests; throws Error(kUsage) without samples.
 Graph quantize_attention(const Graph& graph, Context& context);
-/// Makes a decoder of one text one of many sequences whose caches lie in blocks, where
-/// context.paging asks for it; throws Error(kUnsupported) naming what does not allow it.
+/// Turns a decoder of one sequence into one of many with paged caches, as context.paging requests;
+/// throws Error(kUnsupported) that names the obstacle.
 Graph page_caches(const Graph& graph, Context& context);
-/// Computes encoders over the tokens that a batch has, without its padding, where context.packed
-/// asks for it; throws Error(kUnsupported) naming the node that does not allow it.
+/// Computes encoders on a batch's tokens without padding, as context.packed requests; throws
+/// Error(kUnsupported) that names the obstructing node.
 Graph pack_sequences(const Graph& graph, Context& context);
-/// Computes only those rows of products that a Gather or a Slice behind them takes.
+/// Computes only those rows of matmuls that a later Gather or Slice takes.
 Graph select_rows(const Graph& graph, Context& context);
-/// Replaces composites (when fusing), and convolutions and attention where the target has none.
+/// Decomposes composites (when fusing), and convolutions and attention that the target lacks.
 Graph decompose(const Graph& graph, Context& context);
-/// Reduces over the dimensions that a reshape joined, instead of over what they were joined to.
+/// Reduces over the dimensions before a reshape that joined them, instead of the joined one.
 Graph reduce_parts(const Graph& graph, Context& context);
-/// Chooses the memory order of every value, and brings convolutions into what the target wants.
+/// Chooses the memory layout of every value, and converts convolutions to the target's forms.
 Graph assign_layouts(const Graph& graph, Context& context);
-/// Products of one activation with several constant weights become one product and slices of it.
+/// Merges matmuls of one activation by several constant weights into one, followed by slices.
 Graph merge_projections(const Graph& graph, Context& context);
-/// Constant weights of products of few rows [k, n] become [n, k] (CUDA, 16-bit).
+/// Transposes constant weights [k, n] of small-M matmuls to [n, k] (CUDA, 16-bit).
 Graph lay_out_weights(const Graph& graph, Context& context);
-/// Attention with its operand views and output views.
+/// Regions of attention with views of operands and of its result.
 Graph fuse_attention(const Graph& graph, Context& context);
-/// Products and convolutions with their operand views, epilogues and output views.
+/// Regions of matmuls and convolutions with operand views, epilogues and output views.
 Graph fuse_matmul(const Graph& graph, Context& context);
-/// Regions grown both ways from reductions.
+/// Regions that grow from reductions in both directions.
 Graph fuse_reductions(const Graph& graph, Context& context);
-/// Regions of the pointwise, view and gather nodes that are left.
+/// Regions of the remaining pointwise, view and gather nodes.
 Graph fuse_pointwise(const Graph& graph, Context& context);
-/// Queries and the rows that a step adds to caches with the attention that reads them, where the
-/// target has a kernel for it.
+/// Fuses queries and a step's new cache rows into the attention that reads them, if the target has
+/// a kernel for it.
 Graph fuse_cache_rows(const Graph& graph, Context& context);
-/// Products and convolutions with the kernel that reads their result, on targets that have kernels
+/// Fuses matmuls and convolutions with the kernel that reads their result, on targets with kernels
 /// for both.
 Graph fuse_gemm(const Graph& graph, Context& context);
-/// Users' kernels with what reads their outputs element by element, where their definition lets
-/// that be computed as they store.
+/// Fuses users' kernels with elementwise readers of their outputs, if their definition allows
+/// it.
 Graph fuse_custom(const Graph& graph, Context& context);
-/// Reductions of few long rows become two, of parts and of their results (CUDA).
+/// Splits reductions of few long rows into two steps, over parts and over their results (CUDA).
 Graph split_reductions(const Graph& graph, Context& context);
-/// Many small regions that do not depend on each other become one launch (CUDA).
+/// Fuses many small independent regions into one launch (CUDA).
 Graph fuse_horizontal(const Graph& graph, Context& context);
-/// Makes every node that is left, but reshapes, a fused node of its own.
+/// Wraps every remaining node, except reshapes, in a fused node.
 Graph wrap_singletons(const Graph& graph, Context& context);
 
 }  // namespace sinter::fusion

@@ -1,5 +1,5 @@
-// --attention-precision fp8: attention of queries, keys and values of 8 bits, each times a scale
-// that calibration samples give, and of weights of 8 bits.
+// --attention-precision fp8: attention with 8-bit queries, keys and values, each with a scale from
+// calibration samples, and with 8-bit weights.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,27 +19,27 @@ namespace sinter::fusion {
 namespace {
 
 constexpr std::size_t kOperands = 3;  // queries, keys, values
-// Of operands that are zero on all samples, so that nothing is divided by zero.
+// Lower bound for operands that are zero on all samples, to avoid division by zero.
 constexpr double kLeastOperandScale = 0x1p-100;
-// Scales that differ by no more become one: e4m3 has 15 powers of two of one relative step, and
-// operands that are slices of one value are then rounded at once.
+// Scales within this factor are merged: e4m3 has the same relative step over 15 powers of two.
+// Operands that are slices of one value are then rounded at once.
 constexpr double kCommonScales = 64;
 
 struct AttentionLayer {
-  std::size_t place = 0;  // of the node
+  std::size_t place = 0;  // index of the node
   std::array<double, kOperands> scales{};
-  bool is_common = false;  // all have one scale
+  bool is_common = false;  // all share one scale
   QuantizedLayer report;
 };
 
-/// A step on the way from a value back to what it is a view of.
+/// A view between a value and its source.
 struct ViewStep {
   std::string op;
   Attrs attrs;
 };
 
-/// `value` as codes of `type` times `scale`, rounded where it lies in front of its views, so that
-/// who makes it may round it as it stores; with `whole`, also what others have slices of.
+/// `value` as codes of `type` times `scale`, rounded before its views, so that the kernel that
+/// computes it can round in its store. `whole`: also rounds values of which others have slices.
 ValueId add_codes(GraphBuilder& builder, ValueId value, DType type, double scale, bool whole) {
   std::vector<ViewStep> views;
   for (const Node* node = builder.producer(value); node != nullptr;
@@ -58,7 +58,8 @@ ValueId add_codes(GraphBuilder& builder, ValueId value, DType type, double scale
   return value;
 }
 
-/// Values [.., n, dv] as attention of 8 bits reads them: [.., dv, columns], zeros behind the keys.
+/// Values [.., n, dv] in the layout of 8-bit attention: [.., dv, columns], zero-padded after the
+/// keys.
 ValueId add_value_columns(GraphBuilder& builder, ValueId values) {
   const Shape shape = builder.type(values).shape;
   const std::size_t rank = shape.size();

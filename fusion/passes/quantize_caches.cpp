@@ -1,6 +1,6 @@
-// Caches of keys and values in rows of 8 bits, each with a scale: half the bytes of 16-bit floats.
-// New rows are rounded where they are put into the cache; what reads it reads what the rows stand
-// for. A cache "key" has its scales in a second state, "key.scales".
+// Caches of keys and values in 8-bit rows with a scale each: half the bytes of 16-bit floats. New
+// rows are rounded when stored; readers get dequantized rows. A cache "key" has its scales in a
+// second state, "key.scales".
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -28,7 +28,7 @@ using ir::ScaledRows;
 
 constexpr const char* kScalesSuffix = ".scales";
 
-/// Relative error of rows of `width` normal deviates, of a fixed seed.
+/// Relative error of rows of `width` normal deviates with a fixed seed.
 double rounding_error(std::int64_t width, DType type) {
   constexpr std::int64_t kRows = 64;
   std::mt19937 random(1);
@@ -100,7 +100,7 @@ class CacheQuantizer {
     return text.empty() ? "none" : text;
   }
 
-  /// Takes `state` if it is a cache; refuses one that has no rows to scale.
+  /// Adds `state` if it is a cache; refuses one without rows to scale.
   void find_cache(const ir::State& state) {
     const ValueId input = old_.inputs()[static_cast<std::size_t>(state.input)];
     const ValueId output = old_.outputs()[static_cast<std::size_t>(state.output)];
@@ -129,8 +129,8 @@ class CacheQuantizer {
       find_updates(*history);
   }
 
-  /// Rows of keys, which are stored less the mean of their channel: of those put in by one Scatter
-  /// at places of one dimension.
+  /// Finds key rows to store minus their channel's mean: those stored by a single Scatter at
+  /// indices of one dimension.
   void find_updates(const CacheHistory& history) {
     const Node* scatter = nullptr;
     for (const NodeId id : history.nodes) {
@@ -170,7 +170,7 @@ class CacheQuantizer {
     return mean == means_.end() ? std::nullopt : std::optional(mean->second);
   }
 
-  /// `rows` less their mean, if they are keys of which that is known.
+  /// `rows` minus their mean, if they are keys whose mean is known.
   ValueId centred(ValueId updates, ValueId rows) {
     const auto mean = means_.find(updates);
     if (mean == means_.end()) return rows;
@@ -179,7 +179,7 @@ class CacheQuantizer {
                         {rows, builder_.constant(ir::reference::convert(mean->second, type))});
   }
 
-  /// Why `node` does not leave rows of `width` elements whole; empty: it does.
+  /// Why `node` does not keep rows of `width` elements whole; empty if it does.
   std::string no_rows(const Node& node, const Dim& width) const {
     const Shape& shape = old_.type(node.outputs[0]).shape;
     const std::size_t last = shape.size() - 1;
@@ -201,7 +201,7 @@ class CacheQuantizer {
     return "";
   }
 
-  /// What an index that broadcasts to the updates says at `index` of them.
+  /// The value at `index` of an index tensor that broadcasts to the updates.
   std::optional<Dim> number_at(ValueId value, const std::vector<Dim>& index,
                                const Ranges& ranges) const {
     return ir::index_of_value(old_, value, own_index(value, index), ranges);
@@ -213,7 +213,7 @@ class CacheQuantizer {
       if (shape[d] == Dim(1)) own[d] = Dim(0);
     return own;
   }
-  /// Whether all elements of an update's row have the same number in it.
+  /// Whether the index is the same for all elements of an update's row.
   bool is_same_in_row(ValueId value, const std::vector<Dim>& index, const Ranges& ranges) const {
     const Shape& shape = old_.type(value).shape;
     if (shape.empty() || shape.back() == Dim(1)) return true;
@@ -260,7 +260,7 @@ class CacheQuantizer {
     }
   }
 
-  /// A node of a cache's way through the model, on rows and on their scales.
+  /// Applies a node of a cache's path through the model to rows and to their scales.
   ScaledRows changed(const Node& node, const ScaledRows& rows) {
     if (node.op->name == "Transpose")
       return {builder_.add("Transpose", {rows.values}, node.attrs),
@@ -283,7 +283,7 @@ class CacheQuantizer {
             builder_.add("Scatter", std::move(scales), node.attrs)};
   }
 
-  /// The index of the one column that scales have.
+  /// The index of the only column of scales.
   ValueId first_column(ValueId scales) {
     const auto rank = static_cast<std::int64_t>(builder_.type(scales).shape.size());
     return builder_.add("Iota", {},
@@ -291,7 +291,7 @@ class CacheQuantizer {
                          {"axis", rank - 1},
                          {"dtype", DType::kInt64}});
   }
-  /// An index that is the same for all elements of a row, once.
+  /// Reduces an index that is equal along a row to one element for each row.
   ValueId of_row(ValueId index) {
     Shape shape = builder_.type(index).shape;
     if (shape.empty() || shape.back() == Dim(1)) return index;
@@ -302,7 +302,7 @@ class CacheQuantizer {
         {{"starts", Shape(rank, Dim(0))}, {"steps", Ints(rank, 1)}, {"shape", shape}});
   }
 
-  /// What `value` is to nodes that know nothing of rows.
+  /// `value` for nodes that do not support scaled rows.
   ValueId wide(ValueId value) {
     const auto rows = narrow_.find(value);
     if (rows == narrow_.end()) return mapped_[value.position()];
@@ -346,13 +346,13 @@ class CacheQuantizer {
   Context& context_;
   DType type_;
   GraphBuilder builder_;
-  std::vector<ValueId> mapped_;           // values of the old graph that stay what they are
-  std::map<ValueId, ScaledRows> narrow_;  // caches, on their way through the model
+  std::vector<ValueId> mapped_;           // values of the old graph that are unchanged
+  std::map<ValueId, ScaledRows> narrow_;  // caches along their path through the model
   std::vector<Cache> caches_;
-  std::set<NodeId> chain_;                          // the nodes of that way
-  std::vector<ValueId> updates_;                    // keys that are put into caches
+  std::set<NodeId> chain_;                          // nodes of these paths
+  std::vector<ValueId> updates_;                    // keys that are stored into caches
   std::vector<std::vector<std::int64_t>> reduced_;  // dimensions that share a mean
-  std::map<ValueId, Tensor> means_;                 // of them
+  std::map<ValueId, Tensor> means_;                 // of updates
   std::map<std::int64_t, double> errors_;           // by width
 };
 

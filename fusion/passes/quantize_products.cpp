@@ -1,5 +1,5 @@
-// --precision int8 and fp8: products and convolutions of activations and constant weights get
-// operands of 8 bits, as if the model had QuantizeLinear and DequantizeLinear in front of them.
+// --precision int8 and fp8: rounds the operands of matmuls and convolutions of activations and
+// constant weights to 8 bits, as if the model had QuantizeLinear and DequantizeLinear there.
 #include "fusion/eight_bit/choose_products.h"
 #include "fusion/eight_bit/rewrite_products.h"
 #include "fusion/passes/passes.h"

@@ -22,7 +22,7 @@ namespace {
 
 using ir::QuantizedWeights;
 
-/// Weights that become integers of few bits.
+/// Whether weights of this type can be quantized.
 bool is_quantized_from(DType type) { return is_arithmetic_float(type) && type != DType::kFloat64; }
 
 class WeightQuantizer {
@@ -50,12 +50,12 @@ class WeightQuantizer {
   }
 
  private:
-  /// The products of an activation and weights [k, n] that no input has a part in: those whose
-  /// weights the model itself keeps as integers, and those that are to become such.
+  /// Finds matmuls of an activation and weights [k, n] that depend on no input: weights that the
+  /// model stores as integers, and those to quantize.
   void find_layers() {
     const auto known = [&](ValueId value) { return values_.knows(value); };
     std::set<std::size_t> products;
-    // Where x is of 8 bits as well the product is: see fuse_quantization.
+    // With 8-bit x the matmul is integer: see fuse_quantization.
     const std::vector<bool> is_narrow = narrow_products(graph_, context_);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
@@ -91,7 +91,7 @@ class WeightQuantizer {
       inputs_.emplace(graph_, values_, *calibration, layers_);
   }
 
-  /// Rows of products by float weights that no option makes integers.
+  /// Reports matmuls with float weights that no option quantizes.
   void report_kept(std::size_t place) {
     if (context_.weights.bits == 0) return;
     if (const auto kept = kept_.find(place); kept != kept_.end())
@@ -105,7 +105,7 @@ class WeightQuantizer {
     return static_cast<double>(shape[0].value()) * static_cast<double>(shape[1].value());
   }
 
-  /// Weights that the model itself keeps as integers.
+  /// Weights that the model stores as integers.
   std::optional<Piece> stored(const Node& node, const Dequantization& found) {
     const Shape& shape = graph_.type(node.inputs[1]).shape;
     const std::int64_t k = shape[0].value(), n = shape[1].value();
@@ -121,7 +121,7 @@ class WeightQuantizer {
     return replacement(node, scaling, *weights);
   }
 
-  /// The only reader of a product, if it multiplies its columns by constants.
+  /// The only reader of a matmul, if it multiplies its columns by constants.
   const Node* scale_behind(const Node& node) {
     const ValueId result = node.outputs[0];
     const auto& users = graph_.users(result);
@@ -141,7 +141,7 @@ class WeightQuantizer {
     return values_.tensor(scaling.inputs[scaling.inputs[0] == node.outputs[0] ? 1 : 0]);
   }
 
-  /// Float weights, where the user wants them in few bits.
+  /// Float weights that the user wants quantized.
   std::optional<Piece> chosen(std::size_t place) {
     const Node& node = graph_.nodes()[place];
     std::optional<Tensor> moments;
@@ -154,15 +154,15 @@ class WeightQuantizer {
     return replacement(node, nullptr, *weights);
   }
 
-  /// `weight` [n, k] as integers, unless the layer is to stay as it is; either way a row of the
-  /// report. `moments` of what it reads, if they are known.
+  /// `weight` [n, k] quantized, unless the layer is kept; reports it in both cases. `moments` of
+  /// its input, if known.
   std::optional<QuantizedWeights> quantized_layer(const Node& node, const Tensor& weight,
                                                   WeightOptions options, const Tensor* moments,
                                                   bool is_last) {
-    // Errors are for the report, unless a layer that has large ones is kept.
+    // Errors are only reported, unless a maximum error is set.
     const bool errors_decide = std::isfinite(options.max_error) || moments != nullptr;
     const Tensor exact = errors_decide ? weight : weight.plain();
-    const ir::HeldBytes held = exact.hold();  // until it has been read for the last time
+    const ir::HeldBytes held = exact.hold();  // until its last use
     QuantizedLayer layer;
     layer.name = layer_name(node);
     layer.n = weight.shape()[0];
@@ -184,7 +184,7 @@ class WeightQuantizer {
         if (plain.zero_points) plain.zero_points = plain.zero_points->plain();
         const Tensor rounded = ir::dequantized(plain, DType::kFloat32);
         layer.weight_error = weight_error(exact, rounded);
-        const bool is_table = node.op->name != "MatMul";  // whose rows are its outputs
+        const bool is_table = node.op->name != "MatMul";  // rows of a table are its outputs
         constexpr std::int64_t kRows = 4;
         layer.output_error = is_table             ? layer.weight_error
                              : moments != nullptr ? output_error(exact, rounded, *moments)
@@ -220,14 +220,14 @@ class WeightQuantizer {
     return result;
   }
 
-  /// A matrix that is known, the other way round.
+  /// A known matrix, transposed.
   Tensor transposed(ValueId value) {
     const Node* view = graph_.producer(value);
     if (view != nullptr && view->op->name == "Transpose") return values_.tensor(view->inputs[0]);
     return fusion::transposed(values_.tensor(value));
   }
 
-  /// The product with `weights`, which also does what `scaling` did.
+  /// The matmul with `weights`, which includes `scaling`.
   Piece replacement(const Node& node, const Node* scaling, QuantizedWeights weights) {
     Piece piece;
     piece.reads = {node.inputs[0]};
@@ -245,7 +245,7 @@ class WeightQuantizer {
     return piece;
   }
 
-  /// Rows of a table: of integers that the model has, or where the user wants them.
+  /// Embedding rows: of the model's integers, or quantized as the user wants.
   std::optional<Piece> embedding(const Node& node) {
     if (auto piece = gather_integers(graph_, values_, node)) return piece;
     const WeightOptions& wanted = context_.weights;
@@ -254,13 +254,13 @@ class WeightQuantizer {
       return std::nullopt;
     const ValueId table = node.inputs[0];
     const TensorType& type = graph_.type(table);
-    // Narrower tables are those of rotary positions: rounding those would turn everything.
+    // Narrower tables hold rotary positions, where rounding would affect all rows.
     constexpr std::int64_t kLeastWidth = 256;
     if (!is_quantized_from(type.dtype) || type.shape.size() != 2 || !values_.knows(table) ||
         values_.knows(node.inputs[1]) || type.shape[1].value() < kLeastWidth ||
         type.shape[0] == ir::Dim(0) || type.shape[1] == ir::Dim(0))
       return std::nullopt;
-    WeightOptions options = wanted;  // one scale for a row: bytes are gathered as they lie
+    WeightOptions options = wanted;  // one scale for a row: bytes are gathered directly
     options.bits = 8;
     options.group = 0;
     options.symmetric = true;
@@ -291,11 +291,11 @@ class WeightQuantizer {
   const Graph& graph_;
   Context& context_;
   ConstantValues values_;
-  // Places of products in the graph.
+  // By index of the matmul in the graph.
   std::map<std::size_t, Dequantization> stored_;
-  std::map<std::size_t, QuantizedLayer> kept_;  // floats that stay, whatever is asked for
+  std::map<std::size_t, QuantizedLayer> kept_;  // floats that are kept whatever is requested
   std::set<std::size_t> layers_, last_;
-  double mean_size_ = 0;  // of layers but the last
+  double mean_size_ = 0;  // of all but the last layers
   std::optional<LayerInputs> inputs_;
 };
 

@@ -12,7 +12,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// 0, 1, 2, .. along the last dimension.
+/// True for 0, 1, 2, .. along the last dimension.
 bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {
   const auto& constant = graph.value(value).constant;
   if (constant == nullptr) {
@@ -30,9 +30,8 @@ bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {
   return true;
 }
 
-/// If `node` is MatMul(Cast(Equal(ids, 0 1 2 ..)), table), the look-up that computes the same: row
-/// ids of the table, zeros where ids is none of its rows. The comparison with every row, and the
-/// matrix that holds it, are never made.
+/// If `node` is MatMul(Cast(Equal(ids, 0 1 2 ..)), table): a lookup of the same rows, zero where
+/// ids is out of range. Avoids the one-hot matrix.
 std::optional<Piece> one_hot_product(const Graph& graph, const Node& node) {
   if (node.op->name != "MatMul") return std::nullopt;
   const TensorType& table = graph.type(node.inputs[1]);
@@ -88,7 +87,7 @@ const std::vector<ParsedIdiom>& parsed_idioms() {
   return parsed;
 }
 
-/// A match at a node as a replacement, where the operator that it spells can take it.
+/// A match at a node as a replacement, if its operator accepts the operands.
 class Replacement {
  public:
   Replacement(const Graph& graph, const Node& root, const Match& match)
@@ -113,7 +112,7 @@ class Replacement {
       const auto& axes = *match_.axes;
       first_axis = static_cast<std::size_t>(axes.front());
       const bool single = op.name == "Softmax";
-      // Normalisations run over all dimensions from the axis on.
+      // Norms cover all dimensions from the axis on.
       if (single ? axes.size() != 1 : axes.size() != type.shape.size() - first_axis)
         return std::nullopt;
       attrs.set("axis", axes.front());
@@ -156,7 +155,7 @@ class Replacement {
   }
 
  private:
-  /// The value that is the root's operand as a whole, best in the root's own type.
+  /// The value that is the root's whole operand, preferably in the root's type.
   std::optional<ValueId> whole(const std::vector<Element>& elements, DType type) {
     std::optional<ValueId> result;
     for (const Element& element : elements) {
@@ -168,7 +167,7 @@ class Replacement {
     return result;
   }
 
-  /// A value that broadcasts along the normalised dimensions only.
+  /// A value that broadcasts only along the normalized dimensions.
   std::optional<ValueId> parameter(const std::vector<Element>& elements, const TensorType& type,
                                    std::size_t first_axis) {
     for (const Element& element : elements) {
@@ -185,7 +184,7 @@ class Replacement {
     return std::nullopt;
   }
 
-  /// Origins of everything between the root and what is read.
+  /// Origins of all nodes between the root and its inputs.
   std::vector<std::string> origins(const std::vector<ValueId>& reads) const {
     std::vector<std::string> result;
     std::set<ValueId> seen(reads.begin(), reads.end());
@@ -206,7 +205,7 @@ class Replacement {
   const Match& match_;
 };
 
-/// Operators that some idiom ends with: products and sums in any spelling, and calls by name.
+/// Last operators of idioms: products and sums in any spelling, and named operators.
 const std::set<std::string_view>& last_operators() {
   static const std::set<std::string_view> operators = [] {
     std::set<std::string_view> result = {"Mul", "Div",  "Neg",   "Reciprocal", "Square",
@@ -234,7 +233,7 @@ std::optional<Piece> recognise_node(MatchFacts& facts, const Node& node) {
 }  // namespace
 
 Graph recognise(const Graph& graph, Context& context) {
-  // Models take some hundred steps a node; one that is made to take more is recognised in part.
+  // Models take some hundred steps for each node; adversarial ones are only partly matched.
   constexpr std::int64_t kMostSteps = 4'000'000;
   std::vector<Piece> pieces;
   MatchFacts facts(graph);

@@ -1,4 +1,4 @@
-// Attention spelled out: product, scale, soft cap, masks, softmax, product.
+// Matches spelled-out attention: matmul, scale, softcap, masks, softmax, matmul.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,14 +16,14 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// An operand whose scalar factors became part of the scale; its views stay.
+/// An operand whose scalar factors moved into the scale; its views stay.
 struct Factored {
   ValueId source;
   std::vector<NodeId> views;  // from the source on
   double factor = 1;
 };
 
-/// A bool mask, negated if `negated`, or a float one that is added; behind `views` of it.
+/// A bool mask, negated if `negated`, or an additive float mask; after `views`.
 struct Mask {
   ValueId value;
   bool negated = false;
@@ -49,7 +49,7 @@ double lowest(DType type) {
                                    : std::numeric_limits<double>::lowest();
 }
 
-/// The last two dimensions exchanged, as one transpose of what a transpose before it reads.
+/// Swaps the last two dimensions, merged with a preceding transpose.
 ValueId swapped(GraphBuilder& builder, ValueId value) {
   Ints perm(builder.type(value).shape.size());
   std::iota(perm.begin(), perm.end(), 0);
@@ -63,7 +63,7 @@ ValueId swapped(GraphBuilder& builder, ValueId value) {
   return builder.add("Transpose", {value}, {{"perm", std::move(perm)}});
 }
 
-/// One walk from the product with the values back to the product with the keys.
+/// Traverses from the PV matmul back to the QK' matmul.
 class AttentionMatcher {
  public:
   AttentionMatcher(const Graph& graph, Context& context, const Node& product)
@@ -80,7 +80,7 @@ class AttentionMatcher {
     const ValueId v = product_.inputs[1];
     if (graph_.type(q.source).shape.size() < 2 || graph_.type(k.source).shape.size() < 2)
       return std::nullopt;
-    // Only the last dimension of k's type matters here, which is the one before the last of k'.
+    // Only the last dimension of k's type is used here, the second to last of k'.
     std::vector<TensorType> types{graph_.type(scores->inputs[0]), graph_.type(scores->inputs[1]),
                                   graph_.type(v)};
     std::swap(types[1].shape[types[1].shape.size() - 1], types[1].shape[types[1].shape.size() - 2]);
@@ -118,7 +118,7 @@ class AttentionMatcher {
            is_arithmetic_float(graph_.type(node.outputs[0]).dtype);
   }
 
-  /// The softmax whose weights `value` is, through casts and a guard against NaN.
+  /// The softmax that computes the weights `value`, through casts and a NaN guard.
   const Node* weights(ValueId value) {
     for (const Node* node = only(value); node != nullptr; node = only(value)) {
       const std::string& op = node->op->name;
@@ -150,7 +150,7 @@ class AttentionMatcher {
     return nullptr;
   }
 
-  /// x, if `node` is Where(IsNan(x), 0, x), or Where(ReduceMax(s) == -inf, 0, x) for x of
+  /// x, if `node` is Where(IsNan(x), 0, x), or Where(ReduceMax(s) == -inf, 0, x) with x =
   /// Softmax(s).
   std::optional<ValueId> guarded_value(const Node& node) const {
     if (node.op->name != "Where" || splat_value(graph_, node.inputs[1]) != 0.0) return std::nullopt;
@@ -174,11 +174,11 @@ class AttentionMatcher {
     return std::nullopt;
   }
 
-  /// The product with the keys that the softmax reads, through masks and scales.
+  /// The QK' matmul that the softmax reads, through masks and scales.
   const Node* walk_scores(const Node& softmax) {
     scores_shape_ = graph_.type(softmax.inputs[0]).shape;
     ValueId value = softmax.inputs[0];
-    // The guard of hidden rows reads the scores, too.
+    // The guard against hidden rows reads the scores, too.
     const bool shared =
         guard_ == ir::kGuardHidden && graph_.users(value).size() == 2 && !graph_.is_output(value);
     for (const Node* node = shared ? graph_.producer(value) : only(value); node != nullptr;
@@ -196,7 +196,7 @@ class AttentionMatcher {
     return nullptr;
   }
 
-  /// What `node` scales, caps, masks or casts.
+  /// The input of `node` if it scales, caps, masks or casts scores.
   std::optional<ValueId> before(const Node& node) {
     if (is_wide_cast(node)) return node.inputs[0];
     if (node.op->name == "Where") return unscaled(selected(node));
@@ -214,7 +214,7 @@ class AttentionMatcher {
     return std::nullopt;
   }
 
-  /// What is masked, unless the result of that was scaled or capped.
+  /// The masked value, unless the masked scores were scaled or capped.
   std::optional<ValueId> unscaled(std::optional<ValueId> scores) {
     if (!scores || !scaled_) return scores;
     refusal_ =
@@ -222,13 +222,13 @@ class AttentionMatcher {
     return std::nullopt;
   }
 
-  /// What a soft cap reads: scores are scale_ * tanh(what is in front), whose own factors follow.
+  /// The input of a softcap: scores are scale_ * tanh(input); further factors precede it.
   std::optional<ValueId> uncapped(const Node& node) {
     if (softcap_ != 0) {
       refusal_ = "the scores have two soft caps";
       return std::nullopt;
     }
-    // The sign of the factor may as well be that of what is in front: tanh is odd.
+    // The factor's sign can move inside: tanh is odd.
     softcap_ = static_cast<float>(std::abs(scale_));
     if (softcap_ == 0 || std::isinf(softcap_)) {
       refusal_ = "the soft cap of the scores is no float32";
@@ -245,7 +245,7 @@ class AttentionMatcher {
            !graph_.is_constant(value);
   }
 
-  /// True if walking back from `value` soon meets the product of the scores.
+  /// True if the path back from `value` soon reaches the scores' matmul.
   bool leads_to_product(ValueId value) const {
     constexpr int kSteps = 8;
     for (int step = 0; step < kSteps; ++step) {
@@ -285,8 +285,8 @@ class AttentionMatcher {
   }
 
   bool take_causal(const Mask& mask) {
-    // Behind views that keep the order, the last two dimensions are those of the scores or
-    // causal_of does not know them.
+    // Views that keep the order leave the scores' last two dimensions last; causal_of() rejects
+    // others.
     const bool in_order = std::ranges::all_of(mask.views, [&](NodeId view) {
       const std::string& op = graph_.node(view).op->name;
       return op == "Reshape" || op == "Expand";
@@ -296,16 +296,16 @@ class AttentionMatcher {
     return causal_ != 0;
   }
 
-  /// A mask of the keys behind a place is no mask, but a limit. As with causal masks, no row is
-  /// taken to be hidden as a whole.
+  /// A mask of all keys from an index on becomes a limit. As for causal masks, no row is assumed to
+  /// be fully masked.
   bool take_limits(const Mask& mask) {
     if (limits_) return false;
     limits_ = limits_of(graph_, mask.value, mask.views, scores_shape_.back(), mask.negated);
     return limits_.has_value();
   }
 
-  /// The bool mask of which `value` is made, 0 where it attends and elsewhere the lowest value of
-  /// its type, beside which a score is lost: adding that is to replace the score.
+  /// The bool mask behind `value`: 0 where it attends, elsewhere the lowest value of its type,
+  /// which absorbs any score. Adding that equals replacing the score.
   std::optional<Mask> lowest_mask(ValueId value, double& fill) const {
     Mask mask;
     const Node* node = graph_.producer(value);
@@ -352,7 +352,7 @@ class AttentionMatcher {
     return std::nullopt;
   }
 
-  /// Follows an operand of the scores back to its first scalar factor, also of a wider type; the
+  /// Traces an operand of the scores back to its first scalar factor, maybe of a wider type; the
   /// views in between stay.
   Factored factored(ValueId value) const {
     Factored best{value, {}, 1}, next = best;
@@ -383,7 +383,7 @@ class AttentionMatcher {
     return graph_.type(a).dtype == graph_.type(b).dtype;
   }
 
-  /// What a mask's views start from: it is negated before them, where it is smallest.
+  /// The value before a mask's views: negation happens there, where it is smallest.
   FoldedViews mask_source() const {
     FoldedViews result{mask_.value, mask_.views};
     while (mask_.negated) {
@@ -401,7 +401,7 @@ class AttentionMatcher {
     take(product_);
     for (std::size_t i = 0; i + 1 < taken_.size(); ++i)
       decide(context_, *taken_[i], product_, true, "a step of attention");
-    // As float32, which whoever computes it has: 1/sqrt(32) and 32^-1/4 twice are one scale then.
+    // As float32, as all kernels use it: 1/sqrt(32) and twice 32^-1/4 then are the same scale.
     Attrs attrs{{"scale", double{static_cast<float>(scale_)}}, {"causal", std::int64_t{causal_}}};
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
@@ -436,7 +436,7 @@ class AttentionMatcher {
   Context& context_;
   const Node& product_;
   Shape scores_shape_;
-  double scale_ = 1, fill_ = -kInfinity, softcap_ = 0;  // 0: no soft cap
+  double scale_ = 1, fill_ = -kInfinity, softcap_ = 0;  // 0: no softcap
   Mask mask_;
   std::optional<KeyLimits> limits_;
   int causal_ = 0;

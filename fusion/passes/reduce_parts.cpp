@@ -1,14 +1,14 @@
-// A reshape that joins dimensions, some of which are then reduced together, as GroupNorm is often
-// spelled: [n, c, h, w] becomes [n, groups, c / groups * h * w]. What follows is done on [n,
-// groups, c / groups, h, w] instead, so that each of them can lie elsewhere in memory: channels
-// last, say.
+// A reshape joins dimensions, some of which are then reduced together, as GroupNorm is often
+// spelled: [n, c, h, w] becomes [n, groups, c / groups * h * w]. This pass computes on [n, groups,
+// c / groups, h, w] instead, so that these dimensions may have another memory layout, such as
+// channels last.
 //
-// So is what comes behind a norm over [n, groups, c / groups, h, w] where its result is joined
-// again: that is one kernel with the norm then.
+// It does the same for values after a norm over [n, groups, c / groups, h, w] whose result is
+// joined again, which then fuse with the norm.
 //
-// A value of a joined shape has a *spread* twin, whose shape has the parts in place of what they
-// were joined to. Pointwise nodes and reductions on such values are done on the twins; everything
-// else reads the twin reshaped.
+// A value of a joined shape has a *spread* twin, whose shape has the parts instead of the joined
+// dimension. Pointwise nodes and reductions of such values are computed on the twins; other nodes
+// read the twin reshaped.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -19,7 +19,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// How many dimensions of a spread shape each dimension of a shape has become.
+/// For each dimension of a shape, the number of dimensions in the spread shape.
 using Counts = std::vector<std::size_t>;
 
 struct Spread {
@@ -36,11 +36,12 @@ struct Spread {
   }
 };
 
-/// `to` in the dimensions of `from`, some of which may be split; nothing where sizes do not tell.
+/// `to` in terms of the dimensions of `from`, which may be split; nothing if symbolic sizes leave
+/// it undecided.
 std::optional<Spread> spread(const Shape& from, const Shape& to) {
   Spread result;
   std::size_t i = 0;
-  Dim left(1);  // of dimension i - 1 of `from`
+  Dim left(1);  // remainder of dimension i - 1 of `from`
   for (const Dim& dim : to) {
     const std::size_t before = result.shape.size();
     Dim rest = dim;
@@ -70,8 +71,8 @@ std::optional<Spread> spread(const Shape& from, const Shape& to) {
   return result;
 }
 
-/// The reshapes whose results are reduced over what they join, and those that join dimensions over
-/// which their operand was normalised, by output.
+/// Reshapes whose results are reduced over joined dimensions, and reshapes that join dimensions
+/// over which their operand was normalized; by output.
 class Wanted {
  public:
   explicit Wanted(const Graph& graph) : graph_(graph), from_(graph.values().size()) {
@@ -80,12 +81,11 @@ class Wanted {
   bool contains(ValueId reshaped) const { return wanted_.contains(reshaped.index); }
 
  private:
-  /// A value that is computed element by element from a reshaped one, or reduced from it.
+  /// A value that is computed elementwise from a reshaped one, or reduced from it.
   struct From {
     std::int32_t reshaped = -1;
-    std::vector<bool> joined;  // of its own dimensions
-    std::vector<bool>
-        reduced;  // those over which something was reduced that it is computed from; may be empty
+    std::vector<bool> joined;   // by its own dimensions
+    std::vector<bool> reduced;  // dimensions over which an operand was reduced; may be empty
   };
 
   From& from(ValueId value) { return from_[value.position()]; }
@@ -149,7 +149,7 @@ class ReduceParts {
     else if (node.op->kind == OpKind::kReduce)
       twin = reduced(builder, old, node);
     if (!twin) return std::nullopt;
-    // Nobody needs this where all that reads it has a twin, too.
+    // Becomes dead if all its readers have twins.
     const ValueId plain =
         builder.add("Reshape", {twin->value}, {{"shape", old.type(node.outputs[0]).shape}});
     if (twin->spread.any_joined()) twins_.emplace(node.outputs[0].index, std::move(*twin));
@@ -167,8 +167,8 @@ class ReduceParts {
     return found == twins_.end() ? nullptr : &found->second;
   }
 
-  /// Of a reshape that joins what is reduced, and of one that joins the parts of a twin in another
-  /// way: back, mostly.
+  /// The twin of a reshape that joins reduced dimensions, or that joins a twin's parts differently
+  /// (usually back).
   std::optional<Twin> reshaped(GraphBuilder& builder, const Graph& old, const Node& node,
                                std::span<const ValueId> inputs) const {
     const Shape& to = old.type(node.outputs[0]).shape;
@@ -243,7 +243,7 @@ class ReduceParts {
   }
 
   Wanted wanted_;
-  std::map<std::int32_t, Twin> twins_;  // by value of the old graph
+  std::map<std::int32_t, Twin> twins_;  // by old value
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Rows that nothing reads are not computed: a Gather or a Slice of few rows goes in front of what
-// computes row by row, up to attention of all rows.
+// Moves a Gather or Slice of few rows before nodes that compute row by row, up to attention over
+// all rows, so that unread rows are not computed.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -14,28 +14,24 @@
 namespace sinter::fusion {
 namespace {
 
-/// A node that takes `count` of the `all` rows that lie along dimension `axis` of its first input.
+/// A node that takes `count` of the `all` rows along dimension `axis` of its first input.
 struct Selection {
   const Node* node = nullptr;
   int axis = 0;
   Dim all, count;
-  std::optional<Dim> start = {};  // of rows `step` from each other; nothing: indices say which
+  std::optional<Dim> start = {};  // of rows `step` apart; nothing: given by indices
   std::int64_t step = 1;
 };
 
-/// Whether `count` of `all` rows are so few that it pays to compute them apart: half of them, one,
-/// or a number that the run chooses and that never is larger.
-bool pays_to_select(const Graph& graph, const Dim& count, const Dim& all) {
-  if (const auto symbol = count.as_symbol()) {
-    const auto range = graph.ranges().find(*symbol);
-    return range != graph.ranges().end() && range->second.symbolic_max &&
-           *range->second.symbolic_max == all;
-  }
+/// Whether `count` is small enough to pay for the selection. The rows that a decoder of many
+/// sequences samples are at most its tokens.
+bool are_few(const Dim& count, const Dim& all) {
+  if (count == Dim::symbol(paged_names::kSamples)) return all == Dim::symbol(paged_names::kTokens);
   if (!count.is_constant()) return false;
   return all.is_constant() ? 2 * count.value() <= all.value() : count == Dim(1);
 }
 
-/// The row that a constant index of one element takes, of however many there are.
+/// The row selected by a constant one-element index, among `all` rows.
 std::optional<Dim> constant_row(const Graph& graph, ValueId index, const Dim& all) {
   const auto row = splat_value(graph, index);
   if (!row) return std::nullopt;
@@ -83,8 +79,8 @@ bool is_product(const Node& node) {
   return op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul" || op == "Attention";
 }
 
-/// A node of which only selected rows are needed: along which dimension they lie in its result, and
-/// in its operands (-1: they have no rows).
+/// A node of which only selected rows are needed: the dimension of rows in its result and in its
+/// operands (-1: no rows).
 struct RowNode {
   const Node* node;
   int axis;
@@ -98,7 +94,7 @@ class RowSelector {
         selection_(std::move(selection)),
         dims_{Dim(1), selection_.all, selection_.count} {}
 
-  /// Nothing if no product would have fewer rows.
+  /// Nothing if no matmul would get fewer rows.
   std::optional<Piece> piece() {
     find();
     drop_views();
@@ -111,8 +107,8 @@ class RowSelector {
   const Node& last() const { return *nodes_.back().node; }
 
  private:
-  /// Whether all rows of causal attention that are selected see as many keys as when they are
-  /// alone: rows are aligned to the first key or to the last.
+  /// Whether selected rows of causal attention see as many keys as without the other rows: rows
+  /// align with the first or with the last key.
   bool sees_the_same(const Node& attention) const {
     const std::int64_t causal = attention.attrs.get_int("causal");
     if (causal == 0) return true;
@@ -136,7 +132,7 @@ class RowSelector {
     return result;
   }
 
-  /// The dimensions of a node's operands in which rows lie, or -1; nothing if it mixes rows.
+  /// The dimension of rows in each operand, or -1; nothing if the node mixes rows.
   std::optional<std::vector<int>> operands(const Node& node, int axis) const {
     if (node.outputs.size() != 1 || !node.extents.empty()) return std::nullopt;
     const auto axes = node.op->name == "Attention"
@@ -154,20 +150,20 @@ class RowSelector {
     return result;
   }
 
-  /// Whether `user` needs no row that is not selected.
+  /// Whether `user` needs only selected rows.
   bool needs_selected(NodeId user) const {
     const Node& node = graph_.node(user);
     return &node == selection_.node || (node.outputs.size() == 1 && is_mine(node.outputs[0]));
   }
   bool is_mine(ValueId value) const { return mine_.contains(value.index); }
 
-  /// Projections of one activation are one product, so that the one of queries stays whole.
+  /// Projections of one activation are one matmul, so that the queries' one stays whole.
   bool is_query(ValueId value) const {
     return std::ranges::any_of(graph_.users(value),
                                [&](NodeId user) { return is_query_of(graph_.node(user), value); });
   }
 
-  /// Whether all readers of a node's operands want their rows along the same dimension.
+  /// Whether all readers of a node's operands have rows along the same dimension.
   bool agree(const Node& node, const std::vector<int>& own) const {
     for (std::size_t i = 0; i < own.size(); ++i) {
       const auto wanted = axes_.find(node.inputs[i].index);
@@ -176,7 +172,7 @@ class RowSelector {
     return true;
   }
 
-  /// From the selection to the first node: what only selected rows are computed from.
+  /// Collects, backwards from the selection, the nodes of which only selected rows are needed.
   void find() {
     if (is_query(selection_.node->outputs[0])) return;
     axes_.emplace(selection_.node->inputs[0].index, selection_.axis);
@@ -199,7 +195,7 @@ class RowSelector {
     std::ranges::reverse(nodes_);
   }
 
-  /// Views of what is computed for all rows stay with it: they cost nothing there.
+  /// Views of values that are computed for all rows stay there, as they cost nothing.
   void drop_views() {
     std::erase_if(nodes_, [&](const RowNode& each) {
       const Node* node = each.node;
@@ -235,7 +231,7 @@ class RowSelector {
 
   using Values = std::unordered_map<std::int32_t, ValueId>;
 
-  /// The selected ones of the rows that lie along `axis` of `value`.
+  /// The selected rows along `axis` of `value`.
   ValueId select(GraphBuilder& builder, ValueId value, int axis, const Values& whole) const {
     const GraphBuilder::OriginScope scope(builder, selection_.node->origins);
     if (!selection_.start) {
@@ -287,16 +283,17 @@ class RowSelector {
   const Graph& graph_;
   Selection selection_;
   TokenDims dims_;
-  std::vector<RowNode> nodes_;                  // of which only selected rows are needed, in order
+  std::vector<RowNode> nodes_;                  // only selected rows are needed, in order
   std::unordered_set<std::int32_t> mine_;       // their results
-  std::unordered_map<std::int32_t, int> axes_;  // of these and their operands: where rows lie
+  std::unordered_map<std::int32_t, int> axes_;  // dimension of rows in these and their operands
 };
 
 }  // namespace
 
 Graph select_rows(const Graph& graph, Context& context) {
   Graph current = graph;
-  // What is selected anew lies behind what has other readers, or mixes rows: it goes no further.
+  // Selections that the pass adds stop at values with other readers or mixed rows: they cannot
+  // move.
   for (std::size_t n = current.nodes().size(); n-- > 0;) {
     const Node& node = current.nodes()[n];
     const auto selection = selection_of(current, node);

@@ -19,7 +19,7 @@ ValueId Site::fitted(ValueId value) const {
 }
 
 Graph simplify(const Graph& graph, Context&) {
-  // Each round may uncover more; models settle in two or three.
+  // Each round may uncover more; models converge in two or three.
   constexpr int kMaxRounds = 16;
   Graph current = graph;
   for (int round = 0; round < kMaxRounds; ++round) {

@@ -12,7 +12,7 @@ namespace {
 
 using Result = std::optional<ValueId>;
 
-/// Operator `op` on `inputs`, of the same result type; nothing if the shape would change.
+/// Operator `op` on `inputs`, if the result has the same shape; otherwise nothing.
 Result fitting(const Site& site, std::string_view op, const std::vector<ValueId>& inputs) {
   Shape shape;
   for (ValueId input : inputs) shape = ir::broadcast(shape, site.builder.type(input).shape);
@@ -20,7 +20,7 @@ Result fitting(const Site& site, std::string_view op, const std::vector<ValueId>
   return site.builder.add(op, inputs, site.node.attrs);
 }
 
-/// Likewise the node itself with other inputs.
+/// The same for the node itself with other inputs.
 Result with_inputs(const Site& site, const std::vector<ValueId>& inputs) {
   return fitting(site, site.node.op->name, inputs);
 }
@@ -31,7 +31,7 @@ std::vector<ValueId> replaced(const Site& site, std::size_t i, ValueId value) {
   return inputs;
 }
 
-/// True if input `i` is what libraries of products add along the columns: a vector.
+/// True if input `i` is a vector that libraries' matmuls can add along columns.
 bool is_product_bias(const Site& site, std::size_t i) {
   if (!site.is("Add") || (site.input_node(1 - i, "MatMul") == nullptr &&
                           site.input_node(1 - i, "QuantMatMul") == nullptr))
@@ -40,7 +40,7 @@ bool is_product_bias(const Site& site, std::size_t i) {
   return shape.back() == site.type.shape.back() && ir::element_count(shape) == shape.back();
 }
 
-/// A constant of equal elements broadcasts from one; leading ones broadcast anyway.
+/// Reduces a constant of equal elements to one element; leading dimensions broadcast anyway.
 Result shrink_constants(const Site& site) {
   for (std::size_t i = 0; i < site.inputs.size(); ++i) {
     const Tensor* constant = site.builder.constant_of(site.inputs[i]);
@@ -61,7 +61,7 @@ Result shrink_constants(const Site& site) {
   return std::nullopt;
 }
 
-/// True if `shape` is `inner` with ones in front.
+/// True if `shape` is `inner` with leading ones.
 bool adds_leading_ones(const Shape& inner, const Shape& shape) {
   if (shape.size() <= inner.size()) return false;
   const std::size_t more = shape.size() - inner.size();
@@ -70,7 +70,7 @@ bool adds_leading_ones(const Shape& inner, const Shape& shape) {
   return true;
 }
 
-/// What broadcasting does anyway needs no view.
+/// Drops views that only do what broadcasting does.
 Result drop_expands(const Site& site) {
   for (std::size_t i = 0; i < site.inputs.size(); ++i) {
     const Node* view = site.input_node(i, "Expand");
@@ -151,7 +151,7 @@ Result divide_by_power_of_two(const Site& site) {
   return fitting(site, "Mul", {site.inputs[0], site.builder.constant(factor)});
 }
 
-/// Powers that have an operator of their own.
+/// Powers with a dedicated operator.
 Result power(const Site& site) {
   if (!site.is("Pow")) return std::nullopt;
   const auto exponent = site.constant(1);
@@ -167,7 +167,7 @@ Result power(const Site& site) {
   return std::nullopt;
 }
 
-/// True if every value of `from` is one of `to`.
+/// True if `to` represents every value of `from`.
 bool is_lossless(DType from, DType to) {
   const auto bits = [](DType type) { return 8 * size_of(type); };
   if (from == to || from == DType::kBool) return true;
@@ -184,7 +184,7 @@ bool is_lossless(DType from, DType to) {
   return is_signed_integer(to) && bits(to) > bits(from);
 }
 
-/// A cast to the own type, and casts of casts that lost nothing.
+/// A cast to the same type, and casts of lossless casts.
 Result casts(const Site& site) {
   if (!site.is("Cast")) return std::nullopt;
   if (site.input_type(0).dtype == site.type.dtype) return site.inputs[0];
@@ -192,15 +192,15 @@ Result casts(const Site& site) {
   if (inner == nullptr) return std::nullopt;
   const ValueId source = inner->inputs[0];
   const DType from = site.builder.type(source).dtype, between = site.input_type(0).dtype;
-  // Any number other than zero is true, whatever it was before.
+  // Every nonzero number is true, which loses the value.
   if (!is_lossless(from, between) || between == DType::kBool) return std::nullopt;
-  // An infinity becomes the largest number there.
+  // Casting to this type turns infinity into the largest number.
   if (from == DType::kFloat8E5M2 && is_float8(site.type.dtype)) return std::nullopt;
   if (from == site.type.dtype) return source;
   return site.builder.add("Cast", {source}, {{"to", site.type.dtype}});
 }
 
-/// A selection that is already made.
+/// A selection with a known result.
 Result constant_where(const Site& site) {
   if (!site.is("Where")) return std::nullopt;
   if (site.inputs[1] == site.inputs[2]) return site.fitted(site.inputs[1]);
@@ -209,8 +209,8 @@ Result constant_where(const Site& site) {
   return site.fitted(site.inputs[*condition != 0 ? 1 : 2]);
 }
 
-/// The bool of Where(c, a, b) is c where a is a constant that is true and b one that is false, !c
-/// the other way round: what exporters make of triangular masks.
+/// The bool of Where(c, a, b) is c if constant a is true and constant b false, and !c for the
+/// reverse: exporters make triangular masks this way.
 Result bool_of_where(const Site& site) {
   if (!site.is("Cast") || site.type.dtype != DType::kBool) return std::nullopt;
   const Node* where = site.input_node(0, "Where");
@@ -226,7 +226,7 @@ Result bool_of_where(const Site& site) {
   return site.fitted(*chosen ? condition : site.builder.add("Not", {condition}));
 }
 
-/// What `value` is the negation of, if it is one: of !c it is c, of x == 0 it is x as a bool.
+/// The value that `value` negates: c for !c, x as a bool for x == 0.
 Result negated(GraphBuilder& builder, ValueId value) {
   const Node* node = builder.producer(value);
   if (node == nullptr) return std::nullopt;
@@ -243,10 +243,10 @@ Result negated(GraphBuilder& builder, ValueId value) {
   return std::nullopt;
 }
 
-/// Where(!c, a, b) = Where(c, b, a), also where a mask is reshaped or expanded in between.
+/// Where(!c, a, b) = Where(c, b, a), also with reshapes or expansions of the mask in between.
 Result negated_where(const Site& site) {
   if (!site.is("Where")) return std::nullopt;
-  std::vector<Node> views;  // copies: adding nodes moves the builder's
+  std::vector<Node> views;  // copies: adding nodes invalidates the builder's
   ValueId base = site.inputs[0];
   for (const Node* node = site.builder.producer(base);
        node != nullptr &&
@@ -262,13 +262,13 @@ Result negated_where(const Site& site) {
   return with_inputs(site, {*condition, site.inputs[2], site.inputs[1]});
 }
 
-/// What is quantized with one scale behind a reshape is reshaped behind that instead: products and
-/// kernels end with 8 bits, in their own shape.
+/// Moves a reshape after quantization with one scale: matmuls and kernels can end with 8 bits, in
+/// their own shape.
 Result quantized_reshape(const Site& site) {
   const DType type = site.type.dtype;
   if (!site.is("Cast") || size_of(type) != 1 || (!is_integer(type) && !is_float(type)))
     return std::nullopt;
-  std::vector<Node> steps;  // copies: adding nodes moves the builder's
+  std::vector<Node> steps;  // copies: adding nodes invalidates the builder's
   ValueId value = site.inputs[0];
   bool divides = false;
   const Node* node = site.builder.producer(value);
@@ -295,8 +295,7 @@ Result quantized_reshape(const Site& site) {
   return site.builder.add("Reshape", {value}, {{"shape", site.type.shape}});
 }
 
-/// Where order is free constants come last, so that spellings that differ in nothing else are
-/// equal.
+/// For commutative operators constants come last, so that equivalent spellings are equal.
 Result constant_last(const Site& site) {
   if (!site.node.op->commutative || site.builder.constant_of(site.inputs[0]) == nullptr ||
       site.builder.constant_of(site.inputs[1]) != nullptr)

@@ -1,5 +1,5 @@
-// The rules of pass simplify. Each looks at one node about to be added and may give a value that is
-// the same.
+// The rules of pass simplify. Each inspects a node that is about to be added and may return an
+// equivalent value.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace sinter::fusion {
 
-/// A node that is about to be added to `builder` with these inputs and this result type.
+/// A node that is about to be added to `builder`, with its inputs and result type.
 struct Site {
   GraphBuilder& builder;
   const Node& node;
@@ -19,15 +19,15 @@ struct Site {
 
   bool is(std::string_view op) const { return node.op->name == op; }
   const TensorType& input_type(std::size_t i) const { return builder.type(inputs[i]); }
-  /// The node behind an input if it is an `op`, or null.
+  /// The producer of an input if it is an `op`, otherwise null.
   const Node* input_node(std::size_t i, std::string_view op) const;
-  /// The value that all elements of a constant input have.
+  /// The value of a constant input whose elements are all equal.
   std::optional<double> constant(std::size_t i) const;
-  /// `value`, expanded to the site's shape if it has another.
+  /// `value`, expanded to the site's shape if needed.
   ValueId fitted(ValueId value) const;
 };
 
-/// A rule reads as: where it matches, the value that replaces the node's result.
+/// A rule: if it matches, returns the value that replaces the node's result.
 struct SimplifyRule {
   std::string_view name;
   std::optional<ValueId> (*apply)(const Site& site);

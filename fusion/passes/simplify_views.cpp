@@ -7,7 +7,7 @@ namespace sinter::fusion {
 namespace {
 
 using Result = std::optional<ValueId>;
-/// Views that change nothing.
+/// Views without effect.
 Result nothing_to_do(const Site& site) {
   if (site.node.op->kind != OpKind::kView) return std::nullopt;
   const bool same_shape = site.inputs.size() == 1 && site.input_type(0).shape == site.type.shape;
@@ -56,8 +56,8 @@ Result transpose_of_transpose(const Site& site) {
   return site.builder.add("Transpose", {inner->inputs[0]}, {{"perm", std::move(perm)}});
 }
 
-/// What is changed between a transpose and its inverse can be changed where it lies: there is an
-/// index tensor for each dimension.
+/// A scatter between a transpose and its inverse can scatter directly: it has an index tensor for
+/// each dimension.
 Result scatter_between_transposes(const Site& site) {
   if (!site.is("Transpose")) return std::nullopt;
   const Node* scatter = site.input_node(0, "Scatter");
@@ -74,7 +74,7 @@ Result scatter_between_transposes(const Site& site) {
   return site.builder.add("Scatter", std::move(inputs), scatter->attrs);
 }
 
-/// A transpose that only moves dimensions of one element moves nothing.
+/// A transpose that moves only dimensions of size 1 is a reshape.
 Result transpose_is_reshape(const Site& site) {
   if (!site.is("Transpose")) return std::nullopt;
   const Shape& from = site.input_type(0).shape;
@@ -85,7 +85,7 @@ Result transpose_is_reshape(const Site& site) {
   return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
 }
 
-/// An expansion by dimensions of one is a reshape.
+/// An expansion by dimensions of size 1 is a reshape.
 Result expand_is_reshape(const Site& site) {
   if (!site.is("Expand") ||
       ir::element_count(site.input_type(0).shape) != ir::element_count(site.type.shape))
@@ -93,7 +93,7 @@ Result expand_is_reshape(const Site& site) {
   return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
 }
 
-/// Windows of one element, one after the other, are the tensor itself.
+/// Adjacent windows of one element are the tensor itself.
 Result unfold_is_reshape(const Site& site) {
   if (!site.is("Unfold")) return std::nullopt;
   const auto all = [&](const char* attr, std::int64_t expected) {
@@ -105,7 +105,7 @@ Result unfold_is_reshape(const Site& site) {
   return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
 }
 
-/// Slices of a slice with forward steps: starts add up, steps multiply.
+/// A slice of a slice with forward steps: starts add up, steps multiply.
 Result slice_of_slice(const Site& site) {
   if (!site.is("Slice")) return std::nullopt;
   const Node* inner = site.input_node(0, "Slice");
@@ -133,20 +133,20 @@ Result reduce_of_one(const Site& site) {
              : site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
 }
 
-/// Index tensor of a Take along one dimension: start + step * x[axis], x being the place in the
-/// result; axis < 0: `start` everywhere.
+/// Index tensor of a Take along one dimension: start + step * x[axis] at index x of the result;
+/// axis < 0: constant `start`.
 struct Walk {
   std::int64_t start = 0, step = 1;
   int axis = -1;
 };
 
-/// What a constant index is, as dimensions of a result of `rank`; nothing if it is no such walk.
+/// A constant index in this form, for a result of rank `rank`; nothing if it has another form.
 std::optional<Walk> walk_of(const Tensor& index, std::size_t rank) {
   const Ints& shape = index.shape();
   const std::int64_t count = index.element_count();
   if (count == 0) return std::nullopt;
   const auto at = [&](std::int64_t i) { return index.at_int(i); };
-  // Indices far outside any dimension are no walk, and their differences overflow.
+  // Excludes indices far out of range, whose differences could overflow.
   constexpr std::int64_t kFar = std::int64_t{1} << 40;
   for (std::int64_t i = 0; i < count; ++i)
     if (at(i) < -kFar || at(i) > kFar) return std::nullopt;
@@ -173,8 +173,8 @@ std::optional<Walk> walk_of(const Tensor& index, std::size_t rank) {
   return walk;
 }
 
-/// Elements picked by constants that count along one dimension each are a slice, as masks of a
-/// batch and its positions are.
+/// Elements selected by constants that each count along one dimension are a slice, as in masks of a
+/// batch and its positions.
 Result take_is_slice(const Site& site) {
   if (!site.is("Take")) return std::nullopt;
   const Shape& from = site.input_type(0).shape;
@@ -206,8 +206,8 @@ Result take_is_slice(const Site& site) {
   return site.fitted(site.builder.add("Reshape", {part}, {{"shape", aligned}}));
 }
 
-/// A column times a row: one multiplication for each element, as exporters spell positions times
-/// frequencies.
+/// A column times a row is one multiplication for each element: exporters spell positions times
+/// frequencies this way.
 std::optional<ValueId> product_of_depth_one(const Site& site) {
   if (!site.is("MatMul")) return std::nullopt;
   const TensorType &left = site.input_type(0), &right = site.input_type(1);

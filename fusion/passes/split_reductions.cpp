@@ -1,8 +1,8 @@
-// Few long rows leave most of a GPU idle: such a reduction becomes one of parts and one of their
-// results. Both have a fixed order, so results stay the same from run to run. A mean and the
-// variance around it become those of the parts, and of the parts' means and variances (Chan, Golub
-// and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979),
-// which loses no more precision than the two passes over all.
+// Splits reductions of few long rows, which leave most of a GPU idle, into one over parts and one
+// over their results. Both have a fixed order: results are reproducible. A mean and its variance
+// become those of the parts, combined from the parts' means and variances (Chan, Golub and LeVeque,
+// Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979). That is as
+// accurate as two passes over the row.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,17 +15,17 @@ namespace {
 
 using ir::ReductionSplit;
 
-// Rows whose elements are far apart are done side by side, lines of them.
+// Strided rows are computed side by side, in lines.
 constexpr std::int64_t kLine = 128;
-// Means with their variances: the rows are read once more behind them in any case, and where
-// elements lie apart in memory a block by itself moves little of what it reads. Rows that clusters
-// hold stay whole where they do not.
+// For means with variances: the rows are read again afterwards in any case, and a single block
+// uses little of the bandwidth for strided elements. Contiguous rows that a cluster can hold stay
+// whole.
 constexpr std::int64_t kLeastMomentBytes = 1 << 20, kLongestWhole = 1 << 16;
 constexpr std::int64_t kMostMomentLines = 512;
 
 struct Kind {
   std::string_view whole, of_parts;
-  bool rounds;  // parts in 16 bits would lose what the whole does not
+  bool rounds;  // 16-bit partial results would lose precision
 };
 constexpr std::array<Kind, 6> kKinds = {{{"ReduceSum", "ReduceSum", true},
                                          {"ReduceMean", "ReduceMean", true},
@@ -34,27 +34,27 @@ constexpr std::array<Kind, 6> kKinds = {{{"ReduceSum", "ReduceSum", true},
                                          {"ReduceMax", "ReduceMax", false},
                                          {"ReduceMin", "ReduceMin", false}}};
 
-/// The greatest divisor of `n` up to `most`.
+/// The largest divisor of `n` up to `most`.
 std::int64_t greatest_divisor(std::int64_t n, std::int64_t most) {
   for (std::int64_t d = std::min(n, most); d > 1; --d)
     if (n % d == 0) return d;
   return 1;
 }
 
-/// Of a reduction over axes of constant size: one of them in `parts` parts.
+/// For a reduction over axes of constant size: the axis to split, and the number of parts.
 struct Split {
   std::size_t axis = 0;
   std::int64_t parts = 0;
 };
 
-/// The dimensions `axes` of constant size, of a shape: how much is reduced and kept, and how it
-/// lies.
+/// Sizes of a reduction over the dimensions `axes`, of constant size: reduced and kept elements,
+/// and their layout.
 struct Extents {
   std::int64_t kept = 1, reduced = 1;
-  std::int64_t inner = 1;       // of `reduced`, behind all that is kept
-  std::size_t inner_begin = 0;  // the first dimension of those
+  std::int64_t inner = 1;       // of `reduced`, inside of all kept dimensions
+  std::size_t inner_begin = 0;  // first dimension of these
 
-  /// Rows whose elements lie apart, with others in between.
+  /// Rows with a stride between elements, with other rows in between.
   bool strided() const { return kept > 1 && inner < reduced; }
 };
 
@@ -74,8 +74,7 @@ std::optional<Extents> extents_of(const Shape& shape, const Ints& axes) {
   return result;
 }
 
-/// The axis, of those before dimension `end`, with the most parts up to `most`; the outermost of
-/// equals.
+/// The axis before dimension `end` with the most parts up to `most`; on ties the outermost.
 Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int64_t most) {
   Split best;
   for (const std::int64_t axis : axes) {
@@ -87,7 +86,7 @@ Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int
   return best;
 }
 
-/// Rows that lie in runs of elements, which one kernel holds.
+/// Rows of strided runs that one kernel can hold.
 bool stays_whole(const Extents& extents, std::int64_t size, const ReductionSplit& rule) {
   const std::int64_t run = extents.inner * size;
   const std::int64_t rows = std::max<std::int64_t>((rule.run_bytes + run - 1) / run, 1);
@@ -95,8 +94,8 @@ bool stays_whole(const Extents& extents, std::int64_t size, const ReductionSplit
          extents.kept * extents.reduced * size <= rule.held_bytes;
 }
 
-/// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns
-/// that they lie in, and part of their length, by itself.
+/// How to split a mean and a variance. With strided elements: by columns, and by parts of their
+/// length.
 std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axes,
                                        const ReductionSplit& rule) {
   const auto extents = extents_of(stored.shape, axes);
@@ -141,7 +140,7 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes,
   return best;
 }
 
-/// The last axis of an extreme over several, if the others' sizes are not all known: rows of its
+/// The last axis of a maximum or minimum over several, if other sizes are unknown: rows of its
 /// length are reduced first, side by side.
 std::optional<std::int64_t> rows_first(const TensorType& type, const Node& node,
                                        const ReductionSplit& rule) {
@@ -161,7 +160,7 @@ bool same_axes(const Node& a, const Node& b) {
   return a.attrs.get_ints("axes") == b.attrs.get_ints("axes");
 }
 
-/// The mean that `node` is the variance around, ReduceMean(Square(Sub(x, mean))); or null.
+/// The mean of the variance `node`, ReduceMean(Square(Sub(x, mean))); otherwise null.
 const Node* mean_of_variance(const Graph& graph, const Node& node) {
   if (node.op->name != "ReduceMean") return nullptr;
   const Node* square = producer_of(graph, node.inputs[0], "Square");
@@ -174,13 +173,13 @@ const Node* mean_of_variance(const Graph& graph, const Node& node) {
   return fits ? mean : nullptr;
 }
 
-/// What `x` is a wider copy of: what memory holds.
+/// The type in memory of `x`, before a widening cast.
 TensorType stored_type(const Graph& graph, ValueId x) {
   const Node* cast = producer_of(graph, x, "Cast");
   return graph.type(cast == nullptr ? x : cast->inputs[0]);
 }
 
-/// Means and variances of parts, from which those of whole rows follow.
+/// Means and variances of parts, combined to those of whole rows.
 class MomentsInParts {
  public:
   MomentsInParts(GraphBuilder& builder, const Node& mean, const Split& split, ValueId x)
@@ -222,7 +221,7 @@ class MomentsInParts {
   ValueId squared_distance(ValueId a, ValueId b) const {
     return builder_.add("Square", {builder_.add("Sub", {a, b})});
   }
-  /// What parts were reduced to, with the parts in place of the dimension that was divided.
+  /// Partial results, with the parts in place of the divided dimension.
   ValueId of_parts(ValueId value) const {
     Shape shape = builder_.type(value).shape;
     shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(split_.axis) + 1);
@@ -231,7 +230,7 @@ class MomentsInParts {
 
   GraphBuilder& builder_;
   Split split_;
-  Ints part_, whole_;  // axes that are reduced in a part, and then over all parts
+  Ints part_, whole_;  // axes reduced within a part, then over all parts
   ValueId x_, part_mean_, mean_;
 };
 
@@ -245,7 +244,7 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
   std::int64_t kept_before = static_cast<std::int64_t>(split.axis);
   for (const std::int64_t axis : node.attrs.get_ints("axes")) {
     if (axis < static_cast<std::int64_t>(split.axis)) --kept_before;
-    // Behind the parts' own dimension.
+    // After the dimension of parts.
     axes.push_back(axis < static_cast<std::int64_t>(split.axis) ? axis : axis + 1);
   }
   shape[split.axis] = Dim(shape[split.axis].value() / split.parts);
@@ -265,7 +264,7 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
 Graph split_reductions(const Graph& graph, Context& context) {
   const ReductionSplit& rule = context.target.reduction_split;
   if (rule.parts == 0) return graph;
-  // Means whose variances are taken, too, by the mean's value.
+  // Means whose variances are also computed, by the mean's value.
   std::map<std::int32_t, Split> moments;
   for (const Node& node : graph.nodes()) {
     const Node* mean = mean_of_variance(graph, node);

@@ -36,7 +36,7 @@ bool keeps_places(const Graph& graph, const CacheHistory& history, const TensorT
   const auto index = ir::index_symbols(type.shape, ranges);
   const auto traced = ir::trace_to_source(views, views.outputs()[0], index, ranges);
   if (!traced) return false;
-  // Where a dimension has one element its index says nothing.
+  // The index of a dimension of size 1 is irrelevant.
   for (std::size_t d = 0; d < index.size(); ++d)
     if (type.shape[d] != ir::Dim(1) && traced->index[d] != index[d]) return false;
   return true;

@@ -1,4 +1,4 @@
-// Caches: inputs of which the model gives a copy back that it has changed at places.
+// Finds caches: inputs of which the model returns a copy with updated elements.
 #pragma once
 
 #include <optional>
@@ -8,26 +8,25 @@
 
 namespace sinter::fusion {
 
-/// What became of an input: the nodes from an output back to it, Scatters and views.
+/// The history of an input: the nodes from an output back to it, Scatters and views.
 struct CacheHistory {
   ValueId input;
-  std::vector<NodeId> nodes;  // the last first
+  std::vector<NodeId> nodes;  // last one first
 };
 
-/// That of `output`, if views and Scatters that replace elements make it of one value, and at least
-/// one Scatter.
+/// The history of `output`, if views and replacing Scatters, at least one, compute it from one
+/// value.
 std::optional<CacheHistory> cache_history(const Graph& graph, ValueId output);
 
-/// True if the views on the way leave every element where it was.
+/// True if the views on the path leave every element at its index.
 bool keeps_places(const Graph& graph, const CacheHistory& history, const TensorType& type);
 
-/// True if the old value is read on the way to the new one alone, and the new one is used in the
-/// same run: a model that only gives a changed tensor back need not mean to get it again.
+/// True if only the update reads the old value, and the run uses the new one. A model that only
+/// returns an updated tensor need not expect it as input again.
 bool is_cache(const Graph& graph, const CacheHistory& history);
 
-/// The input whose last rows `output` has, with new ones behind them: elements taken of both at
-/// places that are known when the model runs. The rows are used in the same run as well, and the
-/// input for nothing else.
+/// The input whose last rows, followed by new ones, are `output`: elements of both, at indices
+/// computed at run time. The run also uses these rows, and does not use the input otherwise.
 std::optional<ValueId> windowed_cache(const Graph& graph, ValueId output);
 
 }  // namespace sinter::fusion

@@ -1,25 +1,25 @@
-// The spellings of dequantized weights. Add a row, and a case in
+// Spellings of dequantized weights. To add one: a row here, and a case in
 // tests/fusion/goldens/quantize_weights.
 #include "fusion/patterns/dequantization.h"
 
 namespace sinter::fusion {
 namespace {
 
-/// `w` are the integers, `z` zero points, `s` scales and `b` shifts; "$s" is one scale for all.
+/// `w`: the integers, `z`: zero points, `s`: scales, `b`: shifts; "$s" is one scale for all.
 struct Spelling {
   std::string_view name, pattern;
 };
 
 constexpr Spelling kSpellings[] = {
-    // ONNX's DequantizeLinear: the difference is exact, in int32. A zero point is looked for where
-    // it is stored: a cast in between would hide that it is one for many.
+    // ONNX's DequantizeLinear: the difference is exact, in int32. A zero point must be found in its
+    // storage type: a cast would hide that one serves many elements.
     {"dequantize_linear", "Cast(Cast(w) - Cast(z)) * s"},
     {"dequantize_linear_scalar", "Cast(Cast(w) - Cast(z)) * $s"},
     {"dequantize_linear_wide_zero", "Cast(Cast(w) - z) * s"},
     {"dequantize_linear_wide_zero_scalar", "Cast(Cast(w) - z) * $s"},
     {"dequantize_linear_symmetric", "Cast(Cast(w)) * s"},
     {"dequantize_linear_symmetric_scalar", "Cast(Cast(w)) * $s"},
-    // Spelled out by PyTorch's exporters, in floats.
+    // PyTorch's exporters, in floats.
     {"integer_difference", "(Cast(w) - Cast(z)) * s"},
     {"integer_difference_scalar", "(Cast(w) - Cast(z)) * $s"},
     {"float_difference", "(Cast(w) - z) * s"},
@@ -30,7 +30,7 @@ constexpr Spelling kSpellings[] = {
     {"integer_difference_divided", "(Cast(w) - Cast(z)) / s"},
     {"float_difference_divided", "(Cast(w) - z) / s"},
     {"divided", "Cast(w) / s"},
-    // The scale comes behind the product.
+    // The scale follows the matmul.
     {"unscaled", "Cast(w)"},
 };
 

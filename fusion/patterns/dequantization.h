@@ -1,4 +1,4 @@
-// Weights that a model keeps in few bits, as exporters spell what they are worth.
+// Matches exporters' spellings of dequantized weights.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace sinter::fusion {
 
-/// A number that is the same everywhere, or an element for each element of the weights.
+/// One number for all, or an element for each element of the weights.
 struct Term {
   std::optional<Element> element;
   double number = 0;
 };
 
-/// weight = (w - zero) * scale + shift, element by element over the index of the value that was
-/// matched; w is of 8 bits.
+/// weight = (w - zero) * scale + shift, elementwise over the index of the matched value; w has 8
+/// bits.
 struct Dequantization {
   std::string_view spelling;
   Element weight;
@@ -25,8 +25,8 @@ struct Dequantization {
   bool divides = false;  // by `scale`
 };
 
-/// What `value` is a dequantization of, if any spelling of dequantization.cpp matches and
-/// `is_known` holds for all that it is made of.
+/// The dequantization that computes `value`, if a spelling of dequantization.cpp matches and
+/// `is_known` holds for all of its values.
 std::optional<Dequantization> match_dequantization(const Graph& graph, ValueId value,
                                                    const std::function<bool(ValueId)>& is_known);
 

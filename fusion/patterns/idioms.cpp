@@ -1,13 +1,13 @@
-// The idioms of exporters. Add a row, and a case in tests/fusion/goldens/recognise.
+// Idioms of exporters. To add one: a row here, and a case in tests/fusion/goldens/recognise.
 #include "fusion/patterns/pattern.h"
 
 namespace sinter::fusion {
 
 const std::vector<Idiom>& idioms() {
-  // Larger ones first: a normalisation with its scale and bias before the one without.
+  // Larger ones first: a norm with scale and bias before the one without.
   static const std::vector<Idiom> rows = {
-      // ---- LayerNorm. Variance as the mean of squared deviations, or as jax and TensorFlow write
-      // it, E[x^2] - E[x]^2, with or without a guard against negative rounding errors.
+      // ---- LayerNorm. Variance as the mean of squared deviations or, in jax and TensorFlow,
+      // E[x^2] - E[x]^2, with or without a guard against negative rounding errors.
       {"layer_norm_scale_bias",
        "(x - RowMean(x)) * Rsqrt(RowMean((x - RowMean(x)) * (x - RowMean(x))) + $eps) * scale + "
        "bias",
@@ -26,7 +26,7 @@ const std::vector<Idiom>& idioms() {
        "(x - RowMean(x)) * Rsqrt(RowMean(x * x) - RowMean(x) * RowMean(x) + $eps) * scale + bias",
        "LayerNorm(x, scale, bias)"},
 
-      // ---- Variance from moments, which cancels where the mean is large, wherever it is used.
+      // ---- Variance from moments, which cancels if the mean is large, in any context.
       {"variance_moments_guarded", "Max(RowMean(x * x) - RowMean(x) * RowMean(x), 0)",
        "Variance(x)"},
       {"variance_moments", "RowMean(x * x) - RowMean(x) * RowMean(x)", "Variance(x)"},
@@ -48,7 +48,7 @@ const std::vector<Idiom>& idioms() {
        "x * 0.5 * (1 + Tanh(0.7978845608028654 * x + 0.035677408136300125 * x * x * x))",
        "GeluTanh(x)"},
 
-      // ---- small ones
+      // ---- others
       {"silu", "x * Sigmoid(x)", "Silu(x)"},
       {"sigmoid", "Inverse(1 + Exp(Neg(x)))", "Sigmoid(x)"},
       {"silu_spelled", "x / (1 + Exp(Neg(x)))", "Silu(x)"},

@@ -21,8 +21,8 @@ std::optional<Dim> of_sequence(const Tensor& constant, std::span<const Dim> inde
   return linearize(index, {constant.shape().begin(), constant.shape().end()}) + Dim(first);
 }
 
-/// The integer that element `index` of `value` is, behind views: a generated one, or one of a
-/// constant sequence that counts up by one.
+/// The integer at `index` of `value`, through views: from a generated tensor, or from a constant
+/// sequence that counts up by one.
 std::optional<Dim> number_at(const Graph& graph, ValueId value, std::span<const Dim> index,
                              const Ranges& ranges) {
   const auto source = ir::trace_to_source(graph, value, index, ranges);
@@ -34,7 +34,7 @@ std::optional<Dim> number_at(const Graph& graph, ValueId value, std::span<const 
   return node->op->generate()->value(node->attrs, source->index);
 }
 
-/// The element of an operand of shape `shape` that element `index` of what it broadcasts to reads.
+/// The index that a broadcast operand of shape `shape` is read at for `index`.
 std::vector<Dim> operand_index(const Shape& shape, std::span<const Dim> index) {
   std::vector<Dim> result(index.end() - static_cast<std::ptrdiff_t>(shape.size()), index.end());
   for (std::size_t d = 0; d < shape.size(); ++d)
@@ -42,8 +42,8 @@ std::vector<Dim> operand_index(const Shape& shape, std::span<const Dim> index) {
   return result;
 }
 
-/// True if element (i, j) of the last two dimensions is seen exactly where j <= i; all other
-/// dimensions have one element.
+/// True if element (i, j) of the last two dimensions is visible exactly for j <= i; all other
+/// dimensions have size 1.
 bool is_triangle(const Tensor& mask, bool negated) {
   const auto& shape = mask.shape();
   if (shape.size() < 2) return false;
@@ -61,7 +61,7 @@ bool is_triangle(const Tensor& mask, bool negated) {
   return true;
 }
 
-/// A mask as a test of sizes: row i sees key j where value >= 0.
+/// A mask as a comparison of indices: row i sees key j if value >= 0.
 class PositionTest {
  public:
   PositionTest(const Graph& graph, ValueId mask) : graph_(graph), ranges_(graph.ranges()) {
@@ -69,7 +69,7 @@ class PositionTest {
     at_ = ir::trace_to_source(graph, mask, index_, ranges_);
   }
 
-  /// How many keys after its own number row i sees, if that is what the test says.
+  /// Number of keys after its own index that row i sees, if the comparison has that form.
   std::optional<Dim> diagonal(bool negated) const {
     if (!at_) return std::nullopt;
     const Node* test = graph_.producer(at_->source);
@@ -105,7 +105,7 @@ class PositionTest {
   std::optional<ir::TracedSource> at_;
 };
 
-/// How many keys after its own number row i sees, where a constant, or a part of one, says so.
+/// The same, for a mask that is a constant or a part of one.
 std::optional<Dim> diagonal_of_constant(const Graph& graph, ValueId mask, bool negated) {
   Ranges ranges = graph.ranges();
   const auto index = ir::index_symbols(graph.type(mask).shape, ranges);
@@ -148,7 +148,7 @@ ValueId add_limit_views(GraphBuilder& builder, const Graph& graph, ValueId value
   return value;
 }
 
-/// What a comparison asks of its operands: left - right < bound, or the other way round.
+/// A comparison of its operands: left - right < bound, or the reverse.
 struct Comparison {
   bool less = false, strict = false;
 };
@@ -199,7 +199,7 @@ std::optional<KeyLimits> limits_of(const Graph& graph, ValueId mask, std::span<c
       return std::ranges::find(symbols, key) != symbols.end();
     });
     if (!first.is_constant() || depends) continue;
-    // True below the other side, or where a mask of what is hidden is false.
+    // True below the other side, or negated for a mask of hidden keys.
     Comparison seen = *comparison(test->op->name);
     if (side == 1) seen.less = !seen.less;
     if (negated) seen = {!seen.less, !seen.strict};

@@ -19,7 +19,7 @@ std::string_view reduce_of(std::string_view pattern) {
   return "";
 }
 
-/// True if every variable of the pattern is below a reduction.
+/// True if every variable of the pattern is inside a reduction.
 bool is_per_row(const Pattern& pattern) {
   if (pattern.kind == Pattern::Kind::kVariable) return false;
   if (pattern.kind == Pattern::Kind::kCall && !reduce_of(pattern.name).empty()) return true;
@@ -150,7 +150,7 @@ class Matcher::Impl {
 
  private:
   using Matches = std::vector<Match>;
-  /// A match with the constant factor (or term) that was found on the way.
+  /// A match with the constant factor (or term) found in it.
   struct Weighted {
     Match match;
     double constant = 0;
@@ -158,7 +158,7 @@ class Matcher::Impl {
   using WeightedMatches = std::vector<Weighted>;
   using Parts = std::vector<const Pattern*>;
 
-  /// `element`, and behind it what it reads through views and casts between floats.
+  /// `element`, followed by what it reads through views and casts between floats.
   const std::vector<Element>& chain(const Element& element) {
     const auto [known, is_new] = chains_.emplace(element, std::vector<Element>{});
     std::vector<Element>& result = known->second;
@@ -202,7 +202,7 @@ class Matcher::Impl {
   }
 
   bool close(double found, double wanted, const Element& at) const {
-    // Exporters write constants with as few as six digits; float16 holds three.
+    // Exporters write constants with as few as six digits; float16 has three.
     const DType dtype = graph_.type(at.value).dtype;
     const double tolerance = dtype == DType::kBFloat16  ? 8e-3
                              : dtype == DType::kFloat16 ? 1e-3
@@ -273,7 +273,7 @@ class Matcher::Impl {
       return {next};
     }
     if (!(known->second.back() == elements.back())) return {};
-    // Several ways lead to one element: all of them may serve.
+    // Several paths lead to one element; each may be usable.
     Match next = sofar;
     auto& all = next.variables[pattern.name];
     for (const Element& element : elements)
@@ -311,7 +311,7 @@ class Matcher::Impl {
     return result;
   }
 
-  /// The space of a pattern that is matched at what a row comes to: rows as the root enumerates
+  /// The space of a pattern that is matched at a row's result: rows as the root enumerates
   /// them.
   std::optional<Space> space_of(const Node& reduce, const Element& at) {
     if (at.index != root_.index || graph_.type(at.value).shape != graph_.type(root_.value).shape)
@@ -326,7 +326,7 @@ class Matcher::Impl {
         continue;
       }
       position += keepdims ? 1 : 0;
-      // Beyond the symbols of the root's own index.
+      // After the symbols of the root's own index.
       const std::string symbol = ir::index_symbol(static_cast<int>(root_.index.size() + d));
       Range range;
       range.min = 0;
@@ -342,7 +342,7 @@ class Matcher::Impl {
     const Node* node = node_of(end);
     if (node == nullptr) return {};
     if (node->op->name != reduce_of(pattern.name)) {
-      // A mean may be spelled as a sum times 1/n.
+      // A mean may be a sum times 1/n.
       if (pattern.name != "RowMean" || node->op->kind != OpKind::kPointwise) return {};
       const Pattern sum{Pattern::Kind::kCall, "RowSum", 0, pattern.args};
       Matches result;
@@ -389,7 +389,7 @@ class Matcher::Impl {
     }
     const Element end = chain(at).back();
     WeightedMatches result;
-    // A variable takes the element as it is found, before views are followed.
+    // A variable binds the element itself, before views are followed.
     if (parts.size() == 1)
       for (Weighted& found : factor(
                *parts[0], parts[0]->kind == Pattern::Kind::kVariable ? at : end, inverted, sofar))
@@ -405,7 +405,7 @@ class Matcher::Impl {
       };
       const std::size_t splits = std::size_t{1} << parts.size();
       for (std::size_t split = 0; split < splits; ++split) {
-        // A side without parts is a constant; most are not.
+        // A side without parts must be a constant; most are not.
         if ((split == 0 && !is_constant(0, inverted)) ||
             (split + 1 == splits && !is_constant(1, right_inverted)))
           continue;
@@ -440,7 +440,7 @@ class Matcher::Impl {
     return result;
   }
 
-  /// A factor of a product, and the constant that comes with it.
+  /// Matches a factor of a product, with its constant.
   WeightedMatches factor(const Pattern& pattern, const Element& at, bool inverted,
                          const Match& sofar) {
     WeightedMatches result;
@@ -527,7 +527,7 @@ class Matcher::Impl {
   const Graph& graph_;
   Ranges ranges_;
   Element root_;
-  int budget_ = 0;  // steps left before a match is given up
+  int budget_ = 0;  // steps left until the match is abandoned
   std::map<Element, std::vector<Element>, Before> chains_;
 };
 

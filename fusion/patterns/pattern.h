@@ -28,24 +28,24 @@ namespace sinter::fusion {
 struct Pattern {
   enum class Kind { kVariable, kAnyConstant, kNumber, kCall, kSum, kProduct };
   Kind kind = Kind::kVariable;
-  std::string name;           // variable, constant or operator
-  double number = 0;          // kNumber; kSum: the constant term; kProduct: the constant factor
-  std::vector<Pattern> args;  // kCall: operands; kSum, kProduct: what is not constant
+  std::string name;           // name of the variable, constant or operator
+  double number = 0;          // kNumber: its value; kSum: constant term; kProduct: constant factor
+  std::vector<Pattern> args;  // kCall: operands; kSum, kProduct: non-constant parts
 };
 
-/// Throws Error(kInternal) with the position: patterns are part of the program.
+/// Throws Error(kInternal) with the position: patterns are part of the code.
 Pattern parse_pattern(std::string_view text);
 
-/// An idiom: where `pattern` matches, `replacement` (an operator of the IR and its operands:
-/// variables or numbers) computes the same. Its attributes "axis", "axes", "keepdims" and
-/// "epsilon", if it has them, come from the reductions' axes, the root's rank and $eps. A pattern
-/// whose variables are all below reductions is matched at what a row comes to.
+/// An idiom: where `pattern` matches, `replacement` (an operator of the IR with variables or
+/// numbers as operands) computes the same. Its attributes "axis", "axes", "keepdims" and "epsilon",
+/// if it has them, come from the reductions' axes, the root's rank and $eps. A pattern whose
+/// variables are all inside reductions is matched at a row's result.
 struct Idiom {
   std::string_view name;
   std::string_view pattern;
   std::string_view replacement;
 };
-/// Every idiom; of several that match a node the first is taken.
+/// All idioms; the first that matches a node is used.
 const std::vector<Idiom>& idioms();
 
 }  // namespace sinter::fusion

@@ -6,7 +6,7 @@
 
 namespace sinter::fusion {
 
-/// The node that makes `value`, if it is an `op`; else null.
+/// The producer of `value` if it is an `op`, otherwise null.
 inline const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
   const Node* node = graph.producer(value);
   return node != nullptr && node->op->name == op ? node : nullptr;

@@ -15,12 +15,12 @@
 namespace sinter::fusion {
 namespace {
 
-// Nothing in a trained model is this large but what stands for minus infinity.
+// In trained models only representations of minus infinity are this large.
 constexpr double kMask = 1e8;
-// Weights are tested element by element; a scalar's underflow matters, a weight's does not.
+// Underflow matters for a scalar, not for an element of weights.
 constexpr std::int64_t kScalarElements = 1;
 
-/// The bits of `value` in the narrow type, to nearest even, where it is normal in it.
+/// The bits of `value` rounded to the narrow type, to nearest even, if the result is normal.
 std::optional<std::uint16_t> narrow_bits(DType narrow, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t size = bits & 0x7fffffff;
@@ -28,13 +28,13 @@ std::optional<std::uint16_t> narrow_bits(DType narrow, float value) {
     if (size >= 0x7f000000) return std::nullopt;
     return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
   }
-  // From 2^-14 to below 2^15, where rounding cannot leave the range.
+  // From 2^-14 to below 2^15: rounding cannot leave the range.
   if (size < 0x38800000 || size >= 0x47000000) return std::nullopt;
   const std::uint32_t rounded = (size + 0xfff + ((size >> 13) & 1)) >> 13;
   return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | (rounded - (112u << 10)));
 }
 
-/// True for x^e whose size may be much larger than that of x.
+/// True for x^e that may be much larger than x.
 bool is_growing_power(const Graph& graph, const Node& node) {
   if (node.op->name == "Mul") return node.inputs[0] == node.inputs[1];
   if (node.op->numerics.growth != ir::Growth::kPower) return false;
@@ -50,7 +50,7 @@ double largest_of(DType narrow) {
 
 }  // namespace
 
-/// The constant, then how many of its values were clamped, and one of these.
+/// Results: the constant, the number of clamped values, and one of these.
 const ir::Transform kNarrowed = {
     "narrowed",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
@@ -71,7 +71,7 @@ const ir::Transform kNarrowed = {
       std::vector<std::byte> bytes(values.size() * size);
       std::byte* out = bytes.data();
       for (const float element : values) {
-        // Nearly every weight: a fast path, since a model has millions of them.
+        // A fast path for nearly every weight, as models have millions.
         if (const auto bits = to == narrow ? narrow_bits(narrow, element) : std::nullopt) {
           std::memcpy(out, &*bits, sizeof(*bits));
           out += size;
@@ -172,8 +172,8 @@ namespace {
 /// How an element of a value depends on an element of another.
 enum class Path : std::uint8_t { kNone, kChosen, kComputed };
 
-/// How the results of `node` depend on their own elements of input `i`. A product makes each of
-/// many: what was rounded before is one of many small errors, which no iteration keeps.
+/// How the results of `node` depend on corresponding elements of input `i`. A matmul sums many:
+/// earlier rounding is one of many small errors, which iterations do not accumulate.
 Path step_of(const Graph& graph, const Node& node, std::size_t i) {
   constexpr std::array<std::string_view, 6> kChoices = {"Where", "Max", "Min",
                                                         "Relu",  "Neg", "Abs"};
@@ -208,7 +208,7 @@ std::vector<Path> paths_from(const Graph& graph, ValueId from) {
   return paths;
 }
 
-/// The nodes on which `to` depends so.
+/// The nodes on a path to `to`.
 std::vector<bool> nodes_before(const Graph& graph, ValueId to) {
   std::vector<bool> values(graph.values().size(), false), found(graph.nodes().size(), false);
   values[to.position()] = true;
@@ -231,7 +231,7 @@ Accumulation find_accumulation(const Graph& body, std::size_t states) {
     for (std::size_t j = 0; j < states; ++j)
       between[i][j] = values[i][body.outputs()[j].position()];
   }
-  // Over any number of iterations: states may change places.
+  // Transitive closure over iterations: states may be permuted.
   for (std::size_t k = 0; k < states; ++k)
     for (std::size_t i = 0; i < states; ++i)
       for (std::size_t j = 0; j < states; ++j)

@@ -13,15 +13,15 @@ namespace {
 
 using ir::Rounding;
 
-/// Why a value is wanted in float32: bits.
+/// Why a value should stay float32: bits.
 enum Want : std::uint8_t { kNothing = 0, kAbsolute = 1, kIndex = 2, kExponent = 4 };
 
 bool is_float32(const Graph& graph, ValueId value) {
   return graph.type(value).dtype == DType::kFloat32;
 }
 
-/// What `node` wants of operand `i`. Wide integers made of floats are positions and counts; those
-/// of 8 and 16 bits are quantized values, coarser than what rounding does.
+/// What `node` needs of operand `i`. Wide integers cast to floats are positions and counts; those
+/// of 8 and 16 bits are quantized values, coarser than the rounding.
 std::uint8_t wanted_by(const Graph& graph, const Node& node, std::size_t i) {
   if (!is_float32(graph, node.inputs[i])) return kNothing;
   if (node.op->kind == OpKind::kPointwise && node.outputs.size() == 1) {
@@ -43,7 +43,7 @@ bool has_few_terms(const Graph& graph, const Node& node) {
   return terms.is_constant() && terms.value() <= kFewTerms;
 }
 
-/// True if errors of float operands are errors of the result, and computing it costs little.
+/// True if errors of float operands become errors of the result, and computing it is cheap.
 bool passes_errors(const Graph& graph, const Node& node) {
   switch (node.op->kind) {
     case OpKind::kPointwise:
@@ -54,7 +54,7 @@ bool passes_errors(const Graph& graph, const Node& node) {
   }
 }
 
-/// True if results are computed whatever the operands are.
+/// True if the results need heavy arithmetic, whatever the operands.
 bool computes(const Graph& graph, const Node& node) {
   if (node.op->kind == OpKind::kExtent) return false;
   if (node.op->kind != OpKind::kWhile || node.body == nullptr) return !passes_errors(graph, node);
@@ -62,7 +62,7 @@ bool computes(const Graph& graph, const Node& node) {
                              [&](const Node& inner) { return computes(*node.body, inner); });
 }
 
-/// True if the expression has a sine or a cosine.
+/// True if the expression contains a sine or a cosine.
 bool is_periodic(const Node& node) {
   return node.op->kind == OpKind::kPointwise &&
          std::ranges::any_of(node.op->pointwise().expr.nodes, [](const ir::ScalarNode& part) {
@@ -80,7 +80,7 @@ class Search {
         wanted_(graph.values().size()),
         readers_(graph.values().size()) {}
 
-  /// `computed`: by input; `wanted`: by output, kIndex if it is kept outside.
+  /// `computed`: by input; `wanted`: by output, kIndex if it stays float32 outside.
   Sensitivity run(const std::vector<bool>& computed, const std::vector<std::uint8_t>& wanted) {
     find_computed(computed);
     Sensitivity& result = result_;
@@ -110,7 +110,7 @@ class Search {
     readers_[value.position()].insert(readers.begin(), readers.end());
   }
 
-  /// True if all that read `value` compute in float32 whatever precision is asked for.
+  /// True if all readers of `value` compute in float32 at any precision.
   bool all_read_wide(ValueId value) const {
     const auto& users = graph_.users(value);
     return !users.empty() && std::ranges::all_of(users, [&](NodeId id) {
@@ -159,8 +159,8 @@ class Search {
     return Kept::kNo;
   }
 
-  /// Of what says itself that an error of an operand counts, where the operands are float32 then. A
-  /// constant beside a value does not count: exponents and bounds are short numbers.
+  /// For operators that declare their operands' errors significant, if the operands are float32. A
+  /// constant beside a value does not count: exponents and bounds have few digits.
   Kept kept_for_itself(const Node& node) const {
     bool absolute = false, exact = true, constant = true;
     for (std::size_t j = 0; j < node.inputs.size(); ++j) {
@@ -182,7 +182,7 @@ class Search {
     for (std::size_t j = 0; j < computed.size(); ++j)
       computed[j] =
           computed_[(j > 0 && j <= count ? node.outputs[j - 1] : node.inputs[j]).position()];
-    // A state that is wanted in float32 is so behind each iteration.
+    // A state that is wanted in float32 stays so after each iteration.
     std::vector<std::uint8_t> wanted(count);
     for (std::size_t k = 0; k < count; ++k)
       wanted[k] = wanted_[node.outputs[k].position()] & (kAbsolute | kIndex);

@@ -1,14 +1,14 @@
-// Which float32 values of a graph must not be rounded to 16 bits: the cone above operators that say
-// so of their operands (`ir::Numerics`).
+// Finds the float32 values of a graph that must not be rounded to 16 bits: the cone above operators
+// that declare so for their operands (`ir::Numerics`).
 //
 // A *computed* value depends on a matmul, a convolution or another operator of heavy arithmetic.
-// What is not computed follows from inputs, constants and integers alone, as the angles of rotary
-// embeddings and of time steps do: its cone is kept whole, since a handful of operators on few
-// elements costs nothing. The cone of a computed value ends at the matmul that makes it:
+// Other values depend only on inputs, constants and integers, such as angles of rotary embeddings
+// and of time steps. Their cone is kept whole, as a few operators on few elements cost nothing. The
+// cone of a computed value ends at the matmul that computes it:
 //
 //   absolute     not kept: masks and sines of activations would keep whole networks float32
-//   exponent     while nobody else reads it, when fusing; the matmul stores its float32 sums
-//   index        whoever else reads it: boxes and durations are small
+//   exponent     kept if it has no other reader, when fusing; the matmul stores its accumulators
+//   index        kept whatever other readers it has: boxes and durations are small
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,32 @@
 
 namespace sinter::fusion {
 
-/// A matmul of at most 16 terms an element is no heavy arithmetic: outer products of positions
-/// and frequencies, grids times affine matrices.
+/// A matmul of at most 16 terms for each element is no heavy arithmetic: outer products of
+/// positions and frequencies, grids times affine matrices.
 inline constexpr std::int64_t kFewTerms = 16;
 
 enum class Kept : std::uint8_t {
   kNo,
-  kExact,   // computed in float32, of what is float32
+  kExact,   // computed in float32, from float32 values
   kLogits,  // the same, because an exponential reads it
   kMatmul,  // a matmul of narrow operands that stores its float32 accumulators
 };
 
 struct Sensitivity {
-  std::vector<Kept> nodes;           // by position
-  std::vector<bool> inputs;          // by position: a kept node, or its operator, reads it
-  std::vector<std::string> readers;  // by position: of kExact, the operators that it is kept for
+  std::vector<Kept> nodes;           // by position of the node
+  std::vector<bool> inputs;          // by position: read by a kept node, or its operator
+  std::vector<std::string> readers;  // by position: for kExact, the operators that require it
   std::map<std::size_t, std::shared_ptr<const Sensitivity>> bodies;  // of loops, by position
-  std::map<std::size_t, std::vector<bool>> states;                   // of loops: which are kept
+  std::map<std::size_t, std::vector<bool>> states;                   // of loops: the kept ones
 
   bool keeps(std::size_t node) const { return nodes[node] != Kept::kNo; }
 };
 
-/// `logits`: whether what exponentials alone read is kept (when fusing: unfused, each of these
-/// nodes would be a kernel that reads and writes float32).
+/// `logits`: whether to keep values that only exponentials read (when fusing: unfused, each such
+/// node would be a kernel that reads and writes float32).
 Sensitivity find_sensitivity(const Graph& graph, bool logits);
 
-/// By position of the graph's inputs: true if angles are made of it element by element, as of
+/// By position of the graph's inputs: true if angles are computed elementwise from it, as from
 /// positions and time steps.
 std::vector<bool> find_angle_inputs(const Graph& graph);
 

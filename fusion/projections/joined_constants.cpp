@@ -1,4 +1,4 @@
-// Constants of several products side by side, by name (fusion/transforms.h).
+// Joined constants of several matmuls, by registered name (fusion/transforms.h).
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -9,7 +9,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// Whether `inputs`, of one type, have sizes[i] rows (or elements) for each i that is present.
+/// Whether `inputs`, of one type, have sizes[i] rows (or elements) for each present i.
 bool are_parts(const Ints& sizes, const Ints& present, std::span<const Tensor> inputs, int rank) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -9,7 +9,7 @@ namespace {
 
 using Parts = std::vector<Projection>;
 
-/// The weights side by side, as one [k, columns], made when it is read.
+/// The weights joined by columns, as one [k, columns], computed when it is read.
 Tensor join_columns(const Parts& parts) {
   std::vector<Tensor> weights;
   Ints transposed;
@@ -20,8 +20,8 @@ Tensor join_columns(const Parts& parts) {
   return ir::derive(kJoinedColumns, {{"transposed", transposed}}, weights);
 }
 
-/// Operand `operand` of each, one below the other; zeros where there is none (zero points). Made
-/// when it is read.
+/// Operand `operand` of each part, joined by rows; zeros for parts without it (zero points).
+/// Computed when it is read.
 Tensor join_rows(const Parts& parts, std::size_t operand) {
   std::vector<Tensor> sources;
   Ints rows, present;
@@ -34,7 +34,7 @@ Tensor join_rows(const Parts& parts, std::size_t operand) {
   return ir::derive(kJoinedRows, {{"present", present}, {"rows", rows}}, sources);
 }
 
-/// The one product of all columns.
+/// The joined matmul.
 ValueId join_products(GraphBuilder& builder, ValueId x, const Parts& parts) {
   if (parts[0].weight != nullptr)
     return builder.add("MatMul", {x, builder.constant(join_columns(parts))},
@@ -47,8 +47,8 @@ ValueId join_products(GraphBuilder& builder, ValueId x, const Parts& parts) {
   return builder.add("QuantMatMul", std::move(inputs), parts[0].matmul->attrs);
 }
 
-/// Vectors of the parts' columns one after the other, `of(part)` each, zeros where that is null;
-/// nothing if it always is.
+/// Concatenated vectors of the parts' columns, `of(part)` each, zeros where it is null; nothing if
+/// it always is.
 template <typename Of>
 std::optional<Tensor> join_vectors(const Parts& parts, const Of& of) {
   std::vector<Tensor> vectors;
@@ -69,7 +69,7 @@ ValueId add_biases(GraphBuilder& builder, ValueId value, const Parts& parts, con
   return bias ? builder.add("Add", {value, builder.constant(*bias)}) : value;
 }
 
-/// One element, or one for each column, as a vector of the columns.
+/// One element, or one for each column, as a vector over the columns.
 Tensor of_columns(const Tensor& constant, std::int64_t n) {
   const Shape columns{Dim(n)};
   const char* const op = constant.element_count() == n ? "Reshape" : "Expand";
@@ -80,10 +80,10 @@ Tensor of_columns(const Tensor& constant, std::int64_t n) {
   return ir::evaluate_op(ir::get_op(op), {{"shape", columns}}, std::span(&flat, 1)).front();
 }
 
-/// An operand of what follows the sums: the same of all parts, or one constant for the columns of
-/// each.
+/// An operand of a step after the matmul: the same for all parts, or one constant over all
+/// columns.
 struct JoinedOperand {
-  std::optional<std::size_t> read;  // which of the piece's
+  std::optional<std::size_t> read;  // index in the piece's reads
   std::optional<Tensor> columns;
 };
 
@@ -179,7 +179,7 @@ class Joining {
   const Graph& graph_;
   Parts parts_;
   std::vector<std::string> origins_;
-  std::vector<std::vector<JoinedOperand>> operands_;  // of each step behind the first
+  std::vector<std::vector<JoinedOperand>> operands_;  // for each step after the first
 };
 
 }  // namespace

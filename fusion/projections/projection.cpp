@@ -9,7 +9,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// The bias that `node` adds to its operand `value`, if that is what it does.
+/// The bias that `node` adds to its operand `value`, or null.
 const Tensor* bias_of(const Graph& graph, const Node& node, ValueId value) {
   if (node.op->name != "Add" || node.inputs[0] == node.inputs[1]) return nullptr;
   const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
@@ -22,7 +22,7 @@ const Node* only_reader(const Graph& graph, ValueId value) {
   return users.size() == 1 && !graph.is_output(value) ? &graph.node(users[0]) : nullptr;
 }
 
-/// Fills in what makes 16-bit floats of the sums; false if nothing does.
+/// Collects the steps that convert accumulators to 16-bit floats; false if there are none.
 bool take_steps(const Graph& graph, Projection& projection) {
   ValueId value = projection.result();
   const Node* reader = only_reader(graph, value);
@@ -46,7 +46,7 @@ bool take_steps(const Graph& graph, Projection& projection) {
   return true;
 }
 
-/// A constant that has one element for each of n columns, or one for all.
+/// True for a constant with one element for each of n columns, or one for all.
 bool is_of_columns(const Graph& graph, ValueId value, std::int64_t n) {
   const Tensor* constant = graph.value(value).constant.get();
   if (constant == nullptr) return false;
@@ -111,7 +111,8 @@ std::optional<Projection> find_projection(const Graph& graph, const Node& node,
     result.n = result.weight->shape()[result.transposed ? 0 : 1];
   }
   result.matmul = &node;
-  // Our own kernels end with what the sums stand for, of 16 bits; joined they would store sums.
+  // Our kernels end with the dequantized 16-bit result; joined without it they would store
+  // accumulators.
   if (target.gemm_kernels && has_eight_bit_operands(graph, node) && !take_steps(graph, result))
     return std::nullopt;
   const Node* add = only_reader(graph, result.result());

@@ -9,7 +9,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// Whether `shape` is `of` [.., k] with k taken apart: [.., k / kScaleBlock, last].
+/// Whether `shape` is `of` [.., k] with k split: [.., k / kScaleBlock, last].
 bool splits_into_blocks(const Shape& shape, const Shape& of, std::int64_t last) {
   if (shape.size() != of.size() + 1 || !of.back().is_constant() ||
       of.back().value() % kScaleBlock != 0)
@@ -21,8 +21,8 @@ bool splits_into_blocks(const Shape& shape, const Shape& of, std::int64_t last) 
 
 }  // namespace
 
-/// Scales that are spread over their blocks, as DequantizeLinear has them: reshape(expand(s)); or
-/// those of x taken apart, of which a reshape makes rows again.
+/// Scales that DequantizeLinear spreads over their blocks, reshape(expand(s)), or scales of an x
+/// whose k is split into blocks and joined again by a reshape.
 std::optional<ValueId> BlockProducts::scales_of_rows(const QuantizedOperand& x) const {
   const auto producer = [&](ValueId value, std::string_view op) {
     const Node* node = graph_.producer(value);
@@ -60,8 +60,8 @@ std::optional<ValueId> BlockProducts::scales_of_rows(const QuantizedOperand& x) 
                                                                : std::nullopt;
 }
 
-/// The scales of weights that are `w`, of each block of k and each column: [k / kScaleBlock, n].
-/// Nothing if they vary within blocks of k.
+/// The scales of weights `w`, for each block of k and each column: [k / kScaleBlock, n]. Nothing if
+/// they vary within blocks of k.
 std::optional<Tensor> BlockProducts::scales_of_columns(const QuantizedOperand& w) const {
   const std::size_t first = w.views.size() - w.scale->views;
   const Shape& applied_to = first < w.views.size()
@@ -71,7 +71,7 @@ std::optional<Tensor> BlockProducts::scales_of_columns(const QuantizedOperand& w
   if (first + 1 == w.views.size()) {
     const Node& view = graph_.node(w.views[first]);
     const Shape& matrix = graph_.type(view.outputs[0]).shape;
-    // Blocks as weights of ours have them, without a copy for each element.
+    // The form of our own weights, without a copy for each element.
     if (view.op->name == "Reshape" && applied_to.size() == 3 && matrix.size() == 2 &&
         applied_to[1] == Dim(kScaleBlock) && applied_to[2] == matrix[1] &&
         scales.shape() == Ints{matrix[0].value() / kScaleBlock, 1, matrix[1].value()})
@@ -95,7 +95,7 @@ std::optional<Tensor> BlockProducts::scales_of_columns(const QuantizedOperand& w
   return Tensor::from_doubles(DType::kFloat32, {blocks, n}, result);
 }
 
-/// The scales of weights [k, n], of blocks: [columns / kScaleBlock, k / kScaleBlock].
+/// Block scales of weights [k, n]: [columns / kScaleBlock, k / kScaleBlock].
 std::optional<Tensor> BlockProducts::scales_of_weights(const QuantizedOperand& w,
                                                        std::string& refusal) const {
   if (!values_.knows(w.scale->value)) {

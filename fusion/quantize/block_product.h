@@ -1,5 +1,5 @@
-// Products of 8-bit floats whose scales change along k, as they are where every block of it is
-// quantized by itself (DeepSeek-V3: 1x128 of activations, 128x128 of weights).
+// Matmuls of fp8 with scales that change along k, one for each block (DeepSeek-V3: 1x128 of
+// activations, 128x128 of weights).
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace sinter::fusion {
 
-/// A MatMul of operands with scales of blocks, as a BlockMatMul.
+/// A MatMul of operands with block scales, to become a BlockMatMul.
 struct BlockProduct {
   const Node* node = nullptr;
   QuantizedOperand x, w;
@@ -21,7 +21,7 @@ struct BlockProduct {
   Tensor w_scales;   // [groups of columns, blocks] of f32
 };
 
-/// Elements of k, and columns of weights, that share a scale in the kernels.
+/// Consecutive k's, and columns of weights, with one scale in the kernels.
 inline constexpr std::int64_t kScaleBlock = 128;
 
 class BlockProducts {
@@ -29,8 +29,8 @@ class BlockProducts {
   BlockProducts(const Graph& graph, const TargetTraits& target, ConstantValues& values)
       : graph_(graph), target_(target), values_(values) {}
 
-  /// What `node` is, if the target multiplies it so. Else nothing, with the reason in `refusal`
-  /// where both operands are floats of 8 bits and the scales of x are those of blocks.
+  /// `node` in this form, if the target supports it. Otherwise nothing; `refusal` has the reason if
+  /// both operands are fp8 and x has block scales.
   std::optional<BlockProduct> find(const Node& node, std::string& refusal) const;
 
   /// The BlockMatMul.

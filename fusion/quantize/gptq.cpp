@@ -17,17 +17,16 @@
 namespace sinter::fusion {
 namespace {
 
-/// Rows of weights that are rounded side by side: a strip's columns lie one behind the other, so
-/// that loops over rows are vectors.
+/// Rows of weights that are rounded together: a strip stores their columns contiguously, so that
+/// loops over rows vectorize.
 constexpr Eigen::Index kRows = 32;
-/// Columns whose errors reach the columns behind them at once, as a product of matrices.
+/// Columns whose errors are propagated to later columns at once, as a GEMM.
 constexpr Eigen::Index kBlock = 128;
-/// Added to each moment, of their mean: inputs that calibration did not show are not free to be
-/// anything. With 8 bits there is less to make up for than what fitting few samples costs on
-/// others.
+/// Damping of the moments, relative to their mean: the calibration does not show all inputs. With 8
+/// bits there is less error to compensate than overfitting to few samples costs.
 constexpr double kDamping = 0.05, kDampingOfEightBits = 0.5;
-/// How often groups of few integers are gone over again: three times take a fifth of the squared
-/// error away, five more another thirtieth. With many integers rounding alone is near enough.
+/// Sweeps over groups of few-bit integers: three remove a fifth of the squared error, five more
+/// another thirtieth. With many bits, rounding alone is close enough.
 constexpr int kSweeps = 4;
 constexpr float kFewIntegers = 16;
 
@@ -37,10 +36,10 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 using Columns = Eigen::Matrix<float, Eigen::Dynamic, kRows, Eigen::RowMajor>;
 using Lane = Eigen::Array<float, 1, kRows>;
 
-/// What all rows of a layer share.
+/// Common to all rows of a layer.
 struct Layer {
   Matrix moments;  // damped
-  Matrix spread;   // upper triangular u with u'u the inverse of the moments
+  Matrix spread;   // upper triangular u with u'u = inverse of the moments
 };
 
 Layer layer_of(std::span<const float> moments, Index k, double damping) {
@@ -48,8 +47,8 @@ Layer layer_of(std::span<const float> moments, Index k, double damping) {
       Eigen::Map<const Matrix>(moments.data(), k, k).cast<double>().selfadjointView<Eigen::Upper>();
   const double mean = damped.diagonal().mean();
   damped.diagonal().array() += mean > 0 ? damping * mean : 1.0;
-  // With rows and columns in reverse the lower factor l of the moments is upper, and the inverse of
-  // l l' is (1/l)' (1/l): what a factorisation of the inverse would give, without the inverse.
+  // With rows and columns reversed, the lower Cholesky factor l of the moments becomes upper, and
+  // the inverse of l l' is (1/l)' (1/l). This avoids computing and factoring the inverse.
   const Eigen::LLT<Wide> factors(Wide(damped.reverse()));
   if (!damped.allFinite() || factors.info() != Eigen::Success)
     throw Error(ErrorCode::kUsage,
@@ -60,14 +59,14 @@ Layer layer_of(std::span<const float> moments, Index k, double damping) {
   return {damped.cast<float>(), spread.cast<float>()};
 }
 
-/// Integers of few bits, with scales and zero points that each group gets when its turn comes.
+/// Few-bit integers; each group gets scale and zero point when it is reached.
 class FittedIntegers {
  public:
   explicit FittedIntegers(const GroupFitter& fitter) : fitter_(fitter) {}
   GroupFit fit(Index, Index, std::span<const float> group,
                std::span<const float> importance) const {
     GroupFit found = fitter_.fit(group, importance);
-    // Of a group of zeros any scale is right; it divides.
+    // Any scale is right for a group of zeros; it is a divisor.
     if (found.scale == 0) found.scale = 1;
     return found;
   }
@@ -80,7 +79,7 @@ class FittedIntegers {
   const GroupFitter& fitter_;
 };
 
-/// Numbers of 8 bits with a scale for each group of each row, which is given.
+/// 8-bit numbers with a given scale for each group of each row.
 class ScaledNumbers {
  public:
   ScaledNumbers(DType type, std::span<const float> scales, Index groups)
@@ -93,7 +92,7 @@ class ScaledNumbers {
     }
     const Float8Format format = float8_format(type);
     largest_ = static_cast<float>(decode_float8(type, format.largest));
-    least_power_ = std::ldexp(1.0F, 1 - format.bias);  // subnormal numbers share the exponent
+    least_power_ = std::ldexp(1.0F, 1 - format.bias);  // subnormals share the exponent
     most_power_ = largest_;
     shift_ = shift_of(format.mantissa_bits);
   }
@@ -101,7 +100,7 @@ class ScaledNumbers {
     const Index at = row * groups_ + group;
     return {at < std::ssize(scales_) ? scales_[static_cast<std::size_t>(at)] : 1.0F, 0};
   }
-  /// To nearest, halves to even.
+  /// Rounds to nearest, ties to even.
   float nearest(float exact) const {
     const float x = std::min(std::max(exact, -largest_), largest_);
     constexpr std::uint32_t kExponent = 0x7f800000;
@@ -112,7 +111,7 @@ class ScaledNumbers {
   bool symmetric() const { return true; }
 
  private:
-  /// Added to x and taken away, it leaves so many bits behind the first of 2^0.
+  /// Adding and subtracting this leaves that many bits after the leading bit of 2^0.
   static float shift_of(int bits) { return std::ldexp(1.5F, 23 - bits); }
 
   std::span<const float> scales_;
@@ -120,7 +119,7 @@ class ScaledNumbers {
   float largest_ = 0, least_power_ = 0, most_power_ = 0, shift_ = 0;
 };
 
-/// kRows rows of a layer, from row `first` on.
+/// kRows rows of a layer, starting at row `first`.
 template <class Rule>
 class Strip {
  public:
@@ -154,9 +153,9 @@ class Strip {
     }
   }
 
-  /// Makes (w - v) moments (w - v)' smaller, group by group.
+  /// Reduces (w - v) moments (w - v)', group by group.
   void improve() {
-    Columns slope = layer_.moments * (made_ - weights_);  // half the derivative by v
+    Columns slope = layer_.moments * (made_ - weights_);  // half the derivative with respect to v
     for (Index g = 0; g < groups(); ++g) {
       const Index begin = g * width_, count = std::min(width_, k_ - begin), end = begin + count;
       const Columns before = made_.middleRows(begin, count);
@@ -183,7 +182,7 @@ class Strip {
   void fit(const Columns& left, Index begin) {
     const Index count = std::min(width_, k_ - begin), g = begin / width_;
     std::vector<float> group(static_cast<std::size_t>(count)), importance(group.size());
-    // What an error that columns behind cannot make up for costs.
+    // Cost of an error that later columns cannot compensate.
     for (Index i = 0; i < count; ++i) {
       const float own = layer_.spread(begin, begin) / layer_.spread(begin + i, begin + i);
       importance[static_cast<std::size_t>(i)] = own * own;
@@ -196,7 +195,7 @@ class Strip {
     }
   }
 
-  /// The numbers nearest to `wanted`, and what they stand for.
+  /// The numbers nearest to `wanted`, and their dequantized values.
   void nearest(const Lane& wanted, Index g, Lane& q, Lane& value) const {
     for (Index row = 0; row < kRows; ++row) {
       q[row] = rule_.nearest(wanted[row] / scales_(g, row) + zeros_(g, row));
@@ -211,8 +210,8 @@ class Strip {
     made_.row(i) = value;
   }
 
-  /// Scale and shift, or the scale alone, that leave the least error of group `g` with its
-  /// integers: the minimum of a parabola in one or two unknowns.
+  /// Scale and zero point, or only the scale, with the least error of group `g` for fixed integers:
+  /// the minimum of a quadratic in one or two variables.
   void refit(const Matrix& own, const Columns& slope, Index g, Index begin, Index count) {
     const Columns q = q_.middleRows(begin, count);
     const Columns spread_q = own * q;
@@ -231,17 +230,17 @@ class Strip {
       } else {
         const double q_one = dot(numbers, spread_one), along_one = static_cast<double>(down.sum()),
                      determinant = q_q * one_one - q_one * q_one;
-        constexpr double kSingular = 1e-6;  // the integers are all but equal
+        constexpr double kSingular = 1e-6;  // the integers are nearly equal
         if (determinant > kSingular * q_q * one_one) {
           more_scale = (along_one * q_one - along_q * one_one) / determinant;
           more_shift = (along_q * q_one - along_one * q_q) / determinant;
         }
       }
       const double found = scale + more_scale;
-      // A scale that turns over or vanishes belongs to a group that hardly matters.
+      // A negative or vanishing scale means that the group hardly matters.
       if (!(found > 0.1 * scale)) continue;
       const double found_zero = (scale * zero - more_shift) / found;
-      constexpr double kFarZero = 128;  // beyond it integers would cancel against it
+      constexpr double kFarZero = 128;  // beyond it integers would cancel
       if (std::abs(found_zero) > kFarZero) continue;
       scales_(g, row) = static_cast<float>(found);
       zeros_(g, row) = static_cast<float>(found_zero);
@@ -250,7 +249,7 @@ class Strip {
     }
   }
 
-  /// Column `i` of group `g` as it is best with all others as they are.
+  /// Chooses column `i` of group `g` again, with all others fixed.
   void choose_again(const Matrix& own, Columns& slope, Index g, Index begin, Index i) {
     const Lane old = made_.row(i);
     const Lane wanted = old - Lane(slope.row(i)) / layer_.moments(i, i);
@@ -271,7 +270,7 @@ class Strip {
   Columns scales_, zeros_;  // [groups, kRows]
 };
 
-/// Rounds weights [n, k] in strips; take(first row, rows, strip) is called from several threads.
+/// Rounds weights [n, k] in strips; several threads call take(first row, rows, strip).
 template <class Rule, class Take>
 void round_strips(std::span<const float> weights, Index n, Index k, Index width, const Rule& rule,
                   std::span<const float> moments, double damping, int sweeps, const Take& take) {

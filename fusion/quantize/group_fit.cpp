@@ -1,5 +1,5 @@
-// Compiled for several instruction sets. Products and sums stay apart (-ffp-contract=off), and sums
-// have eight partial ones whatever a vector holds: so all of them give the same bits.
+// Compiled for several instruction sets. No contraction to FMAs (-ffp-contract=off), and eight
+// partial sums for any vector width: all give the same bits.
 #include "fusion/quantize/group_fit.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fusion/quantize/group_fit.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Must follow foreach_target.h (Highway).
 #include <hwy/highway.h>
 
 #ifndef SINTER_FUSION_QUANTIZE_GROUP_FIT_ONCE
@@ -18,21 +18,21 @@
 namespace sinter::fusion {
 
 constexpr std::size_t kLanes = 8;   // partial sums
-constexpr std::size_t kAtOnce = 4;  // candidates whose sums wait for nothing of each other
+constexpr std::size_t kAtOnce = 4;  // candidates with independent sums
 constexpr std::size_t kMostSteps = 16;
 
-/// Scales to be tried, as their inverses. The integers' range is the same for all.
+/// Scales to try, as inverses. All have the same range of integers.
 struct Candidates {
   std::size_t count = 0;
   float low = 0, high = 0;
   std::array<float, kMostSteps> inverse{}, zero{};
 };
-/// sum w q and sum q^2, each times its importance, of the integers q less the zero point.
+/// sum w q and sum q^2, weighted by importance, for integers q minus the zero point.
 struct Sums {
   std::array<double, kMostSteps> products{}, squares{};
 };
 struct Extremes {
-  float smallest = 0, largest = 0;  // 0 is among them
+  float smallest = 0, largest = 0;  // 0 is included
 };
 
 }  // namespace sinter::fusion
@@ -44,7 +44,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using D64 = hn::CappedTag<double, kLanes>;
-using D32 = hn::Rebind<float, D64>;  // as many lanes
+using D32 = hn::Rebind<float, D64>;  // equal lane count
 using V64 = hn::VFromD<D64>;
 using V32 = hn::VFromD<D32>;
 constexpr std::size_t kSums = kLanes / hn::MaxLanes(D64());
@@ -55,7 +55,7 @@ HWY_INLINE V32 number(V32 w, V32 inverse, V32 zero, V32 low, V32 high) {
   return hn::Sub(hn::Add(exact, shift), shift);
 }
 
-/// Of kAtOnce candidates from `first` on.
+/// For kAtOnce candidates starting at `first`.
 template <bool kWeighted>
 void add_sums(std::span<const float> w, const float* importance, const Candidates& tried,
               std::size_t first, Sums& sums) {
@@ -80,7 +80,7 @@ void add_sums(std::span<const float> w, const float* importance, const Candidate
         const V32 q = hn::Sub(number(x, inverse[c], zero[c], low, high), zero[c]);
         V32 weighted = q;
         if constexpr (kWeighted) weighted = hn::Mul(hn::LoadU(d, importance + at), q);
-        // The product of two float32 is exact.
+        // The product of two float32 is exact in float64.
         products[c][s] = hn::MulAdd(exact, hn::PromoteTo(wide, weighted), products[c][s]);
         squares[c][s] = hn::Add(squares[c][s], hn::PromoteTo(wide, hn::Mul(q, weighted)));
       }
@@ -133,7 +133,7 @@ Extremes extremes_of(std::span<const float> w) {
   return result;
 }
 
-/// With the first of `tried`.
+/// Uses the first of `tried`.
 void round_all(std::span<const float> w, const Candidates& tried, std::int8_t* numbers) {
   const D32 d;
   const std::size_t lanes = hn::Lanes(d);
@@ -202,7 +202,7 @@ void GroupFitter::round(std::span<const float> w, const GroupFit& fit,
   HWY_DYNAMIC_DISPATCH(round_all)(w, one, numbers.data());
 }
 
-/// Zero stays a number of its own: padding and pruned weights are exact.
+/// Zero is represented exactly: padding and pruned weights are exact.
 GroupFit GroupFitter::with_zero(float smallest, float largest) const {
   const float scale = (largest - smallest) / (high_ - low_);
   if (!(scale > 0)) return {};

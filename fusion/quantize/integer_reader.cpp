@@ -11,7 +11,7 @@ namespace {
 
 IntegerLine line_in(const Ints& ints) { return {ints[0], ints[1], ints[2]}; }
 
-/// What kReadIntegers is asked, by attributes and inputs.
+/// The parameters of kReadIntegers, from attributes and inputs.
 IntegerSource<IntegerLine, IntegerLine> source_of(const Attrs& attrs,
                                                   std::span<const Tensor> inputs) {
   IntegerSource<IntegerLine, IntegerLine> source{attrs.get_int("k"),
@@ -36,7 +36,7 @@ IntegerSource<IntegerLine, IntegerLine> source_of(const Attrs& attrs,
   return source;
 }
 
-/// Whether all places on a line are elements of the tensor.
+/// Whether all positions of a line are in the tensor.
 bool is_inside(const IntegerLine& line, std::int64_t rows, std::int64_t columns,
                const Tensor& tensor) {
   const double last_k = static_cast<double>(rows - 1) * static_cast<double>(line.along_k),
@@ -74,8 +74,8 @@ bool fits_integers(const Attrs& attrs, std::span<const Tensor> inputs) {
 
 }  // namespace
 
-/// Facts (whether there are such weights, their bits, and the zero points' type, -1 if there are
-/// none), the numbers, scales, zero points.
+/// Results: facts (whether such weights exist, their bits, the zero points' type or -1), numbers,
+/// scales, zero points.
 const ir::Transform kReadIntegers = {
     "read_integers", &fits_integers,
     [](const Attrs& attrs, std::span<const Tensor> inputs) {

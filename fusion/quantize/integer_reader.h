@@ -1,4 +1,4 @@
-// Integers of a model's own with their scales and zero points, read from where they lie.
+// Reads a model's own integers with scales and zero points from any layout.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace sinter::fusion {
 
-/// A line along k (or groups) and n: where elements of a tensor lie.
+/// A linear layout: positions of elements along k (or groups) and n.
 struct IntegerLine {
   std::int64_t offset = 0, along_k = 0, along_n = 0;
   std::int64_t at(std::int64_t k, std::int64_t n) const {
@@ -24,7 +24,7 @@ struct IntegerLine {
 /// A number for each group and row.
 template <class Place>
 struct IntegerNumbers {
-  const ir::Tensor* tensor = nullptr;  // null: `number` everywhere
+  const ir::Tensor* tensor = nullptr;  // null: `number` for all
   Place place = {};
   double number = 0;
   bool is_divisor = false;
@@ -35,14 +35,14 @@ struct IntegerNumbers {
   }
 };
 
-/// Integers [k, n] and what they are scaled and shifted by.
+/// Integers [k, n] with their scales and shifts.
 template <class Place, class GroupPlace>
 struct IntegerSource {
   std::int64_t k, n, group;
   const ir::Tensor* values;
   Place place;
   IntegerNumbers<GroupPlace> scale, zero, shift;
-  const ir::Tensor* columns = nullptr;  // numbers that columns are multiplied with: one, or n
+  const ir::Tensor* columns = nullptr;  // factors of columns: one, or n
 };
 
 template <class Place, class GroupPlace>
@@ -50,7 +50,7 @@ class IntegerReader {
  public:
   explicit IntegerReader(const IntegerSource<Place, GroupPlace>& source) : s_(source) {}
 
-  /// Nothing if a scale of zero comes with a shift.
+  /// Nothing if a scale is zero and there is a shift.
   std::optional<ir::QuantizedWeights> read() {
     ir::QuantizedWeights result;
     result.k = s_.k;
@@ -61,7 +61,7 @@ class IntegerReader {
   }
 
  private:
-  /// The numbers themselves; `offset_` is what they are less than the model's own.
+  /// Reads the numbers; `offset_` is subtracted from the model's own.
   void read_values(ir::QuantizedWeights& result) {
     const ir::Tensor& tensor = *s_.values;
     const Place& address = s_.place;
@@ -88,7 +88,7 @@ class IntegerReader {
       return;
     }
     std::vector<std::int8_t> values(static_cast<std::size_t>(s_.k * s_.n));
-    // In strips of columns: weights often lie the other way round.
+    // In strips of columns, as weights are often transposed.
     constexpr std::int64_t kStrip = 64;
     for (std::int64_t first = 0; first < s_.n; first += kStrip)
       for (std::int64_t k = 0; k < s_.k; ++k)
@@ -113,7 +113,7 @@ class IntegerReader {
         zeros.push_back(s_.zero.at(g, n) - offset_ - (added == 0 ? 0 : added / factor));
       }
     }
-    // Scales keep the type that the model gives them, unless something was worked into them.
+    // Scales keep the model's type, unless other factors were merged into them.
     DType type = DType::kFloat32;
     const ir::Tensor* own = s_.scale.tensor;
     if (own != nullptr && !s_.scale.is_divisor && columns.empty() && is_float(own->dtype()) &&
@@ -132,10 +132,10 @@ class IntegerReader {
   int offset_ = 0;
 };
 
-/// kReadIntegers: inputs are the integers, then of these parts those that are tensors, then factors
-/// of columns, if attribute "columns" is 1. Attributes "values", "scale", "zero" and "shift" are
-/// Lines (offset, along k or groups, along n), "scale_number" .. stand for parts without one,
-/// "divides" is 1 for scales that divide; "k", "n" and "group" as in QuantizedWeights.
+/// kReadIntegers: inputs are the integers, then those of these parts that are tensors, then column
+/// factors if attribute "columns" is 1. Attributes "values", "scale", "zero" and "shift" are lines
+/// (offset, along k or groups, along n); "scale_number" .. replace parts without tensor. "divides"
+/// is 1 for divisors; "k", "n" and "group" are as in QuantizedWeights.
 inline constexpr std::array<const char*, 3> kIntegerParts = {"scale", "zero", "shift"};
 
 }  // namespace sinter::fusion

@@ -1,4 +1,4 @@
-// What zero points make of constant integers of 8 bits: differences from them, and sums.
+// Differences of constant 8-bit integers from their zero points, and their sums.
 #include <algorithm>
 
 #include "fusion/transforms.h"
@@ -7,9 +7,9 @@
 namespace sinter::fusion {
 namespace {
 
-/// What an unsigned value is more than the signed one that has its place.
+/// Difference between an unsigned value and the signed one that represents it.
 constexpr int kShift = 128;
-/// The place in `strides` of each element of a tensor of `shape`, in row-major order.
+/// Visits the offset by `strides` of each element of a tensor of `shape`, in row-major order.
 template <typename Visit>
 void for_each_place(const Ints& shape, const Ints& strides, const Visit& visit) {
   const std::size_t rank = shape.size();
@@ -27,7 +27,7 @@ void for_each_place(const Ints& shape, const Ints& strides, const Visit& visit) 
   }
 }
 
-/// Steps through a dense tensor of shape `own` that broadcasts to `shape`.
+/// Strides of a dense tensor of shape `own` that broadcasts to `shape`.
 Ints broadcast_strides(const Ints& own, const Ints& shape) {
   Ints strides(shape.size(), 0);
   std::int64_t stride = 1;
@@ -52,8 +52,8 @@ int load(const Tensor& tensor, std::span<const std::byte> bytes, std::size_t i) 
 
 }  // namespace
 
-/// Inputs are integers of 8 bits and zero points, which broadcast to them. Gives whether all
-/// differences fit 8 bits with a sign, and then these.
+/// Inputs are 8-bit integers and zero points that broadcast to them. Results: whether all
+/// differences fit signed 8 bits, then the differences.
 const ir::Transform kIntegerDifference = {
     "integer_difference",
     [](const Attrs&, std::span<const Tensor> inputs) {
@@ -77,7 +77,7 @@ const ir::Transform kIntegerDifference = {
     },
     1};
 
-/// The sums, of int32, of integers of 8 bits over the dimensions "axes", which stay as ones.
+/// The int32 sums of 8-bit integers over the dimensions "axes", which are kept with size 1.
 const ir::Transform kIntegerSums = {
     "integer_sums",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {

@@ -16,7 +16,7 @@ bool has_elements(const Shape& shape) {
                              [](const Dim& dim) { return dim.is_constant() && dim.value() > 0; });
 }
 
-/// Of `node`, whose operand number `operand` is its weights.
+/// The report of `node`, whose operand `operand` is its weights.
 QuantizedLayer row_of(const Graph& graph, const Node& node, std::size_t operand,
                       std::string reason) {
   const TensorType& weights = graph.type(node.inputs[operand]);
@@ -47,7 +47,7 @@ std::string reason_of(const Node& node, std::size_t operand, const TensorType& w
   return "";
 }
 
-/// What weights of a product in a body come from, behind views.
+/// The source of a matmul's weights in a body, before views.
 ValueId source_of(const Graph& body, ValueId value) {
   const Node* node = body.producer(value);
   while (node != nullptr && node->op->kind == OpKind::kView && node->inputs.size() == 1) {
@@ -57,7 +57,7 @@ ValueId source_of(const Graph& body, ValueId value) {
   return value;
 }
 
-/// `known`: of the body's inputs, those that are constants outside.
+/// `known`: which of the body's inputs are constants outside.
 void add_products(const Graph& body, const std::vector<bool>& known,
                   std::vector<QuantizedLayer>& rows) {
   const auto is_weight = [&](ValueId value) {
@@ -74,7 +74,7 @@ void add_products(const Graph& body, const std::vector<bool>& known,
     }
     if (!node.body) continue;
     std::vector<bool> inner(node.inputs.size());
-    const std::size_t captured = 1 + node.outputs.size();  // behind the states, which change
+    const std::size_t captured = 1 + node.outputs.size();  // after the states, which change
     for (std::size_t i = captured; i < inner.size(); ++i) inner[i] = is_weight(node.inputs[i]);
     add_products(*node.body, inner, rows);
   }

@@ -1,5 +1,5 @@
-// Products of an activation and constant float weights whose weights stay floats, whatever is asked
-// for: the report has a row of each that says why.
+// Matmuls of an activation and constant float weights that no option quantizes: the report lists
+// each with the reason.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace sinter::fusion {
 
-/// The row of `node` if it is such a product (or convolution of float64): all but those by one
-/// matrix on the right. Nothing for products by weights that the model has as integers.
+/// The report of `node`, if it is such a matmul (or a float64 convolution): all except those with
+/// one matrix as right operand. Nothing for weights that the model stores as integers.
 std::optional<QuantizedLayer> kept_product(const Graph& graph, const ConstantValues& values,
                                            const Node& node);
 
-/// The rows of all products of an activation and constant float weights in the bodies of `node`.
+/// The reports of all matmuls of an activation and constant float weights in the bodies of `node`.
 std::vector<QuantizedLayer> products_of_bodies(const ConstantValues& values, const Node& node);
 
 }  // namespace sinter::fusion

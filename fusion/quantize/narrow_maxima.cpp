@@ -10,7 +10,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// scale * (values - zero), both numbers that are known, scale above zero.
+/// scale * (values - zero) with known numbers, scale > 0.
 struct Affine {
   ValueId values;
   double scale = 1, zero = 0;
@@ -34,7 +34,7 @@ std::optional<Affine> affine_of(const Graph& graph, const QuantizedOperand& foun
 /// A reduction's operand as views of quantized values.
 struct Maximum {
   QuantizedOperand found;
-  std::vector<NodeId> windows;  // views between what is quantized and the reduction, in order
+  std::vector<NodeId> windows;  // views between the quantized value and the reduction, in order
 };
 
 std::optional<Maximum> maximum_of(const Graph& graph, const Node& node) {
@@ -66,7 +66,7 @@ std::optional<Maximum> maximum_of(const Graph& graph, const Node& node) {
   return std::nullopt;
 }
 
-/// The maxima of the integers, and what they stand for.
+/// The maxima of the integers, dequantized.
 std::vector<ValueId> write_maximum(GraphBuilder& b, const Graph& graph, const Node& node,
                                    const Maximum& maximum, const Affine& affine, ValueId values) {
   const bool is_signed = b.type(values).dtype == DType::kInt8,
@@ -122,8 +122,7 @@ Graph drop_requantization(const Graph& graph) {
     if (!found || !found->scale ||
         graph.type(found->values).dtype != graph.type(node.outputs[0]).dtype)
       continue;
-    // Of float32 alone (value - zero) * scale, divided by the scale again, rounds to the
-    // difference.
+    // For float32 only: (value - zero) * scale / scale rounds to the difference.
     const auto affine = affine_of(graph, *found);
     if (!affine || graph.type(quantization->x).dtype != DType::kFloat32 ||
         affine->scale != quantization->scale || affine->zero != quantization->zero)

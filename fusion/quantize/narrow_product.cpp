@@ -11,12 +11,11 @@
 namespace sinter::fusion {
 namespace {
 
-/// Most elements that are summed up: with more, int32 may not hold a sum, which a model's floats
-/// would.
+/// Most elements in a sum: beyond that an int32 might overflow, where the model's floats would
+/// not.
 constexpr std::int64_t kMostSummed = 65'000;
 
-/// The dimension along which a parameter of shape `shape` has several values though elements along
-/// it are summed up; -1: there is none.
+/// A summed dimension along which a parameter of shape `shape` varies; -1 if there is none.
 std::int64_t varies_along(const Shape& shape, const Ints& summed) {
   for (const std::int64_t axis : summed)
     if (!shape.empty() && shape[static_cast<std::size_t>(axis)] != Dim(1)) return axis;
@@ -42,7 +41,7 @@ bool NarrowProducts::choose_types(NarrowProduct& product) const {
   return false;
 }
 
-/// Zero points become part of weights that leave room for it.
+/// Merges the zero point into weights if the difference fits.
 void NarrowProducts::take_difference(NarrowOperand& operand, DType wanted) const {
   const QuantizedOperand& found = operand.found;
   if (!operand.has_zero || found.zero->views != found.views.size() ||

@@ -1,5 +1,5 @@
-// Products and convolutions whose operands stand for integers of 8 bits, as products of these
-// integers: their sums are exact, and scales and zero points come behind.
+// Matmuls and convolutions of dequantized 8-bit integers, computed on the integers: their sums are
+// exact; scales and zero points are applied afterwards.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ class NarrowProducts {
   NarrowProducts(const Graph& graph, const TargetTraits& target, ConstantValues& values)
       : graph_(graph), target_(target), values_(values) {}
 
-  /// What `node` is, if the target multiplies it so. Else nothing, with the reason in `refusal` if
-  /// both operands stand for integers.
+  /// `node` in this form, if the target supports it. Otherwise nothing; `refusal` has the reason if
+  /// both operands are dequantized integers.
   std::optional<NarrowProduct> find(const Node& node, std::string& refusal) const;
 
-  /// The product of the integers, and what makes the node's result of it.
+  /// The matmul of the integers, and the conversion of its sums to the node's result.
   Piece piece(NarrowProduct product) const;
 
  private:
@@ -37,11 +37,11 @@ class NarrowProducts {
   ConstantValues& values_;
 };
 
-/// The nodes that make operands of such products, and of those with scales of blocks
-/// (block_product.h): whoever evaluates constants
-/// leaves them. Empty where nothing is made of them later: without fusing.
+/// The nodes that compute operands of such matmuls, and of those with block scales
+/// (block_product.h): constant folding skips them. Empty without fusion, where nothing uses them
+/// later.
 std::vector<bool> made_of_narrow_values(const Graph& graph, const Context& context);
-/// By node: whether it is such a product.
+/// By node: whether it is such a matmul.
 std::vector<bool> narrow_products(const Graph& graph, const Context& context);
 
 }  // namespace sinter::fusion

@@ -17,7 +17,7 @@ Ints summed_axes(bool is_conv, bool is_left, std::size_t rank) {
 
 namespace {
 
-/// Adds the nodes of one product.
+/// Adds the nodes of one matmul or convolution.
 class ProductWriter {
  public:
   ProductWriter(GraphBuilder& builder, const Graph& graph, const NarrowProduct& product)
@@ -34,7 +34,7 @@ class ProductWriter {
       result = b_.add("Sub", {result, by});
     }
     if (w_zero) {
-      // ... and all that less sum (x - z) times the zero point of w.
+      // ... minus the zero point of w times sum (x - z).
       const ValueId rows = p_.is_conv() ? sums_of_windows(x, w, x_zero) : sums_of_rows(x, x_zero);
       result = b_.add("Sub", {result, b_.add("Mul", {rows, as_result(*w_zero)})});
     }
@@ -57,7 +57,7 @@ class ProductWriter {
     return place_values(b_, graph_, operand.found, value);
   }
 
-  /// u8 less 128, as i8.
+  /// u8 minus 128, as i8.
   ValueId shifted(ValueId value) {
     if (const Tensor* constant = b_.constant_of(value)) {
       const Tensor inputs[] = {*constant, Tensor::scalar(DType::kInt32, kUnsignedShift)};
@@ -68,7 +68,7 @@ class ProductWriter {
                   {{"to", DType::kInt8}});
   }
 
-  /// Of int32, as it broadcasts to the operand.
+  /// The zero point as int32, as it broadcasts to the operand.
   std::optional<ValueId> zero(const NarrowOperand& operand, ValueId value) {
     if (!operand.has_zero && !operand.shifted) return std::nullopt;
     ValueId result = b_.scalar(DType::kInt32, 0);
@@ -83,7 +83,7 @@ class ProductWriter {
     return result;
   }
 
-  /// What a convolution pads with stands for zero: its windows read the zero point there.
+  /// Padding of a convolution represents zero: it pads with the zero point.
   ValueId padded(ValueId x, const std::optional<ValueId>& zero) {
     attrs_ = p_.node->attrs;
     if (!p_.is_conv() || !zero) return x;
@@ -100,7 +100,7 @@ class ProductWriter {
       pad.set("fill", known->at(0));
       return b_.add("Pad", {x}, std::move(pad));
     }
-    // A zero point that the run computes: what is padded is the difference, with zeros.
+    // For a zero point computed at run time: pads the difference with zeros.
     const DType type = b_.type(x).dtype;
     const ValueId wide = b_.add("Cast", {x}, {{"to", DType::kInt32}});
     pad.set("fill", 0.0);
@@ -114,7 +114,7 @@ class ProductWriter {
     return reduced(wide, summed_axes(false, true, rank_of_new(x)));
   }
 
-  /// What each window of a group of channels adds up to, for every output channel.
+  /// The sum of each window of a group of channels, for every output channel.
   ValueId sums_of_windows(ValueId x, ValueId w, const std::optional<ValueId>& zero) {
     const std::int64_t groups = attrs_.get_int("group");
     const Shape weights = b_.type(w).shape;
@@ -148,7 +148,7 @@ class ProductWriter {
   ValueId sums(ValueId w, bool is_left) {
     const Ints axes = summed_axes(p_.is_conv(), is_left, rank_of_new(w));
     const Node* view = b_.producer(w);
-    // Of transposed weights those of what is transposed.
+    // For transposed weights, sums the untransposed ones.
     if (view != nullptr && view->op->name == "Transpose" && b_.constant_of(view->inputs[0])) {
       const Ints perm = view->attrs.get_ints("perm");
       Ints own;
@@ -166,8 +166,8 @@ class ProductWriter {
     return reduced(b_.add("Cast", {value}, {{"to", DType::kInt32}}), std::move(axes));
   }
 
-  /// A parameter of the right operand, as it broadcasts to the result: of a convolution's output
-  /// channels, [m, 1 ..]; of a product's columns, [n], with what there is of the batch.
+  /// Reshapes a parameter of the right operand so that it broadcasts to the result: output channels
+  /// of a convolution, [m, 1 ..]; columns of a matmul, [n], with its batch.
   ValueId as_result(ValueId value) {
     const Shape own = b_.type(value).shape;
     if (own.empty()) return value;
@@ -184,8 +184,8 @@ class ProductWriter {
     return add_folded(b_, "Reshape", {value}, {{"shape", shape}});
   }
 
-  /// Scales of rows and of columns multiply the sums one after the other: their product would be as
-  /// large as the result.
+  /// Row and column scales multiply the sums one after the other: their product would be as large
+  /// as the result.
   std::vector<ValueId> scales(const ProductInputs& in) {
     const auto scale = [&](const NarrowOperand& operand, ValueId value) {
       const ValueId placed =

@@ -1,4 +1,4 @@
-// The nodes of a product of integers of 8 bits.
+// Nodes of an 8-bit integer matmul or convolution.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace sinter::fusion {
 
-/// One operand as the product multiplies it.
+/// One operand, as it is multiplied.
 struct NarrowOperand {
   QuantizedOperand found;
-  bool shifted = false;              // u8 that is multiplied as i8: less 128, as is its zero point
-  bool has_zero = false;             // one that is not known to be zero
-  std::optional<Tensor> difference;  // values - zero, where that is known and fits 8 bits
+  bool shifted = false;              // u8 multiplied as i8: values and zero point minus 128
+  bool has_zero = false;             // not known to be zero
+  std::optional<Tensor> difference;  // values - zero, if known and within 8 bits
 };
 
 /// A MatMul or Conv of such operands.
@@ -23,20 +23,19 @@ struct NarrowProduct {
   bool is_conv() const { return node->op->name == "Conv"; }
 };
 
-/// What an unsigned value is more than the signed one that has its place.
+/// Difference between an unsigned value and the signed one that represents it.
 inline constexpr int kUnsignedShift = 128;
 
-/// The dimensions of a product's operand that are summed up.
+/// The summed dimensions of an operand.
 Ints summed_axes(bool is_conv, bool is_left, std::size_t rank);
 
-/// A product's operands and their parameters in the graph that is built; invalid where there are
-/// none.
+/// Operands and parameters in the graph under construction; absent ones are invalid.
 struct ProductInputs {
   ValueId x, x_zero, x_scale, w, w_zero, w_scale, bias;
 };
 
-/// Adds `product` of a node of `graph`, and what makes the node's result of its sums, which is
-/// returned.
+/// Adds `product` of a node of `graph` and the conversion of its sums; returns the node's
+/// result.
 ValueId write_product(GraphBuilder& builder, const Graph& graph, const NarrowProduct& product,
                       const ProductInputs& inputs);
 

@@ -25,8 +25,8 @@ class OperandFinder {
  private:
   using Found = std::optional<QuantizedOperand>;
 
-  /// What `value` is in front of views, and of casts between floats of 16 bits and more or to its
-  /// own type: these are noted in `so_far`, views from the last to the first.
+  /// The source of `value` before views, casts between floats of 16 bits or more, and casts to its
+  /// own type. Records them in `so_far`, last view first.
   ValueId behind_views(QuantizedOperand& so_far, ValueId value) const {
     for (const Node* node = graph_.producer(value); node; node = graph_.producer(value)) {
       const std::string& op = node->op->name;
@@ -50,7 +50,7 @@ class OperandFinder {
     return {value, graph_.type(applied_to).shape.size(), so_far.views.size()};
   }
 
-  /// (values - zero) * scale, or without a scale.
+  /// (values - zero) * scale, the scale being optional.
   Found scaled(QuantizedOperand so_far, ValueId value) const {
     value = behind_views(so_far, value);
     const Node* node = graph_.producer(value);
@@ -67,7 +67,7 @@ class OperandFinder {
     return std::nullopt;
   }
 
-  /// A difference of integers as a float, or of such floats.
+  /// A difference of integers cast to float, or of integers each cast to float.
   Found float_difference(QuantizedOperand so_far, ValueId value) const {
     value = behind_views(so_far, value);
     const Node* node = graph_.producer(value);
@@ -87,7 +87,7 @@ class OperandFinder {
     return values(std::move(so_far), integer);
   }
 
-  /// The integer that `value`, a float, is a cast of.
+  /// The integer that the float `value` is a cast of.
   std::optional<ValueId> integer_behind(ValueId value) const {
     const Node* node = graph_.producer(value);
     if (node == nullptr || node->op->name != "Cast") return std::nullopt;
@@ -97,7 +97,7 @@ class OperandFinder {
     return integer;
   }
 
-  /// Of int32: values, or values - zero.
+  /// In int32: values, or values - zero.
   Found difference(QuantizedOperand so_far, ValueId value) const {
     value = behind_views(so_far, value);
     const Node* node = graph_.producer(value);
@@ -132,8 +132,8 @@ Shape with_leading_ones(Shape shape, std::size_t rank) {
   return shape;
 }
 
-/// What `view` makes of a parameter of shape `own`, which broadcasts to its input: the shape and
-/// the attributes of the same view of the parameter.
+/// The effect of `view` on a parameter of shape `own` that broadcasts to its input: shape and
+/// attributes of the parameter's own view.
 struct PlacedView {
   Shape shape;
   Attrs attrs;

@@ -1,4 +1,4 @@
-// Operands of products that stand for integers of 8 bits.
+// Operands of matmuls that are dequantized 8-bit integers.
 #pragma once
 
 #include <optional>
@@ -11,36 +11,36 @@ namespace sinter::fusion {
 /// A scale or zero point of an operand.
 struct OperandParameter {
   ValueId value;
-  std::size_t rank = 0;   // of the values that it is applied to, which it broadcasts to
-  std::size_t views = 0;  // of the operand's, the last so many: those that come behind
+  std::size_t rank = 0;   // of the values to which it is applied and broadcasts
+  std::size_t views = 0;  // number of the operand's views that come after it
 };
 
-/// operand = views((values - zero) * scale). Of an integer product's operand there is no scale.
+/// operand = views((values - zero) * scale); without scale for integer matmuls.
 struct QuantizedOperand {
   ValueId values;             // i8 or u8
-  std::vector<NodeId> views;  // of one input, from the values on
+  std::vector<NodeId> views;  // single-input views, from the values on
   std::optional<OperandParameter> zero, scale;
-  std::vector<NodeId> nodes;  // all that make the operand of the values
+  std::vector<NodeId> nodes;  // that compute the operand from the values
 };
 
-/// What `operand` is, in any spelling of DequantizeLinear and of differences of integers: with and
-/// without a zero point, with casts merged or not, and views anywhere in between. Nothing if it is
-/// no such thing.
+/// `operand` in this form, for any spelling of DequantizeLinear and of integer differences: with
+/// and without zero point, with casts merged or not, and views anywhere. Nothing for other
+/// values.
 std::optional<QuantizedOperand> find_quantized_operand(const Graph& graph, ValueId operand);
 
-/// The shape of `parameter` behind its views, of the rank of `operand`'s result, where each of its
-/// dimensions is one or the operand's; nothing if some view does not let it pass as such.
+/// The shape of `parameter` after its views, with the rank of `operand`'s result; each dimension is
+/// 1 or the operand's. Nothing if a view cannot be applied to it.
 std::optional<Shape> parameter_shape(const Graph& graph, const QuantizedOperand& operand,
                                      const OperandParameter& parameter);
-/// `parameter`, whose value is `value` in `builder`, in that shape; one number as a scalar.
+/// `parameter`, whose value in `builder` is `value`, in that shape; one number as a scalar.
 ValueId place_parameter(GraphBuilder& builder, const Graph& graph, const QuantizedOperand& operand,
                         const OperandParameter& parameter, ValueId value);
 
-/// `values` behind the operand's views.
+/// `values` after the operand's views.
 ValueId place_values(GraphBuilder& builder, const Graph& graph, const QuantizedOperand& operand,
                      ValueId values);
 
-/// Adds a node, or evaluates it where all inputs are constants.
+/// Adds a node, or evaluates it if all inputs are constants.
 ValueId add_folded(GraphBuilder& builder, std::string_view op, std::vector<ValueId> inputs,
                    Attrs attrs = {});
 

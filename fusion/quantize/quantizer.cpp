@@ -20,9 +20,9 @@
 namespace sinter::fusion {
 namespace {
 
-constexpr std::size_t kGroupsAtOnce = 64;  // that a thread fits
+constexpr std::size_t kGroupsAtOnce = 64;  // per thread
 
-/// All float16 numbers: models' weights are billions of them.
+/// All float16 numbers as a table: models have billions of weights.
 const std::vector<float>& half_floats() {
   static const std::vector<float> all = [] {
     std::vector<float> values(1 << 16);
@@ -51,13 +51,13 @@ void load_floats(const Tensor& tensor, std::size_t begin, std::size_t end, float
   }
 }
 
-/// The nearest e4m3 number, ties to even, of one that is no larger than 448: encode_float8 without
-/// its cases.
+/// The nearest e4m3 code, ties to even, of a number of magnitude at most 448: encode_float8()
+/// without special cases.
 std::byte e4m3_of(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t size = bits & 0x7fffffffU, sign = bits >> 24 & 0x80U;
-  // Above 2^-6 three bits of the fraction stay, and the exponent's bias becomes 7. Below, steps are
-  // of 2^-9: a sum with 2^14 rounds to them.
+  // From 2^-6 on, three fraction bits stay and the exponent's bias becomes 7. Below, steps are
+  // 2^-9: adding 2^14 rounds to them.
   const std::uint32_t normal = (size + 0x7ffffU + (size >> 20 & 1U) - (120U << 23)) >> 20;
   const float steps = std::bit_cast<float>(size) + 0x1p14F;
   const std::uint32_t small =
@@ -65,14 +65,14 @@ std::byte e4m3_of(float x) {
   return static_cast<std::byte>(sign | (size >= (121U << 23) ? normal : small));
 }
 
-/// A tensor's numbers, of which some at a time become floats where they are none: a whole copy of a
-/// model's largest weights is what compiling would spend its time on.
+/// A tensor's numbers, converted to floats a part at a time if needed: copying a model's largest
+/// weights whole would dominate compile time.
 class Floats {
  public:
   explicit Floats(const Tensor& tensor)
       : tensor_(tensor), size_(static_cast<std::size_t>(tensor.element_count())) {
     if (tensor.dtype() == DType::kFloat32) values_ = tensor.as<float>().data();
-    tensor_.bytes();  // made by one thread, if they are not there yet
+    tensor_.bytes();  // computed by one thread, if necessary
   }
   std::size_t size() const { return size_; }
   /// Numbers [begin, begin + count), valid until the next call with this `memory`.
@@ -83,7 +83,7 @@ class Floats {
     load_floats(tensor_, begin, begin + count, memory.data() - begin);
     return {memory.data(), count};
   }
-  /// All of them, made by all threads.
+  /// All numbers, converted by all threads.
   std::span<const float> all(std::vector<float>& memory) const {
     if (values_ != nullptr) return {values_, size_};
     memory.resize(size_);
@@ -99,7 +99,7 @@ class Floats {
   const float* values_ = nullptr;
 };
 
-/// Without a branch, for the vectoriser: an exponent of all ones is of no number.
+/// Branch-free, for the vectorizer: an exponent of all ones is not a finite number.
 bool are_finite(std::span<const float> values) {
   constexpr std::uint32_t kExponent = 0x7f800000;
   std::uint32_t infinite = 0;
@@ -108,7 +108,8 @@ bool are_finite(std::span<const float> values) {
   return infinite == 0;
 }
 
-/// |d| / |y| in the 2-norm, of `count` pairs that `squares_at` gives: parts of |y|^2 and |d|^2.
+/// |d| / |y| in the 2-norm, over `count` pairs; `squares_at` gives the contributions to |y|^2 and
+/// |d|^2.
 template <class SquaresAt>
 double relative_error(std::size_t count, std::size_t length, const SquaresAt& squares_at) {
   std::vector<std::pair<double, double>> parts((count + length - 1) / length);
@@ -128,7 +129,7 @@ double relative_error(std::size_t count, std::size_t length, const SquaresAt& sq
   return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
-/// How weights [n, k] are cut into groups.
+/// The division of weights [n, k] into groups.
 struct Layout {
   Layout(const Tensor& weights, const WeightOptions& options)
       : n(weights.shape()[0]),
@@ -146,7 +147,7 @@ struct Layout {
 }
 
 /// Calls `round(number, first element, values)` for each group of weights. Throws
-/// Error(kInvalidModel) if one of them has no number.
+/// Error(kInvalidModel) if a weight is not finite.
 template <class Round>
 void round_groups(const Tensor& weights, const Layout& layout, const Round& round) {
   const Floats w(weights);
@@ -171,7 +172,7 @@ void round_groups(const Tensor& weights, const Layout& layout, const Round& roun
   if (has_infinite) refuse_infinite();
 }
 
-/// All of them; throws as round_groups does.
+/// All weights; throws like round_groups().
 std::span<const float> finite_floats(const Tensor& weights, std::vector<float>& memory) {
   const auto all = Floats(weights).all(memory);
   if (!are_finite(all)) refuse_infinite();
@@ -219,7 +220,7 @@ ir::QuantizedWeights rounded(const Tensor& weights, const WeightOptions& options
 
 }  // namespace
 
-/// Of `scales`, [rows, groups], the largest of each group in `together` rows, in all of them.
+/// Replaces `scales`, [rows, groups], by the maximum over `together` consecutive rows.
 void share_largest(std::span<float> scales, std::size_t groups, std::size_t together) {
   for (std::size_t first = 0; first < scales.size(); first += groups * together)
     for (std::size_t g = 0; g < groups; ++g) {
@@ -230,7 +231,7 @@ void share_largest(std::span<float> scales, std::size_t groups, std::size_t toge
     }
 }
 
-/// Floats of 8 bits.
+/// Rounds to 8-bit floats.
 ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& options) {
   static constexpr float kLargest = 448;
   static constexpr float kLeastScale = 0x1p-100F;
@@ -267,12 +268,12 @@ ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& 
   return result;
 }
 
-/// Plans without scales of blocks do not say it.
+/// Absent in plans without block scales.
 std::int64_t channels_of(const Attrs& attrs) {
   return attrs.has("channels") ? attrs.get_int("channels") : 1;
 }
 
-/// The values and the scales.
+/// Results: values, scales.
 const ir::Transform kQuantizedFloats = {
     "quantized_floats",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
@@ -290,7 +291,7 @@ const ir::Transform kQuantizedFloats = {
     },
     2};
 
-/// The values, the scales, whether there are zero points, and these.
+/// Results: values, scales, whether there are zero points, and these.
 const ir::Transform kQuantized = {
     "quantized",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {

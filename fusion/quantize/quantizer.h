@@ -1,4 +1,4 @@
-// Float weights in few bits: integers, or floats of 8.
+// Quantizes float weights, to integers or 8-bit floats.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,24 @@
 
 namespace sinter::fusion {
 
-/// Weights [n, k] of any float type with the scales (and zero points) that make the squared error
-/// of each group least, among those tried: the whole range and ranges cut down to where outliers
-/// saturate, each followed by the best scale for the integers found. Rows without numbers that an
-/// integer can stand for (infinite, NaN) throw Error(kInvalidModel). Of floats the largest
-/// magnitude of a group becomes the largest number, 448.
+/// Weights [n, k] of any float type, with scales (and zero points) of the least squared error for
+/// each group among the candidates: the full range, and smaller ranges where outliers saturate,
+/// each refined by the best scale for the integers found. Non-finite weights throw
+/// Error(kInvalidModel). For floats, the largest magnitude of a group maps to the largest number,
+/// 448.
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options);
 
-/// The same with the error made up for where it shows in products with inputs x, of which
-/// `moments`, float32 [k, k], is the mean of x'x (round_compensated).
+/// The same with error compensation for matmuls with inputs x (round_compensated); `moments`,
+/// float32 [k, k], is the mean of x'x.
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options,
                               const Tensor& moments);
 
 /// |exact - rounded| / |exact| in the 2-norm; 0 if both are zero.
 double weight_error(const Tensor& exact, const Tensor& rounded);
 
-/// The same of x * exact' and x * rounded', for `rows` rows of normal deviates of a fixed seed.
+/// The same for x * exact' and x * rounded', with `rows` rows of normal deviates of a fixed seed.
 double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows);
-/// The same for inputs x of which `moments` is the mean of x'x.
+/// The same for inputs x with `moments`, the mean of x'x.
 double output_error(const Tensor& exact, const Tensor& rounded, const Tensor& moments);
 
 }  // namespace sinter::fusion

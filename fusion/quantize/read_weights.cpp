@@ -16,10 +16,10 @@ namespace {
 
 using ir::QuantizedWeights;
 
-/// Groups below it would make scales as large as what they scale.
+/// With smaller groups, scales would take as much memory as the weights.
 constexpr std::int64_t kLeastGroup = 8;
 
-/// Where an element of [k, n] lies in the tensor that it is read from, in elements.
+/// The offset, in elements, of an element of [k, n] in the tensor that contains it.
 class Address {
  public:
   Address(const Graph& graph, const Element& element) {
@@ -36,7 +36,7 @@ class Address {
     return expr_.evaluate({{symbols()[0], k}, {symbols()[1], n}});
   }
 
-  /// True if it is the sum of what k and what n say.
+  /// True if it is a sum of a term in k and a term in n.
   bool is_separable() const {
     if (!strides_.empty()) return true;
     const Dim zero(0);
@@ -45,7 +45,7 @@ class Address {
     return expr_ == of_k + of_n - of_k.substitute({{k, zero}});
   }
 
-  /// How many k in a row, from the first on, share an address: all of them is 0.
+  /// Number of consecutive k's, from 0 on, with equal address; 0 if all.
   std::int64_t group(std::int64_t k) const {
     if (!strides_.empty()) return strides_[1] == 0 || k <= 1 ? 0 : 1;
     const std::int64_t first = at(0, 0);
@@ -66,10 +66,10 @@ class Address {
   }
 
   Dim expr_ = 0;
-  Ints strides_;  // offset, along k, along n; empty: it is not linear
+  Ints strides_;  // offset, along k, along n; empty if not linear
 };
 
-/// That of addresses at multiples of `step` along k, if they lie on one.
+/// The line through the addresses at multiples of `step` along k, if they are on one.
 std::optional<IntegerLine> line_of(const Address& address, std::int64_t k, std::int64_t step,
                                    std::int64_t n) {
   if (!address.is_separable()) return std::nullopt;
@@ -93,7 +93,7 @@ struct GroupAddress {
 };
 
 Ints ints_of(const IntegerLine& line) { return {line.offset, line.along_k, line.along_n}; }
-/// The weights of a dequantization in a graph.
+/// Reads the weights of a dequantization in a graph.
 class Finder {
  public:
   Finder(const Graph& graph, ConstantValues& values, std::int64_t k, std::int64_t n)
@@ -143,7 +143,7 @@ class Finder {
     return result;
   }
 
-  /// By kReadIntegers where all lie on lines, so that it is known how weights are made.
+  /// Uses kReadIntegers if all layouts are lines, which records how the weights are made.
   std::optional<QuantizedWeights> read_lines(std::span<const Part> parts, bool divides,
                                              const Tensor& values, const Address& address,
                                              std::int64_t group, const Tensor* columns) {
@@ -229,7 +229,7 @@ Attrs attributes_of(const QuantizedWeights& weights) {
 
 namespace {
 
-/// Adds the rows that `indices` name of values that are computed row by row.
+/// Moves a gather of rows by `indices` before nodes that compute row by row.
 class RowSink {
  public:
   RowSink(const Graph& graph, ConstantValues& values, GraphBuilder& builder, ValueId indices,
@@ -257,7 +257,7 @@ class RowSink {
     if (node != nullptr && node->op->kind == OpKind::kPointwise) {
       const std::size_t rank = graph_.type(value).shape.size();
       std::vector<ValueId> inputs;
-      // What is the same in all rows broadcasts from behind.
+      // Values that are the same for all rows broadcast.
       for (const ValueId input : node->inputs)
         inputs.push_back(has_rows(input, rank) ? gathered(input)
                                                : builder_.constant(values_.tensor(input)));
@@ -268,7 +268,7 @@ class RowSink {
                         {{"axis", std::int64_t{0}}});
   }
 
-  /// True for a view that leaves rows what and where they are.
+  /// True for a view that keeps rows and their indices.
   bool keeps_rows(const Node& node) const {
     const Shape &from = graph_.type(node.inputs[0]).shape, &to = graph_.type(node.outputs[0]).shape;
     if (from.empty() || to.empty() || from[0] != rows_ || to[0] != rows_) return false;

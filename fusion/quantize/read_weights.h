@@ -1,5 +1,5 @@
-// Recognised dequantizations: as the operands of QuantMatMul, and of tables that rows are gathered
-// from.
+// Reads recognized dequantizations as operands of QuantMatMul, and as tables from which rows are
+// gathered.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,20 @@
 
 namespace sinter::fusion {
 
-/// The weights of a product whose right operand, [k, n], is `found`. `columns`, if it is not null,
-/// has one more factor for each of the n columns, or for all. Nothing, with the reason in
-/// `refusal`, where scales do not come in groups along k.
+/// The weights of a matmul whose right operand, [k, n], is `found`. `columns`, if not null, has an
+/// additional factor for each of the n columns, or for all. Nothing, with the reason in `refusal`,
+/// if scales are not in groups along k.
 std::optional<ir::QuantizedWeights> read_weights(const Graph& graph, ConstantValues& values,
                                                  const Dequantization& found, std::int64_t k,
                                                  std::int64_t n, const Tensor* columns,
                                                  std::string& refusal);
 
-/// As graph constants, in the order of QuantMatMul's operands behind x.
+/// As graph constants, in the order of QuantMatMul's operands after x.
 std::vector<ValueId> add_weights(GraphBuilder& builder, const ir::QuantizedWeights& weights);
 Attrs attributes_of(const ir::QuantizedWeights& weights);
 
-/// Rows of a dequantized table, if `node` gathers such: the integers of these rows, dequantized.
-/// Nothing where that cannot be told apart row by row.
+/// If `node` gathers rows of a dequantized table: a gather of the integers, dequantized. Nothing if
+/// rows are not independent.
 std::optional<Piece> gather_integers(const Graph& graph, ConstantValues& values, const Node& node);
 
 }  // namespace sinter::fusion

@@ -12,10 +12,10 @@
 namespace sinter::fusion {
 namespace {
 
-constexpr std::int64_t kLongestHead = 256;       // of kernels
-constexpr std::int64_t kLongestStepHead = 4096;  // as plan.fbs says
+constexpr std::int64_t kLongestHead = 256;       // of generated kernels
+constexpr std::int64_t kLongestStepHead = 4096;  // limit in plan.fbs
 
-/// StridedIndex symbols of a value, one batch dimension possibly as two.
+/// Index symbols of a value; one batch dimension may be split in two.
 struct StridedIndex {
   Ranges ranges;
   std::vector<Dim> dims;
@@ -44,7 +44,7 @@ bool is_strided_at(const Graph& graph, ValueId value, const StridedIndex& index,
   return !contiguous || form->strides[graph.type(value).shape.size() - 1] == Dim(1);
 }
 
-/// Undoes transposes and reshapes, last first: the value as a view of what is stored.
+/// Undoes transposes and reshapes, last first: the value as a view of the stored tensor.
 Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> views) {
   GraphBuilder builder("stored");
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
@@ -66,7 +66,7 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
 
 std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs) {
   const DType type = inputs[0].dtype;
-  if (ir::is_eight_bit_attention(type))  // whose pass has looked at the heads
+  if (ir::is_eight_bit_attention(type))  // the pass has checked the heads
     return target.attention_eight_bit.most > 0
                ? ""
                : fmt::format("this target has no attention of {}", to_string(type));

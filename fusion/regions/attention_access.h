@@ -1,4 +1,4 @@
-// What attention kernels take, and how they read their operands.
+// Capabilities of attention kernels, and how they read operands.
 #pragma once
 
 #include <span>
@@ -13,21 +13,20 @@ namespace sinter::fusion {
 /// has one.
 std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs);
 
-/// True if `value` [.., rows, columns], followed back through all its views within `graph`, is one
-/// strided access for every batch index, if need be after splitting one batch dimension in two
-/// (heads merged with the batch, queries that share keys). `contiguous`: columns must have
-/// stride 1.
+/// True if `value` [.., rows, columns], traced through all its views in `graph`, is one strided
+/// access for every batch index. One batch dimension may be split in two (heads merged with the
+/// batch, queries that share keys). `contiguous`: columns must have stride 1.
 bool is_strided_rows(const Graph& graph, ValueId value, bool contiguous);
 
-/// `value` followed back through as many views as leave it such an access.
+/// `value` traced back through as many views as keep it such an access.
 struct FoldedViews {
   ValueId source;
   std::vector<NodeId> views;  // from the source on
 };
 FoldedViews fold_views(const Graph& graph, ValueId value, bool contiguous);
 
-/// Transposes and reshapes that `value`'s only readers put it through, as far as it can be stored
-/// in rows through them; a reshape at the end is left out, since it moves nothing.
+/// Transposes and reshapes by sole readers of `value` through which it can be stored in rows; a
+/// final reshape is left out, as it moves nothing.
 std::vector<NodeId> stored_views(const Graph& graph, ValueId value);
 
 }  // namespace sinter::fusion

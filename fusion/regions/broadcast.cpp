@@ -60,7 +60,7 @@ std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Sha
     j = run.to_end;
     runs.push_back(run);
   }
-  // What is left on one side are ones. New ones belong to the dimension that they stand behind.
+  // The remaining dimensions have size 1. New ones belong to the preceding dimension.
   for (; i < from.size(); ++i) runs.push_back({i, i + 1, j, j});
   if (runs.empty() && j < to.size()) runs.push_back({0, 0, 0, 0});
   if (!runs.empty()) runs.back().to_end = to.size();

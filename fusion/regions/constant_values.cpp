@@ -52,8 +52,8 @@ const Tensor& ConstantValues::tensor(ValueId value) {
 
 namespace {
 
-/// Strip by strip, and a line's worth of rows at once, so that lines of both matrices stay in the
-/// cache and those of the result are written once.
+/// In strips, and in blocks of one cache line of rows, so that lines of both matrices stay in the
+/// cache and the result's are written once.
 template <std::size_t kSize>
 void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to,
                std::size_t pitch) {

@@ -1,4 +1,4 @@
-// Values that no input has a part in, computed when they are asked for.
+// Values that depend on no input, computed on demand.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ class ConstantValues {
  public:
   explicit ConstantValues(const Graph& graph);
 
-  /// True if `value` follows from constants and generators alone and its sizes are known.
+  /// True if `value` depends only on constants and generators, and its sizes are known.
   bool knows(ValueId value) const { return known_[value.position()]; }
-  /// What such a value holds; computed once.
+  /// The contents of such a value; computed once.
   const Tensor& tensor(ValueId value);
 
  private:
@@ -25,11 +25,10 @@ class ConstantValues {
   std::map<ValueId, Tensor> computed_;
 };
 
-/// A matrix the other way round, made when it is read. Its elements are whole bytes.
+/// The transposed matrix, computed when it is read. Elements are whole bytes.
 Tensor transposed(const Tensor& matrix);
 
-/// Writes a matrix of elements of `size` bytes, whole rows, the other way round: rows of `to` are
-/// `pitch` elements apart.
+/// Transposes a matrix with elements of `size` bytes; rows of `to` are `pitch` elements apart.
 void write_transposed(std::span<const std::byte> from, std::size_t rows, std::size_t columns,
                       std::size_t size, std::byte* to, std::size_t pitch);
 

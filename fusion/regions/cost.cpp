@@ -11,18 +11,18 @@ namespace sinter::fusion {
 namespace {
 
 constexpr std::int64_t kTypicalSymbol = 32;
-// A block by itself moves bytes at about this share of the rate of a whole GPU.
+// A single block's share of a GPU's memory bandwidth, approximately.
 constexpr double kBlockShare = 0.01;
-// Both kinds of machine do about this many scalar operations in the time of moving one byte.
+// Both kinds of machine do about this many scalar operations while they move one byte.
 constexpr double kOpsPerByte = 8;
 
-/// Of a convolution in a region of kind "conv".
+/// Operations of the convolution in a region of kind "conv".
 double operations_of(const Node& region) {
   const Graph& body = *region.body;
   for (const Node& node : body.nodes()) {
     if (node.op->name != "Conv") continue;
     const Shape& weights = body.type(node.inputs[1]).shape;
-    double taps = 2;  // operations for each output: all of an output channel's weights
+    double taps = 2;  // operations for each output: all weights of an output channel
     for (std::size_t d = 1; d < weights.size(); ++d) taps *= typical(weights[d], body.ranges());
     const TensorType& result = body.type(node.outputs[0]);
     return taps * typical_bytes(body, node.outputs[0]) / static_cast<double>(size_of(result.dtype));
@@ -30,15 +30,15 @@ double operations_of(const Node& region) {
   return 0;
 }
 
-/// A region whose product's operands have 8 bits: what follows casts its sums first.
+/// A region with an 8-bit matmul, whose accumulators a reader first casts.
 bool is_eight_bit_product(const Node& region) {
   return std::ranges::any_of(region.body->nodes(), [&](const Node& node) {
     return has_eight_bit_operands(*region.body, node);
   });
 }
 
-/// True if `node` works on a product's result element by element, in the kernel of the product
-/// where that is one of our own.
+/// True if `node` is elementwise on a matmul's result: part of its epilogue, if the kernel is
+/// ours.
 bool follows_product(const Graph& graph, const Node& node, const TargetTraits& target) {
   if (!target.gemm_kernels || node.op->kind != OpKind::kPointwise) return false;
   return std::ranges::any_of(node.inputs, [&](ValueId input) {
@@ -65,7 +65,7 @@ double new_leaf_bytes(const Region& before, const Region& after) {
   return bytes;
 }
 
-/// True if `value` is padded, perhaps behind other views.
+/// True if `value` is padded, directly or after other views.
 bool is_padded(const Graph& graph, ValueId value) {
   return std::ranges::any_of(graph.users(value), [&](NodeId user) {
     const Node& node = graph.node(user);
@@ -74,7 +74,7 @@ bool is_padded(const Graph& graph, ValueId value) {
   });
 }
 
-/// True for a cast from a narrow float to float32: what every load of one is anyway.
+/// True for a cast from a narrow float to float32, which every load of it does anyway.
 bool is_widening(const Graph& graph, const Node& node) {
   const DType from = node.inputs.empty() ? DType::kFloat32 : graph.type(node.inputs[0]).dtype;
   return node.op->name == "Cast" && graph.type(node.outputs[0]).dtype == DType::kFloat32 &&
@@ -166,15 +166,15 @@ Worth worth_fusing(const Region& before, const Region& after, const Node& node, 
         fmt::format("'{}' would be asked for each element where it comes from", describe(node));
     return worth;
   }
-  // Interpreted programs read what is padded from memory, in runs; what they compute under a guard
-  // they choose element by element.
+  // Interpreted programs copy padded values from memory in runs; computed under a guard, they would
+  // be selected element by element.
   const Region::Demand* demand = before.demands().find(value);
   if (!target.generates_kernels && entry == Entry::kMove && demand != nullptr && demand->guarded &&
       node.op->kind == OpKind::kPointwise && is_padded(graph, value)) {
     worth.reason = fmt::format("'{}' is padded as it is read from memory", describe(node));
     return worth;
   }
-  // No launch and no traffic is saved by what a product does as it stores its result.
+  // Fusing with the epilogue of a matmul saves no launch and no traffic.
   if (again > 0 && follows_product(graph, node, target)) {
     worth.reason = fmt::format("'{}' goes with the product in front of it", describe(node));
     return worth;

@@ -1,4 +1,4 @@
-// What floats of 16 bits are made of the sums of a product of 8 bits, element by element.
+// Conversion of an 8-bit matmul's sums to 16-bit floats, elementwise.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace sinter::fusion {
 
-/// The pointwise nodes from `reader`, which reads `sums`, to the first one that yields 16-bit
-/// floats, each the only reader of the one in front. Their other operands are constants or each
-/// row's own (last dimension 1). None if they do not end so, or if `is_stored` says of a value in
-/// between that something else needs it in memory.
+/// The chain of pointwise nodes from `reader`, which reads `sums`, to the first with a 16-bit float
+/// result, each the only reader of the previous one. Other operands are constants or vary by row
+/// only (last dimension 1). Empty if the chain does not end so, or if `is_stored` is true for an
+/// intermediate value that must be in memory.
 std::vector<NodeId> dequantization(const Graph& graph, ValueId sums, const Node& reader,
                                    const std::function<bool(ValueId)>& is_stored);
 

@@ -10,12 +10,12 @@
 namespace sinter::fusion {
 namespace {
 
-/// What the libraries of some target end with.
+/// Activations that the libraries of some target support.
 constexpr std::array<std::string_view, 10> kActivations = {
     "Relu", "Gelu", "GeluTanh",    "Sigmoid",   "Tanh",
     "Silu", "Clip", "HardSigmoid", "HardSwish", "LeakyRelu"};
 
-/// One walk along the readers of a product.
+/// Traverses the readers of a matmul or convolution.
 class EpilogueMatcher {
  public:
   EpilogueMatcher(const Graph& graph, const Node& node, const EpilogueOptions& options)
@@ -29,7 +29,7 @@ class EpilogueMatcher {
 
   Epilogue run(double alpha) {
     epilogue_.alpha = alpha;
-    // Libraries store the sums; what they stand for is another kernel's.
+    // Libraries store the accumulators; another kernel dequantizes them.
     if (!options_.target.gemm_kernels &&
         ir::is_eight_bit_integer(graph_.type(last_->inputs[0]).dtype))
       return std::move(epilogue_);
@@ -56,7 +56,7 @@ class EpilogueMatcher {
     return &graph_.node(users[0]);
   }
 
-  /// The reason why `reader` is now part of the product, or nothing.
+  /// Why `reader` is now part of the epilogue, or nothing.
   std::string take(const Node& reader) {
     refusal_.clear();
     const std::string& op = reader.op->name;
@@ -76,14 +76,14 @@ class EpilogueMatcher {
         return absorb(reader, "the product's scalar factor");
       }
     }
-    // What is dequantized has its type by then.
+    // Dequantized results have their type already.
     if (!is_conv_ && bare && plain && epilogue_.chain.empty() &&
         (widens(reader) || narrows(reader))) {
       epilogue_.cast = graph_.type(reader.outputs[0]).dtype;
       return absorb(reader, is_narrow_ ? "the product is stored as it is wanted"
                                        : "the product is stored as it was summed up");
     }
-    // Libraries differ in what they add to such a product.
+    // Libraries differ in what they can add after such a cast.
     if (epilogue_.cast) return refuse("a product that is stored in another type ends there");
     if (is_narrow_ && options_.target.gemm_kernels) {
       epilogue_.chain = plain ? dequantization(graph_, current, reader, options_.is_stored)
@@ -124,7 +124,7 @@ class EpilogueMatcher {
     return refuse("'" + describe(reader) + "' is not part of a product's epilogue");
   }
 
-  /// Sums of products of 8-bit floats as floats of 16 bits.
+  /// fp8 accumulators cast to 16-bit floats.
   bool narrows(const Node& reader) const {
     const DType to = graph_.type(reader.outputs[0]).dtype;
     return is_narrow_ && options_.target.gemm_kernels && reader.op->name == "Cast" &&
@@ -138,8 +138,7 @@ class EpilogueMatcher {
            is_narrow_float(from) && is_arithmetic_float(from);
   }
 
-  /// The operands of `reader` behind the first, if it is an activation that the product can end
-  /// with.
+  /// The operands of `reader` after the first, if it is an activation that the call supports.
   std::optional<std::vector<double>> activation_parameters(const Node& reader,
                                                            ValueId current) const {
     const std::string& op = reader.op->name;
@@ -157,15 +156,15 @@ class EpilogueMatcher {
     return parameters;
   }
 
-  /// Whether `value` is rows of something that nobody else reads.
+  /// Whether `value` is gathered rows without other readers.
   bool is_gathered(ValueId value) const {
     const Node* producer = graph_.producer(value);
     return producer != nullptr && producer->op->take() != nullptr &&
            graph_.users(value).size() == 1 && !graph_.is_output(value);
   }
 
-  /// A bias whose only reader starts a pointwise kernel anyway costs nothing there, and leaves the
-  /// library a free choice of algorithm.
+  /// A bias whose only reader starts a pointwise kernel anyway is free there, and leaves the
+  /// library's choice of algorithm open.
   bool better_left(const Node& add) {
     const auto& users = graph_.users(add.outputs[0]);
     if (graph_.is_output(add.outputs[0]) || users.size() != 1) return false;
@@ -200,8 +199,8 @@ class EpilogueMatcher {
 
   NodeId id_of(const Node& node) const { return graph_.value(node.outputs[0]).producer; }
 
-  /// What was walked over last are views that nothing followed: only a leading transpose is kept.
-  /// Views under a committed activation have to stay.
+  /// Drops trailing views without further nodes; keeps only a leading transpose. Views before an
+  /// absorbed activation must stay.
   void settle_views() {
     while (views_.size() > committed_) {
       const Node& view = graph_.node(views_.back());
@@ -224,11 +223,13 @@ class EpilogueMatcher {
     }
   }
 
-  /// A library stores a matrix by rows or by columns: one of the last two dimensions must end last.
+  /// A library stores row-major or column-major matrices: one of the last two dimensions must be
+  /// last.
   bool stores_matrix(const Node& transpose) const {
     const auto& perm = transpose.attrs.get_ints("perm");
     const auto rank = static_cast<std::int64_t>(perm.size());
-    // cuBLASLt adds a bias along a row-major result's columns only, and a residual stored like it.
+    // cuBLASLt adds a bias only along the columns of a row-major result, and a residual with its
+    // layout.
     const bool by_rows = !options_.target.matmul_stores_columns ||
                          (options_.target.matmul_epilogue_by_rows &&
                           (epilogue_.bias.valid() || epilogue_.residual.valid()));
@@ -237,11 +238,11 @@ class EpilogueMatcher {
 
   const Graph& graph_;
   const EpilogueOptions& options_;
-  const bool is_conv_, is_narrow_;  // of 8-bit operands
+  const bool is_conv_, is_narrow_;  // is_narrow_: 8-bit operands
   const Node* last_;
   Epilogue epilogue_;
   std::vector<NodeId> views_;
-  std::size_t committed_ = 0;  // views that an absorbed node lies behind
+  std::size_t committed_ = 0;  // views before an absorbed node
   std::string refusal_;
 };
 
@@ -255,7 +256,7 @@ bool has_activation(const TargetTraits& target, std::string_view op) {
 }
 
 bool is_bias(const Graph& graph, ValueId value, const Shape& shape) {
-  // A single element would become a literal: that is no vector for a library to add.
+  // A single element becomes a literal: it is no vector for a library.
   const Shape& own = graph.type(value).shape;
   return graph.is_constant(value) && own.size() == 1 && own.back() == shape.back() &&
          own.back() != Dim(1);
@@ -268,7 +269,7 @@ Epilogue match_epilogue(const Graph& graph, const Node& node, double alpha,
 
 namespace {
 
-/// The chain's nodes behind `value`; what is one number becomes a literal.
+/// The chain's nodes after `value`; single numbers become literals.
 ValueId build_chain(BodyBuilder& body, const Graph& graph, ValueId value,
                     const Epilogue& epilogue) {
   GraphBuilder& builder = body.builder();
@@ -301,7 +302,7 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
   ValueId value = product;
   {
     GraphBuilder::OriginScope scope(builder, origins);
-    // A factor is that of the wider type.
+    // The factor applies in the wider type.
     const bool widens = epilogue.cast == DType::kFloat32;
     const auto cast = [&] { value = builder.add("Cast", {value}, {{"to", *epilogue.cast}}); };
     if (widens) cast();

@@ -6,7 +6,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// Which half of the last dimension `node`, a view of a value of type `from`, takes: 1, 2, or 0.
+/// The half of the last dimension that `node`, a view of a value of type `from`, takes: 1, 2, or 0.
 int half_taken(const Node& node, const TensorType& from, const TensorType& to) {
   if (node.op->name != "Slice" || from.shape.size() != to.shape.size()) return 0;
   const std::int64_t half = from.shape.back().value() / 2;
@@ -21,7 +21,7 @@ int half_taken(const Node& node, const TensorType& from, const TensorType& to) {
   return starts.back() == ir::Dim(0) ? 1 : starts.back() == ir::Dim(half) ? 2 : 0;
 }
 
-/// The Cast to a narrower type that `node`'s result goes to, if it goes there alone.
+/// The Cast to a narrower type that is the only reader of `node`'s result; otherwise `node`.
 NodeId narrowed(const Graph& graph, NodeId node) {
   const ValueId value = graph.node(node).outputs[0];
   if (graph.users(value).size() != 1 || graph.is_output(value)) return node;
@@ -45,7 +45,7 @@ std::optional<NodeId> gate_of(const Graph& graph, ValueId result) {
   if (graph.is_output(result) || type.shape.empty() || !type.shape.back().is_constant() ||
       type.shape.back().value() % 2 != 0)
     return std::nullopt;
-  std::map<ValueId, int> halves;  // that values are made of: 1 or 2
+  std::map<ValueId, int> halves;  // half that values depend on: 1 or 2
   std::set<NodeId> open;          // in topological order
   const auto add = [&](ValueId value, int half) {
     halves[value] = half;

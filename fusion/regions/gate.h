@@ -1,4 +1,4 @@
-// Products whose columns are a gate and what it opens, side by side (SwiGLU).
+// Gated units (SwiGLU): matmuls whose columns are a gate and the gated values, side by side.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace sinter::fusion {
 
-/// The pointwise node in which both halves of a product's columns meet, each element with the one
-/// at its place in the other half, or the Cast to a narrower type behind it; nothing if the halves
-/// go other ways, or something else needs what lies between. `result`: of the product.
+/// The pointwise node that combines both halves of a matmul's columns elementwise, or the Cast to a
+/// narrower type after it. Nothing if the halves are used in other ways, or if an intermediate
+/// value has other readers. `result`: of the matmul.
 std::optional<NodeId> gate_of(const Graph& graph, ValueId result);
 
 }  // namespace sinter::fusion

@@ -88,7 +88,7 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
     return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
                        group);
   constexpr double kLargestHalf = 65504;
-  // Floats of 8 bits are multiplied as halves by some kernels.
+  // Some kernels multiply 8-bit floats as float16.
   const bool as_halves = x == DType::kFloat16 || is_float8(x);
   if (target.quantized_zeros_in_type && as_halves && node.inputs.size() > 3)
     if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
@@ -127,9 +127,9 @@ bool is_matrix_access(const Graph& graph, ValueId value) {
 
 namespace {
 
-/// The innermost dimension of the batch, counted from the right, that `other` does not have, if
-/// `shape` is of matrices of one row (`single`: counted likewise) or column each: it takes their
-/// place, as one product with many rows is worth far more than many with one. 0: there is none.
+/// If `shape` has matrices of one row (or column), `single` from the right: the innermost batch
+/// dimension that `other` lacks, counted from the right. It replaces the row, as one matmul of many
+/// rows is much faster than many of one. 0: there is none.
 std::size_t dimension_in_place(const Shape& shape, std::size_t single, const Shape& other) {
   if (shape[shape.size() - single] != Dim(1)) return 0;
   for (std::size_t d = 3; d <= shape.size(); ++d) {
@@ -139,8 +139,8 @@ std::size_t dimension_in_place(const Shape& shape, std::size_t single, const Sha
   return 0;
 }
 
-/// Operand `i` of `product` (`value` of `views`, its views alone) as lowering reads it
-/// (codegen/families/gemm/matmul_lowering.cpp).
+/// Whether operand `i` of `product` (`value` of `views`, which has only its views) can be lowered
+/// by codegen/families/gemm/matmul_lowering.cpp.
 bool is_operand_access(const Graph& views, ValueId value, const Graph& graph, const Node& product,
                        std::size_t i) {
   if (!is_matrix_access(views, value)) return false;
@@ -159,7 +159,7 @@ bool is_operand_access(const Graph& views, ValueId value, const Graph& graph, co
 }  // namespace
 
 Operand fold_operand(const Graph& graph, const Node& product, std::size_t i, bool by_rows) {
-  // Each step looks at all views so far; exporters write a handful.
+  // Each step checks all views so far; exporters write a few.
   constexpr std::size_t kMost = 64;
   Operand best{product.inputs[i], {}, 1}, next = best;
   while (next.nodes.size() < kMost) {

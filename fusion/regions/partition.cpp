@@ -8,20 +8,20 @@
 namespace sinter::fusion {
 namespace {
 
-// A kernel's parameters and registers are finite.
+// Kernels have limited parameters and registers.
 constexpr std::size_t kMaxNodes = 256;
 constexpr std::size_t kMaxLeaves = 48;
 constexpr std::size_t kMaxOutputs = 12;
-// Graphs of tens of thousands of nodes that all depend on each other: once searches for circles
-// have gone over so many nodes, one that does not end soon leaves the node outside.
+// For graphs of tens of thousands of interdependent nodes: after this many nodes in cycle searches,
+// a search is limited to kThen nodes; if it does not end, the node stays outside.
 constexpr std::size_t kMostWalked = 3'000'000, kThen = 50;
-// Values of regions that nodes were tried with, and how large regions become behind that: where
-// thousands of regions take copies of the same hundreds of nodes.
+// Total values of tried regions, and the size limit of regions beyond it: for graphs where
+// thousands of regions copy the same hundreds of nodes.
 constexpr std::size_t kMostTried = 5'000'000, kThenNodes = 24;
-// Of a value that thousands of nodes read, so many are tried as parts of its kernel.
+// Of a value with thousands of readers, at most this many are tried.
 constexpr std::size_t kMaxReaders = 256;
 
-/// Values that are computed element by element where views and copies are seen through.
+/// Number of leaves that are stored, seen through views and copies.
 std::size_t stored_leaves(const Region& region) {
   std::size_t count = 0;
   for (const auto& [value, demand] : region.demands()) {
@@ -50,7 +50,7 @@ Region Partition::start(Shape space, Ints axes) const {
   return Region(graph_, std::move(space), std::move(axes), stored_);
 }
 
-/// Rows that are reduced put their results anywhere, but what is combined there has an order.
+/// Reduced rows may scatter their results, but combining needs an order.
 bool Partition::can_scatter(const Region& region, const Node& node) const {
   return context_.target.reductions_scatter && !region.axes().empty() &&
          !node.op->scatter()->combine(node.attrs);
@@ -79,11 +79,11 @@ Verdict Partition::can_fuse(const Region& region, NodeId id, Place place) const 
 }
 
 void Partition::decide(NodeId producer, NodeId consumer, const Worth& worth) {
-  // A refusal that only says what has become of a node does not replace the one that says why.
+  // A refusal because a node is already taken does not replace one with a real reason.
   Decision& known = decisions_[{producer, consumer}];
   const bool taken = !worth.ok && is_grouped(consumer);
   if ((known.fused && !worth.ok) || (taken && !known.reason.empty())) return;
-  // Most that is refused is so again and again, for the same reason.
+  // Most refusals repeat, with the same reason.
   if (!worth.ok && known.reason.ends_with(worth.reason) &&
       known.reason.size() == worth.reason.size() + std::string_view("no: ").size() &&
       known.bytes == worth.bytes && known.launches == worth.launches &&
@@ -122,7 +122,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   if (!id.valid()) return false;
   const Node& node = graph_.node(id);
   const Region::Demand& demand = *region.demands().find(leaf);
-  // What it reads already, it reads with the node, too: trying would cost more than knowing that.
+  // With values that it reads already: trying would cost more than knowing that.
   const bool is_full = region.nodes().size() >= most_nodes();
   tried_ += region.demands().size();
   const bool reads_too_much = region.lasting_leaves() > kMaxLeaves + graph_.node(id).outputs.size();
@@ -132,8 +132,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
       return false;
     };
     if (is_grouped(id) || is_full || reads_too_much) return keep_out();
-    // What memory holds anyway is read from there, rather than each element from one source of
-    // several.
+    // Reads stored values from memory instead of selecting among sources for each element.
     if (node.inputs.size() > 1 && is_stored_anyway(leaf)) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
@@ -153,11 +152,11 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
-  // What could not come in before cannot later.
+  // A view that could not be added before cannot be added later.
   if (std::ranges::any_of(kept_out_, [&](ValueId view) { return moved.is_view_of_itself(view); }))
     return refuse("the kernel reads a view of '" + describe(node) + "' that is not a part of it");
   if (moved.reads_what_it_changes()) return refuse("the kernel reads what a Scatter changes");
-  // Who reads it matters for copies only.
+  // Escaping matters only for copies.
   const bool escapes = moved.escapes(leaf);
   const std::size_t copies = escapes ? copying_readers(region, leaf) : 0;
   const auto accept = [&](Region& next, Entry entry) {
@@ -168,7 +167,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   };
   if (!escapes) return accept(moved, Entry::kMove);
 
-  // One cheap step that every reader can take itself is not worth storing.
+  // One cheap operation that every reader can repeat is not worth storing.
   if (copies > 0 && node.op->kind == OpKind::kPointwise && node.inputs.size() == 1 &&
       work_per_element(node) <= 1) {
     Region copied = region;
@@ -195,7 +194,7 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
   if (readers.size() >= kMaxReaders) return 0;
   const bool all = std::ranges::all_of(readers, [&](NodeId reader) {
     const int group = group_of_[at(reader)];
-    if (group >= 0)  // it has taken its copy
+    if (group >= 0)  // it has its copy
       return groups_[static_cast<std::size_t>(group)].copies().count(producer) != 0;
     const OpKind kind = graph_.node(reader).op->kind;
     return kind == OpKind::kPointwise || kind == OpKind::kReduce;
@@ -237,7 +236,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
 }
 
 bool Partition::try_consumers(Region& region, ValueId value) {
-  // What a Scatter stores is known when all of its updates are.
+  // A Scatter's result is complete only after all updates.
   if (graph_.producer(value)->op->scatter()) return false;
   std::vector<NodeId> readers;
   collect_readers(region, value, readers, SIZE_MAX, kMaxReaders);
@@ -248,14 +247,14 @@ bool Partition::try_consumers(Region& region, ValueId value) {
 }
 
 void Partition::grow(Region& region) {
-  // Views of what the region computes come in sooner or later, but where limits keep them out it
-  // ends as it was before.
+  // Views of the region's own values are usually added in the end; if limits keep one out, the last
+  // sound state is restored.
   kept_out_.clear();
   kept_out_seen_.clear(graph_.values().size());
   sound_.reset();
   for (bool changed = true; changed;) {
     changed = false;
-    // Consumers first: a producer with all its readers inside need not be stored.
+    // Consumers first: a producer whose readers are all inside need not be stored.
     for (bool again = true; again;) {
       again = false;
       const std::vector<NodeId> nodes(region.nodes().begin(), region.nodes().end());
@@ -288,7 +287,7 @@ bool Partition::is_stored_anyway(ValueId value) const {
   });
 }
 
-/// A reader that is yet to become a generated kernel reads through a transpose at no cost.
+/// A reader that will become a generated kernel reads through a transpose for free.
 bool Partition::only_kernels_read(ValueId value) const {
   return std::ranges::all_of(graph_.users(value), [&](NodeId user) {
     const Node& node = graph_.node(user);
@@ -328,7 +327,7 @@ void Partition::collect_readers(const Region& region, ValueId value, std::vector
   readers_seen_.clear(graph_.nodes().size());
   values_seen_.clear(graph_.values().size());
   values_seen_.mark(value.position());
-  // Depth first, in the order of the users; views of views lead to one value by many ways.
+  // Depth first, in the order of users; several paths of views lead to one value.
   std::vector<std::pair<ValueId, std::size_t>> open{{value, 0}};
   while (!open.empty() && readers.size() < most) {
     ++walked_;
@@ -359,9 +358,10 @@ void Partition::collect_readers(const Region& region, ValueId value, std::vector
 
 bool Partition::has_circle(const Region& region) const {
   std::vector<NodeId> open;
-  std::size_t last = 0;  // behind it no way leads back
+  std::size_t last = 0;  // no path returns from later nodes
   for (NodeId id : region.nodes()) last = std::max(last, at(id));
-  // Ways go from node to later node, but for regions, which they may leave before where they enter.
+  // Paths go to later nodes, except through regions, which they may leave before the point of
+  // entry.
   for (std::size_t end = last; (end = reach_[last]) != last;) last = end;
   for (NodeId id : region.nodes())
     if (region.copies().count(id) == 0)
@@ -383,7 +383,7 @@ bool Partition::has_circle(const Region& region) const {
     if (region.holds(id)) return true;
     if (++walked_ > kMostWalked && walked_ - before > kThen) return true;
     push_users(id);
-    // A committed region runs as one: whatever enters it may come out anywhere.
+    // A committed region is atomic: what enters it may leave at any output.
     const int group = group_of_[at(id)];
     if (group < 0 || !groups_seen_.mark(static_cast<std::size_t>(group))) continue;
     for (NodeId member : groups_[static_cast<std::size_t>(group)].nodes())
@@ -412,7 +412,7 @@ Graph Partition::finish() {
         "regions: so many ways lead from region to region that not all were followed: kernels are "
         "smaller than they might be");
   for (auto& [edge, decision] : decisions_) context_.decisions.push_back(std::move(decision));
-  // What is needed is only known now: a value may have been copied by all that read it.
+  // Liveness is known only now: all readers of a value may have copied it.
   std::vector<bool> needed(graph_.values().size(), false);
   std::vector<ValueId> open(graph_.outputs());
   while (!open.empty()) {

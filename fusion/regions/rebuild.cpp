@@ -9,7 +9,7 @@
 namespace sinter::fusion {
 namespace {
 
-/// Emits pieces and nodes on demand, so that each comes after what it reads.
+/// Emits pieces and nodes on demand, after their operands.
 class Rebuilder {
  public:
   Rebuilder(const Graph& graph, std::span<const Piece> pieces)
@@ -29,7 +29,7 @@ class Rebuilder {
       map_[at(input)] = builder_.input(graph_.value(input).name, graph_.type(input));
     for (const auto& [symbol, range] : graph_.ranges()) builder_.range(symbol, range);
     mark_needed();
-    // Old positions decide the order: it is the order of the model, which keeps lifetimes short.
+    // Old positions determine the order, the model's, which keeps lifetimes short.
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n)
       for (ValueId out : graph_.nodes()[n].outputs)
         if (needed_[at(out)]) emit(out);
@@ -51,7 +51,7 @@ class Rebuilder {
     return node != nullptr ? node->inputs : none;
   }
 
-  /// What has to be made before it: what it reads, and the sizes that it names.
+  /// Values that must be emitted before: operands, and sizes that the node names.
   std::vector<ValueId> needs_of(ValueId value) const {
     std::vector<ValueId> needs = reads_of(value);
     const auto add = [&](const std::vector<ValueId>& extents) {
@@ -82,7 +82,7 @@ class Rebuilder {
   }
 
   ValueId emit(ValueId value) {
-    // An explicit stack: depth is the length of the model.
+    // An explicit stack: the depth is the model's length.
     std::vector<ValueId> open{value};
     while (!open.empty()) {
       const ValueId next = open.back();
@@ -140,7 +140,7 @@ class Rebuilder {
     for (std::size_t i = 0; i < writes->size(); ++i) {
       const ValueId old = (*writes)[i];
       if (map_[at(old)].valid()) continue;
-      // A node of which a piece writes another output keeps only its own values.
+      // If a piece writes another output of the node, the node keeps only its own values.
       if (piece_of_[at(old)] != piece_of_[at(value)]) continue;
       map_[at(old)] = results[i];
       if (!graph_.value(old).name.empty()) builder_.name(results[i], graph_.value(old).name);
@@ -156,8 +156,8 @@ class Rebuilder {
   std::vector<bool> needed_;
 };
 
-/// True if a Rebuilder without pieces would number all values as they are: inputs, and then for
-/// each node the constants that it is the first to read, its last operand's first, and its results.
+/// True if a Rebuilder without pieces would give all values the same numbers: inputs, then for each
+/// node the constants that it reads first, its last operand's first, and its results.
 bool is_as_rebuilt(const Graph& graph) {
   std::vector<bool> known(graph.values().size(), false);
   std::int32_t next = 0;
@@ -195,7 +195,7 @@ ValueId BodyBuilder::import(ValueId value) {
     inner = builder_.constant(info.constant);
   } else if (const Node* node = graph_.producer(value);
              literals_ == Literals::kOneElement && node != nullptr && node->op->generate()) {
-    copy(*node);  // nothing to read: it is made where it is needed
+    copy(*node);  // a generator needs no input: it is copied to its use
     return import(value);
   } else {
     inner = builder_.input("in" + std::to_string(reads_.size()), info.type);
@@ -222,7 +222,7 @@ void BodyBuilder::bind(ValueId outer, ValueId inner) { known_[outer.index].push_
 
 void BodyBuilder::copy(const Node& node) {
   std::vector<ValueId> inputs;
-  // What is reached into at any place must be in memory.
+  // Data indexed at arbitrary positions must be in memory.
   const bool reaches = node.op->take() != nullptr || node.op->scatter() != nullptr;
   for (ValueId input : node.inputs)
     inputs.push_back(reaches && inputs.empty() ? import_stored(input) : import(input));
@@ -231,7 +231,7 @@ void BodyBuilder::copy(const Node& node) {
   for (std::size_t i = 0; i < results.size(); ++i) bind(node.outputs[i], results[i]);
   extents_.insert(extents_.end(), node.extents.begin(), node.extents.end());
   origins_.insert(origins_.end(), node.origins.begin(), node.origins.end());
-  // Not after every node: regions have hundreds of them.
+  // Amortized, as regions have hundreds of nodes.
   if (origins_.size() < 2 * origins_in_order_) return;
   ir::sort_unique(origins_);
   origins_in_order_ = std::max<std::size_t>(origins_.size(), 16);
@@ -308,7 +308,7 @@ std::string describe(const Node& node) {
 
 namespace {
 
-/// Equal nodes of a model by the thousand are one, which many decisions are about.
+/// Limits origins: thousands of equal nodes of a model become one, with many decisions.
 std::vector<std::string> some(const std::vector<std::string>& origins) {
   constexpr std::size_t kMost = 1000;
   return {origins.begin(),
@@ -347,10 +347,10 @@ const ir::Transform kSplatValue = {
 
 std::optional<double> splat_value(const Tensor& tensor) {
   if (tensor.element_count() < 1) return std::nullopt;
-  // One value for all is no more than it: whoever asks has seen it.
+  // A one-element tensor has been read already.
   if (tensor.element_count() == 1) return tensor.at(0);
   const Tensor value = ir::apply(kSplatValue, {}, std::span(&tensor, 1)).front();
-  ir::note_read(value);  // also of no element
+  ir::note_read(value);  // also if it has no element
   return value.element_count() == 1 ? std::optional(value.at(0)) : std::nullopt;
 }
 

@@ -12,13 +12,13 @@ namespace {
 
 constexpr int kMaxViewDepth = 16;
 constexpr std::size_t kMaxIndices = 8;
-// Concatenations of parts of concatenations double the guards with each level.
+// Concatenations of slices of concatenations double the guards with each level.
 constexpr std::size_t kMaxUses = 32;
 // Symbols and functions in an index: reshapes of transposed reshapes nest divisions, which proofs
-// about them take apart. Models have less than ten.
+// must analyse. Models have fewer than ten.
 constexpr int kMaxIndexSize = 16;
 
-/// The element of an operand that broadcasts to the element `index` of a value.
+/// The index at which a broadcast operand is read for element `index` of a value.
 Index broadcast_index(const Shape& operand, const Index& index) {
   Index result(operand.size());
   const std::size_t skip = index.size() - operand.size();
@@ -74,11 +74,11 @@ std::optional<Index> Region::step_index(const Shape& shape) const {
   return std::nullopt;
 }
 
-/// Whether views lead from `value` to something that the region holds, level by level: each view is
-/// looked at once, however many ways lead to it.
+/// Whether views lead from `value` to a value of the region, level by level: each view is visited
+/// once, however many paths lead to it.
 bool Region::leads_here(ValueId value) const {
   if (nodes_.empty()) return false;
-  const NodeId first = *nodes_.begin();  // what is made before it leads nowhere here
+  const NodeId first = *nodes_.begin();  // earlier values lead nowhere here
   std::vector<ValueId> level{value};
   std::unordered_set<std::int32_t> seen;
   for (int depth = 0; depth <= kMaxViewDepth && !level.empty(); ++depth) {
@@ -121,7 +121,7 @@ Verdict Region::demand(ValueId value, const Index& index, Access access, std::si
   if (!id.valid() || (known && !tightened)) return {true, ""};
   const Node& node = graph_->node(id);
   if (!holds(id)) {
-    // What follows from the index alone is made where it is needed.
+    // Generators are copied to their use.
     if (node.op->generate() && access != Access::kWhole) {
       nodes_.insert(id);
       copies_.insert(id);
@@ -176,7 +176,7 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access, s
         const ValueId input = node.inputs[static_cast<std::size_t>(position.input)];
         if (Verdict v = demand(input, position.at, access, guards); !v.ok) return v;
       }
-      // Which element is only known at run time: the data stays outside, at no known index.
+      // The element is known only at run time: the data stays outside, with no known index.
       const Index nowhere(type(node.inputs[0]).shape.size(), Dim(0));
       return demand(node.inputs[0], nowhere, Access::kWhole, 0);
     }
@@ -194,15 +194,15 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access, s
                      ") cannot be computed element by element"};
 }
 
-/// Holds between two indices of a dimension of the space.
+/// True if it holds between two indices of a dimension of the space.
 bool Region::is_range(const ir::ViewSource::Guard& guard) const {
   return guard.extent.is_constant() && std::ranges::any_of(frame_->identity, [&](const Dim& at) {
            return (guard.value - at).is_constant();
          });
 }
 
-/// A running combination is only right if every step of the iteration adds its own element, and all
-/// of a region's run along one axis the same way.
+/// A scan is correct only if every step adds its own element, and all scans of a region have the
+/// same axis and direction.
 Verdict Region::scan_at(const Node& node, const Index& index, Access access) {
   const auto refuse = [&](const char* why) {
     return Verdict{false, "'" + describe(node) + "' " + why};
@@ -330,7 +330,7 @@ bool Region::reaches_outside(NodeId user, ValueId value) const {
 }
 
 bool Region::escapes(ValueId value) const {
-  // Views of views lead to one value by many ways; each value is looked at once.
+  // Several paths of views lead to one value; each value is visited once.
   std::vector<ValueId> open{value};
   std::unordered_set<std::int32_t> seen{value.index};
   while (!open.empty()) {

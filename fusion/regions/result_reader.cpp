@@ -8,8 +8,8 @@
 namespace sinter::fusion {
 namespace {
 
-/// True if a step that is at `step` needs that element of a result, or those that have its place
-/// in both halves of the result's `2 * half` columns.
+/// True if step `step` needs only its own element of a result, or the corresponding elements in
+/// both halves of its `2 * half` columns.
 bool are_own(const std::vector<Index>& needed, const Index& step, const std::optional<Dim>& half) {
   if (!half) return needed.size() == 1 && needed[0] == step;
   Index second = step;
@@ -37,8 +37,8 @@ bool is_read_by(const Graph& graph, ValueId value, NodeId reader) {
   return std::ranges::find(users, reader) != users.end();
 }
 
-/// True if the reader also waits for something else that waits for the maker. Nodes are in
-/// topological order: none behind the reader is on the way to it.
+/// True if the reader also depends on another node that depends on the maker. Nodes are in
+/// topological order: later nodes are not on a path to the reader.
 bool has_detour(const Graph& graph, const Node& maker, const ResultReader& reader) {
   std::set<NodeId> seen;
   std::vector<NodeId> open;
@@ -90,7 +90,7 @@ Verdict follows(const Graph& body, ValueId result, const Shape& space, const Int
   Region region(body, space, axes, stored);
   for (ValueId output : body.outputs()) {
     const Node* node = body.producer(output);
-    // The result is stored through what follows it.
+    // Later nodes through which the result is stored.
     while (node && (node->op->name == "Transpose" || node->op->name == "Reshape")) {
       output = node->inputs[0];
       node = body.producer(output);

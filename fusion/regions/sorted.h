@@ -1,4 +1,4 @@
-// Small sets and maps in one piece of memory: regions are copied for every node that is tried.
+// Small sorted sets and maps in contiguous memory: regions are copied for every tried node.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace sinter::fusion {
 
-/// A set in order.
+/// A sorted set.
 template <typename Key>
 class SortedSet {
  public:
@@ -31,12 +31,12 @@ class SortedSet {
   std::vector<Key> keys_;
 };
 
-/// A map in order; copies share values until one of them changes its own.
+/// A sorted map; copies share values until one changes its own.
 template <typename Key, typename Value>
 class SortedMap {
  public:
   using Entry = std::pair<Key, std::shared_ptr<Value>>;
-  /// In order of keys; values are for reading.
+  /// Sorted by key; values are read-only.
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
   std::size_t size() const { return entries_.size(); }
@@ -46,7 +46,7 @@ class SortedMap {
     return at != entries_.end() && at->first == key ? at->second.get() : nullptr;
   }
   std::size_t count(const Key& key) const { return find(key) != nullptr ? 1 : 0; }
-  /// The value of `key`, made if there is none, to be changed.
+  /// The value of `key`, created if absent, for modification.
   Value& change(const Key& key) {
     auto at = entries_.begin() + (place(key) - entries_.begin());
     if (at == entries_.end() || at->first != key)

@@ -1,4 +1,4 @@
-// How constants are made of a model's own, so that they can be made again of others (refit).
+// How constants derive from a model's own, so that they can be derived again from others (refit).
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@
 
 namespace sinter::ir {
 
-/// Whether a Transform or Derivation can be applied to such attributes and inputs, whose values it
-/// does not read; throws for attributes that are not there. The compiler applies them to no others,
-/// a file may ask for anything.
+/// Whether a Transform or Derivation accepts these attributes and inputs (without reading values);
+/// throws for missing attributes. The compiler only applies accepted ones; a file may contain
+/// anything.
 using Fits = bool (*)(const Attrs& attrs, std::span<const Tensor> inputs);
 
 /// Attributes and inputs in, constants out: what the compiler does with constants besides
-/// evaluating operators of the IR. Reads nothing but its arguments.
+/// evaluating operators of the IR. A pure function of its arguments.
 struct Transform {
-  std::string_view name;  // of no operator
+  std::string_view name;  // not an operator's
   Fits fits;
   std::vector<Tensor> (*apply)(const Attrs& attrs, std::span<const Tensor> inputs);
-  /// Bit i: result i is an answer that something is decided by, and is stored nowhere.
+  /// Bit i: result i is an answer that influences a decision, and is not stored.
   unsigned answers = 0;
 };
 
-/// The same for one large constant that is made whenever somebody reads it.
+/// The same for one large constant that is computed whenever it is read.
 struct Derivation {
   std::string_view name;
   Fits fits;
@@ -42,37 +42,37 @@ struct Derivation {
 
 class ReadLog;
 
-/// An operator, Transform or Derivation that was applied.
+/// An applied operator, Transform or Derivation.
 struct Call {
   std::string name;
   Attrs attrs;
-  std::vector<Tensor> inputs;  // at least one of which has a recipe
+  std::vector<Tensor> inputs;  // at least one has a recipe
 };
 
-/// How a buffer's bytes were made: they are a tensor of the model, or an output of a call.
+/// The origin of a buffer's bytes: a tensor of the model, or an output of a call.
 class Recipe {
  public:
-  std::shared_ptr<const Call> call;  // null: a tensor of the model
-  std::size_t output = 0;            // which of the call's
-  std::string source;                // the tensor's name in the model
+  std::shared_ptr<const Call> call;  // null for a tensor of the model
+  std::size_t output = 0;            // index of the call's output
+  std::string source;                // name of the tensor in the model
   TensorType source_type;
   std::weak_ptr<ReadLog> log;
 };
 
-/// What somebody has found out of the values of traced constants while a model was compiled. What
-/// was made then holds only for constants of which it is true as well.
+/// Facts about values of traced constants that influenced a compilation. Its result is valid only
+/// for constants with the same facts.
 class ReadLog {
  public:
   struct Read {
     std::shared_ptr<const Recipe> recipe;
     std::shared_ptr<const Buffer> plain;
-    std::string reader;  // what the thread was doing (ReadScope)
+    std::string reader;  // activity of the thread (ReadScope)
   };
   struct Equal {
     std::shared_ptr<const Recipe> a, b;
   };
 
-  /// `name` is one of the model's constants.
+  /// Registers `name`, one of the model's constants.
   void add_source(std::string name);
   void add(Read read);
   void add(Equal equal);
@@ -87,7 +87,7 @@ class ReadLog {
   std::vector<Equal> equals_;
 };
 
-/// Says what the thread is doing while it lives, for notes: "the pass simplify".
+/// The thread's activity during its lifetime, for the log: "the pass simplify".
 class ReadScope {
  public:
   explicit ReadScope(std::string what);
@@ -99,26 +99,26 @@ class ReadScope {
   std::string saved_;
 };
 
-/// Notes that a tensor was read, if it is traced: its type, too, may be an answer.
+/// Logs a read of `tensor`, if it is traced: its type may be an answer too.
 void note_read(const Tensor& tensor);
-/// `tensor` as the one that the model calls `name`, whose readers `log` notes.
+/// `tensor`, traced as the model's tensor `name`; `log` records its readers.
 Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_ptr<ReadLog>& log);
 
-/// What applying gives; traced if an input is.
+/// The results of the application; traced if an input is.
 std::vector<Tensor> apply(const Transform& transform, const Attrs& attrs,
                           std::span<const Tensor> inputs);
 Tensor derive(const Derivation& derivation, const Attrs& attrs, std::span<const Tensor> inputs);
 
-/// For Fits: there are `count` inputs, each of `rank` dimensions (-1: any).
+/// For Fits: checks for `count` inputs, each of `rank` dimensions (-1: any).
 bool has_inputs(std::span<const Tensor> inputs, std::size_t count, int rank = -1);
-/// All attributes `names` are lists of numbers from 0 to 2^26, as many in one as in the others.
+/// For Fits: checks that all attributes `names` are equally long lists of numbers in 0 .. 2^26.
 bool has_counts(const Attrs& attrs, std::initializer_list<std::string_view> names);
 
-/// True if no element of `tensor` is of a magnitude above `limit`, or no number.
+/// True if every element of `tensor` is a number of magnitude at most `limit`.
 bool is_within(const Tensor& tensor, double limit);
 extern const Transform kIsWithin;
 
-/// `made` of the plain `inputs` by what is called `name`: traced if an input is.
+/// `made`, computed from plain `inputs` by transformation `name`; traced if an input is.
 std::vector<Tensor> traced(std::string_view name, const Attrs& attrs,
                            std::span<const Tensor> inputs, std::vector<Tensor> made);
 std::vector<Tensor> plain(std::span<const Tensor> inputs);

@@ -10,7 +10,7 @@
 namespace sinter::ir {
 namespace {
 
-// Bounds the work that a hostile expression can ask for: (a+b)*(c+d)*... doubles with each factor.
+// Limits the work for a hostile expression: (a+b)*(c+d)*... doubles with each factor.
 constexpr std::size_t kMaxTerms = 4096;
 
 [[noreturn]] void overflow(std::string_view what, std::int64_t a, std::int64_t b) {
@@ -99,8 +99,8 @@ std::strong_ordering compare(const DimAtom& a, const DimAtom& b) {
   return a.b <=> b.b;
 }
 
-// Graded lexicographic: by degree first (highest first), so that constants come last and the
-// leading term of a product is the product of the leading terms, which exact division relies on.
+// Graded lexicographic order, highest degree first: constants come last, and the leading term of a
+// product is the product of the leading terms, which exact division needs.
 std::strong_ordering compare(const Dim::Monomial& a, const Dim::Monomial& b) {
   if (a.size() != b.size()) return b.size() <=> a.size();
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -147,7 +147,7 @@ Dim::Dim(std::int64_t value) {
     if (number == 0) return no_terms();
     return std::make_shared<const std::vector<Term>>(std::vector<Term>{Term{{}, number}});
   };
-  // Most dimensions and steps of indices are small, and every node has some of both.
+  // Caches small constants, as most dimensions and strides are small.
   constexpr std::int64_t kFew = 256;
   static const std::vector<Terms> few = [&] {
     std::vector<Terms> all;
@@ -294,7 +294,7 @@ std::string Dim::to_string() const {
       text += negative ? " - " : " + ";
     else if (negative)
       text += "-";
-    // The magnitude as unsigned: it also holds for INT64_MIN.
+    // The magnitude as unsigned: also correct for INT64_MIN.
     const std::uint64_t magnitude = negative ? 0 - static_cast<std::uint64_t>(term.coefficient)
                                              : static_cast<std::uint64_t>(term.coefficient);
     bool first = true;
@@ -313,7 +313,7 @@ std::string Dim::to_string() const {
 
 namespace {
 
-/// Takes the symbols and functions of `dim` off `left`; false once that is used up.
+/// Subtracts the symbols and functions of `dim` from `left`; false once that is exhausted.
 bool spend(const Dim& dim, int& left) {
   for (const Dim::Term& term : dim.terms())
     for (const AtomPtr& factor : term.factors) {

@@ -17,28 +17,27 @@ namespace sinter::ir {
 
 class Dim;
 
-/// Known bounds of a symbol, both inclusive.
+/// Bounds of a symbol, both inclusive.
 struct Range {
   std::int64_t min = 1;
   std::int64_t max = INT64_MAX;
-  /// A tighter upper bound that is itself symbolic (an index symbol's is its extent minus one), or
-  /// null.
+  /// A tighter, symbolic upper bound (an index symbol's is its extent minus one), or null.
   std::shared_ptr<const Dim> symbolic_max;
-  /// Only the run knows the value, which it computes: see ir/ops/extent.cpp.
+  /// Only the run knows the value, as it computes it: see ir/ops/extent.cpp.
   bool from_data = false;
   friend bool operator==(const Range& a, const Range& b);
 };
 using Ranges = std::map<std::string, Range, std::less<>>;
 using Bindings = std::map<std::string, std::int64_t, std::less<>>;
 
-/// The opaque factors of a Dim's terms.
+/// An opaque factor of a Dim's terms.
 struct DimAtom;
 
-/// An integer: a constant, or a polynomial with integer coefficients over named symbols and opaque
-/// terms (floor division, minimum, maximum) of other Dims.
+/// An integer: a constant, or a polynomial with integer coefficients over symbols and opaque
+/// functions (floor division, minimum, maximum) of other Dims.
 ///
-/// Dims are immutable values kept in normal form (terms sorted, like terms collected), so that
-/// equal polynomials compare equal: batch*seq == seq*batch. Arithmetic that overflows int64 throws
+/// Dims are immutable and in normal form (sorted terms, like terms collected): equal
+/// polynomials compare equal, batch*seq == seq*batch. Overflow of int64 throws
 /// Error(kInvalidModel).
 class Dim {
  public:
@@ -54,7 +53,7 @@ class Dim {
   static Dim symbol(std::string_view name);
 
   bool is_constant() const;
-  /// The value of a constant; throws Error(kInternal) for anything else.
+  /// The value of a constant; throws Error(kInternal) otherwise.
   std::int64_t value() const;
   /// The name, if this is a single symbol with coefficient one.
   std::optional<std::string> as_symbol() const;
@@ -67,20 +66,20 @@ class Dim {
   Dim& operator+=(const Dim& other) { return *this = *this + other; }
   Dim& operator*=(const Dim& other) { return *this = *this * other; }
   friend bool operator==(const Dim& a, const Dim& b);
-  /// A total order (structural, not numeric), for use as a key.
+  /// A total order (structural, not numeric), for keys.
   friend std::strong_ordering operator<=>(const Dim& a, const Dim& b);
-  /// Equal for equal ones, within one process.
+  /// Consistent with ==, within one process.
   friend std::size_t hash_of(const Dim& dim);
 
-  /// Every symbol that occurs, sorted and unique.
+  /// All symbols, sorted and unique.
   std::vector<std::string> symbols() const;
   /// The value under `bindings`; throws Error(kUsage) for an unbound symbol, kInvalidModel for
   /// overflow or division by zero.
   std::int64_t evaluate(const Bindings& bindings) const;
-  /// Replaces symbols by Dims, simultaneously. Simplifies only what holds for all integers; see
-  /// simplify for more.
+  /// Replaces symbols by Dims, simultaneously. Simplifies only by identities of all integers; see
+  /// simplify() for more.
   Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
-  /// "384", "batch*seq + 2", "floordiv(seq, 2)". parse_dim is the inverse.
+  /// "384", "batch*seq + 2", "floordiv(seq, 2)". parse_dim() is the inverse.
   std::string to_string() const;
 
  private:
@@ -96,49 +95,48 @@ struct DimAtom {
   Dim a, b;          // the others
 };
 
-/// floor(a / b). Divides exactly where the polynomial allows it ((6*n) / 2 = 3*n); otherwise splits
-/// off the terms that divide and drops a remainder proven to lie in [0, b) under `ranges` (symbols
-/// not in `ranges` are >= 1, index symbols "$..." >= 0; a symbol's range may have min 0); otherwise
-/// an opaque term. The proof replaces symbols by their symbolic_max: with i < S, (b*S + i) / S = b
-/// for every S.
+/// floor(a / b). Divides exactly if the polynomials allow it ((6*n) / 2 = 3*n). Otherwise splits
+/// off the terms that divide, and drops a remainder proved to be in [0, b) under `ranges`;
+/// otherwise returns an opaque term. Symbols not in `ranges` are >= 1, index symbols "$..." >= 0; a
+/// symbol's range may have min 0. The proof replaces symbols by their symbolic_max: with i < S,
+/// (b*S + i) / S = b for every S.
 Dim floor_div(const Dim& a, const Dim& b, const Ranges& ranges = {});
 /// a - b * floor_div(a, b).
 Dim mod(const Dim& a, const Dim& b, const Ranges& ranges = {});
 /// ceil(a / b).
 Dim ceil_div(const Dim& a, const Dim& b, const Ranges& ranges = {});
-/// The smaller (larger) of two; one of them where `ranges` decide which.
+/// The smaller (larger) of two; one of the operands if `ranges` decide.
 Dim min(const Dim& a, const Dim& b, const Ranges& ranges = {});
 Dim max(const Dim& a, const Dim& b, const Ranges& ranges = {});
 
-/// Rebuilds `dim`, simplifying divisions, minima and maxima by what is known under `ranges`.
+/// Rebuilds `dim`, simplifying divisions, minima and maxima under `ranges`.
 Dim simplify(const Dim& dim, const Ranges& ranges);
 
 /// a / b if the division is exact for every value of the symbols, as a polynomial identity.
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);
 /// True only if a is a multiple of `divisor` for every value of the symbols.
 bool is_multiple_of(const Dim& a, std::int64_t divisor);
-/// A constant that `a` never goes below (above), if one is known under `ranges`.
+/// A constant lower (upper) bound of `a`, if one is known under `ranges`.
 std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges = {});
 std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges = {});
 /// True only if a <= b is proven for all values in `ranges`.
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges = {});
-/// True if a symbol of one of `dims` has a value that only the run knows.
+/// True if one of `dims` has a symbol whose value only the run knows.
 bool is_from_data(std::span<const Dim> dims, const Ranges& ranges);
-/// A size that `a` never exceeds and that the inputs' shapes alone decide: with the bounds of
-/// symbols that are from data in their place. Throws Error(kUnsupported) naming a symbol that has
-/// none.
+/// An upper bound of `a` that the inputs' shapes determine: symbols from data are replaced by their
+/// bounds. Throws Error(kUnsupported) that names a symbol without bound.
 Dim largest(const Dim& a, const Ranges& ranges);
-/// Of a variable that counts `extent` elements: [0, extent - 1].
+/// The range of an index over `extent` elements: [0, extent - 1].
 Range index_range(const Dim& extent, const Ranges& ranges);
 
-/// True if more than `most` symbols and functions occur in `dim`, each as often as it is written.
+/// True if `dim` has more than `most` occurrences of symbols and functions.
 bool is_longer(const Dim& dim, int most);
 
-/// Parses what to_string prints; throws Error(kInvalidModel) with the position.
+/// Parses to_string()'s form; throws Error(kInvalidModel) with the position.
 Dim parse_dim(std::string_view text);
 
 using Shape = std::vector<Dim>;
-/// Axes, a permutation of them, or a shape of known sizes.
+/// Axes, a permutation of axes, or a constant shape.
 using Ints = std::vector<std::int64_t>;
 
 /// Product of the dimensions; one for a scalar.

@@ -1,9 +1,9 @@
 // Bounds of Dims under ranges of their symbols.
 //
-// Everything rests on one function, prove_lower_bound. It replaces what it knows relations about
-// (index symbols with a symbolic maximum, x mod b, minima, quotients) and ends with interval
-// arithmetic on a polynomial whose variables have been shifted to start at zero, so that B*S - B is
-// seen to be non-negative for B, S >= 1.
+// Based on one function, prove_lower_bound(). It replaces terms with known relations (index symbols
+// with a symbolic maximum, x mod b, minima, quotients). It ends with interval arithmetic on a
+// polynomial whose variables are shifted to start at zero, which shows that B*S - B is non-negative
+// for B, S >= 1.
 #include <algorithm>
 
 #include <sinter/error.h>
@@ -14,7 +14,7 @@
 namespace sinter::ir {
 namespace {
 
-constexpr int kMaxDepth = 3;   // divisions simplified within a proof, and so on
+constexpr int kMaxDepth = 3;   // nested proofs, such as simplified divisions
 constexpr int kMaxSteps = 60;  // rewrites tried for one bound
 
 using Bound = std::optional<std::int64_t>;
@@ -33,7 +33,7 @@ Bound larger(const Bound& a, const Bound& b) {
   return std::max(*a, *b);
 }
 
-/// Throws as the product would: (a + 1)*(b + 1)*.. has twice as many terms with each factor.
+/// Throws as the multiplication would: (a + 1)*(b + 1)*.. doubles its terms with each factor.
 void check_products(const Dim& e) {
   constexpr std::size_t kMostFactors = 8;
   for (const Dim::Term& term : e.terms()) {
@@ -70,11 +70,11 @@ class Prover {
   std::optional<Dim> without_mod(const Dim& e);
   std::optional<Dim> without_index_symbol(const Dim& e);
   std::optional<Dim> without_quotient(const Dim& e);
-  /// True for constants times different symbols, each in a range of numbers.
+  /// True for a sum of constants times different symbols, each with a numeric range.
   bool is_sum_of_numbers(const Dim& e) const;
   Bound by_cases(const Dim& e, const AtomPtr& atom);
   Dim extreme(Dim e, bool upper);
-  /// The sign that `e` keeps for all values: 1 (>= 0), -1 (<= 0) or 0 if unknown.
+  /// The sign of `e` for all values: 1 (>= 0), -1 (<= 0) or 0 if unknown.
   int sign(const Dim& e) const;
   Facts nested_facts() const {
     return {&all_ranges(), facts_.defaults, facts_.depth + 1, facts_.work};
@@ -84,7 +84,7 @@ class Prover {
   Facts facts_;
   std::int64_t goal_;
   int steps_ = 0;
-  std::optional<Ranges> extended_;  // the ranges plus symbols that stand for x mod b
+  std::optional<Ranges> extended_;  // the ranges, plus symbols for x mod b
 };
 
 const Range* Prover::range_of(const std::string& name) const {
@@ -154,13 +154,13 @@ Prover::Interval Prover::interval(const DimAtom& atom) {
   return result;
 }
 
-// Writes every variable as its minimum plus something non-negative (or its maximum minus something
-// non-negative), multiplies out, and takes terms with positive coefficients at zero.
+// Writes every variable as its minimum plus a non-negative value (or its maximum minus one),
+// multiplies out, and evaluates terms with positive coefficients at zero.
 Bound Prover::by_intervals(const Dim& e) {
   check_products(e);
   struct Variable {
     AtomPtr atom;
-    Bound span;  // it lies in [0, span]
+    Bound span;  // range [0, span]
     bool bounded = true;
   };
   std::vector<Variable> variables;
@@ -170,7 +170,7 @@ Bound Prover::by_intervals(const Dim& e) {
     Variable variable{atom, std::nullopt, range.low || range.high};
     if (range.low && range.high)
       variable.span = narrow(static_cast<__int128>(*range.high) - *range.low);
-    // The atom itself stands for the shifted variable from here on.
+    // From here on the atom denotes the shifted variable.
     if (range.low && *range.low != 0)
       shifted = replace_factor(shifted, atom, DimBuilder::from_atom(atom) + Dim(*range.low));
     else if (!range.low && range.high)
@@ -200,8 +200,8 @@ Bound Prover::by_intervals(const Dim& e) {
   return narrow(total);
 }
 
-// Replaces a symbol that occurs linearly, with a coefficient of known sign, by the end of its range
-// at which `e` is least. Index symbols go first: their maxima are relative to other symbols.
+// Replaces a linear symbol, with a coefficient of known sign, by the end of its range where `e` is
+// least. Index symbols first: their maxima are relative to other symbols.
 std::optional<Dim> Prover::without_index_symbol(const Dim& e) {
   for (const bool symbolic : {true, false}) {
     for (const auto& atom : top_level_atoms(e)) {
@@ -232,9 +232,9 @@ Dim Prover::extreme(Dim e, bool upper) {
   return upper ? Dim(0) - e : e;
 }
 
-// x - b*floordiv(x, b) becomes a symbol in [0, b). Also floordiv(x, c) - (b/c)*floordiv(x, b),
-// which is floordiv(x, c) mod b/c, and the same of x + k*c, where floordiv(x, c) + k takes its
-// place: sizes behind two strided windows differ by such.
+// Replaces x - b*floordiv(x, b) by a symbol in [0, b). Also floordiv(x, c) - (b/c)*floordiv(x, b),
+// which is floordiv(x, c) mod b/c, and the same for x + k*c with floordiv(x, c) + k: sizes after
+// two strided windows differ by such terms.
 std::optional<Dim> Prover::without_mod(const Dim& e) {
   const auto atoms = top_level_atoms(e);
   for (const auto& atom : atoms) {
@@ -294,14 +294,14 @@ Bound Prover::by_cases(const Dim& e, const AtomPtr& atom) {
   const Bound second = lower(replace_factor(e, atom, atom->b));
   const auto linear = linear_in(e, atom);
   const int direction = linear ? sign(linear->coefficient) : 0;
-  // Where e falls with a minimum (rises with a maximum), both cases bound it from below.
+  // Where e decreases with a minimum (increases with a maximum), both cases are lower bounds.
   const bool both = atom->kind == DimAtom::Kind::kMin ? direction < 0 : direction > 0;
   if (both) return larger(first, second);
   if (!first || !second) return std::nullopt;
   return std::min(*first, *second);
 }
 
-// Of such a sum the intervals say all that there is to say.
+// For such a sum the intervals are already tight.
 bool Prover::is_sum_of_numbers(const Dim& e) const {
   return std::ranges::all_of(e.terms(), [&](const Dim::Term& term) {
     if (term.factors.empty()) return true;
@@ -359,7 +359,7 @@ std::optional<LinearIn> linear_in(const Dim& e, const AtomPtr& atom) {
 }
 
 Dim replace_factor(const Dim& e, const AtomPtr& atom, const Dim& replacement) {
-  std::vector<Dim::Term> untouched;  // these stay in order
+  std::vector<Dim::Term> untouched;  // these keep their order
   Dim sum = 0;
   for (const auto& term : e.terms()) {
     if (std::ranges::none_of(term.factors,
@@ -379,7 +379,7 @@ std::optional<std::int64_t> prove_lower_bound(const Dim& a, const Facts& facts, 
   if (a.is_constant()) return a.value();
   try {
     return Prover(facts, goal).lower(a);
-  } catch (const Error&) {  // an overflow on the way: nothing is known
+  } catch (const Error&) {  // an overflow in the proof: nothing is known
     return std::nullopt;
   }
 }

@@ -32,9 +32,9 @@ struct Division {
   Dim quotient, remainder;
 };
 
-// a = quotient * b + remainder, where no term of the remainder can be reduced by the leading term
-// of b any further. Coefficients are reduced towards zero, which keeps their sign: -i + 5 stays in
-// [0, 6) for i < 6. Under a constant b the constant term is reduced to [0, b).
+// a = quotient * b + remainder, where b's leading term reduces no term of the remainder further.
+// Coefficients are reduced towards zero, which keeps their sign: -i + 5 stays in [0, 6) for i < 6.
+// For a constant b the constant term is reduced to [0, b).
 Division split(const Dim& a, const Dim& b) {
   const Dim::Term& lead = b.terms().front();
   Dim quotient = 0, remainder = a;
@@ -128,8 +128,8 @@ std::optional<Dim> merge_nested_division(const Dim& a, const Dim& b, const Facts
   return floor_div(inner->a + rest * inner->b, b * inner->b, facts);
 }
 
-// The one value that floor(r / b) has under `facts`, if it is known to be -1 or 0, or if b is
-// constant and bounds decide it.
+// The only value of floor(r / b) under `facts`, if that is proved to be -1 or 0, or if b is
+// constant and bounds determine it.
 std::optional<std::int64_t> decided_quotient(const Dim& r, const Dim& b, const Facts& facts) {
   const bool non_negative = proves_non_negative(r, facts);
   if (non_negative && proves_non_negative(b - Dim(1) - r, facts)) return 0;
@@ -209,7 +209,7 @@ Dim floor_div(const Dim& a, const Dim& b, const Facts& facts) {
 
 namespace {
 
-// Operands in structural order but for their constants, and the first one's constant outside:
+// Sorts the operands structurally, ignoring constants, and moves the first one's constant out:
 // max(n + 1, 3) is 1 + max(n, 2).
 Dim min_or_max(DimAtom::Kind kind, const Dim& a, const Dim& b, const Facts& facts) {
   if (a == b) return a;

@@ -1,4 +1,4 @@
-// Sizes that only the run knows, and what bounds them.
+// Sizes that only the run knows, and their bounds.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ const Range* range_from_data(const std::string& symbol, const Ranges& ranges) {
   return known != ranges.end() && known->second.from_data ? &known->second : nullptr;
 }
 
-/// Bounds by interval arithmetic over the structure of an expression.
+/// Interval bounds over the structure of an expression.
 class Bounder {
  public:
   explicit Bounder(const Ranges& ranges) : ranges_(ranges) {}
@@ -46,7 +46,7 @@ class Bounder {
       case DimAtom::Kind::kMax: return max(bound(atom.a, largest), bound(atom.b, largest), ranges_);
       case DimAtom::Kind::kFloorDiv: break;
     }
-    // Sizes are divided by what is positive.
+    // Divisors of sizes are positive.
     return floor_div(bound(atom.a, largest), max(bound(atom.b, !largest), 1, ranges_), ranges_);
   }
 
@@ -81,7 +81,7 @@ Dim largest(const Dim& a, const Ranges& ranges) {
   try {
     return Bounder(ranges).bound(a, true);
   } catch (const Error&) {
-    // Products of differences: a number, if the ranges are numbers.
+    // Products of differences: a number, if the ranges are numeric.
     if (const auto most = upper_bound(a, ranges)) return *most;
     throw;
   }

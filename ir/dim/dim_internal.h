@@ -13,14 +13,14 @@ namespace sinter::ir {
 
 using AtomPtr = std::shared_ptr<const DimAtom>;
 
-/// Makes Dims from terms that are already in normal form, or brings them there.
+/// Makes Dims from terms in normal form, or normalizes them.
 struct DimBuilder {
   /// Sorts, merges like terms and drops zeros.
   static Dim normalize(std::vector<Dim::Term> terms);
-  /// Takes terms that are sorted, unlike and not zero.
+  /// Terms must be sorted, distinct and nonzero.
   static Dim from_normal(std::vector<Dim::Term> terms);
   static Dim from_atom(AtomPtr atom);
-  /// `factors` are sorted.
+  /// `factors` must be sorted.
   static Dim from_term(Dim::Monomial factors, std::int64_t coefficient);
 };
 
@@ -32,32 +32,31 @@ inline bool same_atom(const AtomPtr& a, const AtomPtr& b) {
 
 std::int64_t checked_add(std::int64_t a, std::int64_t b);
 std::int64_t checked_mul(std::int64_t a, std::int64_t b);
-/// floor(a / b) for b != 0; throws on the one overflowing case.
+/// floor(a / b) for b != 0; throws in the one case of overflow.
 std::int64_t floor_divide(std::int64_t a, std::int64_t b);
 
-/// numerator / denominator as monomials, if the denominator's factors all occur.
+/// numerator / denominator as monomials, if it contains all of the denominator's factors.
 std::optional<Dim::Monomial> divide_monomial(const Dim::Monomial& numerator,
                                              const Dim::Monomial& denominator);
 
-/// What may be taken for granted about symbols. Without `defaults` a symbol that is not in `ranges`
-/// may be any integer: rebuilding an expression must not apply assumptions that it was built
-/// without.
+/// Assumptions about symbols. Without `defaults`, symbols not in `ranges` may be any integer:
+/// rebuilding an expression must not use assumptions that it was built without.
 struct Facts {
   const Ranges* ranges = nullptr;
   bool defaults = true;
-  int depth = 0;        // proofs within proofs; bounded
-  int* work = nullptr;  // bounds that may still be looked for in all; null: any number
+  int depth = 0;        // depth of nested proofs; limited
+  int* work = nullptr;  // budget of bounds in total; null: unlimited
 };
 const Facts& no_facts();
-/// Bounds that one question may take: a few dozen where models ask, but divisions of divisions of
-/// long formulas multiply them.
+/// Bounds that one query may compute: a few dozen suffice for models, but nested divisions of long
+/// expressions multiply them.
 inline constexpr int kMaxWork = 150;
 
 Dim floor_div(const Dim& a, const Dim& b, const Facts& facts);
 Dim min(const Dim& a, const Dim& b, const Facts& facts);
 Dim max(const Dim& a, const Dim& b, const Facts& facts);
 
-/// A constant that `a` never goes below. Stops early once it has shown `goal`.
+/// A constant lower bound of `a`. Stops early once it has proved `goal`.
 std::optional<std::int64_t> prove_lower_bound(const Dim& a, const Facts& facts,
                                               std::int64_t goal = INT64_MAX);
 inline bool proves_non_negative(const Dim& a, const Facts& facts) {
@@ -78,15 +77,14 @@ Dim replace_factor(const Dim& e, const AtomPtr& atom, const Dim& replacement);
 /// The distinct top-level atoms of `e`, in order.
 std::vector<AtomPtr> top_level_atoms(const Dim& e);
 
-/// A mistake in the text of a Dim, at a byte offset.
+/// A syntax error in the text of a Dim, at a byte offset.
 struct DimSyntaxError {
   std::size_t position = 0;
   std::string message;
 };
-/// Parses the longest expression that starts at `position` and moves `position` behind it. Throws
-/// DimSyntaxError.
+/// Parses the longest expression at `position` and advances `position`. Throws DimSyntaxError.
 Dim parse_dim_prefix(std::string_view text, std::size_t& position);
-/// True if a symbol of this name prints without quotes.
+/// True if a symbol with this name prints without quotes.
 bool is_plain_symbol(std::string_view name);
 /// `text` in double quotes with \" \\ \n \t and \xHH escapes.
 std::string quote(std::string_view text);

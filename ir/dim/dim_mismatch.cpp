@@ -9,7 +9,7 @@ namespace sinter::ir {
 Shape broadcast(const Shape& a, const Shape& b) {
   const std::size_t rank = std::max(a.size(), b.size());
   Shape result(rank, Dim(1));
-  for (std::size_t i = 0; i < rank; ++i) {  // from the last dimension
+  for (std::size_t i = 0; i < rank; ++i) {  // from the last dimension on
     const Dim x = i < a.size() ? a[a.size() - 1 - i] : Dim(1);
     const Dim y = i < b.size() ? b[b.size() - 1 - i] : Dim(1);
     Dim& out = result[rank - 1 - i];

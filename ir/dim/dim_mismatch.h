@@ -1,4 +1,4 @@
-// The error of two dimensions that must be equal, and what needs them to be.
+// The error of two dimensions that must be equal.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace sinter::ir {
 
-/// `a` and `b` must be equal and are not known to be. Whoever knows what the model's inputs may be
-/// can decide that they are (see the importer's assumptions); to others it is an error of `code`.
+/// `a` and `b` must be equal and are not known to be. The importer, which knows the model's inputs,
+/// may assume that they are (see its assumptions); elsewhere it is an error of `code`.
 class DimMismatch : public Error {
  public:
   DimMismatch(Dim a, Dim b, std::string message, ErrorCode code = ErrorCode::kInvalidModel)
@@ -23,21 +23,21 @@ class DimMismatch : public Error {
   Dim a_, b_;
 };
 
-/// Throws DimMismatch with the text that `message()` returns unless `a` is `b`.
+/// Throws DimMismatch with the text from `message()` unless a == b.
 template <typename Message>
 void require_equal(const Dim& a, const Dim& b, const Message& message) {
   if (!(a == b)) throw DimMismatch(a, b, message());
 }
 
-/// Likewise for the first dimensions that differ; shapes of different rank are an invalid model.
+/// Likewise for the first differing dimensions; shapes of different rank are an invalid model.
 template <typename Message>
 void require_equal(const Shape& a, const Shape& b, const Message& message) {
   if (a.size() != b.size()) throw Error(ErrorCode::kInvalidModel, message());
   for (std::size_t d = 0; d < a.size(); ++d) require_equal(a[d], b[d], message);
 }
 
-/// Numpy broadcasting of two shapes. Symbolic dimensions broadcast with themselves and with 1;
-/// two different symbolic dimensions throw DimMismatch.
+/// Numpy broadcasting of two shapes. A symbolic dimension broadcasts with itself and with 1; two
+/// different symbolic dimensions throw DimMismatch.
 Shape broadcast(const Shape& a, const Shape& b);
 
 }  // namespace sinter::ir

@@ -1,4 +1,4 @@
-// Dims from text: sums of products of integers, symbols, floordiv, min, max and parentheses.
+// Parses Dims: sums of products of integers, symbols, floordiv, min, max and parentheses.
 #include <cctype>
 #include <charconv>
 
@@ -80,7 +80,7 @@ class DimParser {
 
   Dim product(bool negative) {
     skip_space();
-    // The sign belongs to a leading number, so that -2^63 can be read.
+    // The sign belongs to a leading number, so that -2^63 parses.
     const bool number_first =
         position_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[position_]));
     Dim result = number_first ? number(negative) : negative ? Dim(0) - factor() : factor();
@@ -116,7 +116,7 @@ class DimParser {
     expect(',');
     const Dim b = sum();
     expect(')');
-    // Nothing is assumed of the symbols, so that what was printed comes back as it was.
+    // No assumptions about symbols, so that printed text parses to the same Dim.
     if (name == "floordiv") return floor_div(a, b, no_facts());
     return name == "min" ? min(a, b, no_facts()) : max(a, b, no_facts());
   }

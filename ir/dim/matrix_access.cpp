@@ -3,7 +3,7 @@
 namespace sinter::ir {
 namespace {
 
-/// Elements side by side along `unit`, over which `other` steps.
+/// Elements contiguous along `unit`, with a stride of `other` beyond them.
 bool lies_along(const Walk& unit, const Walk& other, const Ranges& ranges) {
   if (other.extent == Dim(1))
     return unit.extent == Dim(1) || proves_le(Dim(1), unit.stride, ranges);

@@ -1,17 +1,17 @@
-// Matrices as libraries of products address them.
+// Matrices as GEMM libraries address them.
 #pragma once
 
 #include "ir/dim/dim.h"
 
 namespace sinter::ir {
 
-/// So many elements, a stride apart.
+/// Elements with a stride.
 struct Walk {
   Dim extent, stride;
 };
 
-/// True if elements lie side by side along rows or columns, and the other steps over them whole. A
-/// single row or column may step as it likes, but forward.
+/// True if elements are contiguous along rows or columns, and the stride of the other is at least
+/// that extent. The stride of a single row or column is arbitrary but positive.
 bool is_addressable(const Walk& rows, const Walk& columns, const Ranges& ranges);
 
 }  // namespace sinter::ir

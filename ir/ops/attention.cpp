@@ -19,7 +19,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Shape batch_of(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); }
 
-/// Checks that an operand of dimensions up to `shape` broadcasts to it.
+/// Checks that operand `i` broadcasts to `shape`.
 void require_broadcast(Types inputs, std::size_t i, const Shape& shape, const char* what) {
   const Shape result =
       with_context(list_types(inputs), [&] { return broadcast(inputs[i].shape, shape); });
@@ -29,7 +29,7 @@ void require_broadcast(Types inputs, std::size_t i, const Shape& shape, const ch
   });
 }
 
-/// Sequences that lie one behind the other in the rows: each sees its own keys alone.
+/// Packed sequences, concatenated in the rows: each sees only its own keys.
 void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) {
   if (attrs.get_dims("packed").size() != 1)
     invalid("packed is the most rows of a sequence, one size");
@@ -43,8 +43,8 @@ void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) 
     invalid("the bounds of packed sequences are i64 [sequences + 1], found " + list_types(inputs));
 }
 
-/// Keys and values lie in blocks; rows are those of sequences, one behind the other, and see keys
-/// of their own sequence in the order of its block table.
+/// Paged keys and values: rows belong to concatenated sequences, and see the keys of their own
+/// sequence in the order of its block table.
 void check_paged(const Attrs& attrs, Types inputs, const AttentionInputs& which) {
   const std::int64_t block = attrs.get_int("paged");
   if (block < 1 || block > 256 || (block & (block - 1)) != 0)
@@ -67,7 +67,7 @@ void check_paged(const Attrs& attrs, Types inputs, const AttentionInputs& which)
   });
 }
 
-/// Keys and values are of the queries' type, or of 8 bits with a scale for each row.
+/// Keys and values have the queries' type, or 8 bits with a scale for each row.
 void check_scales(Types inputs, const AttentionInputs& which) {
   if (!is_scaled_row_type(inputs[1].dtype)) return require_same_dtype(inputs.first(3));
   require_same_dtype(inputs.subspan(1, 2));
@@ -93,12 +93,12 @@ void check_eight_bit(const Attrs& attrs, Types inputs) {
             list_types(inputs));
 }
 
-/// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
-/// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
-/// and v broadcast. k and v of 8 bits have scales, f32 of their shapes with one column. With
-/// "paged" rows starts[i] to starts[i + 1] are sequence i, whose key j is row tables[i, j / paged]
-/// * paged + j % paged of k and v; rows see those before their limit, with "window" the last so
-/// many of them. Of q, k and v of f8e4m3fn v is transposed: attention_inputs.h.
+/// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to [batch..., m,
+/// n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k and v
+/// broadcast. 8-bit k and v have f32 scales of their shapes with one column. With "paged", rows
+/// starts[i] to starts[i + 1] are sequence i, whose key j is row tables[i, j / paged] * paged + j %
+/// paged of k and v. Rows see the keys before their limit, with "window" only the last of them. If
+/// q, k and v are f8e4m3fn, v is transposed: attention_inputs.h.
 std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype);
   const bool eight_bit = is_eight_bit_attention(inputs[0].dtype);
@@ -157,8 +157,9 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   return {{eight_bit ? DType::kFloat32 : inputs[0].dtype, shape}};
 }
 
-/// [rows] of i64: how many of `bounds` [sequences + 1] are no greater than each row's number. It is
-/// the same for the rows of one sequence, 0 in front of the first and all of them behind the last.
+/// [rows] of i64: the number of elements of `bounds` [sequences + 1] that are at most the row's
+/// index. It is equal for all rows of a sequence, 0 before the first and sequences + 1 after the
+/// last.
 ValueId bounds_before_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
   const ValueId row =
       b.add("Iota", {},
@@ -168,11 +169,11 @@ ValueId bounds_before_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
                {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
 }
 
-/// Keys or values [.., n, d] in the order in which each row sees them: [.., m, 1, seen, d], of
-/// which those before `limits` mean something.
+/// Keys or values [.., n, d] in the order in which each row sees them: [.., m, 1, seen, d]; those
+/// before `limits` are valid.
 struct PagedRows {
-  ValueId sequence;  // [m, 1]: number of starts up to each row; 0: none
-  ValueId slots;     // [m, seen]: which row of the cache is key j
+  ValueId sequence;  // [m, 1]: number of starts up to each row; 0: no sequence
+  ValueId slots;     // [m, seen]: cache row of key j
 };
 PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim& rows,
                      std::int64_t block) {
@@ -185,7 +186,7 @@ PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim&
             {{"value", Shape{b.type(tables).shape[0] - Dim(1)}}, {"dtype", Attr(DType::kInt64)}});
   const ValueId number = b.add("Min", {b.add("Sub", {before, b.scalar(DType::kInt64, 1)}), last});
   const Dim seen = b.type(tables).shape[1] * Dim(block);
-  // Rows of no sequence read the last one's table, and see nothing.
+  // Rows of no sequence read the last table, and see nothing.
   const ValueId own = b.add("Gather", {wide(tables), number}, {{"axis", std::int64_t{0}}});
   const ValueId key =
       b.add("Iota", {},
@@ -197,7 +198,7 @@ PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim&
   return {b.add("Reshape", {before}, {{"shape", Shape{rows, 1}}}), slots};
 }
 
-/// Scores under the soft cap, if there is one: softcap * tanh(scores / softcap).
+/// Scores with the softcap, if there is one: softcap * tanh(scores / softcap).
 ValueId capped(GraphBuilder& b, ValueId scores, const Attrs& attrs) {
   const double softcap = attrs.get_float("softcap");
   if (softcap == 0) return scores;
@@ -205,7 +206,7 @@ ValueId capped(GraphBuilder& b, ValueId scores, const Attrs& attrs) {
   return b.add("Mul", {b.add("Tanh", {b.add("Div", {scores, cap})}), cap});
 }
 
-/// The same in single operators where keys and values lie in blocks: each row gathers its own.
+/// The paged case in single operators: each row gathers its keys and values.
 std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
                                      std::span<const ValueId> inputs, const AttentionInputs& which,
                                      ValueId keys, ValueId values) {
@@ -266,9 +267,9 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   return {b.add("Reshape", {result}, {{"shape", shape}})};
 }
 
-/// What attention of 8 bits makes of its masked scores [.., m, n] and of values [.., dv, columns]:
-/// weights relative to the largest are rounded, and their product is divided by their sum, in which
-/// they are not.
+/// 8-bit attention after masking, from scores [.., m, n] and values [.., dv, columns]: the weights,
+/// relative to the largest, are rounded for the matmul; the sum that divides its result is of
+/// unrounded ones.
 ValueId rounded_weights_product(GraphBuilder& b, const Node& node, ValueId scores, ValueId values,
                                 const Dim& n) {
   const DType wide = b.type(scores).dtype;
@@ -300,8 +301,8 @@ ValueId rounded_weights_product(GraphBuilder& b, const Node& node, ValueId score
   return b.add("Where", {drops, zero, result});
 }
 
-/// softmax(mask(cap(scale * q k'))) v in single operators. Scores are in the type that they are
-/// computed in: 16 bits would round what the exponential reads, and large ones are beyond float16.
+/// softmax(mask(cap(scale * q k'))) v in single operators. Scores have the compute type: 16 bits
+/// would round the exponential's argument, and large scores exceed float16.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
                                          std::span<const ValueId> inputs) {
   const DType type = b.type(inputs[0]).dtype, wide = compute_type(type);
@@ -343,7 +344,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     return b.add("Iota", {},
                  {{"shape", std::move(shape)}, {"axis", axis}, {"dtype", Attr(DType::kInt64)}});
   };
-  ValueId exists;  // [m, 1]: whether a packed row is in a sequence
+  ValueId exists;  // [m, 1]: whether a packed row belongs to a sequence
   if (which.bounds) {
     const ValueId sequence = bounds_before_rows(b, inputs[3], m);
     const ValueId row = b.add("Reshape", {sequence}, {{"shape", Shape{m, 1}}});

@@ -1,4 +1,4 @@
-// Operators that are kept while a dedicated form exists and decompose into simpler ones.
+// Operators that are kept if the target has them, and otherwise decompose into simpler ones.
 #include <numeric>
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ std::vector<TensorType> infer_norm(const Attrs& attrs, Types inputs) {
     invalid(fmt::format("epsilon {} is negative", attrs.get_float("epsilon")));
   const Shape normalised(shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end());
   for (const TensorType& parameter : inputs.subspan(1)) {
-    // Dimensions before the normalised ones may only be ones.
+    // Dimensions before the normalized ones must be 1.
     const Shape& own = parameter.shape;
     const auto unfit = [&] {
       return fmt::format("scale and bias must broadcast to the normalised dimensions {}, found {}",
@@ -46,7 +46,7 @@ Attrs keeping(Ints axes) {
   return {{"axes", Attr(std::move(axes))}, {"keepdims", Attr(std::int64_t{1})}};
 }
 
-/// Attributes of a reduction over the dimensions from attribute "axis" to the last.
+/// Attributes of a reduction from dimension "axis" to the last.
 Attrs normalised_axes(const GraphBuilder& b, const Node& node, ValueId x) {
   const auto rank = static_cast<std::int64_t>(b.type(x).shape.size());
   Ints axes(static_cast<std::size_t>(rank - node.attrs.get_int("axis")));
@@ -54,13 +54,13 @@ Attrs normalised_axes(const GraphBuilder& b, const Node& node, ValueId x) {
   return keeping(std::move(axes));
 }
 
-/// `value` in `type`. Inside a region a cast to the type that is computed in costs nothing.
+/// `value` cast to `type`. Inside a region a cast to the compute type is free.
 ValueId as(GraphBuilder& b, ValueId value, DType type) {
   return b.type(value).dtype == type ? value : b.add("Cast", {value}, {{"to", Attr(type)}});
 }
 
-/// `value` in the type that it is computed in. Statistics of a 16-bit type must not be rounded to
-/// it where a kernel ends: a square soon is beyond float16, and so is a sum.
+/// `value` in its compute type. Statistics of 16-bit values must not be rounded at the end of a
+/// kernel: squares and sums easily exceed float16.
 ValueId widened(GraphBuilder& b, ValueId value) {
   return as(b, value, compute_type(b.type(value).dtype));
 }
@@ -71,7 +71,7 @@ ValueId inverse_deviation(GraphBuilder& b, const Node& node, ValueId variance) {
   return b.add("Rsqrt", {b.add("Add", {variance, epsilon})});
 }
 
-/// Two passes: the mean, then the mean of the squared deviations from it, which does not cancel.
+/// Two passes: the mean, then the mean of squared deviations, which avoids cancellation.
 std::vector<ValueId> decompose_layer_norm(GraphBuilder& b, const Node& node,
                                           std::span<const ValueId> inputs) {
   const Attrs axes = normalised_axes(b, node, inputs[0]);
@@ -94,8 +94,8 @@ std::vector<ValueId> decompose_rms_norm(GraphBuilder& b, const Node& node,
   return {as(b, scaled, b.type(inputs[0]).dtype)};
 }
 
-/// The maximum is subtracted first, so that no exponential overflows. The exponential itself is at
-/// most one and need not be more precise than the type.
+/// Subtracts the maximum first, so that no exponential overflows. Exponentials are at most 1; the
+/// type's precision suffices.
 std::vector<ValueId> decompose_softmax(GraphBuilder& b, const Node& node,
                                        std::span<const ValueId> inputs) {
   const Attrs axes = keeping({node.attrs.get_int("axis")});
@@ -153,7 +153,7 @@ std::vector<OpDef> composite_ops() {
   };
 }
 
-/// The fused region: a node whose meaning is its body.
+/// The fused region: a node defined by its body.
 std::vector<OpDef> fused_ops() {
   OpDef op{.name = "Fused",
            .kind = OpKind::kFused,
@@ -161,7 +161,7 @@ std::vector<OpDef> fused_ops() {
            .max_inputs = -1,
            .attrs = {{"kind", AttrKind::kString, std::nullopt}},
            .has_body = true};
-  // GraphBuilder takes a fused node's types from its body, the evaluator its values.
+  // GraphBuilder takes a fused node's types, and the evaluator its values, from the body.
   op.infer = [](const Attrs&, Types) -> std::vector<TensorType> {
     throw Error(ErrorCode::kInternal, "result types come from the body");
   };

@@ -11,7 +11,7 @@
 namespace sinter::ir::ops {
 namespace {
 
-/// `shape` with its channels second, where they are last in a layout of channels last.
+/// `shape` with its channels second, from channels last.
 Shape channels_second(Shape shape, bool channels_last) {
   if (channels_last) std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
   return shape;

@@ -1,27 +1,27 @@
-// Operators that users bring.
+// Operators that users define.
 //
 // CustomKernel(inputs..) {operator, source, names, launches, dims, workspace, epilogues}
 // body(inputs..)
 //
-// CUDA text, and how its kernels are launched. The body has the types of the results, and is what
-// the kernels compute: evaluation and targets without kernels take it. `names`: those of inputs and
-// outputs, with commas between, whose element types the text knows as types::NAME. `launches` has a
-// line for each launch, "function grid=0,1,2 block=256,1,1 shared=3 cluster=1
-// args=in0,out0,work0,dim4,int5,float6", whose grid, shared memory, dim (64 bits) and int and float
-// (32 bits; of a float the integer of the same bits) arguments are numbers of `dims`. `cubins`:
-// code in place of the text, a line "sm_90 7f454c46.." (hexadecimal) for each architecture.
-// `epilogues` are numbers of outputs that the text writes by store(i, value) of the argument alone:
-// what reads them element by element may be computed there. A launch with such an argument calls a
-// device function, around which a kernel is written.
-// `workspace` are the bytes of buffers that the kernels share.
+// CUDA text, and the launches of its kernels. The body has the results' types and defines what the
+// kernels compute: evaluation and targets without kernels use it. `names`: of inputs and outputs,
+// comma-separated; the text knows their element types as types::NAME. `launches` has a line for
+// each launch, "function grid=0,1,2 block=256,1,1 shared=3 cluster=1
+// args=in0,out0,work0,dim4,int5,float6". Its grid, shared memory, and dim (64 bits), int and float
+// (32 bits; floats as the integer with the same bits) arguments are indices into `dims`. `cubins`:
+// code instead of the text, a line "sm_90 7f454c46.." (hexadecimal) for each architecture.
+// `epilogues`: indices of outputs that the text writes only by store(i, value) of the argument:
+// elementwise readers may be computed there. A launch with such an argument calls a device
+// function, around which a kernel is generated. `workspace`: sizes in bytes of buffers that the
+// kernels share.
 //
 // HostOperator(inputs..) {operator, library, values} body(inputs..)
 //
-// Computed by a function of a library that the plan does not have; the body as above. `values` has
-// a line for each attribute, "int axis 3" or "float limit 2.5".
+// Computed by a function of a library that is not in the plan; the body as above. `values` has a
+// line for each attribute, "int axis 3" or "float limit 2.5".
 //
-// NoReference(inputs..) {operator, dtype, shape}: stands in the body of an operator of which only
-// its own code says what it computes.
+// NoReference(inputs..) {operator, dtype, shape}: the body of an operator that only its own code
+// defines.
 #include <fmt/format.h>
 
 #include "ir/graph.h"

@@ -2,15 +2,15 @@
 //
 // Extent(count) {symbol} -> count
 //
-// The number that `count` holds is what `symbol` stands for in the types and attributes of other
-// nodes; GraphBuilder orders them behind this one (Node::extents). The symbol's range, which the
-// graph has, bounds it; its maximum may be symbolic.
+// The number in `count` is the value of `symbol` in the types and attributes of other nodes;
+// GraphBuilder places them after this one (Node::extents). The symbol's range in the graph bounds
+// it; its maximum may be symbolic.
 //
 // TokenCount(mask [batch, sequence]) {symbol} -> count
 //
-// As Extent, of a mask of 0 and 1 that is an input: the number of ones, rounded up (packed_rows).
-// Whoever binds the inputs knows it, so `symbol` is no size from data, as an input's dimension is
-// none. A mask of other values is refused, and with "first" one whose rows do not all begin with 1.
+// Like Extent, for an input mask of 0 and 1: the number of ones, rounded up (packed_rows). The code
+// that binds the inputs computes it: `symbol` is no size from data, just as an input's dimension is
+// none. Other values in the mask are refused; with "first", so are rows that do not begin with 1.
 #include <fmt/format.h>
 #include <sinter/error.h>
 #include <sinter/packed_rows.h>

@@ -1,4 +1,4 @@
-// Operators that reach into a tensor at places that other tensors hold, and what makes such places.
+// Gathers and scatters at indices from other tensors, and generators of such indices.
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 namespace sinter::ir::ops {
 namespace {
 
-/// The element of an operand of shape `shape` that broadcasts to the element `index`.
+/// The index of a broadcast operand of shape `shape` for the element at `index`.
 std::vector<Dim> broadcast_index(const Shape& shape, std::span<const Dim> index) {
   std::vector<Dim> result;
   const std::size_t skip = index.size() - shape.size();
@@ -50,7 +50,7 @@ std::vector<DataIndex> map_gather(const Attrs& attrs, Types inputs, std::span<co
 // ---- Scatter(data, updates, i0, i1, ..): out[i0[x], i1[x], ..] = or op= updates[x], indices
 // broadcast to the shape of the updates.
 
-/// The shape that the index inputs from `first` on broadcast to.
+/// The shape to which the index inputs from `first` on broadcast.
 Shape index_shape(Types inputs, std::size_t first) {
   const std::size_t rank = inputs[0].shape.size();
   if (inputs.size() - first != rank || rank == 0)

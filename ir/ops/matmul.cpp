@@ -45,8 +45,8 @@ std::vector<OpDef> matmul_ops() {
 namespace {
 
 /// x [batch..., m, k], weight [n, k] of i8 or, without zero points, f8e4m3fn, or [n, ceil(k / 2)]
-/// of u8, scales and zero points [n, groups] -> [batch..., m, n] of x's type; beside weights of 4
-/// bits x may be f8e4m3fn, whose sums are f32.
+/// of u8, scales and zero points [n, groups] -> [batch..., m, n] of x's type. With 4-bit weights x
+/// may be f8e4m3fn, with f32 sums.
 std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
   const Shape &x = inputs[0].shape, &weight = inputs[1].shape;
   const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group");
@@ -84,7 +84,7 @@ std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
   return {result};
 }
 
-/// A product with the weights as the result's type, which are made here.
+/// A MatMul with weights dequantized here to the result's type.
 std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
                                             std::span<const ValueId> inputs) {
   std::vector<Tensor> operands;
@@ -119,8 +119,8 @@ std::vector<OpDef> quant_matmul_ops() {
 
 namespace {
 
-/// x [batch..., m, k], weights [k, n], both floats of 8 bits, scales of x [batch..., m, k / block]
-/// and of weights [ceil(n / columns), k / block], both f32 -> [batch..., m, n] of f32.
+/// x [batch..., m, k] and weights [k, n], both 8-bit floats; f32 scales of x [batch..., m, k /
+/// block] and of weights [ceil(n / columns), k / block] -> [batch..., m, n] of f32.
 std::vector<TensorType> infer_block_matmul(const Attrs& attrs, Types inputs) {
   const DType type = require_product_type(inputs);
   const Shape &x = inputs[0].shape, &weight = inputs[1].shape;

@@ -1,4 +1,4 @@
-// The tables that make up the registry, one function a file, and what the files share.
+// The tables of the registry, one function a file, and common helpers.
 #pragma once
 
 #include <string>
@@ -38,16 +38,15 @@ std::string list_types(Types types);
 void require_same_dtype(Types inputs);
 /// The element type of the product of the first two inputs (ir/ops/product_types.h).
 DType require_product_type(Types inputs);
-/// Throws unless the first input's elements are numbers that are computed in: neither bool nor
-/// floats of 8 bits.
+/// Throws unless the first input has a type for arithmetic: neither bool nor an 8-bit float.
 void require_numbers(Types inputs);
-/// Likewise, and floats.
+/// Throws unless it is also a float.
 void require_float(Types inputs);
 /// The attribute `name` as an axis of `shape`: 0 <= axis < rank, or throws.
 int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
 
 /// The attribute "combine" by name; nothing for "none", which only `none_allowed` allows. Throws
-/// for any other.
+/// for other names.
 std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed);
 
 /// The result type of a reduction with attributes "axes" and "keepdims".

@@ -1,4 +1,4 @@
-// Operators in which the order of a row's elements counts: running combinations, and ranking.
+// Operators that depend on the order of a row's elements: scans, and sorting.
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -20,15 +20,15 @@ std::vector<TensorType> infer_scan(const Attrs& attrs, Types inputs) {
   axis_attr(attrs, "axis", inputs[0].shape);
   flag_attr(attrs, "reverse");
   const Combine combine = *combine_attr(attrs, false);
-  // The identity of the others differs with the type.
+  // The identity of the others depends on the type.
   if (flag_attr(attrs, "exclusive") && combine != Combine::kSum && combine != Combine::kProd)
     invalid(fmt::format("exclusive is for sum and prod, but combine is {}", to_string(combine)));
   return {inputs[0]};
 }
 
-// ---- ArgSort: the places of a row's elements in ascending (or descending) order of the elements,
-// the first "count" of them. Equal elements, zeros of either sign among them, stay in the order of
-// their places; NaN counts as larger than all numbers, and one NaN as equal to another.
+// ---- ArgSort: the indices of a row's elements in ascending (or descending) order, the first
+// "count" of them. Stable; zeros of either sign are equal; NaN is larger than all numbers, and all
+// NaNs are equal.
 
 std::vector<TensorType> infer_arg_sort(const Attrs& attrs, Types inputs) {
   require_numbers(inputs);

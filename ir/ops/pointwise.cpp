@@ -1,4 +1,4 @@
-// Pointwise operators: one row each, from which everything else follows.
+// Pointwise operators: one row each defines everything.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,8 +18,8 @@ struct Row {
   const char* expression;  // of x, y, z: the inputs in order
   TypeRule rule = TypeRule::kSame;
   bool commutative = false;
-  // `--precision`: what an error of the first operand and of the others does, and how far results
-  // leave their range.
+  // For `--precision`: the effect of errors in the first operand and in the others, and the growth
+  // of results.
   std::array<Rounding, 2> rounding = {Rounding::kRelative, Rounding::kRelative};
   Growth growth = Growth::kNone;
 };
@@ -70,7 +70,7 @@ constexpr Row kRows[] = {
     // Half-angle forms, exact at both ends of [-1, 1].
     {"Asin", "2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))", kSame, kOrdered, kAbsolute},
     {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))", kSame, kOrdered, kAbsolute},
-    // Where e^x overflows sinh and cosh do not yet: they are (e / 2) e^(|x| - 1) there.
+    // e^x overflows before sinh and cosh do: there they are (e / 2) e^(|x| - 1).
     {"Sinh",
      "select(isinf(expm1(x) - expm1(-x)), sign(x) * (1.3591409142295225 * exp(abs(x) - 1)), "
      "0.5 * (expm1(x) - expm1(-x)))",
@@ -79,8 +79,8 @@ constexpr Row kRows[] = {
      "select(isinf(exp(x) + exp(-x)), 1.3591409142295225 * exp(abs(x) - 1), "
      "0.5 * (exp(x) + exp(-x)))",
      kSame, kOrdered, kExponent, kExponential},
-    // log(x + sqrt(x^2 + 1)) without squares that overflow and sums that cancel. Far out it is
-    // log(2 |x|) as a sum, since 2 |x| may overflow.
+    // log(x + sqrt(x^2 + 1)) without overflowing squares or cancellation. For large x it is log(2
+    // |x|) as a sum, since 2 |x| may overflow.
     {"Asinh",
      "sign(x) * (log1p(select(abs(x) > 1e30, abs(x), "
      "abs(x) + abs(x) / (1 / abs(x) + sqrt(1 + 1 / (x * x))))) + "
@@ -88,7 +88,7 @@ constexpr Row kRows[] = {
     {"Acosh",
      "log1p(select(x > 1e30, x, (x - 1) + sqrt(x - 1) * sqrt(x + 1))) + "
      "select(x > 1e30, 0.6931471805599453, 0)"},
-    // Of |x|: 2 x / (1 - x) near -1 is rounded to steps that its logarithm does not bear.
+    // In terms of |x|: near -1 the rounding of 2 x / (1 - x) would be too coarse for the logarithm.
     {"Atanh", "sign(x) * (0.5 * log1p(2 * abs(x) / (1 - abs(x))))", kSame, kOrdered, kAbsolute},
 
     {"Sigmoid", "1 / (1 + exp(-x))"},
@@ -101,11 +101,11 @@ constexpr Row kRows[] = {
     {"Gelu", "0.5 * x * (1 + erf(x * 0.7071067811865476))"},
     {"GeluTanh", "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))"},
 
-    // With their parameters as operands: slope and offset, slope, bounds.
+    // With parameters as operands: slope and offset, slope, bounds.
     {"HardSigmoid", "max(min(x * y + z, 1), 0)"},
     {"HardSwish", "x * max(min(x * y + z, 1), 0)"},
     {"LeakyRelu", "select(x < 0, x * y, x)"},
-    {"Clip", "min(max(x, y), z)"},  // the upper bound wins where they are the wrong way round
+    {"Clip", "min(max(x, y), z)"},  // the upper bound wins if the bounds are reversed
 
     {"Equal", "x == y", kCompare, kCommutes, kAbsolute},
     {"NotEqual", "x != y", kCompare, kCommutes, kAbsolute},
@@ -129,9 +129,9 @@ constexpr Row kRows[] = {
     {"ShiftRight", "shr(x, y)"},
 
     {"Where", "select(x, y, z)", kSelect},
-    // To integers and floats of 8 bits it saturates, to wider floats it does not.
+    // Casts to integers and 8-bit floats saturate; casts to wider floats do not.
     {"Cast", "cast(x)", kCast},
-    // What a float of 8 bits cannot hold becomes infinity, or NaN where there is none.
+    // Values out of range of an 8-bit float become infinity, or NaN if it has none.
     {kUnsaturated, "cast(x)", kCast},
     {"BitCast", "bitcast(x)", kBitCast},
 };
@@ -150,8 +150,8 @@ bool uses(const ScalarExpr& expr, Operands operands) {
   });
 }
 
-/// True if the expression has a meaning on floats alone: it uses a primitive of floats or a
-/// constant that is not an integer.
+/// True if the expression is meaningful only for floats: it has a float primitive or a non-integer
+/// constant.
 bool is_float_only(const ScalarExpr& expr) {
   return uses(expr, Operands::kFloats) ||
          std::ranges::any_of(expr.nodes, [](const ScalarNode& node) {
@@ -160,7 +160,7 @@ bool is_float_only(const ScalarExpr& expr) {
          });
 }
 
-/// True if bool operands make sense: selection and equality, but no arithmetic and no order.
+/// True if bool operands are meaningful: selection and equality, but no arithmetic and no order.
 bool takes_bool(const ScalarExpr& expr) {
   return !uses(expr, Operands::kNumbers) && !uses(expr, Operands::kFloats) &&
          !uses(expr, Operands::kIntegers);
@@ -186,7 +186,7 @@ void require_bool(Types inputs, std::size_t count) {
       invalid(fmt::format("input {} must be bool, found {}", i, list_types(inputs)));
 }
 
-/// Narrow floats are not computed in, so that a kernel does not have their bits.
+/// Kernels do not hold narrow floats in their own format, as they compute in wider types.
 void require_same_bits(DType from, DType to) {
   if (compute_type(from) != from || compute_type(to) != to)
     throw Error(ErrorCode::kUnsupported,

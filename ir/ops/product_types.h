@@ -1,4 +1,4 @@
-// Element types of products.
+// Element types of matmuls.
 #pragma once
 
 #include <optional>
@@ -7,20 +7,19 @@
 
 namespace sinter::ir {
 
-/// Integers of 8 bits, signed or not.
+/// 8-bit integers, signed or not.
 constexpr bool is_eight_bit_integer(DType type) {
   return type == DType::kInt8 || type == DType::kUInt8;
 }
 
-/// Floats of 8 bits of which there are products: those that GPUs multiply.
+/// 8-bit floats that GPUs multiply.
 constexpr bool is_multiplied_float8(DType type) {
   return type == DType::kFloat8E4M3FN || type == DType::kFloat8E5M2;
 }
 
-/// The element type of the product of matrices of `a` and `b`, or of such a convolution. Operands
-/// of 8 bits give the sums themselves, which are wider: i32 of integers, whose signs may differ,
-/// f32 of floats, whose formats may. Others share their type with the result. Nothing if there is
-/// no such product.
+/// The result type of a matmul or convolution of `a` and `b`. 8-bit operands give the accumulators,
+/// which are wider: i32 for integers of any signedness, f32 for floats of either format. Other
+/// operands share their type with the result. Nothing if unsupported.
 constexpr std::optional<DType> product_type(DType a, DType b) {
   if (is_eight_bit_integer(a) && is_eight_bit_integer(b)) return DType::kInt32;
   if (is_multiplied_float8(a) && is_multiplied_float8(b)) return DType::kFloat32;

@@ -1,19 +1,19 @@
-// A recurrent layer: RNN, GRU or LSTM of one direction or both, behind the product of its input.
+// A recurrent layer: RNN, GRU or LSTM of one or both directions, after the matmul of its input.
 //
 // Recurrent(x, weights, bias?, initial_h?, initial_c?, lengths?)
 //   {cell, direction, linear_before_reset, bias, initial_h, initial_c, lengths, special} body
 //
 //   x        [steps, batch, directions * gates * hidden]: the input's part of all gates, and biases
 //   weights  [directions, gates * hidden, hidden], gates in ONNX's order
-//   bias     [directions, gates * hidden], of the recurrent product by itself
-//   initial_h, initial_c [directions, batch, hidden]; zero if they are not given
-//   lengths  [batch], integers: steps of each sequence; all steps if they are not given
-//   results  y [steps, directions, batch, hidden], the last h [directions, batch, hidden] and, of
+//   bias     [directions, gates * hidden], of the recurrent matmul alone
+//   initial_h, initial_c [directions, batch, hidden]; zero if absent
+//   lengths  [batch], integers: steps of each sequence; all steps if absent
+//   results  y [steps, directions, batch, hidden], the last h [directions, batch, hidden] and, for
 //            an LSTM, the last c
 //
-// The flags say which inputs are given, in this order; any others are read by the body alone. The
-// body, of the same inputs, is the layer as loops: what the node means, and what takes its place
-// where no kernel does. `special` says what about the cell is not as usual, or nothing.
+// The flags say which inputs are present, in this order; only the body reads further ones. The
+// body, with the same inputs, is the layer as loops: it defines the node, and replaces it if no
+// kernel exists. `special` says what is unusual about the cell, or nothing.
 #include <fmt/format.h>
 
 #include "ir/graph.h"
@@ -22,7 +22,7 @@
 namespace sinter::ir::ops {
 namespace {
 
-/// The result types are the body's; here is checked what its inputs are.
+/// The body determines the result types; this checks the inputs.
 std::vector<TensorType> infer_recurrent(const Attrs& attrs, Types inputs) {
   const std::string& cell = attrs.get_string("cell");
   if (cell != "LSTM" && cell != "GRU" && cell != "RNN")

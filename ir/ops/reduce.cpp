@@ -11,7 +11,7 @@ struct ReduceRow {
   const char* name;
   Combine combine;
   const char* pre;     // of x: an element
-  const char* finish;  // of x: the combined value, y: how many elements it combines
+  const char* finish;  // of x: the combined value, y: the number of combined elements
   Growth growth = Growth::kNone;
 };
 

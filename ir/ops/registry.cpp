@@ -1,4 +1,4 @@
-// The lookup that ir/op_def.h declares, over the tables of this folder.
+// The lookup declared in ir/op_def.h, over the tables of this folder.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 namespace sinter::ir {
 namespace {
 
-/// Built on first use from the tables below: the order of static initialisation plays no part.
+/// Built on first use, independent of the order of static initialization.
 class Registry {
  public:
   static const Registry& get() {

@@ -2,39 +2,40 @@
 // SampleTokens(logits, reals, integers, sets, biased, biases, wanted) -> tokens, likeliest,
 // logprobs
 //
-// A token for each row of logits, floats [rows, v], as the row's parameters say:
-//   reals     f64 [rows, 4]   temperature, top-p, least score, repetition penalty
-//   integers  i64 [rows, 6]   the draw's seed, top-k, the row of `sets` with the tokens that are
-//                             allowed and the one with those that were seen (-1: all, none),
-//                             the first bias of the row's and how many there are
-//   sets      i32 [n, ceil(v / 32)]   bit i % 32 of word i / 32 is token i's
-//   biased    i32 [m]         tokens, those of a row ascending
-//   biases    f32 [m]         one for each
-//   wanted    i32 [rows]      of how many of the likeliest tokens the log probabilities are wanted,
-//                             at most the attribute `likeliest` (k, 1 to 32); below 0: not the
-//                             token's either
+// Samples a token for each row of logits, floats [rows, v], with the row's own parameters:
+//   reals     f64 [rows, 4]   temperature; top-p; minimum score, the logarithm of min-p;
+//                             repetition penalty
+//   integers  i64 [rows, 6]   random seed; top-k; row of `sets` with the allowed tokens (-1: all);
+//                             row of `sets` with the seen tokens (-1: none); index of the row's
+//                             first bias; number of its biases
+//   sets      i32 [n, ceil(v / 32)]   bitmaps: bit i % 32 of word i / 32 belongs to token i
+//   biased    i32 [m]         tokens with a bias, ascending within a row
+//   biases    f32 [m]         their biases
+//   wanted    i32 [rows]      number of top log probabilities to return, at most the attribute
+//                             `likeliest` (k, 1 to 32); negative: not even the sampled token's
 //   tokens    i32 [rows]
-//   likeliest i32 [rows, k]   tokens, the likeliest first, equal ones in the order of their ids;
-//                             -1 behind those that are wanted, or that there are
-//   logprobs  f32 [rows, 1 + k]   of the token, then of the likeliest; 0 where there is none
-// A row is drawn in this order, in float32 up to scores:
-// 1. Biases are added. Of seen tokens what is above 0 is divided by the penalty, the rest
-//    multiplied by it.
-// 2. Tokens that are not allowed are left out. Without a temperature above 0 and below infinity
-//    the token is the first of the largest.
-// 3. Scores are logits less the largest, over the temperature, in float64. Of the top-k largest
-//    (equal ones in the order of their ids; 0: of all) those stay before which less than top-p of
-//    the weight lies, one at least. A weight is e^score in whole units of 2^-40,
-//    both in float32, with the score as a product by 1 over the temperature. Of
-//    these those whose score is at least the least one; if there are none, the most likely token.
-// 4. The token is the one with the largest sum of score and Gumbel noise -log(-log(1 - u)), where
-//    u = (x + 1/2) / 2^52 with x the upper 52 bits of number id + 1 of the SplitMix64 sequence of
-//    the seed (see fusion/append_sampler.h).
-// The token is v if a logit is NaN, and -1 if none is allowed. Rows of sets that there are not
-// count as -1; biases and tokens that there are not are left out.
+//   likeliest i32 [rows, k]   the most likely tokens in descending order, ties by id; -1 after the
+//                             last wanted one
+//   logprobs  f32 [rows, 1 + k]   of the sampled token, then of the likeliest; 0 where not wanted
+// Steps, in this order; logits are float32:
+// 1. Add biases. Then divide the positive logits of seen tokens by the penalty, and multiply their
+//    other logits by it.
+// 2. Drop tokens that are not allowed. If the temperature is not positive and finite, return the
+//    first of the largest logits.
+// 3. Compute scores in float64: (logit - largest logit) / temperature. Keep the top-k largest, ties
+//    by id; 0 keeps all. Of these, keep each token if the tokens before it have less than top-p of
+//    the total weight; at least one. A weight is floor(2^40 * e^score), with
+//    score = (logit - largest logit) * (1 / temperature), all in float32. Of these, keep tokens
+//    with at least the minimum score; if there are none, return the most likely token.
+// 4. Return the token with the largest sum of score and Gumbel noise -log(-log(1 - u)). Here
+//    u = (x + 1/2) / 2^52, where x is the upper 52 bits of number id + 1 of the SplitMix64 sequence
+//    of the seed (see fusion/append_sampler.h).
+// The token is v if a logit is NaN, and -1 if no token is allowed. A row of `sets` out of range
+// counts as -1. Biases out of range, or of tokens out of range, are ignored.
 //
-// Log probabilities are of the logits as they are, whatever is drawn from: the logit less the
-// largest, less the logarithm of the sum of e^that over all tokens. A row without a token has none.
+// Log probabilities are those of the original logits, without steps 1 to 3: the logit minus the
+// largest, minus log(sum of e^(logit - largest)) over all tokens. A row without a token, -1 or v,
+// has none.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -93,7 +94,7 @@ double gumbel(std::uint64_t seed, std::int64_t token) {
   return -std::log(-std::log1p(-(static_cast<double>(bits >> 12) + 0.5) * 0x1p-52));
 }
 
-/// One row's parameters, and its tokens.
+/// One row's parameters and tokens.
 struct SampledRow {
   double temperature, top_p, least_score;
   float penalty;
@@ -177,7 +178,7 @@ struct SampledRow {
   }
 };
 
-/// Of the row's tokens the `wanted` likeliest, and the log probabilities of `token` and of them.
+/// The `wanted` most likely tokens of the row, and the log probabilities of `token` and of them.
 void add_logprobs(const Tensor& logits, std::int64_t row, std::int64_t token, std::int64_t wanted,
                   std::span<std::int64_t> likeliest, std::span<double> logprobs) {
   const std::int64_t count = logits.shape()[1];

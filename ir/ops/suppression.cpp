@@ -1,9 +1,9 @@
 // Suppress(boxes, valid) {iou} -> kept
 //
-// boxes: f32 [.., n, 4], each the lower and upper corner (low, low, high, high), in the order in
-// which they are looked at; valid: bool [.., n]. A box is kept if it is valid and no box before it
-// that is kept overlaps it by more than `iou`: the intersection of two boxes over their union, and
-// nothing for boxes without area. The core of ONNX's NonMaxSuppression.
+// boxes: f32 [.., n, 4], each the lower and upper corner (low, low, high, high), in order of
+// priority; valid: bool [.., n]. A box is kept if it is valid and no earlier kept box overlaps it
+// by more than `iou`: the intersection over the union, zero for boxes without area. The core of
+// ONNX's NonMaxSuppression.
 #include <algorithm>
 
 #include "ir/dim/dim_mismatch.h"
@@ -65,7 +65,7 @@ std::vector<OpDef> suppression_ops() {
   suppress.attrs = {{"iou", AttrKind::kFloat, std::nullopt}};
   suppress.infer = infer_suppress;
   suppress.evaluate = evaluate_suppress;
-  // Corners of boxes are positions in an image, which 16 bits round to whole pixels.
+  // Box corners are image positions, which 16 bits would round to whole pixels.
   suppress.numerics = {.operands = {Rounding::kIndex}, .own_types = true};
   return {suppress};
 }

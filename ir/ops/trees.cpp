@@ -3,13 +3,13 @@
 // x: T [rows, columns], T f32 or f64; nodes: i32 [n, 3]; thresholds: T [n]; trees: i32 [t, 2];
 // weights: T [leaves, width]; y: T [rows, targets].
 //
-// A node is (column, first, missing). From an inner node a row goes on to node `first` if its
-// element of `column` is at most the node's threshold, else to node `first` + 1; a NaN goes to
-// `first` if `missing` is 1. Nodes come before those that they lead to, so every way ends. A leaf
-// has column -1, and its `first` is its row of `weights`. A tree is (root, target): its nodes are
-// those from its root to the next tree's, and its leaf's weights go to the targets from `target`
-// on. "combine" says how a target combines what its trees give: sum, min or max. A target to which
-// no tree gives anything is zero.
+// A node is (column, first, missing). At an inner node a row continues at node `first` if its
+// element of `column` is at most the node's threshold, otherwise at node `first` + 1; a NaN
+// continues at `first` if `missing` is 1. Nodes precede their children, so every path ends. A
+// leaf has column -1, and its `first` is its row of `weights`. A tree is (root, target): its
+// nodes are those from its root to the next tree's root. Its leaf's weights go to the targets
+// from `target` on. "combine" (sum, min or max) combines a target's trees. A target without trees
+// is zero.
 #include <algorithm>
 #include <limits>
 

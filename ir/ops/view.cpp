@@ -1,4 +1,4 @@
-// Views: operators that only say which element of which input an element of the output is.
+// Views: operators that map each output element to an element of an input.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 bool is_one(const Dim& dim) { return dim == Dim(1); }
 
-/// Index `d` of the output: zero where the dimension has but one element.
+/// Index `d` of the output: zero for a dimension of size 1.
 Dim at(std::span<const Dim> index, const TensorType& output, std::size_t d) {
   return is_one(output.shape[d]) ? Dim(0) : index[d];
 }
@@ -30,9 +30,9 @@ std::vector<TensorType> infer_reshape(const Attrs& attrs, Types inputs) {
   return {result};
 }
 
-/// Linearises output dimensions [out_begin, out_end) and splits the result over input dimensions
-/// [in_begin, in_end), which hold as many elements. Neither the outermost input dimension needs a
-/// modulo nor the innermost a division.
+/// Linearizes output dimensions [out_begin, out_end) and splits the result over input dimensions
+/// [in_begin, in_end), which have as many elements. The outermost input dimension needs no modulo,
+/// the innermost no division.
 void reshape_group(const Shape& in, std::size_t in_begin, std::size_t in_end,
                    const TensorType& output, std::size_t out_begin, std::size_t out_end,
                    std::span<const Dim> index, const Ranges& ranges, std::vector<Dim>& result) {
@@ -52,8 +52,8 @@ void reshape_group(const Shape& in, std::size_t in_begin, std::size_t in_end,
   }
 }
 
-/// Cuts both shapes into the smallest runs of dimensions of equal products, so that
-/// [batch, seq, 384] -> [batch, seq, 12, 32] maps batch and seq to themselves.
+/// Divides both shapes into the smallest runs with equal products: [batch, seq, 384] -> [batch,
+/// seq, 12, 32] maps batch and seq to themselves.
 std::vector<ViewSource> map_reshape(const Attrs&, Types inputs, const TensorType& output,
                                     std::span<const Dim> index, const Ranges& ranges) {
   const Shape &in = inputs[0].shape, &out = output.shape;
@@ -76,7 +76,7 @@ std::vector<ViewSource> map_reshape(const Attrs&, Types inputs, const TensorType
     reshape_group(in, i, in_end, output, j, out_end, index, ranges, source.index);
     i = in_end, j = out_end;
   }
-  return {source};  // what remains on either side are dimensions of size one
+  return {source};  // the remaining dimensions have size 1
 }
 
 // ---- Transpose
@@ -140,7 +140,7 @@ std::vector<TensorType> infer_slice(const Attrs& attrs, Types inputs) {
   for (std::size_t d = 0; d < in.size(); ++d) {
     if (steps[d] == 0) invalid(fmt::format("step of dimension {} is 0", d));
     if (is_one(shape[d]) && !starts[d].is_constant()) continue;
-    // Symbolic ends that no bound is known of are checked when the symbols have values.
+    // Symbolic ends without known bound are checked when the symbols have values.
     const Dim last = starts[d] + Dim(steps[d]) * (shape[d] - Dim(1));
     const bool empty = shape[d] == Dim(0);
     const auto outside = [&](const Dim& i) {
@@ -188,7 +188,7 @@ std::vector<ViewSource> map_concat(const Attrs& attrs, Types inputs, const Tenso
                                    std::span<const Dim> index, const Ranges& ranges) {
   const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
   std::vector<ViewSource> sources;
-  // Of many sources only those that the index may lie in.
+  // With many sources, returns only those that the index may be in.
   constexpr std::size_t kMany = 64;
   std::optional<std::int64_t> low, high;
   if (inputs.size() > kMany) {

@@ -1,11 +1,11 @@
-// Loops whose number of iterations only the run knows: a node whose body is run again and again.
+// Loops whose number of iterations only the run knows: a node whose body runs repeatedly.
 //
 // While(first, state.., captured..) {trips, states, checked} body(i, state.., captured..)
 //
 // `first` is the number of the first iteration, an i64 scalar that is 0. The body's outputs are the
-// states behind an iteration, each of its state's type; the node's are those behind the last. What
-// is captured is the same in all iterations. There are `trips` iterations, or any number if it is
-// empty; with `checked` the first state is a bool scalar, and an iteration is run only if it is
+// states after an iteration, with unchanged types; the node's are those after the last. Captured
+// values are the same in all iterations. There are `trips` iterations, or any number if it is
+// empty. With `checked`, the first state is a bool scalar, and an iteration runs only if it is
 // true.
 #include <fmt/format.h>
 
@@ -49,7 +49,7 @@ std::vector<OpDef> while_ops() {
   loop.infer = infer_while;
   loop.has_body = true;
 
-  // An input of a body while it is built among the nodes around it; "id" tells them apart.
+  // An input of a body that is built among the outer nodes; "id" makes them distinct.
   OpDef placeholder;
   placeholder.name = "Placeholder";
   placeholder.kind = OpKind::kWhile;

@@ -1,4 +1,4 @@
-// Attention by its formula, in float64.
+// Attention by definition, in float64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,14 +10,14 @@
 namespace sinter::ir::reference {
 namespace {
 
-/// Steps of an operand's matrices, in elements, along the batch dimensions of the result.
+/// Strides between an operand's matrices, in elements, along the batch dimensions of the result.
 Ints matrix_strides(const Ints& shape, const Ints& batch) {
   Ints strides = broadcast_strides({shape.begin(), shape.end() - 2}, batch);
   for (std::int64_t& stride : strides) stride *= shape[shape.size() - 2] * shape.back();
   return strides;
 }
 
-/// The elements of a matrix, whose rows have scales if there are any.
+/// The elements of a matrix, multiplied by row scales if there are any.
 std::vector<double> scaled_rows(const Tensor& rows, Tensors inputs,
                                 const std::optional<std::size_t>& scales) {
   std::vector<double> all = rows.to_doubles();
@@ -28,7 +28,7 @@ std::vector<double> scaled_rows(const Tensor& rows, Tensors inputs,
   return all;
 }
 
-/// Values of attention of 8 bits, [.., dv, columns], as rows of keys.
+/// Values of 8-bit attention, [.., dv, columns], transposed to rows of keys.
 std::vector<double> values_by_rows(const Tensor& values, std::int64_t n) {
   const std::vector<double> all = values.to_doubles();
   const Ints& shape = values.shape();
@@ -40,7 +40,7 @@ std::vector<double> values_by_rows(const Tensor& values, std::int64_t n) {
   return rows;
 }
 
-/// Weights relative to their row's largest, times kWeightUnit, as f8e4m3fn has them.
+/// Weights relative to their row's largest, times kWeightUnit, rounded to f8e4m3fn.
 std::vector<double> rounded_weights(std::span<const double> weights) {
   std::vector<double> times(weights.begin(), weights.end());
   for (double& weight : times) weight *= kWeightUnit;
@@ -51,7 +51,7 @@ struct SequenceRows {
   std::int64_t begin = 0, end = 0;
   std::int64_t number = 0;
 };
-/// Of each of `rows` rows the rows of its sequence; of one that is in none, none.
+/// For each of `rows` rows, the rows of its sequence; empty if it is in none.
 std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t rows) {
   std::vector<SequenceRows> result(static_cast<std::size_t>(rows));
   for (std::int64_t i = 0; i + 1 < bounds.element_count(); ++i) {
@@ -62,7 +62,7 @@ std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t r
   return result;
 }
 
-/// Which keys of a paged cache a row sees, in their order.
+/// The keys of a paged cache that a row sees, in order.
 std::vector<std::int64_t> paged_keys(const Attrs& attrs, const Tensor& tables, std::int64_t number,
                                      std::int64_t limit, std::int64_t keys) {
   const std::int64_t block = attrs.get_int("paged"), window = attrs.get_int("window"),
@@ -71,13 +71,13 @@ std::vector<std::int64_t> paged_keys(const Attrs& attrs, const Tensor& tables, s
   std::vector<std::int64_t> result;
   for (std::int64_t j = window == 0 ? 0 : std::max<std::int64_t>(0, limit - window); j < limit; ++j)
     result.push_back(tables.at_int(number * blocks + j / block) * block + j % block);
-  // What a table says is not trusted.
+  // Table entries are not trusted.
   for (std::int64_t& row : result)
     if (row < 0 || row >= keys) row = 0;
   return result;
 }
 
-/// The score of a product of q and k: softcap * tanh(score / softcap), or itself where that is 0.
+/// Scales a product of q and k: softcap * tanh(score / softcap), or unchanged if softcap is 0.
 struct Scoring {
   double scale, softcap;
 
@@ -89,7 +89,7 @@ struct Scoring {
   }
 };
 
-/// out += softmax(cap(scale * row k')) v over the keys of a list; nothing for none.
+/// out += softmax(cap(scale * row k')) v over the listed keys; nothing if empty.
 void add_listed(const std::vector<std::int64_t>& list, const double* row, const double* k,
                 const double* v, std::int64_t d, std::int64_t dv, const Scoring& scoring,
                 double* out) {
@@ -109,16 +109,16 @@ void add_listed(const std::vector<std::int64_t>& list, const double* row, const 
 
 }  // namespace
 
-/// y = softmax(s) v, where s = scale * q k', with `softcap` softcap * tanh(s / softcap) of that,
-/// replaced by `fill` where a bool mask is false or with
-/// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
-/// "limited" the row's limit does (key >= limit). A row
-/// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
-/// k and v of 8 bits are times their rows' scales. With "packed", rows and keys bounds[i] to
-/// bounds[i + 1] are sequence i, which sees its own keys alone; rows that are in no sequence are
-/// zero. With "paged" a row sees the keys that its sequence's block table names. Of q, k and v of 8
-/// bits (is_eight_bit_attention) the weights, relative to the row's largest, are rounded to
-/// f8e4m3fn times kWeightUnit; the sum that divides them is that of exact ones.
+/// y = softmax(s) v with s = scale * q k', with `softcap` softcap * tanh(s / softcap). s is
+/// replaced by `fill` where a bool mask is false, or a float mask is added. It is -inf where
+/// causal hides a key (1: key > row, 2: key > row + n - m) or, with "limited", the row's limit
+/// does (key >= limit). A row whose s are all -inf has weights 0 / 0 = NaN, or 0 with `guard`:
+/// see attention_inputs.h. 8-bit k and v are multiplied by their rows' scales. With "packed",
+/// rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees only its own keys; rows
+/// in no sequence are zero. With "paged" a row sees the keys in its sequence's block table. For
+/// 8-bit q, k and v (is_eight_bit_attention) the weights, relative to the row's largest and
+/// times kWeightUnit, are rounded to f8e4m3fn; the sum that divides the result is of exact
+/// weights.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
   const bool eight_bit = is_eight_bit_attention(inputs[0].dtype());
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),

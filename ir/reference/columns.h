@@ -1,4 +1,4 @@
-// Scalar expressions over columns of values: the reference's inner loop.
+// Scalar expressions over columns of values: the reference evaluator's inner loop.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Column {
   }
 };
 
-/// All elements of `tensor` if its class is `floats`.
+/// All elements of `tensor`, if its class is `floats`.
 Column widen(const Tensor& tensor, bool floats);
 
 /// Evaluates an expression block by block: fill operand(0..), run(n), read the result.
@@ -31,7 +31,7 @@ class ColumnEvaluator {
   /// `operands` and `result` are the declared types.
   ColumnEvaluator(const ScalarExpr& expr, std::span<const DType> operands, DType result,
                   const Attrs& attrs);
-  /// kBlock values to be filled in.
+  /// A buffer of kBlock values to fill.
   Column& operand(int index) { return operands_[static_cast<std::size_t>(index)]; }
   /// The first n <= kBlock results; valid until the next run.
   const Column& run(std::size_t n);

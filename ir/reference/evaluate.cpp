@@ -19,7 +19,7 @@ Shape evaluate_shape(const Shape& shape, const Bindings& bindings) {
   return result;
 }
 
-/// `attrs` are concrete, `inputs` of the declared types `types` whatever their storage.
+/// `attrs` are concrete; `inputs` have the declared types `types`, in any storage type.
 std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
                            std::span<const DType> types, const std::vector<TensorType>& declared,
                            bool wide) {
@@ -42,7 +42,7 @@ std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
 
 class Evaluator {
  public:
-  /// `iterations`: of loops so far.
+  /// `iterations`: of all loops so far.
   Evaluator(const Graph& graph, const Bindings& bindings, const EvaluateOptions& options,
             std::int64_t& iterations)
       : graph_(graph),
@@ -55,7 +55,7 @@ class Evaluator {
     for (const ValueId output : graph.outputs()) ++reads_left(output);
   }
 
-  /// The outputs as stored, not rounded.
+  /// The outputs in their storage types, unrounded.
   std::vector<Tensor> run(Tensors inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) stored(graph_.inputs()[i]) = inputs[i];
     for (const Node& node : graph_.nodes())
@@ -73,7 +73,7 @@ class Evaluator {
   Tensor& stored(ValueId id) { return values_[id.position()].tensor; }
   std::int64_t& reads_left(ValueId id) { return values_[id.position()].reads_left; }
 
-  /// The value; its memory is let go with the last read.
+  /// The value; the last read frees its memory.
   Tensor read(ValueId id) {
     if (graph_.is_constant(id)) return *graph_.value(id).constant;
     return --reads_left(id) == 0 ? std::move(stored(id)) : stored(id);
@@ -98,7 +98,8 @@ class Evaluator {
                     : Evaluator(*node.body, bindings_, inner, iterations_).run(inputs);
     } else {
       const Attrs attrs = evaluate_attrs(node.attrs, bindings_);
-      // Inferring again on known sizes checks what symbols left open, such as the ends of a slice.
+      // Inferring again with known sizes checks what symbols left open, such as the ends of a
+      // slice.
       const std::vector<TensorType> found = infer_types(*node.op, attrs, input_types, nullptr);
       for (std::size_t i = 0; i < found.size(); ++i) check_type(found[i], node.outputs[i]);
       results = run_op(*node.op, attrs, inputs, types, found, options_.keep_wide);
@@ -112,7 +113,7 @@ class Evaluator {
       if (reads_left(node.outputs[i]) > 0) stored(node.outputs[i]) = std::move(results[i]);
   }
 
-  /// From here on `symbol` is the number that `size` holds.
+  /// From here on the value of `symbol` is the number in `size`.
   void bind(const std::string& symbol, const Tensor& size) {
     const std::int64_t value = size.at_int(0);
     const auto known = graph_.ranges().find(symbol);
@@ -240,7 +241,7 @@ Dim with_known(const Dim& dim, const Bindings& bindings) {
   return dim.substitute(known);
 }
 
-/// Solves dim == size for the one symbol that `dim` still has; nothing if it is not linear in it or
+/// Solves dim == size for the only remaining symbol of `dim`; nothing if it is not linear in it or
 /// the solution is no integer.
 std::optional<std::int64_t> solve(const Dim& dim, const std::string& symbol, std::int64_t size) {
   const Dim rest = dim.substitute({{symbol, Dim(0)}});
@@ -279,8 +280,8 @@ Bindings bind_symbols(const Graph& graph, Tensors inputs) {
     for (std::size_t d = 0; d < input.type.shape.size(); ++d)
       open.push_back({&input, &inputs[i], d});
   }
-  // Each round checks the dimensions that are known and solves those with one unknown; the first
-  // dimensions to fix a symbol are thus the simple ones.
+  // Each round checks fully known dimensions and solves those with one unknown; simple dimensions
+  // thus fix a symbol first.
   Bindings bindings;
   for (bool progress = true; progress && !open.empty();) {
     progress = false;

@@ -1,4 +1,4 @@
-// The living definition of what a graph computes: slow, plain, accumulating in float64.
+// The definition of what a graph computes: simple and slow, with float64 accumulation.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,23 @@
 
 namespace sinter::ir {
 
-/// Values of the symbols that make the inputs' types match `inputs`; throws Error(kUsage) naming
-/// the input, its type and the shape found on any mismatch (rank, type, dimension, range).
+/// Values of the symbols for which the inputs' types match `inputs`; throws Error(kUsage) with the
+/// input, its type and the actual shape on any mismatch (rank, type, dimension, range).
 Bindings bind_symbols(const Graph& graph, Tensors inputs);
 
-/// `attrs` with every dimension in them as the number that it is under `bindings`.
+/// `attrs` with every dimension evaluated under `bindings`.
 Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings);
 
 struct EvaluateOptions {
-  /// True: float16, bfloat16 and float32 intermediate values are kept as float64 and only graph
-  /// outputs are rounded. False: every node's result is rounded to its type.
+  /// True: keeps float16, bfloat16 and float32 intermediate values as float64 and rounds only graph
+  /// outputs. False: rounds every node's result to its type.
   bool keep_wide = false;
-  /// With `keep_wide`, of the graph's own nodes: whether results are rounded to their types all the
-  /// same. Unset: none is.
+  /// With `keep_wide`, for the graph's own nodes: whether to round results anyway. Unset:
+  /// never.
   std::function<bool(const Node& node)> rounds;
   /// Called after each node with its results, if set (progress, per-node comparison).
   std::function<void(const Node& node, Tensors results)> on_node;
-  /// Of all loops together; more throw Error(kUsage).
+  /// Limit over all loops; more throw Error(kUsage).
   std::int64_t max_iterations = 1'000'000;
 };
 
@@ -33,7 +33,7 @@ struct EvaluateOptions {
 std::vector<Tensor> evaluate(const Graph& graph, Tensors inputs,
                              const EvaluateOptions& options = {});
 
-/// Evaluates one operator on concrete tensors, with its attributes' Dims evaluated under
+/// Evaluates one operator on concrete tensors, with Dims in its attributes evaluated under
 /// `bindings`.
 std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
                                 const Bindings& bindings = {});

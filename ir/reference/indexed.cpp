@@ -9,8 +9,8 @@
 namespace sinter::ir::reference {
 namespace {
 
-/// `index` counted from the front; throws Error(kUsage) if dimension `d` of `data` has no such
-/// element.
+/// `index` counted from the front; throws Error(kUsage) if it is out of range in dimension `d` of
+/// `data`.
 std::int64_t checked_index(std::int64_t index, const Tensor& data, std::size_t d) {
   const std::int64_t extent = data.shape()[d];
   if (index < -extent || index >= extent)
@@ -20,8 +20,8 @@ std::int64_t checked_index(std::int64_t index, const Tensor& data, std::size_t d
   return index < 0 ? index + extent : index;
 }
 
-/// For each element of `shape`, the element of `data` that `indices`, one for each of its
-/// dimensions and broadcast to `shape`, point at.
+/// For each element of `shape`, the offset in `data` given by `indices`, one for each of its
+/// dimensions, broadcast to `shape`.
 Ints offsets_of(const Tensor& data, Tensors indices, const Ints& shape) {
   Ints offsets(static_cast<std::size_t>(count_of(shape)), 0);
   const Ints strides = dense_strides(data.shape());

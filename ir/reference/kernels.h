@@ -1,6 +1,6 @@
-// The reference evaluation of operators on concrete tensors. Storage types of inputs are free: a
-// value of type f32 may be held as f64 (EvaluateOptions::keep_wide). Floats are computed in float64
-// and rounded once, to the storage type of the output.
+// Reference evaluation of operators on concrete tensors. The storage types of inputs are free: an
+// f32 value may be held as f64 (EvaluateOptions::keep_wide). Floats are computed in float64 and
+// rounded once, to the output's storage type.
 #pragma once
 
 #include <span>
@@ -15,18 +15,18 @@ Tensor convert(const Tensor& tensor, DType dtype);
 /// The shape of a type whose dimensions are constants.
 Ints concrete_shape(const Shape& shape);
 
-/// What a combination of no elements is, floats in .f and integers in .i.
+/// The result of combining no elements, floats in .f and integers in .i.
 Scalar identity_of(Combine combine, DType type);
 ScalarOp op_of(Combine combine);
 
-/// `types` are the inputs' declared types, `result` the declared result; `output` says where it is
-/// stored. All shapes are concrete.
+/// `types` are the inputs' declared types, `result` the declared result type; `output` is the
+/// storage type. All shapes are concrete.
 Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs, Tensors inputs,
                           std::span<const DType> types, DType result, const TensorType& output);
 Tensor evaluate_reduce(const ReduceDef& def, const Attrs& attrs, const Tensor& input, DType type,
                        const TensorType& output);
 Tensor evaluate_view(const OpDef& op, const Attrs& attrs, Tensors inputs, const TensorType& output);
-/// As evaluate_view, element by element through the index map: what views mean, slowly.
+/// Like evaluate_view, but element by element through the index map: the definition, slowly.
 Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, Tensors inputs,
                           const TensorType& output);
 

@@ -1,4 +1,4 @@
-// Matrix products and convolutions, in float64 (integer products wrap in their own width).
+// Matmuls and convolutions, in float64 (integer arithmetic wraps at its width).
 #include <Eigen/Core>
 #include <algorithm>
 
@@ -16,7 +16,7 @@ using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>
 template <typename T>
 using ConstMatrix = Eigen::Map<const Matrix<T>>;
 
-/// Every product of the broadcast batch, row-major.
+/// Every matmul of the broadcast batch, row-major.
 template <typename T>
 std::vector<T> multiply_batches(const std::vector<T>& a, const Ints& a_shape,
                                 const std::vector<T>& b, const Ints& b_shape, const Ints& shape) {
@@ -38,8 +38,8 @@ std::vector<T> multiply_batches(const std::vector<T>& a, const Ints& a_shape,
   return result;
 }
 
-/// The values of a tensor with its channels second, where they are last (`to_last`: the way back).
-/// `shape` is the tensor's, and becomes that of the result.
+/// The values of a tensor with its channels moved from last to second (`to_last`: the reverse).
+/// `shape` is the tensor's, and becomes the result's.
 std::vector<double> with_channels_moved(std::vector<double> values, Ints& shape, bool to_last) {
   Ints strides = dense_strides(shape);
   for (auto* list : {&shape, &strides}) {
@@ -58,7 +58,7 @@ struct ConvShape {
   Windows windows;
 };
 
-/// Columns [channels * kernel, windows] of one image's `channels` planes; outside reads zero.
+/// Columns [channels * kernel, windows] of one image's `channels` planes; zeros outside.
 Matrix<double> unfold(const double* image, std::int64_t channels, const ConvShape& shape) {
   const std::int64_t plane = count_of(shape.in), windows = count_of(shape.out);
   const std::int64_t taps = count_of(shape.windows.kernel);
@@ -96,7 +96,7 @@ std::vector<Tensor> evaluate_matmul(const Attrs&, Tensors inputs, Types outputs)
         multiply_batches(inputs[0].to_doubles(), a, inputs[1].to_doubles(), b, shape);
     return {Tensor::from_doubles(type, shape, product)};
   }
-  // Unsigned arithmetic wraps, and modulo 2^64 first is modulo 2^width in the end.
+  // Unsigned arithmetic wraps; modulo 2^64 first gives the same result modulo 2^width.
   const auto bits = [](const Tensor& tensor) {
     const Ints values = tensor.to_ints();
     return std::vector<std::uint64_t>(values.begin(), values.end());

@@ -1,4 +1,4 @@
-// Composite operators by their formulas, in float64.
+// Composite operators by definition, in float64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@ namespace sinter::ir::reference {
 namespace {
 
 /// (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * scale + bias over the dimensions from "axis"
-/// on; with `centre` false the mean is taken as zero.
+/// on; without `centre` the mean is zero.
 std::vector<Tensor> normalise(const Attrs& attrs, Tensors inputs, const TensorType& output,
                               bool centre) {
   const Ints& shape = inputs[0].shape();

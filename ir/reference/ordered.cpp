@@ -22,7 +22,7 @@ void for_each_row(const Ints& shape, std::size_t axis, const Visit& visit) {
 
 std::size_t axis_of(const Attrs& attrs) { return static_cast<std::size_t>(attrs.get_int("axis")); }
 
-/// Whether `a` comes before `b` in ascending order: NaN comes last.
+/// Whether `a` precedes `b` in ascending order: NaN is last.
 bool before(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
 }  // namespace
@@ -35,7 +35,7 @@ std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs, Tensors i
   const Ints& shape = inputs[0].shape();
   const Column from = widen(inputs[0], is_float(type));
   Column to = from;
-  // Float32 sums are kept wide until they are stored, integers wrap in their type.
+  // Float32 sums stay wide until stored; integers wrap at their type.
   const DType wide = is_float(type) ? DType::kFloat64 : type;
   for_each_row(shape, axis, [&](std::int64_t first, std::int64_t stride) {
     Scalar total = identity_of(combine, type);
@@ -66,7 +66,7 @@ std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, Tensors inputs, Types 
   const bool is_unsigned = inputs[0].dtype() == DType::kUInt64;
   Ints places(static_cast<std::size_t>(count_of(out_shape)));
   Ints order(static_cast<std::size_t>(shape[axis]));
-  // Rows of the result follow each other as those of the input do.
+  // Rows of the result are in the order of the input's.
   Ints firsts;
   for_each_row(out_shape, axis, [&](std::int64_t first, std::int64_t) { firsts.push_back(first); });
   std::size_t row = 0;

@@ -7,17 +7,17 @@
 namespace sinter::ir {
 namespace {
 
-// Binary exponents of float64, those of subnormal numbers too.
+// Binary exponents of float64, including subnormals.
 constexpr int kLeastExponent = -1074, kMostExponent = 1023;
 constexpr std::size_t place_of(int exponent) {
   return static_cast<std::size_t>(exponent - kLeastExponent);
 }
 
-// A mask's elements are at least 2^12, and the 4 powers of two below them hold no element. Where
-// rounding left the mask untouched, 2^6 and 1 power of two are enough.
+// A mask's elements are at least 2^12, with no elements in the 4 powers of two below. If rounding
+// left the mask unchanged, 2^6 and 1 power of two suffice.
 constexpr std::size_t kLeastMask = place_of(12), kEmpty = 4;
 constexpr std::size_t kLeastUntouchedMask = place_of(6), kEmptyUntouched = 1;
-// How much less they are off than the others, and at most: squares of relative errors.
+// Least factor and maximum of the mask's error: squares of relative errors.
 constexpr double kLessOff = 64, kMostOff = 0x1p-20;
 
 }  // namespace
@@ -57,7 +57,7 @@ void RelativeError::add(const Tensor& found, const Tensor& exact) {
   }
 }
 
-/// `exponent`: the place of the least of `large`, below which `empty` places are.
+/// `exponent`: index of the smallest of `large`, with `empty` empty indices below.
 bool RelativeError::is_mask(std::size_t exponent, std::size_t empty, const Squares& large,
                             const Squares& others) const {
   if (large.size == 0 || others.size == 0 || others.difference == 0) return false;
@@ -69,11 +69,11 @@ bool RelativeError::is_mask(std::size_t exponent, std::size_t empty, const Squar
 
 double RelativeError::value() const {
   if (is_infinite_) return std::numeric_limits<double>::infinity();
-  // Those up to each exponent.
+  // Sums up to each exponent.
   std::vector<Squares> up_to(by_exponent_.size());
   Squares sum = others_;
   for (std::size_t e = 0; e < by_exponent_.size(); ++e) up_to[e] = sum += by_exponent_[e];
-  // From above: what a mask is at a gap is so for itself, without larger ones.
+  // Downwards: elements above a gap are judged without larger ones.
   Squares all = sum, large;
   std::size_t empty = 0;
   for (std::size_t e = by_exponent_.size(); e-- > 0;) {

@@ -1,4 +1,4 @@
-// How far results are from what they should be.
+// Error of results relative to exact ones.
 #pragma once
 
 #include <vector>
@@ -7,22 +7,22 @@
 
 namespace sinter::ir {
 
-/// |found - exact| / |exact| in the 2-norm, over all elements of all pairs that are added, in
-/// float64. Infinities and NaNs that both have at one place are equal; where one alone has them,
-/// and where shapes differ, the error is infinite. Zero if nothing differs.
+/// |found - exact| / |exact| in the 2-norm, over all elements of all added pairs, in float64.
+/// Infinities and NaNs that both have at an index are equal; where only one has them, and for
+/// different shapes, the error is infinite. Zero if nothing differs.
 ///
-/// It is the error of what was computed. What a mask has filled (-1e4, the lowest number), or is
-/// added to, would make any error of the other elements look small, and is left out. Such floats
-/// are 4,096 at least, have nothing near them in size (up to a sixteenth of theirs) and are at
-/// least eight times less off than the smaller ones, and by no more than a thousandth: what is
-/// rounded with the others is off with them.
+/// Measures computed elements only. Elements filled by a mask (-1e4, the lowest number), or to
+/// which one is added, would make the error of the others look small, and are excluded. Such floats
+/// are at least 4,096, with no elements of similar size (down to a sixteenth). Their relative error
+/// is at most 1/8 of the others', and at most a thousandth: elements that are rounded with the
+/// others have similar errors.
 class RelativeError {
  public:
   enum class Pairs {
     kPrograms,  // of two programs; integers are numbers
-    /// Of one program, with and without some rounding, which has not touched what is equal: masks
-    /// that are equal are 64 at least, and others may be half as large. An integer that differs
-    /// counts as one that is off by all of it.
+    /// Of one program, with and without rounding, which leaves masks equal: equal masks are at
+    /// least 64, and other elements may be up to half as large. A different integer counts with its
+    /// whole value as error.
     kRounding,
   };
   explicit RelativeError(Pairs pairs = Pairs::kPrograms);
@@ -30,7 +30,7 @@ class RelativeError {
   void add(const Tensor& found, const Tensor& exact);
   double value() const;
 
-  /// The least element of a mask that rounding leaves as it is.
+  /// The smallest element of a mask that rounding leaves unchanged.
   static constexpr double kLeastUntouched = 64;
 
  private:
@@ -45,8 +45,8 @@ class RelativeError {
 
   Pairs pairs_;
   bool is_infinite_ = false;
-  Squares others_;                    // of integers, and of exact zeros
-  std::vector<Squares> by_exponent_;  // of floats: of the exact one's binary exponent
+  Squares others_;                    // of integers and exact zeros
+  std::vector<Squares> by_exponent_;  // of floats, by the exact value's binary exponent
 };
 
 }  // namespace sinter::ir

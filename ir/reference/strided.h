@@ -1,4 +1,4 @@
-// Strided walks over concrete shapes.
+// Strided traversal of concrete shapes.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline Ints dense_strides(const Ints& shape) {
   return strides;
 }
 
-/// Strides under which a dense tensor of shape `from` reads as shape `to`: numpy broadcasting.
+/// Strides by which a dense tensor of shape `from` broadcasts to shape `to` (numpy).
 inline Ints broadcast_strides(const Ints& from, const Ints& to) {
   Ints strides(to.size(), 0);
   const Ints dense = dense_strides(from);
@@ -30,7 +30,8 @@ inline Ints broadcast_strides(const Ints& from, const Ints& to) {
   return strides;
 }
 
-/// Walks the elements of `shape` in row-major order, keeping offset + sum strides[d] * index[d].
+/// Traverses the elements of `shape` in row-major order, maintaining offset + sum strides[d] *
+/// index[d].
 class StridedWalk {
  public:
   StridedWalk(Ints shape, Ints strides, std::int64_t offset = 0)

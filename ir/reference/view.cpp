@@ -9,7 +9,8 @@
 namespace sinter::ir::reference {
 namespace {
 
-/// A source or a guard over the output's elements: offset + sum strides[d] * index[d].
+/// A linear form over the output's index, for a source or a guard: offset + sum strides[d] *
+/// index[d].
 struct Line {
   std::int64_t offset = 0;
   Ints strides;

@@ -1,4 +1,4 @@
-// Elements of constants as text that keeps every bit.
+// Elements of constants as lossless text.
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -43,7 +43,7 @@ bool parse_float(DType dtype, std::string_view text, std::byte* p) {
   } else if (dtype == DType::kFloat64) {
     if (!parse_all(text, value, std::chars_format::general)) return false;
   } else {
-    float narrow = 0;  // the shortest text of a float32 must not be rounded through float64
+    float narrow = 0;  // the shortest float32 text must not be parsed via float64
     if (!parse_all(text, narrow, std::chars_format::general)) return false;
     value = narrow;
   }

@@ -54,7 +54,7 @@ void Lexer::skip() {
   while (position_ < text_.size()) {
     const char c = text_[position_];
     if (c == '#') {
-      // Looking ahead for the next token passes a node's comment before its origins are asked for.
+      // Lookahead for the next token passes a node's comment before its origins are requested.
       if (!origins_at_ && text_.substr(position_).starts_with(kOrigins) &&
           !stands_alone(text_, position_))
         origins_at_ = position_ + kOrigins.size();
@@ -134,7 +134,7 @@ std::string_view Lexer::literal(std::string_view what) {
   constexpr std::string_view kEnd = " \t\r\n,[]{}=#";
   position_ = std::min(text_.find_first_of(kEnd, position_), text_.size());
   if (start == position_) fail(fmt::format("expected {}", what));
-  // nan(0x..) has parentheses of its own; other closing ones belong to what is around.
+  // nan(0x..) has its own parentheses; other closing ones belong to the context.
   std::string_view found = text_.substr(start, position_ - start);
   const std::size_t open = found.find('('), close = found.find(')');
   if (open != std::string_view::npos && close != std::string_view::npos && open < close)

@@ -1,4 +1,4 @@
-// Reads graph text piece by piece, keeping the position for messages; private to ir/text.
+// Tokenizes graph text, with positions for messages; private to ir/text.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace sinter::ir::text {
 
-/// True if `name` stands without quotes after '%' or '@' and is not a number.
+/// True if `name` needs no quotes after '%' or '@' and is not a number.
 bool is_plain_name(std::string_view name);
 /// `name` as printed after '%' or '@'.
 std::string name_text(std::string_view name);
 
-/// Element `i` of a constant, so that parse_element gives back the same bits.
+/// Element `i` of a constant as text from which parse_element() restores the same bits.
 std::string element_text(DType dtype, const std::byte* p);
-/// Writes the element that `text` stands for; false if it is not one.
+/// Parses an element from `text`; false if it is none.
 bool parse_element(DType dtype, std::string_view text, std::byte* p);
 
 class Lexer {
@@ -34,7 +34,7 @@ class Lexer {
   /// Skips white space and comments.
   void skip();
   bool at_end();
-  /// Takes `token` if it comes next; a word only as a whole word.
+  /// Consumes `token` if it comes next; a word only as a whole word.
   bool accept(std::string_view token);
   void expect(std::string_view token);
   bool peek(std::string_view token);
@@ -53,8 +53,8 @@ class Lexer {
   TensorType type();
   /// "#0123456789abcdef" if it comes next (a comment starts with '#' and a space).
   std::optional<std::uint64_t> hash();
-  /// The names of the comment "# from a, b" behind what has been read since the last call; a
-  /// comment on a line of its own is not looked at.
+  /// The names in the comment "# from a, b" after the text read since the last call; ignores
+  /// comments on their own line.
   std::vector<std::string> origins();
 
  private:
@@ -63,7 +63,7 @@ class Lexer {
 
   std::string_view text_;
   std::size_t position_ = 0;
-  std::optional<std::size_t> origins_at_;  // behind the last "# from " that was skipped
+  std::optional<std::size_t> origins_at_;  // after the last skipped "# from "
 };
 
 }  // namespace sinter::ir::text

@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
 /// Standard normal deviates: SplitMix64 and the Box-Muller transform.
 class NormalGenerator {
  public:
-  /// Of the numbers of a seed, those from number `first` on.
+  /// Starts at number `first` of the seed's sequence.
   NormalGenerator(std::uint64_t seed, std::size_t first) : state_(seed + 2 * first * kStep) {}
 
   double next() {
@@ -41,14 +41,14 @@ class NormalGenerator {
   std::uint64_t state_;
 };
 
-/// As weights of 8 bits are: normal, with the ends of the range at four deviations.
+/// Distributed like 8-bit weights: normal, with the range's ends at four deviations.
 double random_byte(DType type, NormalGenerator& normal) {
   constexpr double kDeviation = 32;
   const double least = type == DType::kUInt8 ? 0 : -128;
   return std::clamp(std::round(least + 128 + kDeviation * normal.next()), least, least + 255);
 }
 
-/// Parses one graph; the bodies of its nodes are parsed by further parsers on the same lexer.
+/// Parses one graph; other parsers on the same lexer parse the bodies of its nodes.
 class GraphParser {
  public:
   GraphParser(text::Lexer& lexer, const ConstantPool& pool, int nesting)
@@ -71,7 +71,7 @@ class GraphParser {
     return block();
   }
 
-  /// The body of a fused node, from behind "body"; its inputs have the types of the node's.
+  /// The body of a fused node, after "body"; its inputs have the types of the node's.
   Graph body(const std::vector<TensorType>& types, const Ranges& outer,
              std::vector<std::string>& origins) {
     if (lexer_.accept("@")) builder_ = GraphBuilder(lexer_.name("the body's name"));
@@ -98,7 +98,7 @@ class GraphParser {
   }
 
  private:
-  /// A value as written: its key, and its name where it has one.
+  /// A value as written: its key, and its name if it has one.
   struct Token {
     std::size_t position = 0;
     std::string key, name;
@@ -133,7 +133,7 @@ class GraphParser {
     return found->second;
   }
 
-  /// Runs `action`, whose errors get the position of `start`.
+  /// Runs `action`; its errors get position `start`.
   template <typename Action>
   auto at(std::size_t start, Action&& action) {
     try {
@@ -210,7 +210,7 @@ class GraphParser {
       define(targets.front(), builder_.constant(constant()));
       return;
     }
-    lexer_.origins();  // of a constant before
+    lexer_.origins();  // discards those of a preceding constant
     const auto results = node(start);
     if (results.size() != targets.size())
       lexer_.fail_at(start, fmt::format("the node has {} outputs, but {} are named", results.size(),
@@ -237,7 +237,7 @@ class GraphParser {
     lexer_.skip();
     std::size_t types_at = lexer_.position();
     std::vector<std::string> origins;
-    // Origins end the line, so they come after the types, or after the brace that opens a body.
+    // Origins end the line: they follow the types, or the brace that opens a body.
     if (lexer_.accept(":")) {
       lexer_.skip();
       types_at = lexer_.position();
@@ -358,7 +358,7 @@ class GraphParser {
       lexer_.expect("(");
       const auto seed = static_cast<std::uint64_t>(lexer_.integer());
       lexer_.expect(")");
-      constexpr std::size_t kAtOnce = 1 << 16;  // of a thread
+      constexpr std::size_t kAtOnce = 1 << 16;  // per thread
       for_each_range(end / size, kAtOnce, [&](std::size_t i, std::size_t last) {
         NormalGenerator generator(seed, i);
         for (; i < last; ++i)

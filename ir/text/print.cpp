@@ -46,14 +46,7 @@ std::string attr_text(const Attr& attr) {
   return std::visit(Visitor(), attr);
 }
 
-/// What parsing fills in by itself.
-bool is_default(const OpDef& op, std::string_view name, const Attr& attr) {
-  const auto spec = std::ranges::find(op.attrs, name, &AttrSpec::name);
-  return spec != op.attrs.end() && spec->default_value &&
-         Attrs{{std::string(name), *spec->default_value}} == Attrs{{std::string(name), attr}};
-}
-
-// A name that would not read back as it is, in a list that commas and the line's end divide.
+// Quotes a name that would not parse back in a comma-separated list on one line.
 std::string origin_text(const std::string& name) {
   const bool plain = !name.empty() && name.front() != '"' && name.front() != ' ' &&
                      name.back() != ' ' && name.back() != ',' &&
@@ -135,7 +128,7 @@ class Printer {
     const Value& value = graph_.value(id);
     if (!value.constant || !name_of(id).empty()) return "";
     give_name(id);
-    const Tensor tensor = value.constant->plain();  // text decides nothing
+    const Tensor tensor = value.constant->plain();  // printing is no decision: plain
     if (options_.constants != nullptr) options_.constants->push_back(value.constant);
     return margin() + fmt::format("{} = const {}\n", name_of(id), constant_text(tensor, options_));
   }
@@ -167,7 +160,7 @@ class Printer {
   const Graph& graph_;
   const PrintOptions& options_;
   int indent_;
-  std::vector<std::string> names_;  // by value, with the '%'; empty until it is given
+  std::vector<std::string> names_;  // by value, with '%'; empty until assigned
   std::unordered_set<std::string> taken_;
   int next_number_ = 0;
 };

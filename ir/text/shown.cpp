@@ -9,7 +9,7 @@ namespace {
 
 struct Character {
   char32_t code = 0;
-  std::size_t size = 0;  // 0: no UTF-8
+  std::size_t size = 0;  // 0: invalid UTF-8
 };
 
 Character first_character(std::string_view text) {
@@ -28,7 +28,7 @@ Character first_character(std::string_view text) {
                                                                 : Character{code, size};
 }
 
-/// Controls, line and paragraph separators, and what changes the direction of the text behind it.
+/// False for control characters, line and paragraph separators, and bidirectional controls.
 bool is_harmless(char32_t code) {
   return code >= 0x20 && !(code >= 0x7f && code < 0xa0) && code != 0x2028 && code != 0x2029 &&
          !(code >= 0x202a && code <= 0x202e) && !(code >= 0x2066 && code <= 0x2069);

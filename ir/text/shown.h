@@ -1,4 +1,4 @@
-// Text of others, such as a model's names, for terminals and logs.
+// Untrusted text, such as a model's names, made safe for terminals and logs.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace sinter::ir {
 
-/// `text` as one line that does nothing to a terminal: what is not UTF-8, controls, and characters
-/// that reorder or break lines become escapes (\n, \x1b, \u202e).
+/// `text` as one line without effect on a terminal: invalid UTF-8, controls, and characters that
+/// reorder or break lines become escapes (\n, \x1b, \u202e).
 std::string shown(std::string_view text);
 
-/// The same for text that has lines of its own: line ends and tabs stay.
+/// The same for multi-line text: line ends and tabs stay.
 std::string shown_lines(std::string_view text);
 
 }  // namespace sinter::ir

@@ -14,11 +14,11 @@ namespace sinter::ir {
 struct PrintOptions {
   bool origins = true;            // "  # from Conv_12" after nodes
   std::size_t inline_limit = 16;  // constants with more elements print as a hash: #0123456789abcdef
-  /// Gets what each line of a constant is about, in the text's order.
+  /// Receives the constant of each constant line, in the text's order.
   std::vector<std::shared_ptr<const Tensor>>* constants = nullptr;
 };
 
-/// One line a node, bodies of fused nodes indented in braces:
+/// One line a node, with bodies of fused nodes indented in braces:
 ///
 ///   graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
 ///     %w = const f32[30522, 384] #1f2e3d4c5b6a7988
@@ -31,25 +31,25 @@ struct PrintOptions {
 ///     return embedding = %1
 ///   }
 ///
-/// Attributes that have their operator's default are left out. A value is %name, or %number if it has no name of its own; a name that is not a plain word is in
-/// quotes. A body's inputs have the types of its node's inputs; it has the ranges of the graph
-/// around it unless it states others. A range may end in a symbolic maximum ("0..15 max 2*n - 1"),
-/// have no upper end ("1.."), and be of a size that the run finds ("0..15 data"). States follow the
-/// ranges: "states {output 1 -> input 0}".
+/// A value is %name, or %number if it has no name; a name that is not a plain word is quoted. A
+/// body's inputs have the types of its node's inputs; its ranges are those of the enclosing graph
+/// unless stated. A range may end in a symbolic maximum ("0..15 max 2*n - 1"), be unbounded
+/// ("1.."), or belong to a size that the run computes ("0..15 data"). States follow the ranges:
+/// "states {output 1 -> input 0}".
 std::string print(const Graph& graph, const PrintOptions& options = {});
 
-/// What such a line says of a constant, behind "= const ": "f32[2] {1, 0.5}".
+/// The text of a constant after "= const ": "f32[2] {1, 0.5}".
 std::string constant_text(const Tensor& tensor, const PrintOptions& options = {});
 
-/// Constants that print as a hash, by that hash.
+/// Constants printed as a hash, by that hash.
 using ConstantPool = std::map<std::uint64_t, std::shared_ptr<const Tensor>>;
 /// All constants of `graph` and of its bodies.
 ConstantPool constant_pool(const Graph& graph);
 
-/// Parses what print prints. Types of nodes may be left out; where they are given they must be
-/// those that are inferred. A constant may also be written `const f32[4, 8] random(seed)` (normal
-/// deviates from a fixed generator; of integers of 8 bits 32 times as large, rounded) or `const
-/// f32[4] splat(0.5)`. Throws Error(kInvalidModel) with line and column.
+/// Parses print()'s form. Types of nodes may be omitted; if present they must equal the inferred
+/// ones. A constant may also be `const f32[4, 8] random(seed)` (normal deviates from a fixed
+/// generator; for 8-bit integers 32 times as large, rounded) or `const f32[4] splat(0.5)`. Throws
+/// Error(kInvalidModel) with line and column.
 Graph parse_graph(std::string_view text, const ConstantPool& pool = {});
 
 }  // namespace sinter::ir

@@ -1,7 +1,7 @@
-// Attention of one head: y = softmax(mask(scale * q k')) v for a few rows of queries, without ever
-// storing scores. Keys and values pass through shared memory in tiles; a warp multiplies 16 rows
-// (or 32) at a time on tensor cores and keeps maxima, sums and results of its rows in float32
-// registers, rescaled as the maximum grows (online softmax: Milakov and Gimelshein 2018, Dao et al.
+// Attention of one head: y = softmax(mask(scale * q k')) v for a tile of query rows; scores are
+// never stored. Keys and values pass through shared memory in tiles. A warp processes 16 or 32
+// rows on tensor cores. It keeps their maxima, sums and results in float32 registers and
+// rescales them when the maximum grows (online softmax: Milakov and Gimelshein 2018, Dao et al.
 // 2022).
 #pragma once
 
@@ -9,25 +9,25 @@
 #include "attention_rows.cuh"
 #include "attention_swapped_rows.cuh"
 
-/// Of keys and values the L2 cache holds about so many bytes until they are read.
+/// Bytes of keys and values that stay in the L2 until all blocks have read them.
 constexpr u32 kCached = 24u << 20;
-/// Of one key and its value.
+/// Bytes of one key and its value.
 template <class Shape>
 constexpr u32 kKeyBytes = (Shape::kHead + Shape::kValueHead) * sizeof(typename Shape::Key);
 
-/// Which rows of which head an item is where rows see the keys in front of them; a tile behind the
-/// last one is nothing.
+/// Head and tile of an item under a causal mask. A tile index past the last means that there is no
+/// work.
 struct CausalItem {
   u32 head, tile;
 };
-/// Blocks that take items in turns (visit_items) get a long one and the short one of the same head
-/// that makes up for it, where such pairs fill the turns.
+/// True if blocks, which take items round by round (visit_items), get pairs from one head: a long
+/// tile and the short tile that complements it. Requires that pairs fill the rounds.
 SINTER_DEVICE bool takes_pairs(u32 pairs, u32 items) {
   const u32 turns = (pairs + gridDim.x - 1) / gridDim.x;
   return items > (2 * turns - 1) * gridDim.x && turns * gridDim.x * 8 <= pairs * 9;
 }
-/// Else those that see the most come first, of as many heads as the L2 cache holds the keys and
-/// values of, then of others.
+/// Otherwise: tiles with the most keys first, over as many heads as have their keys and values in
+/// the L2 at once, then over the next heads.
 template <class Shape>
 SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
   const CausalItem nothing{0, tiles};
@@ -49,8 +49,8 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
   return {first + rest % count, tiles - 1 - rest / count};
 }
 
-/// The item of a block, where earlier ones take longer and blocks come to kTurns multiprocessors in
-/// turns: every second turn goes backwards, so that a multiprocessor has long and short ones.
+/// The item of a block, in serpentine order over kTurns multiprocessors: every second round is
+/// reversed. Earlier items take longer, so that each multiprocessor gets long and short ones.
 template <u32 kTurns>
 SINTER_DEVICE u32 balanced_item(u32 block, u32 blocks) {
   const u32 turn = block / kTurns, first = turn * kTurns;
@@ -59,11 +59,11 @@ SINTER_DEVICE u32 balanced_item(u32 block, u32 blocks) {
   return first + (left < kTurns ? left : kTurns) - 1 - (block - first);
 }
 
-/// The end of the keys that some row of the block sees.
+/// End of the keys that any row of the block sees.
 template <class Shape>
 SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
   i32 end = p.keys;
-  if constexpr (Shape::kLimited) {  // a warp finds the greatest together
+  if constexpr (Shape::kLimited) {  // the warp computes the maximum
     end = 0;
     for (i32 row = threadIdx.x % 32; row < Shape::kRows; row += 32) {
       const i32 of_row = p.end_of_row(p.first_row + row);
@@ -81,7 +81,7 @@ SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
   return seen < end ? (seen > 0 ? seen : 0) : end;
 }
 
-/// The first key that some row of the block sees through its window.
+/// The first key in the window of any row of the block.
 template <class Shape>
 SINTER_DEVICE i32 first_of_keys(const AttentionProblem<Shape>& p) {
   i32 least = p.keys;
@@ -97,16 +97,16 @@ SINTER_DEVICE i32 first_of_keys(const AttentionProblem<Shape>& p) {
   return least > Shape::kWindow ? least - Shape::kWindow : 0;
 }
 
-/// The first key of the first tile that some row of the block sees.
+/// The first key of the first tile that any row of the block sees.
 template <class Shape>
 SINTER_DEVICE i32 first_tile_of_keys(const AttentionProblem<Shape>& p) {
   if constexpr (Shape::kWindow == 0) return 0;
   return first_of_keys(p) / Shape::kKeys * Shape::kKeys;
 }
 
-/// Has the L2 fetch the keys and values that a block of a cluster of kSplitK will read, a row to a
-/// thread, from round kFirst on, as far as the L2 holds those of all blocks. They may be changed
-/// until the kernel in front has ended: nothing but the L2 sees them.
+/// Prefetches into the L2 the keys and values that this block of a cluster of kSplitK reads: one
+/// row a thread, from round kFirst on, at most what the L2 holds for all blocks. The preceding
+/// kernel may still change them: only the L2 holds them.
 template <class Shape, int kSplitK, int kFirst = 0>
 SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
   constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups,
@@ -122,32 +122,33 @@ SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
          key += Shape::kThreads * Shape::kKeyGroups) {
       fetch(p.k + key * p.k_stride, Shape::kHead);
       fetch(p.v + key * p.v_stride, Shape::kValueHead);
-      if (Shape::kScaled && key % 32 == 0) {  // of as many keys, where they lie side by side
+      if (Shape::kScaled && key % 32 == 0) {  // scales of 32 keys, if adjacent
         fetch_line(p.key_scale + key * p.key_scale_stride);
         fetch_line(p.value_scale + key * p.value_scale_stride);
       }
     }
 }
 
-/// Where the keys of a tile are, which begins at a multiple of Shape::kKeys: of a paged cache the
-/// first rows of the blocks that it lies in, looked up once for all copies of the tile. Else
-/// (kKnown: not) each key is looked up.
+/// Rows of the keys of a tile; the tile begins at a multiple of Shape::kKeys. For a paged cache:
+/// the first row of each block in the tile, looked up once for all copies of the tile. If not
+/// kKnown, each key is looked up.
 template <class Shape>
 struct TileBlocks {
   static constexpr int kBlock = Shape::kPaged ? Shape::kBlock : 1, kKeys = Shape::kKeys;
-  static constexpr bool kWhole = kKeys % kBlock == 0;  // of blocks, else a part of one
-  // A choice for each block and copy: not of many.
+  static constexpr bool kWhole = kKeys % kBlock == 0;  // tile of whole blocks, otherwise part of
+                                                       // one
+  // Each copy selects among the blocks: at most 4.
   static constexpr bool kKnown =
       Shape::kPaged && (kBlock % kKeys == 0 || (kWhole && kKeys / kBlock <= 4));
   static constexpr int kCount = kKnown && kWhole ? kKeys / kBlock : 1;
-  i32 first[kCount] = {};  // of each block, less how many keys of the tile are in front of it
+  i32 first[kCount] = {};  // of each block, minus the keys of the tile before it
 
   SINTER_DEVICE void find(const AttentionProblem<Shape>& p, i32 key0) {
     if constexpr (!kKnown) return;
 #pragma unroll
     for (int b = 0; b < kCount; ++b) first[b] = p.first_row_at(key0 + b * kBlock) - b * kBlock;
   }
-  /// The row of keys and values that `key` is, of the tile from `key0` on.
+  /// The row of `key` in keys and values; the tile begins at `key0`.
   SINTER_DEVICE i32 row_of(const AttentionProblem<Shape>& p, i32 key, i32 key0) const {
     if constexpr (!kKnown) return p.row_of_key(key);
     const i32 place = key - key0;
@@ -158,21 +159,21 @@ struct TileBlocks {
   }
 };
 
-/// Which keys a block has, in rounds of a tile for each of its groups. Rounds go to the kSplitK
-/// blocks of a cluster in turns, counted from key 0 on, whatever the block's rows see: so the order
-/// in which a row's weights are summed depends on nothing but its own keys.
+/// Assigns keys to blocks in rounds; a round is one tile for each key group. Round r, counted from
+/// key 0, belongs to block r % kSplitK of the cluster, whatever the rows see. The summation order
+/// of a row thus depends only on its own keys.
 template <class Shape, int kSplitK>
 struct KeyRounds {
   static constexpr i32 kRound = Shape::kKeys * Shape::kKeyGroups;
 
-  /// The first key of the first round of block `split` that does not end in front of `first_key`.
+  /// First key of the first round of block `split` that ends after `first_key`.
   SINTER_DEVICE static i32 first(i32 first_key, int split) {
     const u32 number = static_cast<u32>(first_key) / kRound,
               behind = (static_cast<u32>(split) + kSplitK - number % kSplitK) % kSplitK;
     return static_cast<i32>((number + behind) * kRound);
   }
   SINTER_DEVICE static i32 next(i32 round) { return round + kSplitK * kRound; }
-  /// The blocks that have keys in front of `end`, as bits, and the first one.
+  /// Bit mask of the blocks that have keys before `end`, always including the first.
   SINTER_DEVICE static u32 busy(i32 first_key, i32 end) {
     u32 bits = 1;
 #pragma unroll
@@ -182,15 +183,15 @@ struct KeyRounds {
   }
 };
 
-/// What attend() finds in memory: the queries, and all keys and values.
+/// attend() finds queries, keys and values in memory.
 struct NoPrologue {
   static constexpr bool kMakes = false, kAhead = false;
 };
-/// What it does not: `wait()` waits for the step in front and says what the problem is then,
-/// `make(queries, key, value, wait)` has the block's threads write the queries, rows of kHead, and
-/// a new row of keys and of values, each thread behind a wait(), and says which row that is (-1:
-/// none). kCopiesAhead: the rows of keys and values that there are do not change while the kernel
-/// waits.
+/// attend() computes the queries and the new row itself. `wait()` waits for the preceding step and
+/// returns the problem. `make(queries, key, value, wait)`: the block's threads compute the queries
+/// (rows of kHead) and a new row of keys and of values. Each thread calls wait() first. The result
+/// is the new row's index, -1 if there is none. kCopiesAhead: the preceding step does not change
+/// existing rows of keys and values.
 template <bool kCopiesAhead, class Wait, class Make>
 struct Prologue {
   static constexpr bool kMakes = true, kAhead = kCopiesAhead;
@@ -202,7 +203,7 @@ SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> prologue_of(const Wait& wait, c
   return {wait, make};
 }
 
-/// How a warp holds its rows.
+/// How a warp lays out its rows in registers.
 template <class Shape, bool kSwapped = Shape::kSwapped>
 struct RowsOf {
   typedef AttentionRows<Shape> type;
@@ -212,12 +213,12 @@ struct RowsOf<Shape, true> {
   typedef SwappedRows<Shape> type;
 };
 
-/// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
-/// or by a cluster of kSplitK such blocks that share out the keys. kAhead: tiles of keys and values
-/// that a group of one warp has under way; 1 for groups of more. What
-/// `front` makes lies behind all else in shared memory (Shape::kPrologueBytes), and the new row
-/// goes to its place in memory too: p is then what the problem may be before the step in front has
-/// ended.
+/// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps
+/// warps, or by a cluster of kSplitK such blocks that split the keys. kAhead: pipeline stages,
+/// tiles of keys and values in flight, of a key group of one warp; 1 for larger groups.
+/// Results of `prologue` follow all else in shared memory (Shape::kPrologueBytes); it also
+/// stores the new row to memory. With a prologue, `p` must be valid before the preceding step
+/// ends.
 template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
@@ -239,7 +240,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
-  // The first tiles' blocks are asked for together with the rows' limits.
+  // Requests the block table entries of the first tiles together with the rows' limits.
   typedef TileBlocks<Shape> Blocks;
   constexpr bool kAsksEarly = Blocks::kKnown && Shape::kWindow == 0 && !Prologue::kMakes;
   Blocks early[kAhead];
@@ -254,7 +255,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     blocks.find(p, key0);
     return blocks;
   };
-  // Tables say nothing of keys that no row sees.
+  // Block tables have no valid entries for keys that no row sees.
   if constexpr (Shape::kPaged) p.keys = end_of_keys(p);
   SINTER_DYNAMIC_SHARED(shared);
   const auto keys_of = [&](int stage) {
@@ -266,7 +267,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
                                     kKeys * Shape::kRowBytes);
   };
   const auto value_scales_of = [&](int stage) { return key_scales_of(stage) + kKeys; };
-  // A group's warps wait for each other; one warp alone needs no other group either.
+  // Warps of a group synchronize with each other; a group of one warp needs no barrier.
   const auto barrier = [] {
     if constexpr (Shape::kRowWarps == 1)
       __syncwarp();
@@ -302,7 +303,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
 
   u64* const arrived = reinterpret_cast<u64*>(shared + Shape::arrived_at(kAhead, kSplitK));
   constexpr bool kKnowsEnd = Shape::kPaged && !Prologue::kMakes;
-  u32 busy = (1u << kSplitK) - 1;  // blocks, as bits
+  u32 busy = (1u << kSplitK) - 1;  // bit mask of blocks
   if constexpr (kSplitK > 1) {
     if constexpr (kKnowsEnd) busy = Rounds::busy(first_key, p.keys);
     const i32 left = p.rows - p.first_row > 0 ? p.rows - p.first_row : 0;
@@ -310,14 +311,15 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     if (split == 0 && threadIdx.x == 0)
       expect_bytes(arrived, __popc(static_cast<int>(busy)) * rows * (Shape::kValueHead + 2) * 4);
     cluster_arrive();
-    // Makes room for others. Nobody waits for a block that has ended, or writes to its memory.
+    // Frees the multiprocessor for others: no block waits for a block without keys, or writes to
+    // its memory.
     if (kKnowsEnd && (busy >> split & 1) == 0) return;
   }
   i32 new_row = -1;
   T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplitK));
   T* const own_key = own_queries + Shape::kRows * Shape::kHead;
   T* const own_value = own_key + Shape::kHead;
-  // The new row as the cache has it.
+  // The new row in the cache's format.
   Key* const key_row =
       reinterpret_cast<Key*>(Shape::kScaled ? own_value + Shape::kValueHead : own_key);
   Key* const value_row =
@@ -337,7 +339,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   }
   const i32 end = kKnowsEnd ? p.keys : end_of_keys(p);
   if (kAhead == 1 && !Prologue::kAhead && round < end) copy_first();
-  i32 under_way = round;  // the round whose tile is copied next, of several that are
+  i32 under_way = round;  // the round whose tile is copied next
   if constexpr (kAhead > 1) {
 #pragma unroll
     for (int stage = 0; stage < kAhead; ++stage, under_way = Rounds::next(under_way)) {
@@ -350,7 +352,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       cp_async_commit();
     }
   }
-  if constexpr (Shape::kHead % 16 != 0) {  // the last step of 16 reads 8 elements behind the head
+  if constexpr (Shape::kHead % 16 != 0) {  // the last MMA step of 16 reads 8 elements past the head
     for (int i = thread; i < kKeys * kAhead; i += Shape::kThreads)
 #pragma unroll
       for (int c = 0; c < 8; ++c)
@@ -375,7 +377,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       }
     }
   }
-  // The new row takes the place of what was copied: this warp's copies have all arrived then.
+  // Replaces the copied row by the new one: all copies of this warp have completed.
   constexpr int kWide = 16 / static_cast<int>(sizeof(Key));
   const auto add_new_row = [&](Key* tile, float* scales, const auto& put) {
     if (!Prologue::kMakes || new_row < key0 || new_row >= key0 + kKeys || new_row >= p.keys) return;
@@ -408,7 +410,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     else
       cp_async_wait<0>();
     add_new_row(keys_of(stage), key_scales_of(stage), add_key);
-    barrier();  // keys are there; nobody reads the last tile's values any more
+    barrier();  // keys are visible; the previous tile's values are no longer read
     if (kAhead == 1 && !is_first) {
       copy_values(0, key0, blocks_of_tile(key0));
       cp_async_commit();
@@ -425,7 +427,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     if constexpr (kAhead == 1) {
       cp_async_wait<0>();
       add_new_row(values_of(stage), value_scales_of(stage), add_value);
-      barrier();  // values are there; nobody reads these keys any more
+      barrier();  // values are visible; this tile's keys are no longer read
       if (next_round < end) {
         const i32 next = next_round + group * kKeys;
         copy_keys(0, next, blocks_of_tile(next));
@@ -458,20 +460,20 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     rows.store(p);
   } else {
     float* const parts = reinterpret_cast<float*>(shared);
-    if (Prologue::kAhead) cp_async_wait<0>();  // of tiles that nobody wanted
+    if (Prologue::kAhead) cp_async_wait<0>();  // drain copies of unused tiles
     const auto store = [&](i32 row, i32 column, float low, float high, float, float total) {
       Rows::store_merged(p, row, column, low, high, total);
     };
-    __syncthreads();  // nobody reads tiles any more
+    __syncthreads();  // tiles are no longer read
     rows.put(p, parts + group * Shape::kPartFloats);
     __syncthreads();
     if constexpr (kSplitK == 1) {
       Rows::template merge<kGroups>(p, parts, store);
     } else {
-      // Each block sends its part to the first one's place for it.
+      // Each block sends its partial result to its slot in the first block.
       float* const sent = reinterpret_cast<float*>(shared + Shape::parts_at(kAhead));
       float* const own = sent + split * Shape::kPartFloats;
-      cluster_wait();  // all blocks have begun
+      cluster_wait();  // all blocks have started
       const auto send = [&](i32 row, i32 column, float low, float high, float most, float total) {
         float* const to = own + row * Shape::kPartPitch;
         send_pair(to + column, low, high, arrived, 0);

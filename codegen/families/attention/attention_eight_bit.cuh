@@ -1,35 +1,35 @@
-// Attention of queries, keys and values of 8 bits (e4m3) by warpgroups (sm_90a). What is summed up
-// has to be contiguous in both operands of such products: values come transposed. Weights go from
-// the sums of one product to the left operand of the next without leaving their lanes, since rows
-// of keys are copied in another order (EightBitShape::key_of).
+// Attention with 8-bit (e4m3) queries, keys and values by warpgroups (sm_90a). 8-bit wgmma needs
+// K-major operands: values come transposed. The score accumulators of one MMA become the A operand
+// of the next without lane exchange, as rows of keys are permuted when copied
+// (EightBitShape::key_of).
 #pragma once
 
 #include "attention_warpgroups.cuh"
 #include "eight_bit_warpgroup.cuh"
 
-/// An AttentionShape, whose T is the result's type (or what it is rounded from), with operands of 8
-/// bits. kPromoted: each tile's product with values is added to the sums in float32; else they stay
-/// in the tensor cores' accumulators, which have about 14 bits.
+/// An AttentionShape with 8-bit operands; T is the result's type, or the type before rounding.
+/// kPromoted: adds each tile's PV matmul to float32 registers; otherwise sums stay in the tensor
+/// cores' accumulators (about 14 bits).
 template <class Shape, class Operand, bool kPromoted_>
 struct EightBitShape : Shape {
   typedef Operand Query;
   typedef Operand Key;
   static constexpr bool kEightBit = true, kScaled = false, kPromoted = kPromoted_;
-  /// Weights are 2^x of up to so many, which uses what e4m3 has: kWeightUnit of the reference.
+  /// Weights are 2^x with x <= 8, to use the range of e4m3; equals kWeightUnit of the reference.
   static constexpr float kWeightExponent = 8;
   static_assert(Shape::kHead % 16 == 0 && Shape::kHead <= 128, "units of 16 bytes, a row of 128");
   static_assert(Shape::kValueHead % 16 == 0 && Shape::kValueHead <= 256 && Shape::kVector == 16,
                 "as many columns as products have");
   static_assert(!Shape::kPacked && !Shape::kLimited, "whole sequences");
 
-  /// Which key of a tile column 8 j + t + (0 or 1) of scores is, t even: in two tiles of 16 keys a
-  /// lane of four has four neighbours, which it has as the left operand of the next product.
+  /// The key of a tile whose scores are column 8 j + t (or + 1), t even. Within 16 keys each lane
+  /// of a quad has four consecutive keys, the layout of the next MMA's A operand.
   SINTER_DEVICE static constexpr int key_of(int j, int t) { return j / 2 * 16 + t * 2 + j % 2 * 2; }
 };
 
 #ifdef SINTER_WARPGROUPS
 
-/// By the warps that copy, in units of 16 bytes, as if elements had 16 bits.
+/// Copies by the producer warps, in units of 16 bytes, as if elements had 16 bits.
 template <class Shape, class Pipeline, class ProblemOf>
 SINTER_DEVICE void copy_byte_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of) {
   typedef typename Shape::T T;
@@ -51,7 +51,7 @@ SINTER_DEVICE void copy_byte_tiles(const Pipeline& pipeline, u32 items, ProblemO
         full.arrive_with_copies();
       },
       [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
-        // A unit has 16 keys; those behind the last key are zero, as are whole ones.
+        // A unit has 16 keys; keys past the last are zero, and so are whole units of them.
         constexpr int kAcross = Pipeline::kTileKeys / 16;
         const bool exists = key0 + thread % kAcross * 16 < p.keys;
         copy_tile_columns<Shape::kValueHead, kAcross, 128>(
@@ -61,8 +61,8 @@ SINTER_DEVICE void copy_byte_tiles(const Pipeline& pipeline, u32 items, ProblemO
       });
 }
 
-/// What a warp that multiplies does: WarpgroupRows for operands of 8 bits. Queries stay in shared
-/// memory. Tiles that are copied have one or several tiles of Shape::kKeys keys.
+/// Work of a consumer warp: WarpgroupRows for 8-bit operands. Queries stay in shared memory. A
+/// copied tile has one or more tiles of Shape::kKeys keys.
 template <class Shape, class Pipeline>
 struct EightBitRows {
   typedef AttentionRows<Shape> Rows;
@@ -75,12 +75,12 @@ struct EightBitRows {
 
   const Pipeline& pipeline;
   int lane, warp;
-  PipelineState<kStages> at;  // the tile whose values come next
-  int part = 0;               // of it
+  PipelineState<kStages> at;  // stage of the tile whose values come next
+  int part = 0;               // of that tile
   PipelineState<Pipeline::kQueries> query;
   Rows rows;
   float s[1][Shape::kKeyTiles][4], shrink[1][2];
-  float products[kPromoted ? kOutTiles : 1][4];  // of a tile, with values
+  float products[kPromoted ? kOutTiles : 1][4];  // PV accumulators of one tile
   u32 weights[kKeys / 32][4];
   MaskTile<Shape> mask_tile;
 
@@ -91,7 +91,7 @@ struct EightBitRows {
     const auto* const keys =
         reinterpret_cast<const Key*>(pipeline.keys + place.stage * Pipeline::kKeyTile) +
         of * kKeys * 128;
-    // Of the group: a warp agrees about it.
+    // Warp-uniform: the group's index.
     const auto* const own =
         reinterpret_cast<const Key*>(pipeline.queries + query.stage * Pipeline::kQueryTile) +
         __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 128;
@@ -120,8 +120,8 @@ struct EightBitRows {
     settle(s[0]);
     if (of == kParts - 1) release(pipeline.free_keys[place.stage]);
   }
-  /// Sums so far are relative to the maximum before the weights of these products; `shrink` makes
-  /// them relative to theirs.
+  /// Accumulators so far are relative to the maximum before these weights; `shrink` rescales them
+  /// to the new maximum.
   SINTER_DEVICE void finish_values(bool last_of_tile) {
     warpgroup_wait<0>();
     settle(weights);
@@ -149,7 +149,7 @@ struct EightBitRows {
       }
   }
 
-  /// The first tile: no values are under way.
+  /// The first tile: no PV matmul is in flight.
   SINTER_DEVICE void begin(const Problem& p, i32 key0) {
     part = 0;
     pipeline.full_keys[at.stage].wait(at.phase);
@@ -183,7 +183,7 @@ struct EightBitRows {
     at = next;
     part = next_part;
   }
-  /// The last values. Of a tile that was not needed as a whole the keys are free now, too.
+  /// The last values. If a part of the tile was not needed, this also releases the keys.
   SINTER_DEVICE void end() {
     if (part == 0) pipeline.full_values[at.stage].wait(at.phase);
     Pipeline::fence_copies();

@@ -1,4 +1,4 @@
-// Attention, with what makes its queries and the new rows of its caches.
+// Attention, with a prologue for its queries and the new rows of its caches.
 #include <fmt/format.h>
 
 #include "codegen/families/attention/attention_lowering.h"
@@ -58,11 +58,11 @@ class AttentionFamily final : public KernelFamily {
     result.tactics.push_back(only(cpu_attention_step(program, plan.exprs)));
   }
 
-  /// One kernel, or behind those that make its queries and the new rows of its caches.
+  /// One kernel, or kernels that compute queries and new cache rows, followed by it.
   void kernels(const Region& region, PlanContext& plan, StepTactics& result) const {
     AttentionStep attention = lower_attention_step(region.graph, region.node, region.inputs,
                                                    region.outputs, plan.buffers, plan.exprs);
-    // As products of such floats are where k is above that.
+    // The limit of K up to which fp8 GEMMs are not promoted.
     constexpr std::int64_t kMostUnpromoted = 1024;
     const auto most_keys = ir::upper_bound(attention.program.keys, plan.exprs.ranges());
     attention.program.promoted = attention.program.eight_bit && !plan.options.fast_accumulation &&

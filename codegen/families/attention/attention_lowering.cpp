@@ -15,14 +15,14 @@
 namespace sinter::codegen {
 namespace {
 
-// What the space's last dimension does not stand for: keys, and columns of q and k.
+// Symbols of indices that the space lacks: keys, columns of q and k, sequences, blocks.
 constexpr const char* kKeySymbol = "$key";
 constexpr const char* kHeadSymbol = "$head";
 constexpr const char* kSequenceSymbol = "$sequence";
 constexpr const char* kBlockSymbol = "$block";
 constexpr const char* kColumnSymbol = "$column";
 
-/// What an operand's rows and columns are indexed by.
+/// Indices of an operand's rows and columns.
 struct Walks {
   Dim row, column;
 };
@@ -35,7 +35,7 @@ class AttentionLowering {
   AttentionProgram lower() {
     const Shape& shape = body_.type(node_.outputs[0]).shape;
     LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
-    // Heads that were merged with the batch, or that share keys, are linear once that loop is
+    // Heads that were merged with the batch, or that share keys, become linear when that loop is
     // split.
     constexpr int kMostSplits = 16;
     for (int attempt = 0;; ++attempt) {
@@ -93,7 +93,7 @@ class AttentionLowering {
     const Dim key = program.keys == Dim(1) ? Dim(0) : Dim::symbol(kKeySymbol);
     const Dim along = Dim::symbol(kHeadSymbol);
 
-    // A buffer that several operands read is one parameter.
+    // Operands that read one buffer share a parameter.
     program.q = trace(program, 0, {row, along}, "q");
     program.k = trace(program, 1, {key, along}, "k");
     program.eight_bit = ir::is_eight_bit_attention(program.dtype);
@@ -151,7 +151,7 @@ class AttentionLowering {
     symbols_.emplace_back(name);
   }
 
-  /// Input `i` of the node, followed through views to an input of the region.
+  /// Traces input `i` of the node through views to an input of the region.
   AttentionOperand trace(AttentionProgram& program, std::size_t i, const Walks& walks,
                          const char* what) {
     const ValueId value = node_.inputs[i];
@@ -180,7 +180,7 @@ class AttentionLowering {
                    linearize(position, from), walks, what);
   }
 
-  /// The result, forward through the views that store it.
+  /// Traces the result through the views that store it.
   AttentionOperand result(AttentionProgram& program) {
     const Walks walks{space_->index()[space_->shape().size() - 2], space_->index().back()};
     std::vector<Dim> index = space_->index();
@@ -208,8 +208,8 @@ class AttentionLowering {
                    "the result");
   }
 
-  /// False if `node` is no part of round(result / scale) + zero, in front of which the result of
-  /// operands of 8 bits is scaled and made 16-bit. The pass has looked at the whole.
+  /// True if `node` is part of round(result / scale) + zero, or of the scaling and cast to 16 bits
+  /// that precede it for 8-bit operands. The pass has verified the pattern.
   bool take_rounding(AttentionProgram& program, const Node& node) const {
     if (node.op->kind != OpKind::kPointwise) return false;
     if (program.eight_bit && !program.rounding) {
@@ -259,7 +259,7 @@ class AttentionLowering {
     return parts;
   }
 
-  /// The stride along a walk, which is one symbol, or 0 where there is one element only.
+  /// The stride along an index, which is one symbol; 0 if there is only one element.
   Dim step(const AddressParts& parts, const Dim& walk, const char* what) const {
     if (walk == Dim(0)) return Dim(0);
     for (std::size_t s = 0; s < symbols_.size(); ++s)
@@ -280,7 +280,7 @@ class AttentionLowering {
       program.batch.erase(program.batch.begin() + at);
       for (AttentionOperand* operand : all) operand->batch.erase(operand->batch.begin() + at);
     };
-    // A query of one row that shares its keys with others: those are its rows.
+    // Queries of one row that share their keys become the rows of one problem.
     if (program.rows == Dim(1) && program.causal != 1 && !program.bounds) {
       program.causal = 0;
       for (std::size_t axis = program.batch.size(); axis-- > 0;) {
@@ -307,7 +307,7 @@ class AttentionLowering {
       erase(axis);
       axis = 0;
     }
-    // Heads of one column have no other to step to.
+    // With one column, the column stride is irrelevant.
     for (const auto& [operand, columns] :
          {std::pair(&program.q, program.head), std::pair(&program.k, program.head),
           std::pair(&program.v, program.value_head), std::pair(&program.y, program.value_head)})
@@ -327,7 +327,7 @@ class AttentionLowering {
   const Node& node_;
   const LoopSpace* space_ = nullptr;
   Ranges ranges_;
-  std::vector<std::string> symbols_;  // the loops', then those of keys and columns
+  std::vector<std::string> symbols_;  // loop symbols, then keys and columns
   bool may_split_ = true;
   std::optional<SplitRequest> wanted_split_;
 };

@@ -1,13 +1,13 @@
-// Fused region of kind "attention" as a strided problem.
+// Lowers a fused region of kind "attention" to a strided problem.
 #pragma once
 
 #include "codegen/families/attention/attention_program.h"
 
 namespace sinter::codegen {
 
-/// Lowers a body of kind "attention": operand views, Attention, Transposes and Reshapes of its
-/// result, and what rounds it to 8 bits. Throws Error(kUnsupported) saying which operand is no
-/// strided access with contiguous columns.
+/// Lowers a body of kind "attention": views of operands, Attention, Transposes and Reshapes of its
+/// result, and rounding to 8 bits. Throws Error(kUnsupported) that names the operand without
+/// strided access and contiguous columns.
 AttentionProgram lower_attention(const Graph& body, Buffers inputs, Buffers outputs,
                                  ExprTable& exprs);
 

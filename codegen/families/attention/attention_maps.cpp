@@ -7,7 +7,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// The dimensions of the batch that share the operand, as bits.
+/// Bit mask of the batch dimensions in which the operand is broadcast.
 unsigned shared_dimensions(const AttentionOperand& operand) {
   unsigned bits = 0;
   for (std::size_t axis = 0; axis < operand.batch.size(); ++axis)
@@ -19,7 +19,7 @@ unsigned shared_dimensions(const AttentionOperand& operand) {
 
 bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
                       const ExprTable& exprs) {
-  if (schedule.tma) return true;  // has been asked whether it fits
+  if (schedule.tma) return true;  // its fit was checked before
   std::vector<Dim> sizes = program.batch;
   sizes.insert(sizes.end(), {program.rows, program.keys});
   return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&

@@ -1,4 +1,4 @@
-// The operands of attention by warpgroups as tensor maps.
+// TMA descriptors for the operands of attention by warpgroups.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace sinter::codegen {
 
-/// Whether the copy engine fetches the operands of `schedule`. What lies behind the last key is
-/// zero then, and it knows a tensor's end, but no limit or size that a run finds, nor where a
-/// packed sequence ends: weights of zero would meet another's values, which may be infinite. It
-/// takes rows of whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
+/// Whether TMA copies the operands of `schedule`. Keys past the last must be zero, as zero weights
+/// would meet values that may be infinite. TMA zero-fills at a tensor's end, but not at limits,
+/// sizes that the run finds or ends of packed sequences. Rows must be multiples of 128 bytes: for
+/// rows of 80 or 144 bytes TMA is slower than warps.
 bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
                       const ExprTable& exprs);
 
-/// The maps of queries, keys and values, where it does; else none.
+/// The descriptors of queries, keys and values; empty if TMA does not copy them.
 std::vector<MapParameter> maps_of(const AttentionProgram& program,
                                   const AttentionSchedule& schedule, ExprTable& exprs);
 
-/// "AttentionMaps<3>{&map_q, &map_k, &map_v, 0, 1, 1}": how a kernel that has them hands them on.
+/// "AttentionMaps<3>{&map_q, &map_k, &map_v, 0, 1, 1}": the kernel's argument.
 std::string maps_text(const AttentionProgram& program);
 
 }  // namespace sinter::codegen

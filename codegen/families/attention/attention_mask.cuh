@@ -1,4 +1,4 @@
-// Masks of attention: what a lane holds of one over a tile of keys, and what scores become by it.
+// Masks of attention: a lane's part of a mask for one tile of keys, and how scores apply it.
 #pragma once
 
 #include "math.cuh"
@@ -8,18 +8,18 @@ constexpr float kLog2E = 1.4426950408889634f;
 
 struct NoMask {};
 
-/// Every lane's answer, one bit each.
+/// Ballot: one bit for each lane.
 SINTER_DEVICE u32 votes_of_warp(bool x) { return __ballot_sync(0xffffffffu, x); }
 
-/// Whether times log2(e) some finite values are not.
+/// Whether some finite values become infinite when multiplied by log2(e).
 template <class Mask>
 constexpr bool kMayBeLowest = true;
 template <>
 constexpr bool kMayBeLowest<f16> = false;
 
-/// Two elements of a mask that is added.
+/// Two elements of an additive mask.
 template <class Mask>
-struct MaskPair {  // of 16 bits each
+struct MaskPair {  // 16 bits each
   u32 bits;
 
   SINTER_DEVICE void load(const Mask* p) { bits = *reinterpret_cast<const u32*>(p); }
@@ -40,10 +40,10 @@ struct alignas(8) MaskPair<float> {
   SINTER_DEVICE float at(int i) const { return i == 0 ? low : high; }
 };
 
-/// A lane's part of the mask of `Shape` (AttentionShape) over one tile of keys. It has keys
-/// Shape::key_of(j, t) and the next of rows row_of(i / 2, i % 2).
+/// A lane's part of the mask of `Shape` (AttentionShape) over one tile of keys: keys
+/// Shape::key_of(j, t) and the following one, of rows row_of(i / 2, i % 2).
 template <class Shape, class Mask = typename Shape::Mask>
-struct MaskTile {  // of floats, added
+struct MaskTile {  // additive, of floats
   static constexpr bool kHasMask = true, kAdds = true;
   static constexpr int kRows = Shape::kMaskRows ? Shape::kRowTiles * 2 : 1;
   static constexpr int kTiles = Shape::kMaskKeys ? Shape::kKeyTiles : 1;
@@ -81,7 +81,7 @@ struct MaskTile {  // of floats, added
     }
   }
   SINTER_DEVICE bool lets_all_through() const { return false; }
-  /// Finite values stay finite in base 2: a mask of the lowest float is not minus infinity.
+  /// Finite values stay finite in base 2: a mask value of the lowest float is not minus infinity.
   SINTER_DEVICE float apply(float score, int row, int column, float) const {
     constexpr float kLowest = -2.3e38f;
     float x = values[Shape::kMaskRows ? row : 0][Shape::kMaskKeys ? column / 2 : 0].at(column % 2);
@@ -91,9 +91,9 @@ struct MaskTile {  // of floats, added
 };
 
 template <class Shape>
-struct MaskTile<Shape, b8> {  // where it is false, scores are replaced
+struct MaskTile<Shape, b8> {  // boolean: scores are replaced where it is false
   static constexpr bool kHasMask = true, kAdds = false;
-  /// One answer for all rows: 32 keys are a word, which a warp reads together.
+  /// All rows share the mask: 32 keys are one word, loaded by the warp together.
   static constexpr bool kByKey = Shape::kMaskKeys && !Shape::kMaskRows && Shape::kKeys % 32 == 0;
   static constexpr int kRows = Shape::kMaskRows ? Shape::kRowTiles * 2 : 1;
   static constexpr int kColumns = Shape::kMaskKeys ? Shape::kKeyTiles * 2 : 1;
@@ -127,7 +127,7 @@ struct MaskTile<Shape, b8> {  // where it is false, scores are replaced
       }
     }
   }
-  /// The same for all lanes of a warp.
+  /// Whether all lanes of the warp pass everything.
   SINTER_DEVICE bool lets_all_through() const { return all; }
   SINTER_DEVICE float apply(float score, int row, int column, float fill) const {
     u32 word;

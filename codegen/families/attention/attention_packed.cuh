@@ -1,11 +1,12 @@
-// Packed sequences: which rows of which sequence an item is, and rows that no sequence has.
+// Packed sequences: assigns tiles of sequences to items, and clears rows that belong to no
+// sequence.
 #pragma once
 
 #include "attention_problem.cuh"
 #include "reduce.cuh"
 
-/// A tile of a sequence: its tokens are [begin, begin + tokens) of all, its rows kGroup times as
-/// many, of which the tile's own begin at first_row. A tile behind the last one has no tokens.
+/// A tile of a sequence. The sequence has tokens [begin, begin + tokens) and kGroup rows for each;
+/// the tile's rows begin at first_row. Past the last tile, `tokens` is 0.
 struct PackedTile {
   i32 begin, tokens, first_row, sequence;
 };
@@ -14,7 +15,7 @@ SINTER_DEVICE i32 bound_within(i64 bound, i32 least, i32 most) {
   return bound < least ? least : bound > most ? most : static_cast<i32>(bound);
 }
 
-/// The sum of what the lanes of a warp have, in each of them.
+/// Sum over the lanes of a warp; every lane gets it.
 SINTER_DEVICE i32 sum_of_warp(i32 x) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   return __reduce_add_sync(0xffffffffu, x);
@@ -23,8 +24,7 @@ SINTER_DEVICE i32 sum_of_warp(i32 x) {
 #endif
 }
 
-/// Where sequence `i` begins and ends among `all` tokens; nothing behind the last, or in front of
-/// the first.
+/// First and end token of sequence `i` among `all` tokens; empty if `i` is out of range.
 struct SequenceTokens {
   i32 begin = 0, end = 0;
 };
@@ -38,12 +38,13 @@ SINTER_DEVICE SequenceTokens tokens_of_sequence(const Bound* bounds, i32 sequenc
   return tokens;
 }
 
-/// Tile number `tile` of those that the sequences need which the kernel takes, in their order, or
-/// from the last sequence's last one on (Shape::kLastFirst). A warp looks for it together: each
-/// lane knows how many tiles some sequences have, 32 apart, whose bounds are all under way at once.
+/// Tile `tile` of the sequences that this kernel takes, in their order, or from the last tile of
+/// the last sequence backwards (Shape::kLastFirst). The warp searches together: each lane counts
+/// the tiles of several sequences, 32 apart, and loads all their bounds at once.
 template <class Shape, class Bound>
 SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all, i32 tile) {
-  // Blocks of many warps have many rows: they are few, and hold results while they look.
+  // Blocks of more than 4 warps have many rows: there are few, and they hold accumulators during
+  // the search.
   constexpr int kRows = Shape::kRows, kOfLane = Shape::kRowWarps > 4 ? 2 : 8;
   const i32 lane = threadIdx.x % 32;
   const auto sequence_of = [&](i32 i) { return Shape::kLastFirst ? sequences - 1 - i : i; };
@@ -61,7 +62,7 @@ SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all
       own[i] = is_taken ? (rows + kRows - 1) / kRows : 0;
       tiles[i] = sum_of_warp(own[i]);
     }
-    // The 32 sequences with the tile; -1: others have it.
+    // The chunk of 32 sequences that contains the tile; -1: it is in a later one.
     int chunk = -1;
     i32 chosen = 0, begin = 0, end = 0;
 #pragma unroll
@@ -77,13 +78,13 @@ SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all
       }
     }
     if (chunk < 0) continue;
-    i32 before = chosen;  // with its own
+    i32 before = chosen;  // including its own
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
       const i32 other = __shfl_up_sync(0xffffffffu, before, distance);
       if (lane >= distance) before += other;
     }
-    // From that sequence on all end behind the tile.
+    // From that sequence on, all tile counts end after the tile.
     const u32 in_front = ~__ballot_sync(0xffffffffu, before > tile);
     const int found = 32 - __clz(static_cast<int>(in_front));
     const i32 inside = Shape::kLastFirst ? before - 1 - tile : tile - (before - chosen);
@@ -94,7 +95,7 @@ SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all
   return {0, 0, 0, 0};
 }
 
-/// The tokens that all sequences have together, of `all`.
+/// The tokens of all sequences together, within `all`.
 template <class Bound>
 SINTER_DEVICE SequenceTokens tokens_of_all(const Bound* bounds, i32 sequences, i32 all) {
   SequenceTokens tokens;
@@ -102,21 +103,22 @@ SINTER_DEVICE SequenceTokens tokens_of_all(const Bound* bounds, i32 sequences, i
   tokens.end = bound_within(bounds[sequences], tokens.begin, all);
   return tokens;
 }
-/// The share that tile number `tile` of `tiles` has of the rows in no sequence, of `all` rows.
+/// The part of the padding rows (rows of no sequence, of `all` rows) that tile `tile` of `tiles`
+/// clears.
 SINTER_DEVICE SpareRows spare_rows(const SequenceTokens& packed, i32 all, i32 begin, i32 tile,
                                    i32 tiles) {
   return {begin, packed.begin, packed.end - packed.begin, tile, packed.begin + all - packed.end,
           tiles};
 }
 
-/// Writes zeros to them; `thread` of kThreads that do so.
+/// Writes zeros to these rows; by kThreads threads, of which this is `thread`.
 template <int kThreads, int kGroup, class Problem>
 SINTER_DEVICE void clear_spare_rows(const Problem& p, int thread) {
   const SpareRows& spare = p.spare;
   for (i32 i = spare.first * kGroup; i < spare.count * kGroup;
        i = i % kGroup + 1 < kGroup ? i + 1 : (i / kGroup + spare.step) * kGroup) {
     const i32 token = (i / kGroup < spare.front ? i / kGroup : i / kGroup + spare.packed);
-    // Not result_at(): the token may lie in front of the problem's first.
+    // Not result_at(): the token may precede the problem's first.
     i64 row = (token - spare.begin) * p.y_stride;
     if constexpr (kGroup > 1) row += i % kGroup * p.y_member;
     for (int column = thread; column < Problem::kValueHead; column += kThreads)

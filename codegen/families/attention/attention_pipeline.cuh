@@ -1,5 +1,5 @@
-// Attention by warpgroups: what a block has in shared memory, which items it takes, and who says
-// what of them there.
+// Attention by warpgroups: the shared memory of a block, the items that it processes, and the
+// barriers.
 #pragma once
 
 #include "attention.cuh"
@@ -9,15 +9,15 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// The operands as the copy engine knows them: columns, rows and the batch's dimensions. Of those
-/// in shared_q, bits of the batch's dimensions, all share the queries, and so on.
+/// TMA descriptors of the operands, with dimensions columns, rows and batch. shared_q is a bit mask
+/// of the batch dimensions in which queries are broadcast; likewise the others.
 template <int kRank>
 struct AttentionMaps {
   static constexpr bool kMapped = true, kBoxes = false;
   const TensorMap *q, *k, *v;
   u32 shared_q, shared_k, shared_v;
 
-  /// Starts to copy a tile of kRows rows from `row` on.
+  /// Starts a copy of kRows rows from `row` on.
   template <int kRows, int kWidth, class T, class Problem>
   SINTER_DEVICE static void copy(T* tile, const TensorMap& map, u32 shared, const Problem& p,
                                  i32 row, MBarrier& arrivals) {
@@ -33,30 +33,30 @@ struct AttentionMaps {
     }
   }
 };
-/// Operands that warps copy, because a row may see less than the tensor has, or the copy engine
-/// does not know as many dimensions.
+/// Warps copy the operands: a row may see fewer keys than the tensor has, or TMA lacks
+/// dimensions.
 struct NoMaps {
   static constexpr bool kMapped = false, kBoxes = false;
 };
 
-/// An item of paged sequences as it was found; see PackedTile. A number of -1: there are no more.
+/// An item of paged sequences after its search; see PackedTile. Number -1: no more items.
 struct FoundItem {
   PackedTile tile;
   i32 number, keys;
 };
 
-/// What a block of attend_by_warpgroups has in shared memory: kQueries tiles of queries, kStages of
-/// keys, as many of values, and their barriers. Of several tiles of queries one stays while its
-/// scores are computed; a single one is copied to registers. Shape has kRowTiles = 1 and whole
-/// groups of row warps.
+/// The shared memory of a block of attend_by_warpgroups(): kQueries tiles of queries, kStages tiles
+/// of keys and of values, and their barriers. With several query tiles, the queries stay in shared
+/// memory during the scores' MMA; a single one is copied to registers. Shape has kRowTiles = 1 and
+/// whole warpgroups of row warps.
 template <class Shape, int kStages_, int kQueries_ = 1, bool kMapped_ = false, bool kBoxes_ = false>
 struct AttentionPipeline {
   typedef typename Shape::T T;
-  static constexpr bool kMapped = kMapped_;  // by the copy engine, which one thread tells
-  static constexpr bool kBoxes = kBoxes_;    // so are keys and values, of which it is told by warps
+  static constexpr bool kMapped = kMapped_;  // one thread issues TMA copies
+  static constexpr bool kBoxes = kBoxes_;    // warps issue TMA copies of keys and values
   static constexpr int kStages = kStages_, kQueries = kQueries_;
-  // Tiles of elements of 8 bits are those of half as many of 16. Of values they have columns of 128
-  // keys, and one row for each of a head.
+  // A tile of 8-bit elements has the layout of half as many 16-bit ones. Value tiles are
+  // transposed: one row for each column of the head, of 128 keys.
   static constexpr bool kBytes = Shape::kEightBit;
   static constexpr int kTileKeys = kBytes ? 128 : Shape::kKeys,
                        kHead = kBytes ? Shape::kHead / 2 : Shape::kHead;
@@ -67,16 +67,16 @@ struct AttentionPipeline {
   static constexpr int kTileBytes = (kQueries * kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
   typedef WidenedTile<Shape, Shape::kHead> WidenedKeys;
   typedef WidenedTile<Shape, Shape::kValueHead> WidenedValues;
-  // Items that go from the warps that copy, which look them up, to those that multiply.
+  // Items that the producer warps look up and pass to the consumers.
   static constexpr int kItems = Shape::kPaged ? 2 : 0;
   static constexpr int kBarrierBytes = (2 * kQueries + 4 * kStages) * 16 + kItems * 64,
                        kWidenedBytes =
                            Shape::kScaled ? WidenedKeys::kBytes + WidenedValues::kBytes : 0;
-  // Tiles begin at multiples of 1024 bytes.
+  // Tiles are aligned to 1024 bytes.
   static constexpr int kSharedBytes = 1024 + kTileBytes + kBarrierBytes + kWidenedBytes;
   static constexpr int kThreads = Shape::kThreads + 128;
-  // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply. Two
-  // blocks of one group fit a multiprocessor.
+  // 65536 registers, in steps of 8: 128 producer threads, the rest consumers. With one consumer
+  // group, two blocks fit a multiprocessor.
   static constexpr int kGroups = Shape::kRowWarps / 4, kBlocks = kGroups == 1 ? 2 : 1;
   static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kGroups == 2 ? 232 : 216;
@@ -131,28 +131,28 @@ struct AttentionPipeline {
     }
     __syncthreads();
   }
-  /// Where a thread that copies has rows of 8 bits on their way.
+  /// Where a producer thread stages rows of 8 bits.
   SINTER_DEVICE WidenedKeys widened_keys(int thread) const {
     return {reinterpret_cast<unsigned char*>(full_queries) + kBarrierBytes, thread};
   }
   SINTER_DEVICE WidenedValues widened_values(int thread) const {
     return {widened_keys(thread).memory + WidenedKeys::kBytes, thread};
   }
-  /// What warps have copied is seen by the tensor cores: by who waited for it.
+  /// Makes copies by warps visible to the tensor cores; called by the thread that waited for them.
   SINTER_DEVICE static void fence_copies() {
     if constexpr (!kMapped && !kBoxes) fence_proxy_async();
   }
 };
 
-/// Calls visit(problem_of(item)) for the block's items. Those of odd turns go to the blocks
-/// in the reverse order, so that whoever had the longest gets the shortest.
+/// Calls visit(problem_of(item)) for the block's items, in serpentine order: odd rounds are
+/// reversed, so that the block with the longest item of a round gets the shortest of the next.
 template <class Shape, class ProblemOf, class Visit>
 SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
   for (u32 begin = 0, turn = 0; begin < items; begin += gridDim.x, ++turn) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     if (!Shape::kLongFirst && item >= items) continue;
     const AttentionProblem<Shape> p = problem_of(item);
-    // See causal_item and packed_tile. Items of later turns are behind the last tile, too.
+    // See causal_item() and packed_tile(). Items of later rounds are past the last tile, too.
     if ((Shape::kLongFirst || Shape::kPacked) && p.first_row >= p.rows) {
       if (Shape::kPacked && !Shape::kClearsSpare) break;
       continue;

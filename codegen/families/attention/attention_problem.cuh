@@ -1,4 +1,4 @@
-// What a kernel of attention is compiled for (AttentionShape), and one head of what it is given.
+// Compile-time parameters of an attention kernel (AttentionShape), and the problem of one head.
 #pragma once
 
 #include "attention_mask.cuh"
@@ -13,27 +13,25 @@ struct IsNoLimits<NoLimits> {
   static constexpr bool kIs = true;
 };
 
-/// Of `keys` keys those before `limit`.
+/// The keys before `limit`, of `keys`.
 SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
   return limit < 0 ? 0 : limit < keys ? static_cast<i32>(limit) : keys;
 }
 
-/// The constants of a kernel.
-/// kRowWarps warps hold kWarpRows rows each (8: as columns of products, SwappedRows; else a
-/// multiple of 16) and share tiles of kKeys keys; kKeyGroups such groups take turns over the tiles
-/// and add up at the end. kVector: elements of one copy of keys and values, and kPairs: whether two
-/// neighbouring elements of q and y are one access; rows begin at multiples of them. kMaskRows,
-/// kMaskKeys: whether the mask depends on the row, and on the key; kMaskPairs: whether two
-/// neighbours of its keys are one access. kCausal: a row sees the keys up to its own number +
-/// `diagonal`. kGuard: which weights count as zero: 1: those that are NaN; 2: those of rows of
-/// which every score is -inf. Limits: the type of integers of which a row sees as many keys;
-/// NoLimits. kPacked: rows and keys are those of one of several sequences that lie one behind the
-/// other. Result: T, or a type of 8 bits, which results are rounded to behind a factor. Key: the
-/// type of keys and values, T or one of 8 bits, whose rows have scales then. kBlock: keys of a
-/// block where keys and values are a paged cache (a power of two; 0: they lie in order); kGroup:
-/// rows that each token of such a sequence has, which are heads that share their keys; kWindow: the
-/// last so many keys before its limit are what a row sees (0: all). kLeastRows, kMostRows: of the
-/// packed sequences that the kernel takes (kMostRows 0: any). kCapped: scores have a soft cap.
+/// The compile-time parameters of a kernel. kRowWarps warps have kWarpRows rows each: a multiple of
+/// 16, or 8, which are the MMA's columns (SwappedRows). They share tiles of kKeys keys. kKeyGroups
+/// such groups take tiles round-robin and combine their results at the end. kVector: elements of
+/// one copy of keys and values. kPairs: two adjacent elements of q and y are one access; rows are
+/// aligned to both. kMaskRows, kMaskKeys: the mask depends on the row, on the key. kMaskPairs: two
+/// adjacent keys of the mask are one access. kCausal: row r sees keys up to r + `diagonal`. kGuard:
+/// weights that count as zero: 1: NaN; 2: all weights of rows whose scores are all -inf. Limits:
+/// integer type of the rows' key counts, or NoLimits. kPacked: rows and keys belong to concatenated
+/// sequences. Result: T, or an 8-bit type to which results are rounded after a scale. Key: type of
+/// keys and values: T, or an 8-bit type with a scale for each row. kBlock: keys of a block of the
+/// paged cache (a power of two; 0: contiguous). kGroup: rows of each token, which are heads that
+/// share their keys. kWindow: a row sees only the last kWindow keys before its limit (0: all).
+/// kLeastRows, kMostRows: row counts of the packed sequences that the kernel takes (kMostRows 0:
+/// any). kCapped: scores have a softcap.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kWarpRows_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
@@ -44,7 +42,7 @@ struct AttentionShape {
   typedef T_ T;
   typedef T_ Query;
   typedef Key_ Key;
-  typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
+  typedef Mask_ Mask;  // b8: true attends, false sets the score to `fill`; floats are added; NoMask
   typedef Limits_ Limits;
   typedef Result_ Result;
   static constexpr bool kRoundsResult = sizeof(Result) == 1;
@@ -59,22 +57,23 @@ struct AttentionShape {
   static constexpr int kGuard = kGuard_, kBlock = kBlock_, kGroup = kGroup_, kWindow = kWindow_;
   static constexpr int kLeastRows = kLeastRows_, kMostRows = kMostRows_;
   static constexpr bool kCapped = kCapped_;
-  /// Another kernel, of the sequences of fewer rows, clears what no sequence has.
+  /// Another kernel, for sequences of fewer rows, clears the padding rows.
   static constexpr bool kClearsSpare = kPacked && kLeastRows == 0;
   static constexpr bool kPaged = kBlock > 0;
-  /// Items whose rows see many keys go first (causal_item). By limits later rows mostly see more.
+  /// Items whose rows see many keys go first (causal_item). With limits, later rows usually see
+  /// more.
   static constexpr bool kLongFirst = kCausal || (kLimited && !kPacked);
-  /// So do those of a sequence's prompt, where blocks take items in turns: the short ones even out
-  /// what the blocks have.
+  /// Items of long prompts also go first where blocks process several rounds: the short ones
+  /// balance the load.
   static constexpr bool kLastFirst = kPaged && kRowWarps >= 4;
   static_assert(!kPaged || (kPacked && kLimited && !kCausal), "sequences with limits");
   static_assert(kPaged || (kGroup == 1 && kWindow == 0), "of paged caches");
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static constexpr bool kScaled = sizeof(Key) == 1;
-  // Of operands of 8 bits without scales: see EightBitShape.
+  // 8-bit operands without scales: see EightBitShape.
   static constexpr bool kEightBit = false;
   static constexpr float kWeightExponent = 0;
-  /// Which key of a tile column 8 j + t of scores is, t even; the next column is the next key.
+  /// The key of a tile whose scores are column 8 j + t, t even; the next column is the next key.
   SINTER_DEVICE static constexpr int key_of(int j, int t) { return j * 8 + t; }
   static_assert(!kScaled || (kHead % 16 == 0 && kValueHead % 16 == 0), "whole units of 16 bytes");
   static_assert(!kScaled || !kPacked || kPaged, "packed keys are no cache");
@@ -82,25 +81,26 @@ struct AttentionShape {
 
   static constexpr int kSteps = (kHead + 15) / 16, kKeyTiles = kKeys / 8,
                        kOutTiles = kValueHead / 8, kThreads = kRowWarps * 32;
-  // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
+  // Row pitch is an odd number of 16-byte units: ldmatrix has no bank conflicts.
   static constexpr int kKeyPitch = kScaled ? (kSteps | 1) * 16 : (kSteps * 2 | 1) * 8,
                        kValuePitch = kScaled ? (kOutTiles / 2 | 1) * 16 : (kOutTiles | 1) * 8;
-  // Scales of keys and of values lie behind both.
+  // Scales of keys and of values follow both.
   static constexpr int kRowBytes = (kKeyPitch + kValuePitch) * static_cast<int>(sizeof(Key)),
                        kTileBytes = kKeys * (kRowBytes + (kScaled ? 8 : 0));
   static constexpr int kRows = kRowWarps * kWarpRows;  // of a block
-  // What a group, or a block, has of the rows when they add up: results, a maximum, a sum.
+  // The partial result of a group or block for each row: result, maximum, sum.
   static constexpr int kPartPitch = kValueHead + 4, kPartFloats = kRows * kPartPitch;
   static constexpr int kMergeBytes = kKeyGroups > 1 ? kKeyGroups* kPartFloats * 4 : 0;
-  /// Where blocks put theirs, with `ahead` tiles of keys, and of values, to each group.
+  /// Offset of the blocks' partial results, with `ahead` tiles of keys and of values for each
+  /// group.
   static constexpr int parts_at(int ahead) {
     return kKeyGroups * ahead * kTileBytes > kMergeBytes ? kKeyGroups * ahead * kTileBytes
                                                          : kMergeBytes;
   }
-  /// Of what a block makes itself: its queries, a row of keys and one of values (Prologue).
+  /// Bytes of a Prologue's results: the queries, and one row of keys and of values.
   static constexpr int kPrologueBytes =
       (kRows * kHead + kHead + kValueHead) * 2 + (kScaled ? kHead + kValueHead + 16 : 0);
-  /// Where their arrival is counted.
+  /// Offset of the mbarrier that counts their arrival.
   static constexpr int arrived_at(int ahead, int splits) {
     return parts_at(ahead) + splits * kPartFloats * 4;
   }
@@ -109,15 +109,15 @@ struct AttentionShape {
   }
 };
 
-/// Rows of packed sequences that none of them has: number `first`, first + step, .. of `count`, of
-/// which `front` lie in front of the sequences' `packed` rows. Row 0 of the problem is row `begin`.
+/// Padding rows of packed sequences: rows `first`, first + step, .. of `count`. `front` of them
+/// precede the `packed` rows of the sequences. Row 0 of the problem is row `begin`.
 struct SpareRows {
   i32 begin, front, packed, first, count, step;
 };
 
-/// One head. Element (r, c) of an operand is at data[r * its stride + c], of the mask at
-/// mask[r * mask_row + c * mask_key]. Scores are scale * q k', or with a soft cap, which is scale
-/// then, scale * tanh(cap_scale * q k').
+/// One head. Element (r, c) of an operand is data[r * stride + c], of the mask mask[r * mask_row +
+/// c * mask_key]. Scores are scale * q k'; with a softcap, scale * tanh(cap_scale * q k'), where
+/// `scale` is the cap.
 template <class Shape>
 struct AttentionProblem {
   static constexpr int kValueHead = Shape::kValueHead;
@@ -128,28 +128,28 @@ struct AttentionProblem {
   const typename Shape::Limits* limits;
   i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key, limit_row;
   i32 rows, keys, first_row, diagonal;
-  i32 batch[3];                          // the head's place in the first dimensions of the batch
-  float scale, fill;                     // fill in base 2: times log2(e)
-  float cap_scale;                       // what scores of a soft cap are multiplied by first
-  const float *key_scale, *value_scale;  // of rows, if they have any; a stride apart
+  i32 batch[3];                          // the head's index in the first batch dimensions
+  float scale, fill;                     // fill in base 2: multiplied by log2(e)
+  float cap_scale;                       // factor of scores inside the softcap
+  const float *key_scale, *value_scale;  // of rows, if Key has 8 bits; a stride apart
   i64 key_scale_stride, value_scale_stride;
-  SpareRows spare;  // where sequences are packed
-  // Of a paged cache: the sequence's block table, rows that the cache has; from one row of a token
-  // to the next. `keys` is then how many the table has room for.
+  SpareRows spare;  // if sequences are packed
+  // For a paged cache: the sequence's block table, the rows of the cache, and strides between rows
+  // of one token. `keys` is then the capacity of the table.
   const i32* table;
   i32 sequence, cache_rows;
   i64 q_member, y_member;
-  // Where results, or operands, have 8 bits: results are times y_factor before they are rounded.
-  // y_zero is what zero is.
+  // For 8-bit results or operands: results are multiplied by y_factor before rounding; y_zero is
+  // the zero point.
   float y_factor, y_zero;
 
-  /// The end of the keys that a row sees by its limit.
+  /// End of the keys that a row sees by its limit.
   SINTER_DEVICE i32 end_of_row(i32 row) const {
     if constexpr (Shape::kLimited)
       return keys_before(limits[(row < rows ? row : rows - 1) / Shape::kGroup * limit_row], keys);
     return keys;
   }
-  /// Where row `row` of q and of y begins.
+  /// Offset of row `row` of q and of y.
   SINTER_DEVICE i64 query_at(i32 row) const {
     if constexpr (Shape::kGroup == 1) return row * q_stride;
     return row / Shape::kGroup * q_stride + row % Shape::kGroup * q_member;
@@ -158,16 +158,16 @@ struct AttentionProblem {
     if constexpr (Shape::kGroup == 1) return row * y_stride;
     return row / Shape::kGroup * y_stride + row % Shape::kGroup * y_member;
   }
-  /// The row of keys and values that key `key` is. What a table says is not trusted.
+  /// The row of `key` in keys and values. Table entries are clamped, not trusted.
   SINTER_DEVICE i32 row_of_key(i32 key) const {
     if constexpr (!Shape::kPaged) return key;
     constexpr i32 kBlock = Shape::kPaged ? Shape::kBlock : 1;
     const u32 row = static_cast<u32>(table[key / kBlock]) * kBlock + key % kBlock;
     return row < static_cast<u32>(cache_rows) ? static_cast<i32>(row) : 0;
   }
-  /// The same of the first key of a block, or of a part of one, which may lie behind the last key.
+  /// The same for the first key of a block, or of a part of one, which may be past the last key.
   SINTER_DEVICE i32 first_row_at(i32 key) const { return key < keys ? row_of_key(key) : 0; }
-  /// A row of a block from its first on: in the cache, where that has no whole number of blocks.
+  /// A row of a block, counted from its first, clamped to a cache whose last block is partial.
   SINTER_DEVICE i32 row_in_cache(i32 row) const {
     return row < cache_rows - 1 ? row : cache_rows - 1;
   }

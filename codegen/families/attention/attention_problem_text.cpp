@@ -19,7 +19,7 @@ std::string float_literal(double value) {
   return digits + (digits.find_first_of(".e") == std::string::npos ? ".0f" : "f");
 }
 
-/// A finite score stays finite in base 2.
+/// Keeps finite scores finite in base 2.
 double in_base_2(double score) {
   const double most = std::numeric_limits<float>::max();
   return std::isinf(score) ? score : std::clamp(score / std::log(2.0), -most, most);
@@ -79,7 +79,7 @@ std::string ProblemText::write(bool has_maps) {
   for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
     line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
   if (p_.front)
-    line("p.q = nullptr;");  // made by the block
+    line("p.q = nullptr;");  // the block's prologue computes it
   else
     operand("q", p_.q);
   operand("k", p_.k);
@@ -178,7 +178,7 @@ std::string ProblemText::call(const PrologueFunction& function, const std::strin
                      fmt::join(arguments, ", "));
 }
 
-/// Rows that see many keys go first where they differ.
+/// Items whose rows see many keys go first, if rows differ.
 void ProblemText::place() {
   line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
   const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
@@ -194,7 +194,7 @@ void ProblemText::place() {
   place_head();
 }
 
-/// Heads of one tile behind each other. Which sequence has the tile is looked up.
+/// Tiles of all sequences, heads innermost; the tile's sequence is looked up.
 void ProblemText::place_packed() {
   const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
                     sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
@@ -220,7 +220,7 @@ void ProblemText::place_packed() {
   place_head();
 }
 
-/// Where the sequence's keys are.
+/// The keys of the sequence.
 void ProblemText::place_paged() {
   line(fmt::format("p.table = {} + i64{{tile.sequence}} * {};", address(*p_.tables),
                    args_.dim(p_.tables->row)));
@@ -245,7 +245,7 @@ std::string ProblemText::address(const AttentionOperand& operand) {
   return args_.buffer(operand.buffer) + (place == "0" ? "" : " + " + place);
 }
 
-/// Of an item's first element.
+/// Offset of an item's first element.
 std::string ProblemText::place_of(const Dim& offset, const std::vector<Dim>& batch) {
   std::string text = offset == Dim(0) ? "" : args_.dim(offset);
   for (std::size_t axis = 0; axis < p_.batch.size(); ++axis) {
@@ -257,7 +257,7 @@ std::string ProblemText::place_of(const Dim& offset, const std::vector<Dim>& bat
 }
 
 void ProblemText::operand(const char* name, const AttentionOperand& operand) {
-  // Of a paged cache rows of keys are found by the table.
+  // The block table gives the rows of keys of a paged cache.
   const bool is_cache = p_.tables && name[0] != 'q' && name[0] != 'y';
   const std::string begin = p_.bounds && !is_cache
                                 ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(operand.row))

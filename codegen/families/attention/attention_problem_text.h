@@ -1,5 +1,5 @@
-// The text of what all variants of an attention kernel share: its parameters, and which rows of
-// which head an item is.
+// Text that all variants of an attention kernel share: its parameters, and the mapping from items
+// to rows and heads.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ class AttentionParameters {
   AttentionParameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types);
 
   std::string buffer(std::uint32_t b) const;
-  /// A literal, or a parameter that is added on first use. All sizes are 64 bits wide: a block
-  /// computes a few addresses once.
+  /// A literal, or a parameter added on first use. All sizes have 64 bits: a block computes only a
+  /// few addresses.
   std::string dim(const Dim& dim) { return size(exprs_.intern(dim)); }
   std::string size(std::uint32_t expression);
 
-  /// "const f16* __restrict__ x0", and "x0": one for each parameter.
+  /// "const f16* __restrict__ x0" and "x0", for each parameter.
   const std::vector<std::string>& texts() const { return texts_; }
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<KernelArg>& args() const { return args_; }
-  /// The names of those that are read.
+  /// The names of parameters that are read.
   std::vector<std::string> inputs() const;
 
  private:
@@ -39,18 +39,18 @@ class AttentionParameters {
   std::vector<std::string> names_;
 };
 
-/// Which rows of which head an item is, and where the operands lie.
+/// The rows and head of an item, and the addresses of its operands.
 class ProblemText {
  public:
   ProblemText(const AttentionProgram& program, AttentionParameters& args)
       : p_(program), args_(args) {}
 
-  /// The function that gives an item's problem. `has_maps`: some schedule has the copy engine fetch
-  /// the operands.
+  /// The function that returns an item's problem. `has_maps`: some schedule copies the operands by
+  /// TMA.
   std::string write(bool has_maps);
-  /// How an item's queries and its new row are made by a block's threads, each from the next whole
-  /// warp on; `functions`: of queries, key and value; `is_given`: no step writes the new row's
-  /// number, which is the result.
+  /// The prologue of an item: the block's threads compute queries and the new row; each function
+  /// starts at the next whole warp. `functions`: for queries, key and value. `is_given`: no step
+  /// writes the new row's index, which the text returns.
   std::string write_prologue(const std::vector<PrologueFunction>& functions, bool is_given);
   /// "name(x0, x1, TO, n0, NUMBER)".
   std::string call(const PrologueFunction& function, const std::string& to,

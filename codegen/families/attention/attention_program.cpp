@@ -123,7 +123,7 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   };
   const Dim head(program.head), value_head(program.value_head);
   StepCost work;
-  // Of a paged cache no more is known than how much the tables have room for.
+  // For a paged cache only the capacity of the tables is known.
   const Dim keys =
       program.tables
           ? ir::min(program.keys, program.sequences * program.table_blocks * Dim(program.block),
@@ -146,7 +146,7 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
     work.bytes_read =
         work.bytes_read + bytes(*program.tables, program.sequences, program.table_blocks);
   work.bytes_written = bytes(program.y, program.rows, value_head);
-  // Of packed sequences no more is known than how long they may be.
+  // For packed sequences only the maximum length is known.
   const Dim seen = program.tables   ? program.table_blocks * Dim(program.block)
                    : program.bounds ? ir::min(program.keys, program.longest, exprs.ranges())
                                     : program.keys;

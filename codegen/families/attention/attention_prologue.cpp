@@ -14,14 +14,14 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr std::int64_t kMostQueries = 16;  // of a block: see AttentionShape::kRows
+constexpr std::int64_t kMostQueries = 16;  // per block: see AttentionShape::kRows
 constexpr std::uint8_t kReplaces = 255;    // InstrT::op of a Scatter
 
 struct Refusal {
   std::string why;
 };
 
-/// Elements of a dense array over the program's loops from one index to the next.
+/// Strides of a dense array over the program's loops.
 std::vector<Dim> dense_strides(const LoopProgramT& program, const ExprTable& exprs) {
   std::vector<Dim> strides(program.extents.size());
   Dim stride = 1;
@@ -32,7 +32,7 @@ std::vector<Dim> dense_strides(const LoopProgramT& program, const ExprTable& exp
   return strides;
 }
 
-/// The one instruction that stores, which is of `kind`.
+/// The only store instruction, which must be of `kind`.
 InstrT& only_store(const LoopProgramT& program, InstrKind kind) {
   InstrT* found = nullptr;
   for (const auto& instr : program.instrs) {
@@ -50,19 +50,19 @@ bool is_plain(const AccessT& access) {
   return access.gathers.empty() && access.nonaffine.empty() && access.guards.empty();
 }
 
-/// A Scatter, and the part whose body has it.
+/// A Scatter and the part whose body contains it.
 struct CacheWriter {
   const Node *part = nullptr, *scatter = nullptr;
 };
 
-/// Whether two Scatters of one body have the same places but for their columns.
+/// Whether two Scatters of one body use the same indices, except for columns.
 bool puts_at_same_places(const Node& a, const Node& b) {
   return a.inputs.size() == b.inputs.size() &&
          std::equal(a.inputs.begin() + 2, a.inputs.end() - 1, b.inputs.begin() + 2);
 }
 
-/// The body of the part with this Scatter alone, and what it puts anywhere as another input, the
-/// last.
+/// The body of the part with only this Scatter; a value that the Scatter writes and no node
+/// computes becomes the last input.
 Graph scatter_of_rows(const CacheWriter& writer) {
   const Graph& body = *writer.part->body;
   const Node& scatter = *writer.scatter;
@@ -136,7 +136,7 @@ class PrologueLowering {
     return part_reads(body_, parts_, part, inputs_, outputs_, kPrologueValue);
   }
 
-  /// Takes the buffer that there is not out of the kernel's.
+  /// Removes the buffer of the queries, which are never stored.
   void forget_queries() {
     const std::uint32_t gone = program_.q.buffer;
     program_.buffers.erase(program_.buffers.begin() + gone);
@@ -171,8 +171,8 @@ class PrologueLowering {
     return is_dense;
   }
 
-  /// `made` says which of the rows of 8 bits, that `writer` makes, is whose. It becomes what makes
-  /// the rows before they are rounded: the kernel rounds them itself.
+  /// Finds which of the 8-bit rows of `writer` belongs to `made`, and replaces it by the value
+  /// before rounding: the kernel rounds it itself.
   void make_exact(PrologueOperand& made, const CacheWriter& writer, const AttentionOperand& operand,
                   const AttentionOperand& scales, std::int64_t head) {
     const CacheWriter row_scales = writer_of(program_.buffers[scales.buffer]);
@@ -189,7 +189,7 @@ class PrologueLowering {
     renumber(made.program);
   }
 
-  /// Whether each step along rows is one along their scales.
+  /// Whether rows and their scales have proportional strides.
   static bool lie_as_rows_do(const AttentionOperand& rows, const AttentionOperand& scales,
                              std::int64_t head) {
     const auto same = [&](const Dim& row, const Dim& scale) { return row == scale * Dim(head); };
@@ -197,7 +197,7 @@ class PrologueLowering {
            std::ranges::equal(rows.batch, scales.batch, same);
   }
 
-  /// What `writer` puts into `cache`, which the attention reads as `operand`.
+  /// The row that `writer` stores into `cache`, which attention reads as `operand`.
   PrologueOperand row(const CacheWriter& writer, std::uint32_t cache,
                       const AttentionOperand& operand, std::int64_t head, Place& place) {
     const std::uint32_t writes[] = {cache};
@@ -224,7 +224,7 @@ class PrologueLowering {
       throw Refusal{"what goes into the cache is no row that the attention reads"};
     place = place_of(program, gather.value());
     find_items(made, access, operand, head);
-    // The row itself, densely, instead of into the cache.
+    // Stores the row densely instead of into the cache.
     const std::vector<Dim> dense = dense_strides(program, exprs_);
     access.gathers.clear();
     access.offset = exprs_.intern(Dim(0));
@@ -236,7 +236,7 @@ class PrologueLowering {
     return made;
   }
 
-  /// Where the one integer lies that `value` is.
+  /// The address of the one integer that `value` loads.
   Place place_of(const LoopProgramT& program, std::uint32_t value) const {
     const InstrT& load = *program.instrs[value];
     const char* const why = "the place of the new row is computed, or not one for all sequences";
@@ -250,8 +250,8 @@ class PrologueLowering {
             exprs_.dim(access.offset)};
   }
 
-  /// Which updates are whose: every axis of the batch walks the cache as a loop does, the last loop
-  /// as its columns do.
+  /// Maps updates to items: every batch axis must stride the cache as a loop does, and the last
+  /// loop as its columns do.
   void find_items(PrologueOperand& made, const AccessT& access, const AttentionOperand& operand,
                   std::int64_t head) const {
     const LoopProgramT& program = made.program;
@@ -261,7 +261,7 @@ class PrologueLowering {
     if (rank == 0 || extent(rank - 1) != Dim(head) || stride(rank - 1) != Dim(1) ||
         operand.column != Dim(1))
       throw Refusal{"what goes into the cache is no row of its columns"};
-    // Loops whose updates lie in the cache as in a dense array are one.
+    // Merges loops whose updates are as dense in the cache as in a dense array.
     struct Walk {
       Dim extent, stride, dense;
     };
@@ -280,7 +280,7 @@ class PrologueLowering {
       made.batch.emplace_back(0);
       if (count == Dim(1) || operand.batch[axis] == Dim(0)) continue;
       const auto walk = std::ranges::find_if(walks, [&](const Walk& one) {
-        // An axis may be a part of it: so many of its steps each.
+        // An axis may cover part of a loop, several steps at a time.
         const auto times = ir::divide_exactly(operand.batch[axis], one.stride);
         return times && ir::divide_exactly(one.extent, *times * count);
       });

@@ -1,5 +1,5 @@
-// What a region of kind "attention" computes in front of the attention: its queries, and the row
-// that a step adds to a cache of keys and to one of values.
+// The prologue of a region of kind "attention": its queries, and the row that a step adds to a
+// cache of keys and to one of values.
 #pragma once
 
 #include <cstdint>
@@ -12,46 +12,46 @@
 
 namespace sinter::codegen {
 
-/// The Fused nodes of such a region: pointwise queries, two scatters into caches, and the attention
-/// that alone reads the queries, maybe reshaped. Those into caches of 8 bits have two results each:
-/// they make the rows and their scales.
+/// The Fused nodes of such a region: pointwise queries, two scatters into caches, and the
+/// attention, the only reader of the queries (maybe reshaped). Scatters into 8-bit caches have two
+/// results: rows and scales.
 struct AttentionParts {
   const Node *q = nullptr, *attention = nullptr;
   std::vector<const Node*> scatters;
 };
-/// Nothing for a region of views and an Attention. Throws Error(kInternal) for anything else.
+/// Nothing for a region of only views and an Attention. Throws Error(kInternal) for any other form.
 std::optional<AttentionParts> attention_parts(const Graph& body);
 
-/// The plan's buffers of a part's inputs. Those of the region are `inputs` and `outputs`, that of
-/// the queries is `queries`: one of the plan, or kPrologueValue.
+/// The plan's buffers of a part's inputs. `inputs` and `outputs` are the region's. `queries` is the
+/// buffer of the queries, or kPrologueValue.
 std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
                                       const Node& part, Buffers inputs, Buffers outputs,
                                       std::uint32_t queries);
-/// The plan's buffers of the results of a part that are results of the region.
+/// The plan's buffers of those results of a part that are results of the region.
 std::vector<std::uint32_t> part_writes(const Graph& body, const Node& part, Buffers outputs);
 
-/// The whole region as one problem, with AttentionProgram::front, whose blocks each compute what
-/// they need of it. Nothing, and `refusal`, if it is not of the form that this takes: one row a
-/// head and sequence, at the same place for all of them, and up to 16 queries that share it.
+/// The whole region as one problem with AttentionProgram::front: each block computes the parts that
+/// it needs. Nothing, with `refusal`, for other forms. Supported: one new row for each head and
+/// sequence, at one index for all, and up to 16 queries that share it.
 std::optional<AttentionProgram> lower_with_prologue(const Graph& body, const AttentionParts& parts,
                                                     Buffers inputs, Buffers outputs,
                                                     ExprTable& exprs, std::string& refusal);
 
-/// A function of `buffers`, `sizes`, the number of a vector of elements, which it computes and
-/// stores, and what waits for the step in front: it calls that once, behind loads of what no step
-/// writes where these come first. Else there may be one of buffers and sizes that has the L2 fetch
-/// such.
+/// A function that computes and stores one vector of elements. Parameters are `buffers`, `sizes`,
+/// the vector's index and a function that waits for the preceding step. It calls that once, after
+/// loads of memory that no step writes if these come first. Otherwise a second function of buffers
+/// and sizes may prefetch such memory into the L2.
 struct PrologueFunction {
   std::string name, text;
-  std::string fetch;                   // the other's name; empty: there is none
-  std::vector<std::uint32_t> buffers;  // AttentionProgram's or kPrologueValue: pointers
+  std::string fetch;                   // name of the prefetch function; empty if there is none
+  std::vector<std::uint32_t> buffers;  // AttentionProgram's or kPrologueValue, as pointers
   std::vector<std::uint32_t> sizes;    // expressions
   int vector = 1;                      // elements
-  const char* number = "u32";          // the type of a vector's
+  const char* number = "u32";          // type of the vector's index
 };
 
-/// `rows` of `width` elements each of an item are made vector by vector. `facts`: types of the
-/// attention's buffers, which of them no step writes, and what holds for the kernel as a whole.
+/// Computes `rows` of `width` elements of an item, one vector at a time. `facts`: types of the
+/// attention's buffers, which of them no step writes, and options of the kernel.
 PrologueFunction prologue_function(const AttentionProgram& attention, const PrologueOperand& made,
                                    std::int64_t width, const std::string& name,
                                    const KernelRequest& facts, ExprTable& exprs);

@@ -11,7 +11,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// Vectors that no item's rows cut, without conditions on sizes.
+/// Vectors that divide an item's rows, without conditions on sizes.
 VectorPlan vectors_of(const ProgramAnalysis& analysis, const PrologueOperand& made,
                       std::int64_t width) {
   for (int most = 8; most > 1; most /= 2) {
@@ -24,8 +24,8 @@ VectorPlan vectors_of(const ProgramAnalysis& analysis, const PrologueOperand& ma
   return no_vectors(analysis);
 }
 
-/// Which loads may be issued before the step in front has ended: those of what no step writes, at
-/// places that such memory says. Empty if something else would have to be.
+/// Marks loads that may precede the end of the preceding step: memory that no step writes, at
+/// indices from such memory. Empty if other values would have to be loaded first.
 std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
   const auto is_given = [&](std::size_t load) {
     const auto& access = analysis.access(analysis.instr(load).access);
@@ -38,7 +38,7 @@ std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
     given[i] = is_given(i) && std::ranges::all_of(gathers, [&](const auto& gather) {
                  return given[gather.value()];
                });
-    // Values of no element, and addresses that are gathered, are computed first.
+    // Values without loop dimensions and gathered addresses are computed first.
     if (!given[i] && (analysis.value(i).dims == 0 || !gathers.empty())) return {};
   }
   return given;

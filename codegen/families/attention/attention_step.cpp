@@ -31,7 +31,7 @@ AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers
     return finish();
   }
   if (auto whole = lower_with_prologue(body, *parts, inputs, outputs, exprs, step.refusal)) {
-    // What is changed in place and nothing has made before is as the run found it.
+    // A value updated in place that no step has computed is as the run found it.
     bool still = true;
     for (const ScatterRegion& region : scatter_regions(node))
       still = still && inputs[region.data] == outputs[region.result] &&

@@ -1,4 +1,4 @@
-// A region of kind "attention" as a step: one kernel, or what is in front of it first.
+// A region of kind "attention" as a step: one kernel, or its prologue's kernels first.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace sinter::codegen {
 
 struct AttentionStep {
   AttentionProgram program;
-  std::vector<LoopProgramT> before;    // kernels before it; empty: it is all
-  std::vector<std::uint32_t> scratch;  // memory that these write
-  std::string refusal;                 // why they are kernels of their own
+  std::vector<LoopProgramT> before;    // earlier kernels; empty: there is one kernel
+  std::vector<std::uint32_t> scratch;  // buffers that these write
+  std::string refusal;                 // why they are separate kernels
   StepCost work;
 };
 
-/// `graph`: which `node` is of.
+/// `graph` contains `node`.
 AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers inputs,
                                    Buffers outputs, PlanBuffers& buffers, ExprTable& exprs);
 

@@ -1,5 +1,5 @@
-// Blocks of a paged cache by the copy engine: one copy for the rows of a block and 64 columns, at
-// the row that the table says.
+// Blocks of a paged cache copied by TMA: one copy for the rows of a block and 64 columns, at the
+// row from the table.
 #pragma once
 
 #include "attention_problem.cuh"
@@ -7,8 +7,8 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// Keys and values of a paged cache as the copy engine knows them; see AttentionMaps. Warps copy
-/// the queries.
+/// TMA descriptors of the keys and values of a paged cache; see AttentionMaps. Warps copy the
+/// queries.
 template <int kRank_>
 struct PagedMaps {
   static constexpr bool kMapped = false, kBoxes = true;
@@ -17,7 +17,7 @@ struct PagedMaps {
   u32 shared_k, shared_v;
 };
 
-/// The tiles of keys, or of values, by one warp, whose lanes have a box each.
+/// Copies the tiles of keys, or of values, by one warp; each lane issues one box or more.
 template <class Shape, int kWidth>
 struct TableBoxes {
   typedef typename Shape::T T;
@@ -29,9 +29,9 @@ struct TableBoxes {
   static_assert(kKeys % kRows == 0 && kBlock % kRows == 0 && kRows % 8 == 0 && kWidth % 64 == 0,
                 "boxes begin at multiples of 1024 bytes");
 
-  i32 rows[kOfLane];  // of the cache, where the lane's boxes begin
+  i32 rows[kOfLane];  // first cache row of each of the lane's boxes
 
-  /// Looks up those of the tile from `key0` on. Boxes behind the last key are outside of the cache.
+  /// Looks up the boxes of the tile at `key0`. Boxes past the last key are outside of the cache.
   SINTER_DEVICE void find(const Problem& p, i32 key0, int lane) {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
@@ -40,14 +40,14 @@ struct TableBoxes {
     }
   }
 
-  /// Starts to copy the tile. Of values, rows of a block behind the last key become zeros: whatever
-  /// an earlier sequence left there may be infinite, and weights of zero would make NaN of it.
-  /// Keys there give scores that the mask replaces.
+  /// Starts the copy of the tile. Rows of values past the last key become zeros: old data there
+  /// may be infinite, and a zero weight would give NaN. For keys, the mask replaces such
+  /// scores.
   template <bool kValues, int kRank>
   SINTER_DEVICE void copy(T* tile, const TensorMap& map, u32 shared, const Problem& p, i32 key0,
                           MBarrier& full, int lane) const {
     const i32 left = p.keys - key0;
-    // The block that the last key lies in, if it goes on behind that.
+    // The block of the last key, if it extends past that key.
     const int cut = kValues && left < kKeys && left % kRows != 0 ? left / kRows : -1;
     if (kValues && cut >= 0) {
       const i32 first = p.row_of_key(key0 + cut * kRows);

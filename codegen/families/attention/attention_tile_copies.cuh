@@ -1,18 +1,18 @@
-// Attention by warpgroups: tiles of queries, keys and values are copied to shared memory, by four
-// warps or by the copy engine, which they tell.
+// Attention by warpgroups: four producer warps copy tiles of queries, keys and values to shared
+// memory, or issue TMA copies.
 #pragma once
 
 #include "attention_pipeline.cuh"
 
 #ifdef SINTER_WARPGROUPS
 
-/// Calls copy_queries(tile, p, full), then copy_keys(tile, p, key0, full) and copy_values for each
-/// tile of keys, of all items: a tile goes out as soon as its place is free, and `full` counts its
-/// arrival, without anybody waiting for that here.
+/// Producer loop over all items: calls copy_queries(tile, p, full), then copy_keys(tile, p, key0,
+/// full) and copy_values for each tile of keys. A copy starts as soon as its stage is free; `full`
+/// counts its arrival, and the producer does not wait for it.
 template <class Shape, class Pipeline, class ProblemOf, class Queries, class Keys, class Values>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
                               Queries copy_queries, Keys copy_keys, Values copy_values) {
-  PipelineState<Pipeline::kStages> at{0, 1};  // the first time around all places are free
+  PipelineState<Pipeline::kStages> at{0, 1};  // on the first pass all stages are free
   PipelineState<Pipeline::kQueries> query{0, 1};
   visit_items<Shape>(items, problem_of, [&](const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
@@ -33,18 +33,19 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   });
 }
 
-/// Rows of a paged cache whose blocks are whole tiles, or a whole part of one, by 128 threads: each
-/// block is looked up once, all of them at once, by a lane each: nothing that is read goes past a
-/// copy, so that each look would be waited for.
+/// Copies rows of a paged cache whose blocks are whole tiles, or equal parts of one, by 128
+/// threads. Lanes look up all blocks at once, one each: loads cannot be moved across a copy, so
+/// that separate look-ups would be serialized.
 template <int kWidth, class Shape>
 struct BlockCopies {
   typedef typename Shape::T T;
   static constexpr int kKeys = Shape::kKeys, kBlock = Shape::kPaged ? Shape::kBlock : kKeys;
   static constexpr int kUnits = kWidth % 128 == 0 ? 16 : 8;
   static constexpr int kAcross = copy_threads<kKeys, 128>(kUnits), kAtOnce = 128 / kAcross;
-  static constexpr int kOfBlock = kBlock < kKeys ? kBlock : kKeys;  // of the tile's keys
+  static constexpr int kOfBlock = kBlock < kKeys ? kBlock : kKeys;  // keys of the tile in one block
   static constexpr int kBlocks = kKeys / kOfBlock, kTogether = kBlocks % 2 == 0 ? 2 : 1;
-  static constexpr bool kByLanes = kBlocks <= 32 && kWidth % (kUnits * 8) == 0;  // no lane idles
+  static constexpr bool kByLanes = kBlocks <= 32 && kWidth % (kUnits * 8) == 0;  // all lanes have
+                                                                                 // work
   static constexpr bool kFit = kAcross == kUnits && kOfBlock % kAtOnce == 0 &&
                                kKeys % kOfBlock == 0 && kBlock % kOfBlock == 0;
 
@@ -79,8 +80,8 @@ struct BlockCopies {
   }
 };
 
-/// A tile of rows of keys, or of values, by 128 threads; zeros behind the last one, so that weights
-/// of zero meet numbers.
+/// Copies a tile of keys, or of values, by 128 threads. Rows past the last are zeros: a zero weight
+/// must not meet NaN or infinity.
 template <int kWidth, class Shape>
 SINTER_DEVICE void copy_keys_of(typename Shape::T* tile, const AttentionProblem<Shape>& p,
                                 const typename Shape::T* from, i64 stride, i32 key0, int thread) {
@@ -95,8 +96,8 @@ SINTER_DEVICE void copy_keys_of(typename Shape::T* tile, const AttentionProblem<
     copy_tile_rows<Shape::kKeys, kWidth, 128>(tile, from, stride, key0, p.keys, thread);
 }
 
-/// Keys and values of 8 bits by the warps that copy: while a tile is widened, the next one of
-/// values or of keys is on its way.
+/// Copies of 8-bit keys and values by the producer warps: while one tile is widened, the next copy
+/// is in flight.
 template <class Shape, class Pipeline, class ProblemOf, class Queries>
 SINTER_DEVICE void copy_widened_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
                                       Queries copy_queries, int thread) {
@@ -104,7 +105,7 @@ SINTER_DEVICE void copy_widened_tiles(const Pipeline& pipeline, u32 items, Probl
   typedef AttentionProblem<Shape> Problem;
   const auto keys = pipeline.widened_keys(thread);
   const auto values = pipeline.widened_values(thread);
-  // A group of copies each, of no rows behind the last tile.
+  // One commit group for each copy, empty past the last tile.
   const auto request_keys = [&](const Problem& p, i32 key0) {
     if (key0 < end_of_keys(p))
       keys.request(p.k, p.k_stride, p.key_scale, p.key_scale_stride, key0, p.keys,
@@ -142,8 +143,8 @@ SINTER_DEVICE void copy_widened_tiles(const Pipeline& pipeline, u32 items, Probl
       });
 }
 
-/// Problems of items as the warps that copy know them, with the end of the keys that their rows
-/// see. Where that takes a search and loads, one of the threads hands on what it found.
+/// Problems of items for the producer warps, with the end of the keys that their rows see. If that
+/// needs a search and loads, one thread passes on what it found.
 template <class Shape, class Pipeline, class ProblemOf>
 struct ProblemsToCopy {
   const Pipeline& pipeline;
@@ -173,7 +174,7 @@ struct ProblemsToCopy {
   }
 };
 
-/// The rows of an item's queries, by 128 threads.
+/// Copies the queries of an item, by 128 threads.
 template <class Shape>
 SINTER_DEVICE void copy_query_rows(typename Shape::T* tile, const AttentionProblem<Shape>& p,
                                    MBarrier& full, int thread) {
@@ -186,7 +187,7 @@ SINTER_DEVICE void copy_query_rows(typename Shape::T* tile, const AttentionProbl
   full.arrive_with_copies();
 }
 
-/// By the warps that copy.
+/// Copies by the producer warps.
 template <class Shape, class Pipeline, class ProblemOf>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of, NoMaps) {
   typedef typename Shape::T T;
@@ -214,7 +215,7 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   problems.end();
 }
 
-/// By the copy engine, which the first thread of those warps tells.
+/// TMA copies, issued by the first producer thread.
 template <class Shape, class Pipeline, class ProblemOf, int kRank>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
                               const AttentionMaps<kRank>& maps) {
@@ -238,8 +239,8 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
       });
 }
 
-/// The boxes of an item's tiles by one warp, from `at` on, which goes on behind them. A tile's
-/// blocks are looked up while the one before it waits for its place.
+/// One warp copies the boxes of an item's tiles; `at` advances. Looks up the blocks of a tile while
+/// the previous one waits for its stage.
 template <bool kValues, class Shape, int kWidth, class Pipeline, int kRank>
 SINTER_DEVICE void copy_boxes(typename Shape::T* tiles, MBarrier* full, MBarrier* free,
                               PipelineState<Pipeline::kStages>& at, const TensorMap& map,
@@ -259,12 +260,12 @@ SINTER_DEVICE void copy_boxes(typename Shape::T* tiles, MBarrier* full, MBarrier
   }
 }
 
-/// Of a paged cache by the copy engine: one warp tells it of keys, one of values.
+/// TMA copies of a paged cache: one warp issues those of keys, another those of values.
 template <class Shape, class Pipeline, class ProblemOf, int kRank>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
                               const PagedMaps<kRank>& maps) {
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads, lane = thread % 32;
-  PipelineState<Pipeline::kStages> at{0, 1};  // the first time around all places are free
+  PipelineState<Pipeline::kStages> at{0, 1};  // on the first pass all stages are free
   PipelineState<Pipeline::kQueries> query{0, 1};
   ProblemsToCopy<Shape, Pipeline, ProblemOf> problems{pipeline, problem_of, thread};
   const auto own_problem_of = [&](u32 item) { return problems(item); };

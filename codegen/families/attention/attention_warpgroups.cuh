@@ -1,15 +1,15 @@
-// Attention by warpgroups (sm_90a): the copy engine, or four warps, copies queries, keys and values
-// into tiles of shared memory, and groups of four warps multiply 64 rows each. Groups have the
-// tensor cores in turns: while one weighs the scores of a tile, another multiplies (Shah et al.
-// 2024). Blocks take one item, which is some rows of one head, after the other: the next one's
-// tiles arrive while the last one's result is stored.
+// Attention by warpgroups (sm_90a). TMA or four producer warps copy queries, keys and values to
+// shared memory; consumer warpgroups compute 64 rows each. They alternate on the tensor cores:
+// one computes softmax while another runs MMAs (Shah et al. 2024, FlashAttention-3). Blocks
+// process several items (rows of one head): the next item's tiles arrive while the result is
+// stored.
 #pragma once
 
 #include "attention_tile_copies.cuh"
 
 #ifdef SINTER_WARPGROUPS
 
-/// What a warp that multiplies does.
+/// The work of a consumer warp.
 template <class Shape, class Pipeline>
 struct WarpgroupRows {
   typedef AttentionRows<Shape> Rows;
@@ -20,7 +20,7 @@ struct WarpgroupRows {
 
   const Pipeline& pipeline;
   int lane, warp;
-  PipelineState<kStages> at;  // the tile whose values come next
+  PipelineState<kStages> at;  // stage of the tile whose values come next
   PipelineState<Pipeline::kQueries> query;
   Rows rows;
   float s[1][Shape::kKeyTiles][4], shrink[1][2];
@@ -47,7 +47,7 @@ struct WarpgroupRows {
   }
   SINTER_DEVICE void start_scores(PipelineState<kStages> place) {
     const auto* const keys = pipeline.keys + place.stage * Pipeline::kKeyTile;
-    // Of the group: a warp agrees about it.
+    // Warp-uniform: the group's index.
     const auto* const own = pipeline.queries + query.stage * Pipeline::kQueryTile +
                             __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 64;
     warpgroup_arrive();
@@ -86,22 +86,23 @@ struct WarpgroupRows {
     for (int step = 0; step < kKeys / 16; ++step) Rows::pack_weights(weights[step], s[0], step);
   }
 
-  /// The first tile: no values are under way.
+  /// The first tile: no PV matmul is in flight.
   SINTER_DEVICE void begin(const Problem& p, i32 key0) {
     pipeline.full_keys[at.stage].wait(at.phase);
     Pipeline::fence_copies();
     start_scores(at);
     rows.load_mask(p, mask_tile, key0);
     finish_scores<0>(at);
-    // Not behind the loads to registers: they are under way when a barrier is told, and zeros of
-    // rows that do not exist arrive before they have read.
+    // Not directly after the register loads: they may be in flight when the barrier is signalled,
+    // and zero-filled rows could overwrite the tile before they have read it.
     if constexpr (!kQueriesStay) release_queries();
     rows.mask(p, s, mask_tile, key0);
     rows.weigh(p, s, shrink);
     pack();
   }
-  /// The scores of a tile, the values of the one before, and the weights of this one, which wait
-  /// for those values: another group multiplies meanwhile, and y shrinks between the exponentials.
+  /// Starts the scores of the next tile and the PV matmul of the previous one, then the softmax of
+  /// the next. Another group uses the tensor cores meanwhile; y is rescaled between the
+  /// exponentials.
   SINTER_DEVICE void advance(const Problem& p, i32 key0) {
     const PipelineState<kStages> next = at.next();
     pipeline.full_keys[next.stage].wait(next.phase);
@@ -143,7 +144,7 @@ struct WarpgroupRows {
     rows.store_tiles(p);
   }
 
-  /// All items that the warps that copy hand on.
+  /// Processes all items that the producer warps pass on.
   template <class ProblemOf>
   SINTER_DEVICE void attend_found(const ProblemOf& problem_of) {
     for (PipelineState<2> place;; place = place.next()) {
@@ -159,9 +160,8 @@ struct WarpgroupRows {
   }
 };
 
-/// `items` pieces of work by blocks of Pipeline::kThreads threads, any number of blocks.
-/// problem_of(i) is the problem of an item, which is rows [first_row, first_row + kRows) of one
-/// head.
+/// Processes `items` items by any number of blocks of Pipeline::kThreads threads. problem_of(i)
+/// returns an item's problem: rows [first_row, first_row + kRows) of one head.
 template <class Shape, int kStages, int kQueries, class ProblemOf, class Maps>
 SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of, const Maps& maps) {
   typedef AttentionPipeline<Shape, kStages, kQueries, Maps::kMapped, Maps::kBoxes> Pipeline;

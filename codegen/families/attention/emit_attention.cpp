@@ -35,7 +35,7 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                                part("mask keys", p.mask && p.mask->column != Dim(0)),
                                part("mask pairs", mask_in_pairs(p)));
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
-  // What has a default is written as far as something behind it is not that.
+  // Defaulted template arguments are written only if a later one is not the default.
   const bool is_packed = p.bounds.has_value(), is_capped = p.softcap != 0,
              names_taken = s.least_rows > 0 || s.most_rows > 0 || is_capped,
              names_blocks = p.tables || names_taken, names_cache = p.key_scales || names_blocks,
@@ -68,8 +68,8 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                             attention_shared_bytes(p, s));
 }
 
-/// The instruction by which warpgroups multiply weights with values of `columns` elements a row,
-/// where warpgroup.cuh has none. Of 8 bits, both are contiguous along the keys.
+/// The wgmma instruction for PV matmuls of `columns` value columns, if warpgroup.cuh has none. For
+/// 8 bits both operands are contiguous along the keys.
 std::string wgmma_text(DType type, std::int64_t columns) {
   const bool eight_bit = size_of(type) == 1;
   if (columns == 64 || columns == 96 || columns == 128) return "";
@@ -113,8 +113,8 @@ std::string wgmma_text(DType type, std::int64_t columns) {
       first + 2, first + 3, first + 4, first + 6, fmt::join(tiles, ", "));
 }
 
-/// The translation unit: what an item is, then a function for each schedule, which variants that
-/// differ in their grids alone share.
+/// The translation unit: the problem of an item, then a function for each schedule. Variants that
+/// differ only in their grids share a function.
 class AttentionEmitter {
  public:
   AttentionEmitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs,
@@ -140,7 +140,7 @@ class AttentionEmitter {
             return attention_candidates(p_, exprs_, *facts_.device, rule, requested.clusters);
           },
           [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
-    // All parameters are known before the first signature is written.
+    // All parameters must be known before the first signature is written.
     const bool has_maps = std::ranges::any_of(schedules, [&](const AttentionSchedule& schedule) {
       return copies_by_engine(p_, schedule, exprs_);
     });
@@ -182,10 +182,10 @@ class AttentionEmitter {
           fmt::format("\ntemplate <class Shape, class Wait>\nSINTER_DEVICE i32\n{} {{\n{}}}\n",
                       signature_text(name_ + "_front", parameters), front);
     }
-    std::vector<std::string> functions;  // each with the text that says when it runs
+    std::vector<std::string> functions;  // with the text of their conditions
     std::map<std::string, std::size_t> known;
     std::vector<std::string> notes;
-    std::vector<std::size_t> first;  // schedule of each function
+    std::vector<std::size_t> first;  // index of the first schedule of each function
     for (std::size_t s = 0; s < schedules.size(); ++s) {
       AttentionSchedule code = schedules[s];
       code.blocks = code.at_once = 0;
@@ -207,15 +207,15 @@ class AttentionEmitter {
   }
 
  private:
-  /// What a function is written by, beside its schedule.
+  /// Texts of a function, besides its schedule.
   struct ScheduleTexts {
     Dim items;
-    std::string count;  // the same as text, where the kernel asks for it
-    std::string tiles;  // of a head, likewise
+    std::string count;  // the kernel's text of it
+    std::string tiles;  // tiles of a head, likewise
     std::vector<MapParameter> maps = {};
   };
 
-  /// Makes the maps, too.
+  /// Also creates the TMA descriptors.
   std::unique_ptr<KernelVariantT> variant(const AttentionSchedule& schedule, ScheduleTexts& texts,
                                           const std::string& function) {
     auto result = std::make_unique<KernelVariantT>();
@@ -243,7 +243,7 @@ class AttentionEmitter {
     return text;
   }
 
-  /// `item`: its number, and behind a comma how many tiles there are if sequences are packed.
+  /// `item`: its index, followed by ", <number of tiles>" for packed sequences.
   std::string problem_of(const std::string& item, bool programmatic_launch = false) const {
     return fmt::format("{}_problem<Shape{}>({}, {})", name_, programmatic_launch ? ", true" : "",
                        item, fmt::join(args_.names(), ", "));
@@ -262,7 +262,7 @@ class AttentionEmitter {
         prologue_functions_, facts_.given.contains(p_.buffers[front.place_buffer]));
   }
 
-  /// The same where the block makes its queries and its new row.
+  /// The same with a prologue for queries and the new row.
   std::string attend_with_prologue(const AttentionSchedule& schedule, const std::string& item) {
     std::string text = fmt::format("  const u32 item = {};\n", item);
     if (programmatic_launch_) {
@@ -292,15 +292,16 @@ class AttentionEmitter {
                               programmatic_launch_ && p_.front->still);
   }
 
-  /// What a kernel does that runs before the one in front has ended. That of short sequences waits
-  /// first: then that of long ones, which reads nothing of its, runs beside it (end()).
+  /// Programmatic launch: what the kernel does at its start. The kernel of short sequences waits
+  /// first; the one of long sequences, which reads none of its results, then runs beside it
+  /// (end()).
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
     if (!programmatic_launch_) return "";
     std::string go_on = "  launch_dependents();\n";
     if (p_.taken == PagedSequences::kLong) return go_on;
     const bool waits_first = p_.taken == PagedSequences::kShort;
     std::string text = waits_first ? "" : go_on;
-    constexpr int kFewRows = 32;  // more: several blocks read the same keys
+    constexpr int kFewRows = 32;  // above, several blocks read the same keys
     if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
       text +=
           fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
@@ -310,8 +311,8 @@ class AttentionEmitter {
     return text + (waits_first ? go_on : "");
   }
 
-  /// What it does last. Who comes behind the kernel of long sequences waits for that alone, so that
-  /// one ends when the one of short sequences has.
+  /// The last statement. The next kernel waits only for the kernel of long sequences, which
+  /// therefore must not end before that of short sequences.
   std::string end() const {
     return programmatic_launch_ && p_.taken == PagedSequences::kLong ? "  grid_dependency_wait();\n"
                                                                      : "";

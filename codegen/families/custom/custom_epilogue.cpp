@@ -16,15 +16,15 @@
 namespace sinter::codegen {
 namespace {
 
-/// What follows an output, as a graph over the value and the body's inputs.
+/// The nodes after an output, as a graph over the value and the body's inputs.
 struct Following {
   Graph graph;
-  std::vector<std::size_t> outputs;  // places among the body's
-  Shape space;                       // that its loops run over
-  bool has_views = false;            // of what is stored
+  std::vector<std::size_t> outputs;  // indices of the body's outputs
+  Shape space;                       // shape of its loops
+  bool has_views = false;            // before a store
 };
 
-/// The value that is read: the output, or a reshape of it.
+/// The value that other nodes read: the output, or a reshape of it.
 ValueId read_value(const Graph& body, ValueId output) {
   for (const Node& node : body.nodes())
     if (node.op->kind == OpKind::kFused)
@@ -58,7 +58,7 @@ Following follow(const Graph& body, const Node& kernel, std::size_t output) {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs)
       if (const auto found = find(input)) inputs.push_back(*found);
-    if (inputs.size() != node.inputs.size()) continue;  // it follows another output
+    if (inputs.size() != node.inputs.size()) continue;  // it depends on another output
     GraphBuilder::OriginScope scope(builder, node.origins);
     const std::vector<ValueId> results =
         node.op->kind == OpKind::kFused
@@ -81,7 +81,7 @@ Following follow(const Graph& body, const Node& kernel, std::size_t output) {
   return result;
 }
 
-/// True if the program reads the value nowhere but at the element that its loops are at.
+/// True if the program reads the value only at its own loop index.
 bool reads_own_element(const plan::fb::LoopProgramT& program, const ExprTable& exprs) {
   for (const auto& access : program.accesses) {
     if (program.buffers[access->buffer] != kStoredValue) continue;
@@ -118,7 +118,7 @@ CustomEpilogue lower_epilogue(const Graph& body, const Node& kernel, std::size_t
   reads.insert(reads.end(), inputs.begin(), inputs.end());
   for (const std::size_t place : following.outputs) writes.push_back(outputs[place]);
   if (writes.empty()) writes.push_back(alone);
-  // What is stored through a view needs a row: its inverse is what a reduction's results have.
+  // A store through a view needs a row: only a reduction's results have the view's inverse.
   std::vector<bool> inner(following.space.size(), false);
   if (following.has_views && !inner.empty()) inner.back() = true;
   CustomEpilogue result;

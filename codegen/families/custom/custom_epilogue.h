@@ -1,4 +1,4 @@
-// What is computed as a user's kernel stores an output: the definition of its store(i, value).
+// The epilogue of an output of a user's kernel: the definition of its store(i, value).
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 
 namespace sinter::codegen {
 
-/// Stands for the kernel's value among a loop program's buffers.
+/// Stands for the kernel's value in a loop program's buffers.
 inline constexpr std::uint32_t kStoredValue = 0xffffffffu;
 
 struct CustomEpilogue {
-  std::size_t output = 0;              // number of the operator's
+  std::size_t output = 0;              // index of the operator's output
   DType type = DType::kFloat32;        // of the output
   plan::fb::LoopProgramT program;      // over the output's elements; reads kStoredValue
-  std::vector<std::uint32_t> buffers;  // those of the program that are memory, in its order
+  std::vector<std::uint32_t> buffers;  // those of the program that have memory, in its order
 };
 
-/// For a region's body of a CustomKernel `kernel` and nodes that follow its output number `output`
-/// element by element. `inputs` and `outputs` are the buffers of the body's; `alone` is written
-/// where nothing in the body reads the output. Throws Error(kInternal) if something in the body
-/// reads other elements than the one at hand.
+/// Lowers the nodes of `body` that follow output `output` of CustomKernel `kernel` elementwise.
+/// `inputs` and `outputs` are the body's buffers; `alone` receives the output if nothing in the
+/// body reads it. Throws Error(kInternal) if a node reads another element than its own.
 CustomEpilogue lower_epilogue(const Graph& body, const Node& kernel, std::size_t output,
                               Buffers inputs, Buffers outputs, std::uint32_t alone,
                               ExprTable& exprs);
-/// The places among the body's outputs that output number `output` or what follows it is.
+/// Indices of the body's outputs that are output `output`, or computed from it.
 std::vector<std::size_t> stored_outputs(const Graph& body, const Node& kernel, std::size_t output);
 
-/// Its CUDA text: a function, and epilogues::NAME with its arguments, which has store(i, value).
+/// CUDA text of the epilogue: a function, and epilogues::NAME with its arguments and store(i,
+/// value).
 struct EpilogueText {
   std::string text;
   std::vector<std::string> headers;     // that the text needs

@@ -1,5 +1,5 @@
-// Regions of one CustomKernel and what follows its outputs: the user's CUDA text, launched as its
-// definition says.
+// Regions of one CustomKernel and the epilogues of its outputs: the user's CUDA text, launched as
+// its definition says.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -30,7 +30,7 @@ std::string types_text(const CustomProgram& program, const std::vector<DType>& t
   return text + "}\n";
 }
 
-/// Code that was compiled before, by architecture.
+/// Precompiled code, by architecture.
 std::map<std::string, std::vector<std::byte>> cubins_of(const CustomProgram& program) {
   std::map<std::string, std::vector<std::byte>> result;
   for (const std::string& line : split_text(program.node().attrs.get_string("cubins"), '\n')) {
@@ -49,10 +49,10 @@ std::map<std::string, std::vector<std::byte>> cubins_of(const CustomProgram& pro
   return result;
 }
 
-/// Where the operator's tensors and its workspace are, and what is computed as it stores.
+/// Buffers of the operator's tensors and workspace, and its epilogues.
 struct CustomBuffers {
   std::vector<std::uint32_t> inputs, workspace;
-  std::vector<std::optional<std::uint32_t>> outputs;  // none where an epilogue writes
+  std::vector<std::optional<std::uint32_t>> outputs;  // none if an epilogue writes
   std::vector<CustomEpilogue> epilogues;
   std::vector<DType> types;  // of inputs, then of outputs
 
@@ -67,7 +67,7 @@ struct CustomBuffers {
   }
 };
 
-/// Workspace is of the type that a function takes it as.
+/// Converts to a pointer of any type that the function takes.
 constexpr std::string_view kWorkspace = R"(namespace epilogues {
 struct Workspace {
   void* bytes;
@@ -81,7 +81,7 @@ struct Workspace {
 
 class CustomKernel final : public KernelProgram {
  public:
-  /// The graph that the program's node is of lives as long as plans are made.
+  /// The node's graph must outlive the program.
   CustomKernel(CustomProgram program, CustomBuffers buffers)
       : program_(std::move(program)), buffers_(std::move(buffers)) {}
 
@@ -189,8 +189,8 @@ class CustomKernel final : public KernelProgram {
     throw Error(ErrorCode::kInternal, "an epilogue is no argument of a kernel");
   }
 
-  /// The kernel that calls the launch's function, with what makes the epilogues among its own
-  /// parameters. Constant sizes are literals, so that one that is no pointer stays a null pointer.
+  /// The kernel that calls the launch's function; its parameters include those of the epilogues.
+  /// Constant sizes are literals: a 0 for a pointer then stays a null pointer.
   std::string kernel_around(const CustomLaunch& launch, const std::string& name,
                             const EpilogueTexts& epilogues, ExprTable& exprs,
                             std::vector<KernelArg>& args) const {
@@ -319,7 +319,7 @@ class CustomFamily final : public KernelFamily {
     return buffers;
   }
 
-  /// What the region reads and writes, and an operation for each element of the kernel's results.
+  /// Traffic of the region, and one operation for each element of the kernel's results.
   static StepCost cost_of_body(const Graph& body, const Node& node) {
     const auto bytes = [&](ValueId value) {
       const ir::TensorType& type = body.type(value);
@@ -331,12 +331,12 @@ class CustomFamily final : public KernelFamily {
     for (const ValueId output : node.outputs) {
       cost.flops += bytes(output);
       if (body.nodes().size() == 1 && std::ranges::count(body.outputs(), output) == 0)
-        cost.bytes_written += bytes(output);  // into scratch memory
+        cost.bytes_written += bytes(output);  // scratch memory
     }
     return cost;
   }
 
-  /// The plan says that it has code that is not Sinter's.
+  /// Records in the plan that it contains code that is not Sinter's.
   static void note_code(const Node& node, PlanContext& plan) {
     plan::fb::CustomCodeT code;
     code.name = node.attrs.get_string("operator");

@@ -1,4 +1,4 @@
-// What a CustomKernel's attributes say: its launches, and what their arguments are.
+// The attributes of a CustomKernel: its launches and their arguments.
 #pragma once
 
 #include <array>
@@ -26,11 +26,11 @@ struct CustomLaunch {
 struct CustomArgument {
   enum class Kind { kInput, kOutput, kEpilogue, kWorkspace, kSize, kInt, kFloat };
   Kind kind = Kind::kSize;
-  std::size_t number = 0;  // of the inputs, the outputs, the workspace; of the operator's `dims`
+  std::size_t number = 0;  // index of the input, output or workspace, or into the operator's `dims`
 };
 
-/// The attributes of a CustomKernel. Throws Error(kInvalidModel) naming the operator where they are
-/// none. `node` must outlive it.
+/// Parses the attributes of a CustomKernel. Throws Error(kInvalidModel), which names the operator,
+/// if they are invalid. `node` must outlive it.
 class CustomProgram {
  public:
   explicit CustomProgram(const Node& node);
@@ -38,11 +38,11 @@ class CustomProgram {
   const Node& node() const { return *node_; }
   const std::vector<CustomLaunch>& launches() const { return launches_; }
   CustomArgument argument(const std::string& text) const;
-  /// The size that an argument of kind kSize, kInt or kFloat is.
+  /// The value of an argument of kind kSize, kInt or kFloat.
   const Dim& size(const CustomArgument& argument) const;
-  /// Numbers of the outputs among a launch's arguments that it writes by store(i, value) alone.
+  /// Indices of the outputs that a launch writes only by store(i, value).
   std::vector<std::size_t> epilogues(const CustomLaunch& launch) const;
-  /// Names of inputs, then of outputs, as the text knows them.
+  /// Names of the inputs, then of the outputs, in the text.
   std::vector<std::string> names() const;
 
   [[noreturn]] void refuse(const std::string& why) const;
@@ -57,7 +57,7 @@ class CustomProgram {
   std::vector<CustomLaunch> launches_;
 };
 
-/// The parts of `text` between separators.
+/// Splits `text` at separators.
 std::vector<std::string> split_text(const std::string& text, char separator);
 
 }  // namespace sinter::codegen

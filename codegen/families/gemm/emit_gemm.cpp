@@ -31,7 +31,7 @@ std::string eight_bit_header(const GemmProgram& product) {
   return product.by_warpgroups ? "eight_bit_warpgroup.cuh" : "eight_bit_mma.cuh";
 }
 
-/// What the tiles of `schedules` and their epilogues are in.
+/// The headers of the tiles of `schedules` and of their epilogues.
 std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const GemmProgram& product,
                                     const std::vector<GemmSchedule>& schedules) {
   std::set<std::string> used;

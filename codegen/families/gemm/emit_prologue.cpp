@@ -1,5 +1,5 @@
-// The prologue: the rows of a product's left operand as each block computes them for itself. It is
-// a function that the block's threads call, written like a kernel of rows.
+// Prologue of a GEMM: each block computes the rows of the left operand that it needs. A function
+// that all threads of the block call, written like a row kernel.
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
@@ -12,12 +12,12 @@
 namespace sinter::codegen {
 namespace {
 
-// Registers of a thread for its elements: the product's sums are not there yet.
+// Registers of a thread for its elements: the accumulators are not live yet.
 constexpr double kMostHeldWords = 64;
 constexpr int kWarp = 32;
 
-/// A row to a warp where a warp holds it and there are several; else all threads share one after
-/// the other.
+/// One warp for each row if its registers hold it and there are several rows; otherwise all threads
+/// compute one row after the other.
 Schedule prologue_schedule(const ProgramAnalysis& analysis, std::int64_t rows, int threads) {
   VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(analysis.inner_dims()));
   if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
@@ -33,7 +33,7 @@ Schedule prologue_schedule(const ProgramAnalysis& analysis, std::int64_t rows, i
   return choose_shared_row(analysis, threads);
 }
 
-/// Whether the access walks `length` elements from the buffer's start on, the same for all rows.
+/// Whether the access reads `length` elements from the start of the buffer, the same for all rows.
 bool is_shared_row(const ProgramAnalysis& analysis, const AccessT& access, std::int64_t length) {
   if (!access.gathers.empty() || !access.nonaffine.empty() || !access.guards.empty()) return false;
   const ExprTable& exprs = analysis.exprs();

@@ -1,4 +1,4 @@
-// How threads walk a tile's elements: the thread mapping of the epilogue.
+// The thread mapping of the epilogue: which elements of the tile a thread processes.
 #include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
@@ -50,7 +50,7 @@ void GemmText::map_rows() {
   if (live.empty()) {
     lines.push_back("const i32 at = local;");
   } else {
-    // Threads without a row follow another one, for shuffles and barriers, and write nothing.
+    // Threads without a row duplicate another's row for shuffles and barriers, and store nothing.
     lines.push_back(fmt::format("const bool live = {};", live));
     lines.push_back("const i32 at = live ? local : 0;");
     mapping_.live_row = "live";
@@ -82,7 +82,7 @@ std::int64_t GemmText::part_of(std::size_t load) const {
   return analysis_.exprs().constant(access.offset) / part_columns().value();
 }
 
-/// The loads of the product: of each part its own.
+/// The loads of the accumulators, one for each part.
 void GemmText::read_product() {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!is_product(i)) continue;

@@ -1,4 +1,4 @@
-// Matrix products and convolutions with what is in front of them and behind them.
+// GEMMs and convolutions with their prologues and epilogues.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -17,26 +17,26 @@
 namespace sinter::codegen {
 namespace {
 
-/// Weights that kernels read in an order of their own, each packed once for the whole plan.
+/// Weights that kernels read in packed order; each is packed once for the whole plan.
 struct GemmState final : FamilyState {
   GemmState(PlanBuffers& buffers, std::set<std::uint64_t> weights)
       : packed(buffers, std::move(weights)) {}
   PackedBuffers packed;
 };
 
-/// CompileOptions::gemm, or a schedule of one kernel that is asked for.
+/// CompileOptions::gemm, or the requested schedule of one kernel.
 std::string asked_tactic(const KernelFamily& family, const CompileOptions& options) {
   return options.gemm.empty() ? asked_schedule(family, options) : options.gemm;
 }
 
-/// The product is no buffer of the plan.
+/// Buffers without the product's, which the plan does not have.
 std::vector<std::uint32_t> real_buffers(const GemmProgram& product) {
   std::vector<std::uint32_t> buffers = product.program.buffers;
   buffers.erase(buffers.begin() + product.product);
   return buffers;
 }
 
-/// The request for a product's kernel; its types are those of real_buffers().
+/// The request for a GEMM's kernel; the types are those of real_buffers().
 KernelRequest request_for(const GemmProgram& product, KernelRequest request,
                           const std::string& asked) {
   request.buffer_types.insert(request.buffer_types.begin() + product.product, product.result);
@@ -81,7 +81,7 @@ class UnpackKernel final : public KernelProgram {
   UnpackProgram program_;
 };
 
-/// The tactics of one region where kernels are generated.
+/// The tactics of one region, for targets that generate kernels.
 class RegionTactics {
  public:
   RegionTactics(const Region& region, PlanContext& plan, std::string asked, PackedBuffers& packed)
@@ -102,7 +102,7 @@ class RegionTactics {
       read_packed(way, result.step);
       result.tactics.push_back(tactic(way));
     }
-    // A kernel behind the rows reads them, the step as a whole makes them.
+    // A kernel after the prologue reads its rows; the step itself produces them.
     if (product_.prologue_rows()) std::erase(result.step.reads, *product_.prologue_rows());
     for (Tactic& tactic : result.tactics)
       for (std::size_t part = 0; part < tactic.parts.size(); ++part)
@@ -126,8 +126,8 @@ class RegionTactics {
         }};
   }
 
-  /// Loops would do on any device what its tensor cores cannot, and nobody would see why it is
-  /// slow.
+  /// Refuses fp8 on devices without fp8 tensor cores: a loop kernel would work but be slow without
+  /// explanation.
   void require_float8() const {
     if (!is_float8(product_.left_type())) return;
     for (const DeviceModel* device : plan_.devices)
@@ -139,7 +139,7 @@ class RegionTactics {
                         region_.name, to_string(product_.left_type()), device->architecture));
   }
 
-  /// The product if some schedule takes it on every device; else `refusal` says why not.
+  /// The GEMM if some schedule accepts it on every device; otherwise `refusal` has the reason.
   std::optional<GemmProgram> accept(std::optional<GemmProgram> product, std::string& refusal) {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
@@ -163,7 +163,7 @@ class RegionTactics {
     return product;
   }
 
-  /// The step reads packed weights in place of the graph's.
+  /// Replaces the graph's weights by packed ones in what the step reads.
   void read_packed(const GemmTactic& way, StepT& step) const {
     if (way.kernel && way.kernel->weights)
       PackedBuffers::replace(
@@ -227,7 +227,7 @@ class GemmFamily final : public KernelFamily {
 
   std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
     std::vector<StepTactics> steps;
-    // Those of a library alone, with weights that it reads.
+    // GEMMs for the library only, with weights in a layout that it reads.
     if (region.kind() == "matmul" &&
         !(plan.generates_kernels() &&
           (multiplies_quantized(region.node) || multiplies_eight_bits(region.node)))) {

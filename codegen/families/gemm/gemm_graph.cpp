@@ -11,7 +11,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// Copies what a body's values are made of into another graph, as far as it is needed.
+/// Copies the nodes that a value depends on to another graph.
 class Importer {
  public:
   Importer(GraphBuilder& builder, const Graph& body) : builder_(builder), body_(body) {}
@@ -42,7 +42,7 @@ bool is_kind(const Node& node, std::string_view family) {
   return node.op->kind == OpKind::kFused && node.body && node.attrs.get_string("kind") == family;
 }
 
-/// One value for each channel of `type`.
+/// Broadcasts one value for each channel over `type`.
 ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
                        const TensorType& type) {
   if (conv.attrs.get_int("channels_last") == 1) return bias;
@@ -122,7 +122,7 @@ Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogu
     outer.bind(input, builder.input(body.value(input).name, body.type(input)));
   for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i) {
     const ValueId input = nodes.matmul->inputs[i];
-    // Rows are the product's left operand and nothing else, and the product is not taken apart.
+    // The rows have no other reader than the GEMM, whose node stays whole.
     if (!nodes.rows || root_of(body, input) != nodes.rows->outputs[0])
       inner.bind(part.inputs()[i], outer.import(input));
   }

@@ -12,7 +12,7 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr std::int64_t kTypical = 512;  // of sizes that are not known
+constexpr std::int64_t kTypical = 512;  // assumed for unknown sizes
 
 std::int64_t typical(const ProgramAnalysis& analysis, const Dim& dim) {
   if (dim.is_constant()) return dim.value();
@@ -85,7 +85,7 @@ int GemmTile::most_shared_bytes(const DeviceModel& device) const {
 
 namespace {
 
-/// Which operands stay in the L2 while the whole other one passes through it.
+/// Which operands stay in the L2 while the other one streams through it.
 struct Held {
   bool a, b;
   explicit Held(const GemmProblem& problem) {
@@ -104,7 +104,7 @@ bool GemmTile::rasters_along_m(const GemmProblem& problem) const {
 }
 
 int GemmTile::raster_group(const GemmProblem& problem, const GemmSchedule& s) const {
-  // As many rows as columns of what multiprocessors have at once.
+  // A wave of blocks covers about as many rows as columns.
   const double rows = s.m * s.multicast, at_once = problem.device.multiprocessors / s.multicast;
   const auto group = static_cast<int>(std::lround(std::sqrt(at_once * s.n / rows)));
   const Held held(problem);
@@ -112,18 +112,18 @@ int GemmTile::raster_group(const GemmProblem& problem, const GemmSchedule& s) co
 }
 
 bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {
-  constexpr int kMostElements = 64;  // of a thread, in registers
+  constexpr int kMostElements = 64;  // per thread, in registers
   const bool reduces = analysis.stages() > 0;
   const int threads = epilogue_threads() * s.split_k;
   const int vectors = columns / s.epilogue.vector;
   int lanes = std::min(vectors, epilogue_threads());
   if (reduces) {
-    // Rows once only: a reduction's scratch is written once.
+    // Each row once: a reduction's scratch is written once.
     lanes = std::min({32, largest_power(threads / s.m), 2 * largest_power(vectors)});
     if (lanes < 1 || threads < s.m) return false;
   } else {
     if (epilogue_threads() % lanes != 0) lanes = largest_power(lanes);
-    // Of short vectors a thread has several, whose accesses are then under way together.
+    // A thread gets several short vectors, whose loads are then in flight together.
     constexpr int kWarp = 32, kShort = 2, kTogether = 8;
     while (s.epilogue.vector <= kShort && lanes > kWarp &&
            vectors / lanes * s.epilogue.vector < kTogether)

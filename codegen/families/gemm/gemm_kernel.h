@@ -1,4 +1,4 @@
-// What the GEMM kernels share: a schedule, and the interface behind which each has what is its own.
+// Common to the GEMM kernels: a schedule, and the interface that each kernel implements.
 #pragma once
 
 #include <cstdint>
@@ -18,96 +18,96 @@ namespace sinter::codegen {
 class GemmTile;
 class GemmText;
 
-/// The most blocks that a cluster has on every GPU with clusters (CUDA's portable cluster size).
+/// Largest cluster on every GPU with clusters (CUDA's portable cluster size).
 inline constexpr int kPortableCluster = 8;
 
-/// What an epilogue does for each element.
+/// Cost of an epilogue for each element.
 struct EpilogueCost {
-  double instructions = 0;  // roughly
-  double row_bytes = 0;     // that it loads of each row's own
+  double instructions = 0;  // approximate
+  double row_bytes = 0;     // bytes loaded that differ by row
 };
 
-/// A product, the device that schedules are chosen for, and the sizes that estimates assume.
+/// A GEMM, the device of its schedules, and the sizes that estimates assume.
 struct GemmProblem {
   const GemmProgram& product;
   const DeviceModel& device;
   std::int64_t n = 0, k = 0;  // typical
-  double matrices = 1;        // of the batch, typically
-  std::optional<std::int64_t> least_m = {}, most_m = {}, most_n = {}, most_k = {};  // where known
-  int reductions = 0;  // stages of the epilogue's reductions of rows
+  double matrices = 1;        // batch size, typical
+  std::optional<std::int64_t> least_m = {}, most_m = {}, most_n = {}, most_k = {};  // if known
+  int reductions = 0;  // stages of the epilogue's row reductions
   EpilogueCost epilogue = {};
 
   RelativeRates rates() const { return relative_rates(device); }
-  /// How much faster the device's tensor cores multiply the operands than floats of 16 bits.
+  /// Tensor core rate for the operands' type, relative to 16-bit floats.
   double tensor_speed() const;
 };
 
-/// The problem of a kernel's request. A product by warpgroups is scheduled for a device that has
-/// them: its kernels are skipped on GPUs without.
+/// The problem of a kernel's request. A GEMM by warpgroups is scheduled for a device that has them;
+/// GPUs without skip its kernels.
 GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& product);
 
-/// The integers of one kernel. Those that only some kernels have are in `tile`.
+/// The integers that determine a kernel. `tile` has those of specific kernels.
 struct GemmSchedule {
-  int m = 64, n = 32, k = 64;        // of a block's tile, and of k in one step of the mainloop
-  int stages = 4;                    // of the mainloop's pipeline
-  int split_k = 1;                   // blocks of a cluster that share a tile's k
-  int cluster_n = 1;                 // tiles of a cluster that make up whole rows, for reductions
-  int multicast = 1;                 // of neighbouring rows that share the copies of b
-  int vector_a = 8, vector_b = 8;    // elements of a copy: 16 bytes at most
-  bool programmatic_launch = false;  // b is copied before the step in front has ended
+  int m = 64, n = 32, k = 64;        // block tile; k of one mainloop iteration
+  int stages = 4;                    // pipeline stages of the mainloop
+  int split_k = 1;                   // blocks of a cluster that split a tile's k
+  int cluster_n = 1;                 // tiles of a cluster that form whole rows, for reductions
+  int multicast = 1;                 // tiles of adjacent rows that share copies of b
+  int vector_a = 8, vector_b = 8;    // elements of a copy: at most 16 bytes
+  bool programmatic_launch = false;  // copies b before the preceding step has ended
   std::shared_ptr<const GemmTile> tile;
-  Schedule epilogue;  // its threads: vector, unroll, lanes
+  Schedule epilogue;  // thread mapping: vector, unroll, lanes
   std::vector<Condition> conditions;
 
   int threads() const;           // of a block
-  int epilogue_threads() const;  // those that have a tile's epilogue
+  int epilogue_threads() const;  // threads that run the epilogue
   int cluster() const { return split_k * cluster_n * multicast; }
-  int lanes() const { return epilogue.threads_x; }  // threads that share a tile's row
-  int rows_at_once() const { return epilogue_threads() / lanes(); }  // of a block
+  int lanes() const { return epilogue.threads_x; }  // threads that share a row of the tile
+  int rows_at_once() const { return epilogue_threads() / lanes(); }  // per block
   int passes() const { return (m + rows_at_once() * split_k - 1) / (rows_at_once() * split_k); }
   /// See GemmTile.
   int shared_bytes(const GemmProblem& problem) const;
   /// "warp_tile 64x32x64 warps=2x2x1 stages=4 split_k=2 cluster_n=1 copies=8,8 vector=4 lanes=8
-  /// unroll=1"; what stands in front of "split_k" is the tile's.
+  /// unroll=1"; the part before "split_k" is the tile's.
   std::string to_string() const;
 };
 
-/// What one kernel has of its own: further integers, and what follows from all of them.
+/// The specifics of one kernel: more integers, and functions of all of them.
 class GemmTile {
  public:
   virtual ~GemmTile() = default;
 
-  /// Threads that have a tile's epilogue, and those of the whole block.
+  /// Threads that run a tile's epilogue; threads of the block.
   virtual int epilogue_threads() const = 0;
   virtual int threads() const { return epilogue_threads(); }
 
-  /// Whether the kernel takes these integers for the product. The shared memory, the cluster and
-  /// the epilogue are looked at elsewhere.
+  /// Whether the kernel accepts these integers for the GEMM. Shared memory, cluster and epilogue
+  /// are checked elsewhere.
   virtual bool fits(const GemmProblem& problem, const GemmSchedule& s) const = 0;
 
-  /// Dynamic shared memory in bytes, without what reductions need: Tile::kSharedBytes of the device
-  /// code. And the most that it may be.
+  /// Dynamic shared memory in bytes, without that of reductions (Tile::kSharedBytes in device
+  /// code), and its limit.
   virtual int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const = 0;
   virtual int most_shared_bytes(const DeviceModel& device) const;
 
-  /// Blocks that the registers of one multiprocessor are meant for; 0: as the compiler likes.
+  /// Blocks for which registers of a multiprocessor are budgeted; 0: no limit.
   virtual int blocks_at_once(const GemmProblem&, const GemmSchedule&) const { return 0; }
 
-  /// Lanes of the epilogue for a tile with `columns` of its own, once its vectors are known; false
-  /// if none do.
+  /// Chooses the epilogue's lanes for a tile of `columns` columns, given its vectors; false if none
+  /// fit.
   virtual bool map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const;
 
-  /// Estimated nanoseconds for `m` rows. Only the order of schedules matters.
+  /// Estimated nanoseconds for `m` rows; only the order of schedules matters.
   virtual double estimate(const GemmProblem& problem, const GemmSchedule& s,
                           std::int64_t m) const = 0;
 
-  /// Equal where a row's products are added up in one order: what such schedules compute of it has
-  /// the same bits.
+  /// Schedules with equal values sum along k in the same order, so that rows have the same
+  /// bits.
   virtual std::string sum_order(const GemmProblem&, const GemmSchedule& s) const {
     return to_string(s) + " " + std::to_string(s.split_k);
   }
 
-  /// Elements of k that the steps of the mainloop walk: the product's, unless steps are padded.
+  /// Elements of k that the mainloop covers: the GEMM's k, unless padded.
   virtual Dim depth(const GemmProblem& problem, const GemmSchedule&) const {
     return problem.product.k;
   }
@@ -115,41 +115,40 @@ class GemmTile {
   /// "warp_tile 64x32x64 warps=2x2x1 stages=4".
   virtual std::string to_string(const GemmSchedule& s) const = 0;
 
-  /// The device header that the tile's type is in.
+  /// The device header that defines the tile's type.
   virtual std::string header(const GemmProgram& product) const = 0;
   /// "WithAccumulators<WarpTile<f16, ..>>".
   virtual std::string type(const GemmText& text) const = 0;
-  /// Whether neighbouring blocks have the same columns, else the same rows: whichever is worth more
-  /// in the L2. By default rows, unless b is read again for each of them from memory and a is not
-  /// where neighbours have the same columns.
+  /// Whether adjacent blocks have the same columns, otherwise the same rows, for L2 reuse. Default:
+  /// the same rows, unless that rereads b from memory for each row of tiles while a is read once
+  /// the other way.
   virtual bool rasters_along_m(const GemmProblem& problem) const;
-  /// Neighbouring blocks have tiles of so many rows of tiles, column after column; 1: of one row.
-  /// More where the operands do not stay in the L2: blocks that run at once then read about as much
-  /// of both.
+  /// Number of tile rows that adjacent blocks cover, column by column; 1: row by row. Larger if the
+  /// operands do not stay in the L2: resident blocks then read about as much of both.
   int raster_group(const GemmProblem& problem, const GemmSchedule& s) const;
-  /// Sets the fields of `operands` but begin and end.
+  /// Sets the fields of `operands` except begin and end.
   virtual void write_operands(GemmText& text) const = 0;
-  /// The kernel around its epilogue's statements: by default a block has one tile.
+  /// Writes the kernel around the epilogue's statements; by default a block has one tile.
   virtual void write(GemmText& text) const;
 };
 
-/// One kernel of the family, in a folder of its own.
+/// One kernel of the family, in its own folder.
 struct GemmKernel {
   const char* name;
-  /// Whether it is for such products at all.
+  /// Whether it is for this kind of GEMM at all.
   bool (*is_for)(const GemmProgram& product);
-  /// Why it takes one that it is for at no sizes; empty if it does at some.
+  /// Why it accepts no sizes of a GEMM of its kind; empty if it accepts some.
   std::string (*refuse)(const GemmProblem& problem);
-  /// Schedules worth trying, without what the epilogue and the device decide.
+  /// Schedules worth trying, before the epilogue and the device complete them.
   std::vector<GemmSchedule> (*schedules)(const GemmProblem& problem);
-  /// The schedule that a text describes, up to "cluster_n"; nothing if it is not this kernel's.
-  /// Throws Error(kUsage) for a number that no schedule has.
+  /// Parses a schedule up to "cluster_n"; nothing if it is not this kernel's. Throws Error(kUsage)
+  /// for a number that no schedule has.
   std::optional<GemmSchedule> (*parse)(const std::string& text);
 };
 
-/// Throws Error(kUsage) unless all are sizes of a schedule.
+/// Throws Error(kUsage) unless all values are valid sizes of a schedule.
 void require_sizes(std::initializer_list<int> values, const std::string& schedule);
-/// Reads a schedule of the form `format` (scanf's); false if it has another. Sizes as above.
+/// Parses a schedule by `format` (as scanf); false if it does not match. Checks the sizes.
 template <typename... Sizes>
 bool read_sizes(const std::string& schedule, const char* format, Sizes*... sizes) {
   if (std::sscanf(schedule.c_str(), format, sizes...) != sizeof...(sizes)) return false;
@@ -157,12 +156,12 @@ bool read_sizes(const std::string& schedule, const char* format, Sizes*... sizes
   return true;
 }
 
-/// Of the device's multiprocessors, how many clusters of so many blocks fill on any GPU of the
-/// kind: where blocks of more than two leave some over, the last clusters wait for all others.
+/// Multiprocessors that clusters of this size can fill on any GPU of the kind. Clusters of more
+/// than 2 blocks leave some idle; the last ones then wait for all others.
 double filled_multiprocessors(const DeviceModel& device, int cluster);
 
-/// Elements of so many bytes of a row of shared memory that is an odd number of 16 bytes, so that
-/// neighbouring rows lie in other banks.
+/// Row pitch in elements of `bytes` bytes, an odd number of 16-byte units: adjacent rows start in
+/// different banks.
 inline int odd_units(int elements, int bytes = 2) {
   const int unit = 16 / bytes;
   return (elements / unit | 1) * unit;

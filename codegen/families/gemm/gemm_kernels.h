@@ -10,7 +10,7 @@ namespace sinter::codegen {
 extern const GemmKernel kSmallMKernel, kInt8GemvKernel, kWarpTileKernel, kTmaKernel,
     kPingpongKernel, kMixedInputKernel;
 
-/// In the order in which their schedules are compared: of two that take as long, the first's.
+/// In order of comparison: of equal estimates the first kernel's schedule wins.
 inline std::span<const GemmKernel* const> gemm_kernels() {
   static constexpr const GemmKernel* kKernels[] = {&kSmallMKernel,   &kInt8GemvKernel,
                                                    &kWarpTileKernel, &kTmaKernel,
@@ -18,10 +18,10 @@ inline std::span<const GemmKernel* const> gemm_kernels() {
   return kKernels;
 }
 
-/// Rows from which on mixed-input products may be ahead of tiles by warps, and up to which of
-/// making the weights floats first; up to which they get a schedule each.
+/// Row counts between which mixed-input GEMMs may beat warp tiles and dequantizing the weights
+/// first; row counts up to which there is a schedule each.
 inline constexpr std::int64_t kLeastMixedInputRows = 17, kMostMixedInputRows = 3072;
-/// With x of 8 bits they are ahead up to any number.
+/// With 8-bit x there is no upper limit.
 inline constexpr std::int64_t kW4A8Rows[] = {64, 128, 256, 512, 1024, 4096};
 inline constexpr std::int64_t kMixedInputRows[] = {64, 128, 256, 512, 1024, kMostMixedInputRows};
 

@@ -14,15 +14,15 @@
 namespace sinter::codegen {
 namespace {
 
-/// Floats of 16 bits, and what is multiplied in 8: see ir/ops/product_types.h.
+/// 16-bit floats, and pairs multiplied in 8 bits: see ir/ops/product_types.h.
 bool tensor_cores_multiply(DType a, DType b) {
   if (a == DType::kFloat16 || a == DType::kBFloat16) return a == b;
   const auto sums = ir::product_type(a, b);
   return size_of(a) == 1 && sums && size_of(*sums) == 4;
 }
 
-/// True if the program reads the product nowhere but at the element that its loops are at, or at
-/// those that have its place in each of `parts` equal parts of the columns.
+/// True if the program reads the product only at its own loop index, or at the corresponding index
+/// in each of `parts` equal parts of the columns.
 bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int parts,
                         const ExprTable& exprs) {
   const std::size_t rank = program.extents.size();
@@ -59,8 +59,8 @@ std::string print_operand(const GemmOperand& operand) {
   return text + "]";
 }
 
-/// Reads strides and sizes off the library's form of the bare product, whose result is dense.
-/// Returns a reason if they are not what a kernel takes.
+/// Reads strides and sizes from the library's form of the bare GEMM, whose result is dense. Returns
+/// the reason if no kernel accepts them.
 std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& exprs,
                           GemmProgram& result) {
   const Dim one = 1;
@@ -95,7 +95,7 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
   return "";
 }
 
-/// Weights of few bits: their buffers of zero points and of scales.
+/// Quantized weights: their buffers of zero points and of scales.
 std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization, DType stored,
                                         GemmProgram& result) {
   GemmWeights weights;
@@ -112,8 +112,8 @@ std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantizat
   return buffers;
 }
 
-/// The windows of a convolution with channels last, and its weights [outputs, taps * channels] as
-/// the right operand. Groups are a batch. Returns a reason if a kernel cannot take it.
+/// The windows of a channels-last convolution, and its weights [outputs, taps * channels] as the
+/// right operand; groups become a batch. Returns the reason if no kernel accepts it.
 std::string read_windows(const Graph& conv_body, const Node& conv, GemmProgram& result) {
   if (conv.attrs.get_int("channels_last") != 1) return "the channels are not the last dimension";
   const Shape &x = conv_body.type(conv.inputs[0]).shape, &w = conv_body.type(conv.inputs[1]).shape,
@@ -170,8 +170,8 @@ std::string print_windows(const ConvWindows& windows) {
   return text;
 }
 
-/// Lowers what follows a product of shape `space`, whose results have as many elements, or half of
-/// them: made of both halves of the columns. False if it reads the product in another way.
+/// Lowers the nodes after a GEMM of shape `space`. Results have as many elements, or half if they
+/// combine both halves of the columns. False for any other access to the product.
 bool lower_after(const Graph& after, Buffers inputs, Buffers outputs, Shape space, ExprTable& exprs,
                  GemmProgram& result) {
   const Dim count = ir::element_count(after.type(after.outputs()[0]).shape);
@@ -189,8 +189,8 @@ bool lower_after(const Graph& after, Buffers inputs, Buffers outputs, Shape spac
   return reads_own_elements(result.program, result.product, result.parts, exprs);
 }
 
-/// Changes the strides of the one store to kPrologueBuffer from those of dense rows of `k`
-/// elements. False if it does not store whole rows, in order.
+/// Replaces the strides of the only store to kPrologueBuffer, which are those of dense rows of `k`
+/// elements. False if it does not store whole rows in order.
 bool set_row_stride(LoopProgramT& program, const Dim& k, std::int64_t stride, ExprTable& exprs) {
   const std::size_t rank = program.extents.size(), outer = rank - program.inner_dims;
   Dim columns = 1;
@@ -205,7 +205,7 @@ bool set_row_stride(LoopProgramT& program, const Dim& k, std::int64_t stride, Ex
     found = true;
     Dim dense = 1;
     for (std::size_t d = rank; d-- > 0;) {
-      const Dim extent = exprs.dim(program.extents[d]);  // intern() moves them
+      const Dim extent = exprs.dim(program.extents[d]);  // a copy: intern() invalidates references
       if (extent != Dim(1) && exprs.dim(access->strides[d]) != dense) return false;
       if (d < outer) access->strides[d] = exprs.intern(*ir::divide_exactly(dense, k) * Dim(stride));
       dense *= extent;
@@ -214,7 +214,8 @@ bool set_row_stride(LoopProgramT& program, const Dim& k, std::int64_t stride, Ex
   return found;
 }
 
-/// Has blocks make the left operand's rows. Returns a reason if they cannot.
+/// Adds a prologue that computes the left operand's rows. Returns the reason if blocks cannot run
+/// it.
 std::string add_rows(const Node& node, Buffers reads, ExprTable& exprs, GemmProgram& result) {
   const Dim one = 1;
   if (!result.batch.empty() || result.a.offset != Dim(0) ||
@@ -230,7 +231,7 @@ std::string add_rows(const Node& node, Buffers reads, ExprTable& exprs, GemmProg
   if (!set_row_stride(rows.program, result.k, rows.stride, exprs))
     return "the left operand's rows are not made one by one";
   auto& own = rows.program.buffers;
-  // The last buffer is what is stored.
+  // The stored buffer must be the last.
   const auto at = static_cast<std::uint32_t>(std::ranges::find(own, kPrologueBuffer) - own.begin());
   const auto last = static_cast<std::uint32_t>(own.size() - 1);
   std::swap(own[at], own[last]);
@@ -296,7 +297,7 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   const TensorType& type = part.type(node.outputs[0]);
   GemmProgram result;
   result.type = part.type(node.inputs[0]).dtype;
-  // Packed weights become x's type.
+  // Packed weights are converted to x's type.
   result.b_type = node.op->name == "QuantMatMul" ? result.type : part.type(node.inputs[1]).dtype;
   result.result = type.dtype;
   if (!tensor_cores_multiply(result.type, result.b_type)) {
@@ -363,7 +364,7 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
       for (const ValueId input : nodes.rows->inputs) made_of.push_back(buffer_of(input));
       refusal = add_rows(*nodes.rows, made_of, exprs, result);
       if (!refusal.empty()) return std::nullopt;
-      a = buffers[result.rows->first];  // some memory
+      a = buffers[result.rows->first];  // any valid buffer
     }
     buffers.insert(buffers.end(), groups.begin(), groups.end());
     buffers.push_back(a);

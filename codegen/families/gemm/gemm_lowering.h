@@ -1,4 +1,4 @@
-// Matrix products with what follows them: for a kernel of our own and for a library.
+// Lowers GEMMs with their epilogues, for our kernels and for a library.
 #pragma once
 
 #include <cstdint>
@@ -11,96 +11,96 @@
 
 namespace sinter::codegen {
 
-/// An operand of a product: element (row, k) or (k, column) of batch (i, j, ..) is at
-/// offset + row * stride + k + sum batch_strides * batch index, in elements; or for a right operand
-/// whose rows are k at offset + k * stride + column + ...
+/// An operand of a GEMM. Element (row, k) or (k, column) of batch (i, j, ..) is at offset + row *
+/// stride + k + sum batch_strides * batch index, in elements. A K-major right operand has it at
+/// offset + k * stride + column + ...
 struct GemmOperand {
   Dim offset, stride;
   std::vector<Dim> batch_strides;
 };
 
-/// The left operand of a convolution: the windows of a channels-last tensor of `positions`. Row
-/// (image, out...) and column (tap..., channel) of the product are element
-///   sum (out * stride + tap * dilation - pad) * (the positions behind) * pitch + channel
-/// of the image, and zero where some position lies outside.
+/// The left operand of an implicit GEMM: windows of a channels-last tensor of `positions`. Row
+/// (image, out...) and column (tap..., channel) are element
+///   sum (out * stride + tap * dilation - pad) * (inner positions) * pitch + channel
+/// of the image, or zero if a position is outside.
 struct ConvWindows {
-  Dim channels;  // that a window reads of each position
-  Dim pitch;     // elements from one position to the next
+  Dim channels;  // read at each position
+  Dim pitch;     // stride between positions
   Shape in, out;
   std::vector<std::int64_t> kernel, strides, dilations, pads;
-  Dim elements;  // of the whole tensor
+  Dim elements;  // of the tensor
 };
 
-/// Where windows begin along dimension `d`: from pixel `lower` to the last one + `upper`, which is
-/// nothing where it depends on sizes that are not known.
+/// Where windows begin along dimension `d`: from pixel `lower` to the last pixel + `upper`. `upper`
+/// is empty if it depends on unknown sizes.
 struct WindowBounds {
   std::int64_t lower = 0;
   std::optional<std::int64_t> upper;
 };
 WindowBounds window_bounds(const ConvWindows& windows, std::size_t d);
 
-/// Weights as the right operand that codegen/families/gemm/weights/weight_pack.h packs for a
-/// kernel; until then they are as the graph has them. Those of few bits have buffers of scales, and
-/// of zero points if there are any, in front of a and b.
+/// Weights as the right operand, packed for a kernel by
+/// codegen/families/gemm/weights/weight_pack.h; before that, in the graph's layout. Quantized
+/// weights have buffers of scales, and of zero points if any, before a and b.
 struct GemmWeights {
-  int bits = 8;            // 16: elements of x's type, with none of what follows
-  std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
+  int bits = 8;            // 16: elements of x's type; the other fields are unused
+  std::int64_t group = 0;  // consecutive k's that share a scale; 0: all
   bool zeros = false;
-  DType scales = DType::kFloat32;   // their type once packed
-  bool floats = false;              // of 8 bits: f8e4m3fn, else integers
-  bool zeros_of_four_bits = false;  // all are integers of -8 .. 7: known once packed
+  DType scales = DType::kFloat32;   // type once packed
+  bool floats = false;              // with 8 bits: f8e4m3fn instead of integers
+  bool zeros_of_four_bits = false;  // all are in -8 .. 7: known once packed
 
   bool is_quantized() const { return bits < 16; }
 };
 
-/// Scales of both operands, of f32: of rows [m, k / depth] and of groups of columns
-/// [ceil(n / columns), k / depth]. Their buffers are in front of a and b.
+/// Block scales of both operands, float32: of rows [m, k / depth] and of column groups [ceil(n /
+/// columns), k / depth]. Their buffers precede a and b.
 struct GemmBlocks {
-  std::int64_t depth = 0;    // of k, that share a scale
-  std::int64_t columns = 0;  // the same of b's
+  std::int64_t depth = 0;    // k's that share a scale
+  std::int64_t columns = 0;  // columns of b that share a scale
 };
 
-/// What each block computes of the left operand for itself: all of its rows, into its shared
-/// memory.
+/// Prologue: each block computes all rows of the left operand into its shared memory.
 struct GemmPrologue {
-  /// Its last buffer is no memory (kPrologueBuffer): row r, element k is stored there at r * stride
-  /// + k.
+  /// Its last buffer has no memory (kPrologueBuffer): element k of row r is stored at r * stride +
+  /// k.
   LoopProgramT program;
   std::int64_t stride = 0;
-  std::int64_t most = 0;      // rows
-  std::uint32_t first = 0;    // position in GemmProgram::program.buffers of its other buffers
-  std::vector<bool> weights;  // which of these no step writes, where that is known
+  std::int64_t most = 0;      // maximum rows
+  std::uint32_t first = 0;    // index in GemmProgram::program.buffers of its first other buffer
+  std::vector<bool> weights;  // which of these no step writes, if known
 };
 
-/// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as
-/// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
-/// its element loops n; row m of batch (i, j, ..) is the program's row
-/// m * row_step + sum batch_rows * batch index.
+/// The batched GEMM a[m, k] b[k, n], and an epilogue: a loop program that reads its result as
+/// buffer `product`, which has no memory. The program's row loops cover m and the batch, its
+/// element loops n. Row m of batch (i, j, ..) is the program's row m * row_step + sum batch_rows *
+/// batch index.
 struct GemmProgram {
-  /// Its last buffers are a and b, weights' scales in front, in front of these what rows are made
-  /// of.
+  /// Its last buffers are a and b, before them the weights' scales, before those the prologue's
+  /// buffers.
   LoopProgramT program;
-  std::uint32_t product = 0;                    // position in program.buffers
+  std::uint32_t product = 0;                    // index in program.buffers
   DType type = DType::kFloat16, b_type = type;  // of a and of b
-  DType result = DType::kFloat16;  // of the product's value in the graph: of 8 bits the sums' type
+  DType result = DType::kFloat16;  // type of the GEMM's result in the graph; the accumulators' type
+                                   // for 8 bits
   Dim m, n, k;
   std::vector<Dim> batch;
   GemmOperand a, b;
-  std::optional<ConvWindows> windows;  // how a is read instead of by its stride
-  std::optional<GemmPrologue> rows;    // what makes a, which is then no memory
-  /// Equal parts of n, side by side, of which the program reads one column of each at a time (a
-  /// gate and what it opens): its element loops then count n / parts.
+  std::optional<ConvWindows> windows;  // layout of a, instead of its stride
+  std::optional<GemmPrologue> rows;    // computes a, which then has no memory
+  /// Equal, adjacent parts of n; the program reads the same column of each part at a time (gated
+  /// units). Its element loops then cover n / parts.
   int parts = 1;
   std::optional<GemmWeights> weights;  // if b is packed
-  std::optional<GemmBlocks> blocks;    // if scales change along k
-  bool rows_are_k = true;              // b[k][n] with n contiguous; else b[n][k]
-  bool by_warpgroups = false;          // by warpgroups (sm_90 alone), else by warps
-  bool fast_accumulation = false;      // sums of 8-bit floats are not promoted to float32
-  bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
+  std::optional<GemmBlocks> blocks;    // if there are block scales along k
+  bool rows_are_k = true;              // b[k][n] with n contiguous; otherwise b[n][k]
+  bool by_warpgroups = false;          // warpgroups (sm_90 only) instead of warps
+  bool fast_accumulation = false;      // fp8 accumulators are not promoted to float32
+  bool b_is_weight = false;  // no step writes b: it may be read before the preceding step ends
   Dim row_step;
   std::vector<Dim> batch_rows;
 
-  /// Operands of 8 bits: their products are integers, or 8-bit floats; or x's beside weights of 4.
+  /// 8-bit operands: integers or fp8; also x in fp8 with 4-bit weights.
   bool is_eight_bit() const { return size_of(type) == 1; }
   bool is_float8() const { return is_eight_bit() && is_float(type); }
   int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b
@@ -117,21 +117,20 @@ struct GemmProgram {
   std::uint32_t column_scales_buffer() const { return a_buffer() - 1; }
 };
 
-/// Everything about the product, its program and its rows' but the plan's buffers, for sharing
-/// kernels.
+/// Everything about the GEMM, its epilogue and its prologue, except the plan's buffers; equal texts
+/// share a kernel.
 std::string print_gemm(const GemmProgram& product, const ExprTable& exprs);
 
-/// Numbers of buffers that a GemmProgram uses for its product, and for rows that it computes.
+/// Stand for the buffers of the accumulators and of prologue rows, which have no memory.
 inline constexpr std::uint32_t kAccumulatorBuffer = 0xffffffffu, kPrologueBuffer = 0xfffffffeu;
 
-/// Rows that blocks compute lie apart by a multiple of this, and 16 bytes: what follows a row's
-/// last element up to there is zero.
+/// The pitch of prologue rows is a multiple of this, plus 16 bytes; the padding is zero.
 inline constexpr std::int64_t kRowDepth = 1024;
 
-/// The product with everything that follows it in `body`, or with what its matmul holds alone
-/// (`with_epilogue` false: `outputs` is then the one buffer of the matmul's result).
-/// `prologue_rows`: the buffer of the left operand's rows where another kernel makes them; else
-/// this one does. Nothing, with the reason in `refusal`, where no such kernel can be made.
+/// The GEMM with all that follows it in `body`, or without (`with_epilogue` false; `outputs` is
+/// then the buffer of the matmul's result). `prologue_rows` is the buffer of the left operand's
+/// rows if another kernel computes them; otherwise this kernel does. Nothing, with the reason in
+/// `refusal`, if no such kernel is possible.
 std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
                                       std::optional<std::uint32_t> prologue_rows, Buffers inputs,
                                       Buffers outputs, ExprTable& exprs, std::string& refusal);

@@ -1,5 +1,5 @@
-// A block (or the blocks of a cluster) multiplies a tile, its sums wait in shared memory, and the
-// program's body runs over them like over rows of memory.
+// A block (or a cluster) computes a tile and keeps the accumulators in shared memory. The
+// epilogue's body then processes them like rows of memory.
 
 #include <sstream>
 
@@ -47,7 +47,7 @@ void GemmText::write_one_tile() {
 
 Dim GemmText::tiles() const { return tiles_m_ * tiles_n_ * ir::element_count(product_.batch); }
 
-/// Which tile the block has.
+/// The tile of the block.
 void GemmText::place_block() {
   const int cluster = s_.cluster();
   line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
@@ -147,7 +147,7 @@ void GemmText::write_mainloop() {
   if (product_.rows) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");
   line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
-  // Remote sums and scratch are read until here.
+  // Remote accumulators and scratch are read until here.
   if (s_.cluster() > 1) mapping_.epilogue.push_back("cluster_barrier();");
 }
 
@@ -157,7 +157,7 @@ void GemmText::begin_programmatic() {
   for (std::string text; std::getline(fetches, text);) line(text.substr(2));
 }
 
-/// The rows of the left operand, by a function of their own, and zeros behind them.
+/// Computes the left operand's rows by a function, and zeros the padding.
 void GemmText::write_prologue() {
   const GemmPrologue& rows = *product_.rows;
   std::vector<std::string> arguments;

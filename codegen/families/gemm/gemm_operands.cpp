@@ -1,4 +1,4 @@
-// Where a tile's operands are: by addresses and strides, packed, or as tensor maps.
+// Operands of a tile: addresses and strides, packed weights, or TMA descriptors.
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/tma/tma_schedule.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
@@ -128,8 +128,7 @@ std::vector<std::string> GemmText::mapped_operands() {
   return lines;
 }
 
-/// What the copy engine is told of windows: channels, pixels from the innermost dimension on,
-/// images.
+/// The im2col TMA descriptor: channels, pixels from the innermost dimension on, images.
 void GemmText::map_windows() {
   ExprTable& exprs = analysis_.exprs();
   const ConvWindows& windows = *product_.windows;

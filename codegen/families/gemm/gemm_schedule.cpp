@@ -16,15 +16,15 @@
 namespace sinter::codegen {
 namespace {
 
-// Rows up to which a schedule is chosen for; the last is for all that are more, and runs on every
-// GPU. Norms of many rows are better computed by a kernel of their own.
+// Row counts that get a schedule each; the last one's takes all larger counts and runs on every
+// GPU. Norms of many rows are faster as a separate kernel.
 constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
-// Warpgroups have tiles of up to 256 rows: how many multiprocessors these leave idle differs much.
+// Warpgroup tiles have up to 256 rows: the share of idle multiprocessors varies strongly with m.
 constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
 
-constexpr int kLeastCopiedBytes = 4;  // of elements that are not copied one by one
+constexpr int kLeastCopiedBytes = 4;  // smaller elements are not copied one by one
 
-/// The longest copies along rows of an operand, and what sizes must fulfil for that.
+/// The longest vector for copies along an operand's rows, and the conditions that it needs.
 int copy_vector(const ProgramAnalysis& analysis, const GemmOperand& operand, const Dim& length,
                 int element_bytes, std::vector<Condition>& conditions) {
   std::vector<Dim> sizes = {operand.offset, operand.stride, length};
@@ -40,7 +40,7 @@ int copy_vector(const ProgramAnalysis& analysis, const GemmOperand& operand, con
   return vector;
 }
 
-/// Leaves out what follows from another condition: seq * 12 % 8 == 0 from seq % 8 == 0.
+/// Drops conditions implied by others: seq * 12 % 8 == 0 by seq % 8 == 0.
 void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
   std::vector<Condition> kept;
   for (std::size_t i = 0; i < conditions.size(); ++i) {
@@ -58,8 +58,8 @@ void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
   conditions = std::move(kept);
 }
 
-/// Of operands of 8 bits scales are float32 and results of any width: what is stored decides less
-/// than that a thread has eight columns.
+/// 8-bit GEMMs have float32 scales and results of any width: a thread's eight columns decide, not
+/// the stored type.
 VectorPlan epilogue_vectors(const ProgramAnalysis& analysis, int dim, int most) {
   const GemmProgram& product = *analysis.request().product;
   if (!product.is_eight_bit()) return plan_vectors(analysis, dim, most);
@@ -69,9 +69,9 @@ VectorPlan epilogue_vectors(const ProgramAnalysis& analysis, int dim, int most) 
   return plan_vectors_of(analysis, dim, most, in_memory);
 }
 
-/// The thread mapping of the epilogue for a tile with `columns` of its own; false if there is none.
+/// Chooses the epilogue's thread mapping for a tile of `columns` columns; false if none fits.
 bool plan_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) {
-  // As many threads as there are, several elements each.
+  // All threads work, on several elements each.
   const int share = std::max(s.m * columns / (s.epilogue_threads() * s.split_k), 2);
   int most = 8;
   while (most > share || columns % most != 0) most /= 2;
@@ -92,7 +92,7 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
   s.vector_a =
       copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
                   product.element_bytes(), s.conditions);
-  // A row of k has the columns of all parts, each of which begins where the one before it ends.
+  // A row of k has the columns of all parts, one part after the other.
   const Dim columns = *ir::divide_exactly(product.n, Dim(product.parts));
   s.vector_b = product.weights
                    ? 8
@@ -115,7 +115,7 @@ std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const Gemm
   std::vector<GemmSchedule> all;
   for (const GemmKernel* kernel : gemm_kernels()) {
     if (!kernel->is_for(problem.product)) continue;
-    // Slower than small-M's.
+    // Slower than small-M.
     if (kernel == &kWarpTileKernel && leaves_to_small_m(problem) && !all.empty()) continue;
     for (GemmSchedule& s : kernel->schedules(problem)) {
       if (s.split_k > 1 && problem.most_k && ceil_div(*problem.most_k, s.k) < s.split_k) continue;
@@ -125,8 +125,8 @@ std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const Gemm
   return all;
 }
 
-/// Of schedules without clusters those of one sum_order(): of the one that takes the least time for
-/// all of `steps` together.
+/// Among schedules without clusters: the sum_order() whose best schedules take the least time in
+/// total over all `steps`.
 std::vector<GemmSchedule> of_one_order(const GemmProblem& problem,
                                        std::span<const std::int64_t> steps,
                                        std::vector<GemmSchedule> all) {
@@ -150,7 +150,7 @@ std::vector<GemmSchedule> of_one_order(const GemmProblem& problem,
                    })->second);
 }
 
-/// The schedule that `text` asks for.
+/// The schedule requested by `text`.
 GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem& problem,
                              const std::string& text) {
   for (const GemmKernel* kernel : gemm_kernels()) {
@@ -168,7 +168,7 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
                           text));
 }
 
-/// Rows up to which there is a schedule each.
+/// Row counts that get a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
   if (kMixedInputKernel.is_for(problem.product)) {
     if (problem.product.is_eight_bit()) return kW4A8Rows;
@@ -193,7 +193,7 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
       conditions.emplace_back(exprs.intern(product.m), 1, kMostMixedInputRows);
     return conditions;
   }
-  if (product.weights) return {};  // the library has no such product
+  if (product.weights) return {};  // the library has no such GEMM
   if (product.by_warpgroups) return {};
   const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
   const auto limit = static_cast<std::int64_t>(kMostKernelFlops * device.tensor_flops /
@@ -264,7 +264,7 @@ std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
     const bool last = rows == steps.back() || (most && *most <= rows);
     if (norm && rows > kMostNormRows) break;
     if (!last && problem.least_m && *problem.least_m > rows) continue;
-    // Windows are many rows, of one image already; their number, where known, is what counts.
+    // An image alone has many rows: use the actual number if known.
     const std::int64_t count = product.windows && product.m.is_constant() ? product.m.value()
                                : most                                     ? std::min(*most, rows)
                                                                           : rows;
@@ -274,7 +274,7 @@ std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
       if (last) break;
       continue;
     }
-    // A product of few rows keeps its clusters, and has a kernel for GPUs without.
+    // Few rows keep their clusters; GPUs without clusters get another kernel.
     if (rows < steps.back() || product.windows) add(*best, std::max(count, rows));
     if (const GemmSchedule* plain = best_for(product.windows ? count : rows, true))
       add(*plain, std::nullopt);

@@ -1,4 +1,4 @@
-// Which kernels of the family a product gets, on which tiles, and their text.
+// Chooses kernels and tiles for a GEMM, and writes their text.
 #pragma once
 
 #include <string>
@@ -10,48 +10,47 @@
 
 namespace sinter::codegen {
 
-/// Which sizes a product kernel is for: an upper bound on the work, above which the library is
-/// better without trying.
+/// Conditions on the sizes of a GEMM kernel: an upper bound on the operations. Above it the library
+/// is faster; kernels are not timed.
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
                                    const DeviceModel& device = reference_device());
 
-/// True if some kernel takes the program; else `reason` says why not.
+/// True if some kernel accepts the program; otherwise `reason` says why not.
 bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,
                        std::string& reason);
 
-/// The schedules to emit, in the order in which their conditions are tried: for rising numbers of
-/// rows the one with the least estimated time on the request's device. The last takes all sizes on
-/// every GPU unless rows are reduced, which one kernel does for few rows only. `forced`, if not
-/// empty, is the one schedule to use, in the form of to_string() up to "cluster_n". Throws
+/// The schedules to emit, in the order in which their conditions are tested: for increasing row
+/// counts, the one with the lowest estimate on the request's device. The last accepts all sizes on
+/// every GPU, except for row reductions, which one kernel can do for few rows only. `forced`, if
+/// not empty, is the only schedule, in to_string() form up to "cluster_n". Throws
 /// Error(kUnsupported) if nothing fits.
 std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
                                                 const GemmProgram& product,
                                                 const std::string& forced = {});
 
-/// Schedules that take the product, for measuring: every tile with every number of splits, by
-/// rising estimates of their time.
+/// Schedules that accept the GEMM, for measurements: every tile with every split_k, by increasing
+/// estimate.
 std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
                                              const GemmProgram& product);
 
-/// Nanoseconds that `rows` rows are estimated to take on the request's device by such a schedule.
+/// Estimated nanoseconds of a schedule for `rows` rows on the request's device.
 double estimated_time(const ProgramAnalysis& analysis, const GemmProgram& product,
                       const GemmSchedule& schedule, std::int64_t rows);
 
-/// Schedules that take all sizes that `rule`, one of the rules', takes, and under the same
-/// conditions: `rule` first, then others by rising estimates of their time. Bounded, without
-/// repetition, always the same.
+/// Schedules that accept all sizes of `rule`, one of the rules' schedules, under the same
+/// conditions: `rule` first, then by increasing estimate. Bounded, unique and deterministic.
 std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
                                           const GemmProgram& product, const GemmSchedule& rule,
                                           bool clusters);
 
-/// Makes the request one for `product`, which must outlive it, and its program.
+/// Sets the request's GEMM and its program; `product` must outlive it.
 void set_gemm(KernelRequest& request, const GemmProgram& product);
 
-/// Chooses schedules for a request with a product and writes the kernel. Deterministic. Throws
-/// Error(kUnsupported) naming the request if no schedule takes it.
+/// Chooses schedules for a GEMM's request and writes the kernel. Deterministic. Throws
+/// Error(kUnsupported), which names the request, if no schedule accepts it.
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs);
 
-/// Whether a kernel can be made for a request with a product; else `reason` says why not.
+/// Whether a kernel is possible for a GEMM's request; otherwise `reason` says why not.
 bool can_emit_gemm(const KernelRequest& request, ExprTable& exprs, std::string& reason);
 
 }  // namespace sinter::codegen

@@ -50,7 +50,7 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   if (nodes_.is_conv)
     lower_conv_library(reads, options.tf32);
   else if (multiplies_quantized(*nodes_.matmul) && size_of(left_type_) == 1)
-    // For its weights and its work: no library does it, whatever is behind the sums.
+    // Only for its weights and cost: no library implements it, whatever the epilogue.
     library_ = lower_matmul(bare_product(part), reads, writes, exprs_, false);
   else if (size_of(left_type_) == 1)
     lower_eight_bit_library(reads, options.fast_accumulation);
@@ -89,8 +89,8 @@ void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
   }
 }
 
-/// cuBLASLt multiplies bytes of one sign, and 8-bit floats unless both have two bits of fraction; k
-/// is contiguous in both operands, and rows are whole 16 bytes.
+/// cuBLASLt multiplies int8 of the same signedness, and fp8 unless both operands are e5m2. K must
+/// be contiguous in both operands, and rows multiples of 16 bytes.
 void GemmStep::lower_eight_bit_library(Buffers reads, bool fast_accumulation) {
   const std::uint32_t writes[] = {between_};
   const Graph& part = *nodes_.matmul->body;

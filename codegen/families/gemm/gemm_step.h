@@ -1,4 +1,4 @@
-// The ways to do a region of kind "gemm" or "conv".
+// The tactics of a region of kind "gemm" or "conv".
 #pragma once
 
 #include <cstdint>
@@ -17,49 +17,49 @@
 
 namespace sinter::codegen {
 
-/// True if the product of a region of kind "matmul" has quantized weights; operands of 8 bits,
-/// whose sums are its result.
+/// True if the GEMM of a region of kind "matmul" has quantized weights. True if its operands have 8
+/// bits and its result is the accumulators' type.
 bool multiplies_quantized(const Node& node);
 bool multiplies_eight_bits(const Node& node);
 
-/// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
-/// over buffers: the library's call, the others as programs of their own, all as one kernel.
+/// A GEMM or convolution with its epilogue, and maybe a prologue, over buffers. Offers the
+/// library's call with the other parts as separate programs, and all as one kernel.
 class GemmStep {
  public:
-  /// `node`: of kind "gemm" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
-  /// scratch buffer for the product's result unless that is an output.
+  /// `node` is of kind "gemm" or "conv"; `inputs` and `outputs` are its buffers. Allocates a
+  /// scratch buffer for the GEMM's result unless that is an output.
   GemmStep(const Node& node, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
            PlanBuffers& buffers, ExprTable& exprs, const CompileOptions& options);
 
-  /// The buffer that the matmul's result lies in if another part reads it.
+  /// The buffer of the matmul's result, for other parts that read it.
   std::uint32_t between() const { return between_; }
   bool is_scratch() const { return is_scratch_; }
   bool is_conv() const { return nodes_.is_conv; }
-  /// What makes the left operand's rows, if that is a part of the step, and the scratch buffer that
-  /// they then lie in.
+  /// The prologue that computes the left operand's rows, if any, and the scratch buffer for its
+  /// result.
   const std::optional<LoopProgramT>& rows() const { return rows_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
-  /// Of both operands.
+  /// Whether both operands have 8 bits.
   bool is_eight_bit() const { return size_of(left_type_) == 1 && !is_quantized(); }
-  DType left_type() const { return left_type_; }  // of the product's left operand
-  /// The buffers of a product's weights, their scales and zero points if there are any.
+  DType left_type() const { return left_type_; }  // of the GEMM
+  /// The buffers of a GEMM's weights, and of their scales and zero points.
   std::vector<std::uint32_t> weights() const;
-  /// Why no library does the product; empty if one does, where these conditions hold.
+  /// Why no library implements the GEMM; empty if one does under library_conditions().
   const std::string& library_refusal() const { return library_refusal_; }
   const std::vector<Condition>& library_conditions() const { return library_conditions_; }
-  /// Makes `work` the library's product; `unpacking`: of weights that are unpacked first.
+  /// Sets `work` to the library's GEMM; `unpacking`: its weights are unpacked first.
   void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
-  /// What follows the library's product; nothing if it does all.
+  /// The epilogue as a separate program; nothing if the library's call includes it all.
   const std::optional<LoopProgramT>& rest() const { return rest_; }
-  /// True if what follows reduces rows.
+  /// True if the epilogue reduces rows.
   bool reduces() const;
-  /// One kernel for all, or without what follows the matmul, or without what makes its rows.
+  /// One kernel for everything, or without the epilogue, or without the prologue.
   std::optional<GemmProgram> kernel(bool with_epilogue, bool with_prologue,
                                     std::string& refusal) const;
-  /// The product as loops, with all or alone; nothing if all is more than one kernel can do.
+  /// The GEMM as loops, with or without the epilogue; nothing if that needs several kernels.
   std::optional<LoopProgramT> loops(bool with_epilogue) const;
-  /// Traffic without what passes within the step.
+  /// Traffic, without intermediate values of the step.
   StepCost work() const;
 
  private:

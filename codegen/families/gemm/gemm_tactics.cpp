@@ -12,7 +12,7 @@ bool is_fixed(const GemmOperand& operand) {
          std::ranges::all_of(operand.batch_strides, &Dim::is_constant);
 }
 
-/// True if the widths of copies do not depend on sizes that are not known.
+/// True if the vector widths of copies do not depend on unknown sizes.
 bool takes_all_sizes(const GemmProgram& product) {
   if (!product.n.is_constant() || !product.k.is_constant()) return false;
   if (product.windows)
@@ -79,7 +79,7 @@ class TacticList {
         with_prologue_ = kernel(true, false, rows_refusal_, true);
       if (scheduled && with_prologue_) whole_.reset();
     }
-    // Warpgroups would read weights as they were.
+    // Warpgroup kernels read weights unpacked.
     if (!packs_elements_ &&
         (any || requested_ == "warp-specialized" || is_warpgroup_schedule(requested_)))
       groups_ = kernel(true, true, any ? ignored : refusal_);
@@ -139,7 +139,7 @@ class TacticList {
 
   bool is_quantized() const { return product_.is_quantized(); }
 
-  /// Weights made floats first, for many rows: by warpgroups and by the library.
+  /// For many rows: dequantizes the weights first, then uses warpgroups or the library.
   void unpacked() {
     const auto unpacking = kernels_.unpack(whole_ ? *whole_ : *alone_);
     if (!unpacking) return;
@@ -155,7 +155,7 @@ class TacticList {
       if (kernel) kernel = with_unpacked_weights(std::move(*kernel), *unpacking);
       return accept(std::move(kernel), true, ignored);
     };
-    // What follows the library's product costs a kernel more; alone it is the better guess.
+    // With an epilogue the library needs another kernel; without, it is the better guess.
     const bool library_first = !product_.rest();
     if (library_first) add_unpacked(library_tactic("library"));
     if (requested_ != "library") {
@@ -167,7 +167,7 @@ class TacticList {
     if (!library_first) add_unpacked(library_tactic("library"));
   }
 
-  /// The library has no such product.
+  /// Quantized weights: the library has no such GEMM.
   void quantized() {
     if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantized weights: " + refusal_);
     const bool asked = requested_ == "dequantized" || requested_ == "library";
@@ -180,7 +180,7 @@ class TacticList {
     packed();
   }
 
-  /// The one way of a product that sums up in one order; nothing if others may be tried.
+  /// The only tactic of a GEMM with a fixed summation order; nothing if others may be timed.
   std::optional<GemmTactic> tactic_of_one_order() const {
     const auto takes = [&](const std::optional<GemmProgram>& kernel) {
       return kernel && kernels_.has_one_order(*kernel) && takes_all_sizes(*kernel);
@@ -191,19 +191,19 @@ class TacticList {
     return std::nullopt;
   }
 
-  /// Nothing else reads packed weights.
+  /// Packed weights have no other reader.
   void packed() {
     if (with_prologue_) add(prologue_tactic());
     add(whole_ ? whole_tactic() : alone_tactic());
   }
 
-  /// The library may be missing, or take some sizes only.
+  /// Ends with a kernel of ours: the library may be missing, or accept some sizes only.
   void own_last() {
     const bool has_library = product_.library_refusal().empty();
     if (requested_ == "library" && has_library && !product_.is_conv())
       return add(library_tactic("library"));
     GemmTactic last = last_tactic();
-    // A kernel that nothing limits would be tried twice.
+    // A kernel without limits would be timed twice.
     const auto try_before = [&](GemmTactic way) {
       way = limited(std::move(way));
       if (way.name != last.name || !way.conditions.empty()) add(std::move(way));
@@ -223,7 +223,7 @@ class TacticList {
     add(std::move(last));
   }
 
-  /// Norms of many rows are beyond one kernel.
+  /// One kernel cannot compute norms of many rows.
   GemmTactic last_tactic() const {
     if (whole_ && !product_.reduces() && takes_all_sizes(*whole_)) return whole_tactic();
     if (alone_ && takes_all_sizes(*alone_)) return alone_tactic();
@@ -235,7 +235,7 @@ class TacticList {
   const std::string& requested_;
   const GemmKernelQueries& kernels_;
   std::string refusal_, rows_refusal_;
-  bool packs_elements_ = false;  // weights of 16 bits, for kernels for few rows alone
+  bool packs_elements_ = false;  // 16-bit weights, only for kernels of few rows
   std::optional<GemmProgram> with_prologue_, whole_, alone_, groups_, warpgroups_alone_;
   std::vector<GemmTactic> tactics_;
 };

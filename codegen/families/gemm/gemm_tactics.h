@@ -1,4 +1,4 @@
-// Which tactics the step of a product or a convolution gets.
+// Chooses the tactics of a GEMM's or convolution's step.
 #pragma once
 
 #include <functional>
@@ -11,50 +11,50 @@
 
 namespace sinter::codegen {
 
-/// One tactic: the product by a kernel of our own, as loops, or by the library, what makes its
-/// rows before it and what follows it after it unless the kernel does that too.
+/// One tactic: the GEMM by our kernel, as loops, or by the library. A prologue kernel may precede
+/// it, an epilogue kernel may follow it.
 struct GemmTactic {
   std::string name;
   std::vector<Condition> conditions;
   std::optional<GemmProgram> kernel;
   std::optional<LoopProgramT> loops;
   bool then_epilogue = false, prologue_first = false;
-  std::optional<UnpackProgram> unpacking = {};  // what makes its weights floats first
+  std::optional<UnpackProgram> unpacking = {};  // dequantizes its weights first
 
   bool kernel_has_prologue() const { return kernel && kernel->rows; }
 };
 
-/// What is asked about kernels of our own.
+/// Questions about our kernels.
 struct GemmKernelQueries {
-  /// The product if some schedule takes it; else `refusal` says why not.
+  /// The GEMM if some schedule accepts it; otherwise `refusal` has the reason.
   std::function<std::optional<GemmProgram>(std::optional<GemmProgram>, std::string& refusal)>
       accept;
-  /// Sizes up to which a kernel may beat the library.
+  /// Sizes up to which a kernel may be faster than the library.
   std::function<std::vector<Condition>(const GemmProgram&)> limits;
-  bool have_warpgroups = false;  // some GPU of the plan's multiplies by warpgroups
-  /// Whether the product's right operand, of 16 bits, may be packed.
+  bool have_warpgroups = false;  // some GPU of the plan has wgmma
+  /// Whether the GEMM's right operand, of 16 bits, may be packed.
   std::function<bool(const GemmProgram&)> takes_elements;
-  /// Whether its kernels sum up in one order (see has_one_order).
+  /// Whether its kernels have a fixed summation order (see has_one_order).
   std::function<bool(const GemmProgram&)> has_one_order;
-  /// How the packed weights of a product are unpacked for ways that need that; nothing if none do.
+  /// The program that unpacks a GEMM's weights for tactics that need it; nothing if none do.
   std::function<std::optional<UnpackProgram>(const GemmProgram& packed)> unpack;
 };
 
-/// Best guess first; the last has no conditions. The library of matrix products is always there and
-/// is the last way of theirs. The library of convolutions may be missing where the plan runs, and
-/// that of products takes few of those of 8 bits: their last way is a kernel of our own, as loops
-/// if nothing else takes all sizes. A product whose rows are summed up in one order has one way, as
-/// what timing takes may be another for each number of rows. What stands against a kernel or a
-/// library is in the name of the last. `requested`: CompileOptions::gemm.
+/// The tactics, best guess first; the last has no conditions. For GEMMs the library is always
+/// present and comes last. For convolutions the library may be missing at run time, and for 8-bit
+/// GEMMs it accepts few sizes: their last tactic is our kernel, or loops if no kernel accepts all
+/// sizes. A GEMM with a fixed summation order has one tactic, as timing could choose different ones
+/// for different row counts. The last tactic's name includes why a kernel or library was refused.
+/// `requested`: CompileOptions::gemm.
 std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
                                      const GemmKernelQueries& kernels);
 
-/// True if `requested` is a schedule of one kernel; of one by warpgroups.
+/// True if `requested` is a schedule of one kernel; of a warpgroup kernel.
 bool is_schedule(const std::string& requested);
 bool is_warpgroup_schedule(const std::string& requested);
 
-/// How CompileOptions::gemm makes the kernel that is part number `part` of the tactic called
-/// `name`, and no other way to do the step; nothing if it cannot.
+/// The CompileOptions::gemm that selects the kernel of part `part` of tactic `name`, and no other
+/// tactic; nothing if there is none.
 std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part);
 
 }  // namespace sinter::codegen

@@ -1,4 +1,4 @@
-// The text of a GEMM kernel, of which its tile writes what is its own.
+// The text of a GEMM kernel; its tile writes the specific parts.
 #pragma once
 
 #include <string>
@@ -12,25 +12,26 @@
 
 namespace sinter::codegen {
 
-/// A function that a block calls before it does anything else, number `block` of `blocks` times: it
-/// makes the rows of the product's left operand.
+/// A function that a block calls first, for `block` = 0 .. `blocks` - 1: computes the rows of the
+/// GEMM's left operand.
 struct PrologueRows {
   std::string name, text;
   ir::Dim blocks;
-  std::vector<std::uint32_t> sizes;  // expressions: its parameters between the buffers and `block`
-  std::vector<std::pair<std::uint32_t, std::int64_t>> weights;  // its buffers that may be fetched
-                                                                // at once, and their bytes
+  std::vector<std::uint32_t> sizes;  // expressions of the parameters between the buffers and
+                                     // `block`
+  std::vector<std::pair<std::uint32_t, std::int64_t>> weights;  // weight buffers that may be
+                                                                // prefetched, with their bytes
 };
 
-/// What a GEMM kernel's text is made of.
+/// The parts of a GEMM kernel's text.
 struct GemmMapping {
   ThreadMapping epilogue;
   std::optional<PrologueRows> rows;
-  std::vector<MapParameter> maps;  // parameters behind the kernel's arguments
+  std::vector<MapParameter> maps;  // parameters after the kernel's arguments
 };
 
-/// Makes the layout of one variant. Lines go in front of the epilogue's statements, which the
-/// layout's loops surround. Parameters of the kernel are numbered as their text is asked for.
+/// Builds the thread mapping of one variant. Lines precede the epilogue's statements, which the
+/// mapping's loops enclose. Kernel parameters are numbered in order of first use.
 class GemmText {
  public:
   GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
@@ -42,7 +43,7 @@ class GemmText {
   const GemmSchedule& schedule() const { return s_; }
   const GemmProgram& product() const { return product_; }
   ThreadMapping& mapping() { return mapping_; }
-  /// The text of a size, as u32 or i64 if it is not constant.
+  /// The text of a size; if not constant, of type u32 or i64.
   std::string dim(const Dim& size) { return args_.dim(size); }
 
   void line(std::string text) { mapping_.prologue.push_back(std::move(text)); }
@@ -54,56 +55,54 @@ class GemmText {
 
   // The tile scheduler.
 
-  /// Tiles of all batches; those of a cluster count once.
+  /// Number of tiles in all batches; a cluster's tile counts once.
   Dim tiles() const;
-  /// Where tile number `rest` is: its batch, `first_row` and `first_column`.
+  /// The coordinates of tile index `rest`: batch, `first_row` and `first_column`.
   std::vector<std::string> place(std::string rest);
-  /// Where k begins and ends for who has part `part` of split_k; adds to `lines` what declares
-  /// that.
+  /// Begin and end of k for part `part` of split_k; appends their declarations to `lines`.
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);
 
   // Operands. Each writes fields of `operands`.
 
-  /// "a + 64 + i64(b0) * 128": where an operand's batch begins.
+  /// "a + 64 + i64(b0) * 128": the start of an operand's batch.
   std::string start(std::uint32_t buffer, const GemmOperand& operand);
   void write_strided_a();
   void write_strided_b();
   void write_packed_b();
-  /// Rows, columns that the tile has; a constant where all are there, which spares the kernel its
-  /// checks.
+  /// Rows and columns of the tile within the matrix; constants if all tiles are full, which saves
+  /// the kernel its checks.
   void write_rows();
   void write_columns();
-  /// The left operand as a tensor map, beside a right one with addresses.
+  /// The left operand by a TMA descriptor, the right one by addresses.
   void write_mapped_a();
-  /// Where scales of blocks are, and of which rows and columns the tile's are the first; nothing
-  /// where there are none.
+  /// Addresses of block scales for the tile's first row and column; empty if there are none.
   std::vector<std::string> block_scales();
-  /// Both operands as tensor maps, k or columns innermost.
+  /// Both operands by TMA descriptors; k or columns are innermost.
   std::vector<std::string> mapped_operands();
 
   // Programmatic launch.
 
-  /// The next kernel may begin; what rows share, such as a bias, is on its way to the L2 when the
-  /// sums are ready.
+  /// Lets the next kernel start, and prefetches data that rows share, such as a bias, into the L2
+  /// before the mainloop ends.
   void begin_programmatic();
-  /// What waits for the kernel in front.
+  /// The parts that wait for the preceding kernel.
   void write_behind_wait();
 
   // The epilogue.
 
-  /// The kernel of a block that has one tile: mainloop, prologue and epilogue.
+  /// The kernel of a block with one tile: prologue, mainloop and epilogue.
   void write_one_tile();
-  /// Among all rows the one that is row `row_of_matrix` of the tile's matrix, split up.
+  /// Computes the row index in the program from `row_of_matrix`, split into loop indices.
   void rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines);
-  /// Splits element number `e` of a row up.
+  /// Splits the column index `e` into loop indices.
   void split_columns(std::vector<std::string>& lines);
-  /// Whether the instruction loads the product.
+  /// Whether the instruction loads the GEMM's result.
   bool is_product(std::size_t instr) const;
-  /// Columns of one of the product's parts, and what a tile has of it.
+  /// Columns of one part of the GEMM, and the tile's columns of a part.
   Dim part_columns() const { return *ir::divide_exactly(product_.n, ir::Dim(product_.parts)); }
   int part_tile() const { return s_.n / product_.parts; }
-  /// The part that `load`, an instruction that reads the product, reads.
+  /// The part that `load`, which reads the GEMM's result, reads.
   std::int64_t part_of(std::size_t load) const;
 
  private:
@@ -133,16 +132,16 @@ class GemmText {
   ir::Dim tiles_m_, tiles_n_;
 };
 
-/// A block multiplies its tile; then its threads, `lanes` to a row, walk the tile's elements.
+/// A block computes its tile; then its threads, `lanes` for each row, process the tile's elements.
 GemmMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
                      Arguments& args);
 
-/// The prologue: what makes the rows of the request's product in a block of `threads`.
+/// The prologue function: computes the GEMM's left operand rows in a block of `threads`.
 PrologueRows prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
 
-/// Alignment of what reductions need in dynamic shared memory, behind the tile's.
+/// Alignment of the reductions' dynamic shared memory, which follows the tile's.
 inline constexpr std::uint32_t kScratchAlignment = 16;
-/// Dynamic shared memory of the kernel: the tile's and the reductions'.
+/// Dynamic shared memory of the kernel: for the tile and the reductions.
 std::uint32_t gemm_shared_bytes(const ProgramAnalysis& analysis, const GemmSchedule& schedule);
 
 }  // namespace sinter::codegen

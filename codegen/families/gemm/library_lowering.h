@@ -1,5 +1,5 @@
-// Fused regions of kinds "matmul" and "conv" as library steps; convolutions as loop programs, for
-// every type, grouping and rank.
+// Lowers fused regions of kinds "matmul" and "conv" to library steps. Lowers convolutions of every
+// type, grouping and rank to loop programs.
 #pragma once
 
 #include "codegen/plan/expr_table.h"
@@ -8,21 +8,20 @@
 
 namespace sinter::codegen {
 
-/// Lowers a body of kind "matmul": operand views, MatMul or QuantMatMul (whose weights, scales
-/// and zero points are inputs of the region), then any of: a scalar factor, a bias along n, a
-/// residual, an activation, output views. Batch dimensions that both sides walk alike are merged,
-/// and rows with batch where the right side has none.
+/// Lowers a body of kind "matmul": views of operands, MatMul or QuantMatMul (whose weights, scales
+/// and zero points are region inputs). Then any of: a scalar factor, a bias along n, a residual, an
+/// activation, output views. Merges batch dimensions that both sides stride alike, and merges batch
+/// into rows if the right side has none.
 plan::fb::MatmulStepT lower_matmul(const Graph& body, Buffers inputs, Buffers outputs,
                                    ExprTable& exprs, bool tf32);
-/// Lowers a body of kind "conv": Conv, then any of: a residual of its shape, an activation whose
-/// parameters are constants of one element. Throws Error(kUnsupported) for anything else.
+/// Lowers a body of kind "conv": Conv, then any of: a residual of its shape, an activation with
+/// constant scalar parameters. Throws Error(kUnsupported) for other bodies.
 plan::fb::ConvStepT lower_conv(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
                                bool tf32);
 
-/// Lowers a region of kind "gemm": for each element of the result the sum over k, or over window
-/// and channels of a convolution, then what follows it in `body` (`with_epilogue`), or in the
-/// product's own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its
-/// own.
+/// Lowers a region of kind "gemm" to loops: each element of the result is a sum over k, or over
+/// window and channels. Then follows the rest of `body` (`with_epilogue`), or only of the GEMM's
+/// own region. Throws Error(kUnsupported) if the epilogue needs a separate kernel.
 LoopProgramT lower_product_loops(const Graph& body, bool with_epilogue, Buffers inputs,
                                  Buffers outputs, ExprTable& exprs);
 

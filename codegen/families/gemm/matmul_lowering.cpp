@@ -23,14 +23,14 @@ constexpr const char* kSumSymbol = "$k";
 enum class Role { kBatch, kRow, kColumn };
 enum Operand { kA, kB, kResult, kResidual, kBias, kOperandCount };
 
-/// One loop over the product's elements, with the step of every operand along it.
+/// A loop over the result's elements, with every operand's stride along it.
 struct Axis {
   Dim extent;
   Role role = Role::kBatch;
   std::array<Dim, kOperandCount> strides;
 };
 
-/// What follows the product, read off the body.
+/// The epilogue, read from the body.
 struct Epilogue {
   double alpha = 1;
   ValueId residual, bias;
@@ -47,7 +47,7 @@ class MatmulLowering {
   plan::fb::MatmulStepT lower(bool tf32) {
     const Shape& shape = body_.type(product_.outputs[0]).shape;
     LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
-    // A result that is stored head by head is linear once its columns are split into heads.
+    // A result stored by head becomes linear when its columns are split into heads.
     constexpr int kMostSplits = 16;
     for (int attempt = 0;; ++attempt) {
       wanted_split_.reset();
@@ -180,7 +180,7 @@ class MatmulLowering {
     return trace(b, index, "the right operand");
   }
 
-  /// Quantized weights lie as they are, [n, k], in elements of their own number of bits.
+  /// Quantized weights have the layout [n, k], packed at their bit width.
   Source quantized_source(const Dim& sum_index) {
     const ValueId weight = product_.inputs[1];
     const std::int64_t stored = body_.type(weight).shape[1].value();
@@ -203,7 +203,7 @@ class MatmulLowering {
     return result;
   }
 
-  /// Index of an operand's batch dimensions, aligned to the product's from the right.
+  /// Index of an operand's batch dimensions, aligned with the result's from the right.
   std::vector<Dim> batch_index(const Shape& shape) const {
     const std::size_t rank = space_->shape().size();
     std::vector<Dim> index;
@@ -212,7 +212,7 @@ class MatmulLowering {
     return index;
   }
 
-  /// Follows `value` at `index` through views to an input of the region.
+  /// Traces `value` at `index` through views to an input of the region.
   Source trace(ValueId value, std::span<const Dim> index, const char* what) {
     const ir::TracedView traced = ir::trace_view(body_, value, index, ranges_);
     if (traced.sources.size() != 1 || !traced.sources[0].guards.empty())
@@ -226,7 +226,7 @@ class MatmulLowering {
     return {source.source, buffer, linear(linearize(position, shape), what)};
   }
 
-  /// Where an input of the region lies.
+  /// The buffer of an input of the region.
   std::uint32_t buffer_of(ValueId value, const char* what) const {
     if (const auto at = body_.input_number(value)) return inputs_[*at];
     const Node* node = body_.producer(value);
@@ -244,7 +244,7 @@ class MatmulLowering {
     return parts;
   }
 
-  /// Walks from the product to the region's output.
+  /// Follows the nodes from the GEMM to the region's output.
   Epilogue read_epilogue() const {
     Epilogue result;
     result.output_index = space_->index();
@@ -315,7 +315,7 @@ class MatmulLowering {
                            result.output_index.end());
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (shape[d] == Dim(1)) index[d] = Dim(0);
-    // A bias does not depend on row or batch; with a single row either reading is right.
+    // A bias is the same for all rows and batches; with one row both readings are right.
     const Dim columns = space_->shape().back();
     const bool along_columns = ir::element_count(shape) == columns && is_column_index(index);
     if (along_columns && !result.bias.valid()) {
@@ -334,7 +334,7 @@ class MatmulLowering {
     result.residual_index = std::move(index);
   }
 
-  /// True if no index depends on a loop over rows or batch.
+  /// True if no index depends on a row or batch loop.
   bool is_column_index(std::span<const Dim> index) const {
     for (const Dim& dim : index) {
       for (const std::string& name : index_symbols_of(dim)) {
@@ -350,7 +350,7 @@ class MatmulLowering {
     return {axis.extent, axis.strides[operand]};
   }
 
-  /// Joins axes that every operand walks as one, until none are left.
+  /// Merges axes that every operand strides alike, until none are left.
   void merge(std::vector<Axis>& axes, const Walk& a_depth, const Walk& b_depth) const {
     const auto joined = [&](const Axis& outer, const Axis& inner) -> std::optional<Axis> {
       if (outer.role != inner.role && outer.role != Role::kBatch && inner.role != Role::kBatch)
@@ -379,8 +379,8 @@ class MatmulLowering {
     }
   }
 
-  /// The innermost axis of `role`, or, for a product of one row (one column), the innermost of the
-  /// batch that `fits`; it is no longer among `axes`.
+  /// Removes and returns the innermost axis of `role`; for a single row (or column) the innermost
+  /// batch axis that `fits`.
   static Axis take(std::vector<Axis>& axes, Role role,
                    const std::function<bool(const Axis&)>& fits) {
     auto found = std::find_if(axes.rbegin(), axes.rend(),
@@ -395,7 +395,7 @@ class MatmulLowering {
     return result;
   }
 
-  /// True if result and residual are matrices whose rows are those of `row`, columns of `column`.
+  /// True if result and residual are matrices with the rows of `row` and the columns of `column`.
   bool stores(const Axis& row, const Axis& column) const {
     return std::ranges::all_of(std::array{kResult, kResidual}, [&](Operand o) {
       return (o == kResidual && row.strides[o] == Dim(0) && column.strides[o] == Dim(0)) ||
@@ -403,7 +403,8 @@ class MatmulLowering {
     });
   }
 
-  /// A batch along which the right side is constant makes rows, if the left one steps like that.
+  /// A batch axis along which the right side is constant becomes rows, if the left side's stride
+  /// fits.
   Axis take_rows(std::vector<Axis>& axes, const Walk& depth) const {
     const auto columns = std::find_if(axes.rbegin(), axes.rend(),
                                       [](const Axis& axis) { return axis.role == Role::kColumn; });
@@ -425,8 +426,8 @@ class MatmulLowering {
                                             Walk rows, Walk columns, std::span<const Axis> batch,
                                             Operand operand, const char* what) {
     const Dim one = 1;
-    // Along a dimension of one element any stride will do, as in a matrix without elements: take
-    // the one of a dense matrix.
+    // Along a dimension of one element, and in an empty matrix, any stride works: use that of a
+    // dense matrix.
     if (rows.extent == Dim(0) || columns.extent == Dim(0) ||
         (rows.extent == one && columns.extent == one)) {
       rows.stride = columns.stride = one;
@@ -469,7 +470,7 @@ class MatmulLowering {
   const Node& product_;
   const LoopSpace* space_ = nullptr;
   Ranges ranges_;
-  std::vector<std::string> symbols_;  // the loops', then the sum's
+  std::vector<std::string> symbols_;  // symbols of the loops, then of k
   bool may_split_ = true;
   std::optional<SplitRequest> wanted_split_;
 };

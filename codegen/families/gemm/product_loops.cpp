@@ -10,7 +10,7 @@ namespace {
 
 using Axes = std::vector<std::int64_t>;
 
-/// `count` axes from `first` on.
+/// `count` axes starting at `first`.
 Axes axes_from(std::size_t first, std::size_t count) {
   Axes axes(count);
   std::iota(axes.begin(), axes.end(), static_cast<std::int64_t>(first));
@@ -29,7 +29,7 @@ ValueId transpose(GraphBuilder& builder, ValueId value, Axes perm) {
   return builder.add("Transpose", {value}, {{"perm", std::move(perm)}});
 }
 
-/// Products in the type of their sums, which is wider than operands of 8 bits.
+/// Multiplies in the accumulators' type, which is wider than 8-bit operands.
 ValueId multiplied(GraphBuilder& builder, ValueId a, ValueId b, DType type) {
   const auto widened = [&](ValueId value) {
     return builder.type(value).dtype == type ? value : builder.add("Cast", {value}, {{"to", type}});
@@ -37,7 +37,7 @@ ValueId multiplied(GraphBuilder& builder, ValueId a, ValueId b, DType type) {
   return builder.add("Mul", {widened(a), widened(b)});
 }
 
-/// a [.., m, k] times b [.., k, n]: [.., m, 1, k] * [.., 1, n, k], summed over k.
+/// a [.., m, k] times b [.., k, n] as [.., m, 1, k] * [.., 1, n, k], summed over k.
 ValueId sum_columns(GraphBuilder& builder, const TensorType& type,
                     std::span<const ValueId> operands) {
   const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
@@ -54,8 +54,8 @@ ValueId sum_columns(GraphBuilder& builder, const TensorType& type,
                      {{"axes", axes_from(type.shape.size(), 1)}, {"keepdims", std::int64_t{0}}});
 }
 
-/// The same with scales of blocks of k, of rows and of groups of columns, both spread over what
-/// they scale: [.., m, k / block, block] summed up.
+/// The same with block scales along k, of rows and of column groups, both broadcast to the blocks:
+/// [.., m, k / block, block] is summed.
 ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& type,
                    std::span<const ValueId> operands) {
   const Dim block = node.attrs.get_int("block"), columns = node.attrs.get_int("columns");
@@ -71,7 +71,7 @@ ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& ty
   const auto widened = [&](ValueId value) {
     return builder.add("Cast", {value}, {{"to", type.dtype}});
   };
-  // Scales of groups of columns, one for each column, of which the last group may have fewer.
+  // Expands the scales of column groups to columns; the last group may be smaller.
   ValueId of_weights = reshape(builder, operands[3], {weight_scales[0], 1, blocks});
   of_weights =
       builder.add("Expand", {of_weights}, {{"shape", Shape{weight_scales[0], columns, blocks}}});
@@ -89,8 +89,8 @@ ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& ty
                      {{"axes", axes_from(type.shape.size(), 2)}, {"keepdims", std::int64_t{0}}});
 }
 
-/// The convolution without bias as products of windows with weights and their sums. Channels lie
-/// last in the sums where they do in the operands, so that both are read along memory:
+/// The convolution without bias: windows times weights, summed. The summed channels are innermost
+/// if they are in the operands, so that both are read contiguously:
 ///   [n, out.., g, 1, kernel.., c/g] * [g, m/g, kernel.., c/g]          channels last
 ///   [n, g, 1, out.., c/g, kernel..] * [g, m/g, 1.., c/g, kernel..]     channels second
 ValueId sum_windows(GraphBuilder& builder, const Node& conv, const TensorType& type,

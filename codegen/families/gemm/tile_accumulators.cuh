@@ -1,17 +1,17 @@
-// The accumulators of a tile of a matrix product in shared memory, where the threads of the
-// epilogue read them in any order, whatever kernel multiplied.
+// A GEMM tile's accumulators in shared memory, from which the epilogue's threads read them in any
+// order, for every mainloop.
 #pragma once
 
 #include "cluster.cuh"
 #include "vector.cuh"
 
-/// Accumulators of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each
-/// of kSplitK neighbouring blocks of a cluster, added in order.
+/// Accumulators of a tile of kM rows in shared memory, with row stride kStride. kParts partial sums
+/// in each of kSplitK adjacent blocks of a cluster are added in order.
 template <int kM, int kStride, int kParts, int kSplitK, class SumType = float>
 struct TileAccumulators {
   typedef SumType Sum;
-  /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its
-  /// cluster; the splits of a tile are neighbours.
+  /// The sums of one row from a column that is a multiple of N. `rank` is this block's in its
+  /// cluster; the splits of a tile are adjacent.
   template <int N>
   SINTER_DEVICE static void add_up(Sum (&x)[N], const Sum* accumulators, int row, int column,
                                    u32 rank) {
@@ -32,7 +32,7 @@ struct TileAccumulators {
   }
 };
 
-/// A tile with what an epilogue reads of it: Tile::Totals, a TileAccumulators, of what lies at
+/// A tile with access for the epilogue: Tile::Totals, a TileAccumulators, over
 /// Tile::accumulators_of(shared).
 template <class Tile>
 struct WithAccumulators : Tile {

@@ -17,36 +17,36 @@ namespace sinter::codegen {
 
 namespace {
 
-// A row of some ten thousand elements keeps this many threads busy, and several such blocks a
+// A row of about ten thousand elements keeps this many threads busy, with several such blocks on a
 // multiprocessor.
 constexpr int kLongRowThreads = 512, kLongRowBlocks = 4;
 constexpr std::int64_t kLongRow = 4096;  // elements
-// Anything else: blocks small enough that what is left over is little.
+// Otherwise: blocks small enough that little work is left over.
 constexpr int kThreads = 256;
-constexpr int kOtherRegisters = 40;  // registers of a thread beside its elements
-// Parts whose table is the kernel's text: nothing is looked up in memory, sizes may be arguments.
+constexpr int kOtherRegisters = 40;  // per thread, besides its elements
+// Parts that the kernel's text enumerates: no table in memory, and sizes may be arguments.
 constexpr std::size_t kMostDirectParts = 16;
-// A kernel's parameters take at most 4 KiB.
+// Kernel parameters are limited to 4 KiB.
 constexpr std::size_t kMostDirectArguments = 400;
 constexpr std::int64_t kMostListedBlocks = 16384;
 constexpr std::int64_t kTypicalSize = 32;
 
-/// A kind's program under one of its schedules.
+/// The program of a kind under one of its schedules.
 struct Function {
   std::string name, text;
-  ir::Dim blocks;    // of a part
-  ir::Dim of_block;  // elements that a block's threads go through
+  ir::Dim blocks;    // of one part
+  ir::Dim of_block;  // elements that a block processes
   double words = 0;  // registers of a thread for elements
 };
 
 struct Kind {
-  std::vector<std::string> pointer_types;  // of its buffers, as its parameters have them
-  std::vector<ir::Dim> sizes;              // of its further parameters
-  std::vector<std::vector<plan::fb::Condition>> conditions;  // of its schedules
-  std::vector<Function> functions;                           // one a schedule
+  std::vector<std::string> pointer_types;                    // of its buffers, as parameters
+  std::vector<ir::Dim> sizes;                                // its other parameters
+  std::vector<std::vector<plan::fb::Condition>> conditions;  // for each schedule
+  std::vector<Function> functions;                           // for each schedule
 };
 
-/// A part with what its program leaves open filled in.
+/// A part's kind, schedule, buffers and sizes.
 struct Work {
   std::size_t kind = 0, variant = 0;
   std::vector<std::uint32_t> buffers;
@@ -114,7 +114,7 @@ class HorizontalText {
   std::size_t function_count() const { return functions_.size(); }
   bool is_direct() const { return is_direct_; }
   const ir::Dim& blocks() const { return blocks_; }
-  /// Complete once the text is written.
+  /// Complete once the text has been written.
   std::vector<plan::fb::KernelArg> arguments() const {
     std::vector<plan::fb::KernelArg> all;
     for (const std::uint32_t buffer : buffers_) all.emplace_back(plan::fb::ArgKind::Buffer, buffer);
@@ -177,7 +177,7 @@ class HorizontalText {
     return result;
   }
 
-  /// The buffers of a kind's program, by their numbers in it, that no step writes in any part.
+  /// Indices of a kind's buffers that no step writes in any part.
   std::set<std::uint32_t> given_in(std::size_t k) const {
     const auto& own = program_.kinds[k].program.buffers;
     std::set<std::uint32_t> given(own.begin(), own.end());
@@ -187,7 +187,7 @@ class HorizontalText {
     return given;
   }
 
-  /// True if the condition holds for any size that the part may have.
+  /// True if the condition holds for all sizes that the part may have.
   bool holds(const plan::fb::Condition& condition, const HorizontalPart& part) const {
     const ir::Dim size = program_.exprs->dim(condition.expression()).substitute(part.sizes);
     if (!ir::is_multiple_of(size, static_cast<std::int64_t>(condition.divisor()))) return false;
@@ -212,8 +212,8 @@ class HorizontalText {
     return work;
   }
 
-  /// The most work first: what is left at the end is little. Parts of one function stay together
-  /// where the text chooses among them.
+  /// Most work first, which keeps the tail short. Parts of one function stay together if the text
+  /// selects among them.
   void sort_work() {
     std::stable_sort(work_.begin(), work_.end(),
                      [](const Work& a, const Work& b) { return a.of_block > b.of_block; });
@@ -248,7 +248,7 @@ class HorizontalText {
         name_, numbers, has_wide_sizes_ ? "i64" : "i32", most_sizes, buffers, most_buffers);
   }
 
-  /// The call of a function for the part `part`.
+  /// The call of a function for `part`.
   std::string call(std::size_t kind, std::size_t variant, const std::string& buffer) const {
     std::vector<std::string> arguments;
     for (std::size_t b = 0; b < kinds_[kind].pointer_types.size(); ++b)
@@ -260,7 +260,7 @@ class HorizontalText {
     return signature_text(kinds_[kind].functions[variant].name, arguments) + ";";
   }
 
-  /// Loads of what the kernel in front writes must stay behind it: see after_grid_wait.
+  /// Keeps loads of the preceding kernel's results after the wait: see after_grid_wait().
   std::string wait(const Arguments& args) const {
     if (!request_.programmatic_launch) return "";
     std::string text = "  grid_dependency_wait();\n";
@@ -268,7 +268,7 @@ class HorizontalText {
     return text;
   }
 
-  // Few parts: the text chooses.
+  // Few parts: selected by the text.
 
   /// A size as a literal or an argument.
   std::string size_text(const ir::Dim& size) {
@@ -328,7 +328,7 @@ class HorizontalText {
     return text;
   }
 
-  // Many parts: a table in the module.
+  // Many parts: selected by a table in the module.
 
   bool lists_blocks() const { return blocks_.value() <= kMostListedBlocks; }
   bool has_single_blocks() const {
@@ -389,18 +389,18 @@ class HorizontalText {
 
   const HorizontalProgram& program_;
   const KernelRequest& request_;
-  ExprTable& exprs_;  // the plan's
+  ExprTable& exprs_;  // of the plan
   std::string name_;
   bool has_long_rows_ = false, has_wide_sizes_ = false, is_direct_ = false;
   std::vector<Kind> kinds_;
   std::vector<Work> work_;
   ir::Dim blocks_ = 0;
   std::vector<std::uint32_t> buffers_;
-  std::map<std::uint32_t, std::size_t> numbers_;  // of buffers
+  std::map<std::uint32_t, std::size_t> numbers_;  // index, by buffer
   std::vector<std::string> parameters_, size_parameters_;
   std::map<ir::Dim, std::string> size_names_;
   std::vector<plan::fb::KernelArg> sizes_;
-  /// Kind and schedule of those that some part uses, with their numbers.
+  /// Indices of the (kind, schedule) pairs in use.
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> functions_;
 };
 

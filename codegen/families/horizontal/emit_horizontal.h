@@ -1,4 +1,4 @@
-// Many small regions in one launch.
+// Many small regions in one kernel launch.
 #pragma once
 
 #include "codegen/emit/kernel_request.h"
@@ -6,12 +6,12 @@
 
 namespace sinter::codegen {
 
-/// One kernel whose blocks find which part of the work is theirs; parts of which a block has the
-/// most to do come first. Regions that differ in sizes alone are one device function. Few parts are
-/// told apart by the kernel's text, and their sizes may be symbolic; many of them by a table in the
-/// module, and the kernel's arguments are then one structure: the buffers of all parts, each once,
-/// in order of first use. Of `request` the name, the origins and how it is asked for count.
-/// `exprs`: the plan's. Throws Error(kUnsupported) naming what it cannot do.
+/// One kernel whose blocks find their part; parts with the most work for each block come first.
+/// Regions that differ only in sizes share a device function. The text selects among few parts,
+/// whose sizes may be symbolic. Many parts are in a table in the module; the kernel's argument is
+/// then one structure with the buffers of all parts, each once, in order of first use. Uses
+/// `request`'s name, origins and schedule options. `exprs` are the plan's. Throws
+/// Error(kUnsupported) that names what is not supported.
 EmittedKernel emit_horizontal(const HorizontalProgram& program, const KernelRequest& request,
                               ExprTable& exprs);
 

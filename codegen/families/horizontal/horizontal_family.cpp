@@ -1,4 +1,4 @@
-// Many small regions in one launch.
+// Many small regions in one kernel launch.
 #include <algorithm>
 #include <set>
 
@@ -24,7 +24,7 @@ class HorizontalKernel final : public KernelProgram {
   std::vector<std::uint32_t> buffers_;
 };
 
-/// Every buffer of the parts, once.
+/// All buffers of the parts, each once.
 std::vector<std::uint32_t> buffers_of(const HorizontalProgram& program) {
   std::vector<std::uint32_t> all;
   for (const HorizontalPart& part : program.parts)
@@ -33,8 +33,8 @@ std::vector<std::uint32_t> buffers_of(const HorizontalProgram& program) {
   return all;
 }
 
-/// What the regions read and write, all at once; of a tensor that is changed in place only what is
-/// scattered moves.
+/// Traffic of all regions together. For a tensor updated in place, only the scattered elements
+/// count.
 StepCost cost_of(const HorizontalProgram& program, const Region& region,
                  const plan::fb::StepT& step, const PlanBuffers& buffers) {
   StepCost cost{0, 0, 0};

@@ -23,29 +23,29 @@ using ir::Node;
 using ir::ValueId;
 using Sizes = std::map<std::string, Dim, std::less<>>;
 
-// Programs for the rows of one body. A program that knows how long rows are keeps them in
-// registers; each is code that a multiprocessor has to fetch.
+// Limit on programs for the rows of one body: one that knows the row length keeps rows in
+// registers, but each is more code to fetch.
 constexpr std::size_t kMostLengths = 4;
 
-/// Where a value of the body is in memory.
+/// Buffer and offset of a value of the body.
 struct Place {
   std::uint32_t buffer = 0;
   Dim offset = 0;  // elements
 };
 
-/// A region's body with its sizes as symbols: equal sizes are one. A body of constant names of
-/// sizes that the region's own attributes hold stays as it is, without symbols.
+/// A region's body with sizes as symbols, equal sizes sharing one. If attributes contain sizes, the
+/// body is unchanged and has no symbols.
 struct GroupShape {
   std::shared_ptr<const Graph> body;
   Sizes sizes;
 };
 
-/// No symbol of a model is called like this.
+/// Model symbols never have such names.
 std::string size_name(std::size_t number) { return fmt::format("size:{}", number); }
 std::string offset_name(std::size_t output) { return fmt::format("at:{}", output); }
 
-/// The body with a symbol for each size but those whose symbol is in `known`. Nothing if sizes also
-/// stand in attributes, so that only those that the body has are possible.
+/// Replaces each size by a symbol, except those in `known`. Nothing if attributes contain sizes
+/// too, so that only the body's own are possible.
 std::optional<GroupShape> with_symbols(const Graph& body, const std::set<std::string>& known) {
   GroupShape shape;
   std::map<Dim, std::string> names;
@@ -90,7 +90,7 @@ std::optional<GroupShape> with_symbols(const Graph& body, const std::set<std::st
   return shape;
 }
 
-/// The symbols that rows are as long as.
+/// Symbols of the row lengths.
 std::set<std::string> row_symbols(const Graph& body) {
   std::set<std::string> symbols;
   for (const Node& node : body.nodes()) {
@@ -103,14 +103,14 @@ std::set<std::string> row_symbols(const Graph& body) {
   return symbols;
 }
 
-/// A region of the horizontal one, on its way to a part.
+/// A region of the horizontal region, before it becomes a part.
 struct Member {
   const Node* node = nullptr;
   GroupShape shape;
-  std::string text;                     // of the body
-  std::vector<Dim> rows;                // what row_symbols stand for
+  std::string text;                     // text of the body
+  std::vector<Dim> rows;                // values of row_symbols
   Sizes offsets;                        // of its results
-  std::set<std::string> fixed_offsets;  // those that are the same in all of its kind
+  std::set<std::string> fixed_offsets;  // equal in all members of its kind
 };
 
 class Lowering {
@@ -128,7 +128,7 @@ class Lowering {
     for (const Node& node : body_.nodes())
       if (node.op->name != "Reshape" && !concatenates_results(node))
         members_.push_back(member_of(node));
-    // A region may hold symbols that none of its operands shows.
+    // A body may have symbols that its operands lack.
     for (const Member& member : members_)
       ranges_.insert(member.node->body->ranges().begin(), member.node->body->ranges().end());
     std::vector<std::vector<std::size_t>> kinds = group();
@@ -143,7 +143,7 @@ class Lowering {
       kinds = group();
       for (const auto& kind : kinds) fix_sizes(kind);
     }
-    // The largest of each size bounds index arithmetic, so all are known before the first program.
+    // Index arithmetic needs the maximum of each size, before the first program.
     ir::Ranges ranges = ranges_;
     for (const auto& kind : kinds) add_ranges(kind, ranges);
     program_.exprs = std::make_shared<ExprTable>(std::move(ranges));
@@ -159,7 +159,8 @@ class Lowering {
     return places_[static_cast<std::size_t>(value.index)];
   }
 
-  /// What the regions' own stores do. (A region that puts the inputs side by side is a member.)
+  /// Whether the regions' stores do the concatenation. (A region that concatenates inputs is a
+  /// member.)
   bool concatenates_results(const Node& node) const {
     return node.op->kind == ir::OpKind::kFused &&
            std::all_of(node.inputs.begin(), node.inputs.end(),
@@ -168,7 +169,7 @@ class Lowering {
                        [](const Node& part) { return part.op->name == "Concat"; });
   }
 
-  /// What a reshape or a concatenation gives lies where its result does.
+  /// The operands of a reshape or concatenation are placed in its result's buffer.
   void place_operands(const Node& node) {
     if (node.op->name == "Reshape") {
       if (!place(node.inputs[0])) place(node.inputs[0]) = place(node.outputs[0]);
@@ -227,8 +228,8 @@ class Lowering {
     return kinds;
   }
 
-  /// Not every region that sizes decide can do without them: that a reduction is read in its own
-  /// row may follow from one size being the product of others.
+  /// Some regions cannot be lowered with symbolic sizes: that a reduction is read in its own row
+  /// may depend on one size being the product of others.
   bool lowers(const std::vector<std::size_t>& kind) const {
     const Member& first = members_[kind.front()];
     if (first.shape.sizes.empty()) return true;
@@ -253,7 +254,7 @@ class Lowering {
     member.rows.clear();
   }
 
-  /// Sizes and offsets that are equal in all of a kind's members are no symbols of its program.
+  /// Sizes and offsets equal in all of a kind's members become constants of its program.
   void fix_sizes(const std::vector<std::size_t>& kind) {
     Member& first = members_[kind.front()];
     std::set<std::string> equal;
@@ -278,7 +279,7 @@ class Lowering {
     for (const std::size_t m : kind) members_[m].fixed_offsets = fixed_offsets;
   }
 
-  /// Bounds of the symbols that are left.
+  /// Ranges of the remaining symbols.
   void add_ranges(const std::vector<std::size_t>& kind, ir::Ranges& ranges) const {
     for (const std::size_t m : kind) {
       const Member& member = members_[m];
@@ -306,7 +307,7 @@ class Lowering {
     const Node& node = *member.node;
     HorizontalPart part;
     part.sizes = member.shape.sizes;
-    std::vector<std::uint32_t> inputs, outputs;  // numbers in `part.buffers`
+    std::vector<std::uint32_t> inputs, outputs;  // indices into `part.buffers`
     const auto number = [&](ValueId value, std::vector<std::uint32_t>& list) {
       if (!place(value))
         throw Error(ErrorCode::kInternal, "a value of a horizontal region has no place in memory");
@@ -318,7 +319,7 @@ class Lowering {
     for (const auto& [name, offset] : member.offsets) part.sizes.emplace(name, offset);
     if (is_first) add_kind(m, inputs, outputs);
     part.kind = program_.kinds.size() - 1;
-    // The program may read less than the region is given.
+    // The program may read fewer buffers than the region has.
     std::vector<std::uint32_t> used;
     for (const std::uint32_t b : program_.kinds[part.kind].program.buffers)
       used.push_back(part.buffers[b]);

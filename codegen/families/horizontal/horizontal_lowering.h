@@ -1,4 +1,4 @@
-// Family "horizontal": many small regions, one kernel over a table of them.
+// Family "horizontal": many small regions in one kernel.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@
 
 namespace sinter::codegen {
 
-/// Regions that differ in their sizes and buffers alone have one program, over symbols for the
-/// sizes in which they differ; rows of few different lengths, a program for each.
+/// Regions that differ only in sizes and buffers share a program, with symbols for the differing
+/// sizes. Rows of few different lengths get a program for each length.
 struct HorizontalKind {
-  plan::fb::LoopProgramT program;  // its buffers are numbered from 0
+  plan::fb::LoopProgramT program;  // buffers are numbered from 0
   std::vector<DType> types;        // of its buffers
 };
 struct HorizontalPart {
   std::size_t kind = 0;
-  std::vector<std::uint32_t> buffers;                 // the plan's, for each of the kind's
-  std::map<std::string, ir::Dim, std::less<>> sizes;  // of the kind's symbols, over the plan's
+  std::vector<std::uint32_t> buffers;                 // the plan's, for each buffer of the kind
+  std::map<std::string, ir::Dim, std::less<>> sizes;  // of the kind's symbols, in terms of the
+                                                      // plan's
 };
 struct HorizontalProgram {
   std::shared_ptr<ExprTable> exprs;  // of the kinds
@@ -33,13 +34,13 @@ struct HorizontalProgram {
   ir::Dim flops() const;
 };
 
-/// Everything about a program but which buffers of the plan it works on.
+/// Everything about a program except the plan's buffers.
 std::string print_horizontal(const HorizontalProgram& program);
 
-/// `body`: fused regions of families "pointwise" and "reduction" that do not depend on each other,
-/// reshapes of their results, and concatenations of nothing but results along an outermost axis,
-/// which are made by the regions' own stores. Sizes may be symbolic.
-/// `inputs`, `outputs`: the plan's buffers. Throws Error(kUnsupported) for anything else.
+/// `body`: independent fused regions of families "pointwise" and "reduction", reshapes of their
+/// results, and concatenations of results along an outermost axis, done by the regions' stores.
+/// Sizes may be symbolic. `inputs` and `outputs` are the plan's buffers. Throws Error(kUnsupported)
+/// for other bodies.
 HorizontalProgram lower_horizontal(const ir::Graph& body, std::span<const std::uint32_t> inputs,
                                    std::span<const std::uint32_t> outputs);
 

@@ -1,4 +1,4 @@
-// Regions of one HostOperator: a call of a function that the plan does not have.
+// Regions of one HostOperator: a call of a function that is not in the plan.
 #include <algorithm>
 #include <sstream>
 
@@ -10,7 +10,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// The lines of the operator's `values`.
+/// Parses the lines of the operator's `values`.
 std::vector<std::unique_ptr<plan::fb::HostAttributeT>> attributes_of(const Node& node) {
   std::vector<std::unique_ptr<plan::fb::HostAttributeT>> result;
   std::istringstream stream(node.attrs.get_string("values"));

@@ -1,4 +1,4 @@
-// What the searches for schedules worth timing beside the rule's share.
+// Common code of the searches for candidate schedules near the rule's.
 #pragma once
 
 #include <optional>
@@ -10,30 +10,29 @@
 
 namespace sinter::codegen {
 
-/// Bounds of what is tried: threads of a block, vectors of a thread, and words of registers that
-/// its elements take.
+/// Search limits: threads of a block, vectors of a thread, and registers of its elements.
 inline constexpr int kMostCandidateThreads = 1024, kMostCandidateUnroll = 32;
 inline constexpr double kMostCandidateWords = 160;
 
-/// The schedule that `requested`, read from `text`, describes. Throws Error(kUsage) if it is none
-/// for the program.
+/// Completes the schedule `requested`, parsed from `text`. Throws Error(kUsage) if it does not fit
+/// the program.
 using CompleteSchedule = Schedule(const ProgramAnalysis& analysis, const Schedule& requested,
                                   const std::string& text);
 
-/// Around one of the rules' schedules.
+/// The search around one of the rules' schedules.
 struct CandidateSearch {
   const ProgramAnalysis& analysis;
   const Schedule& rule;
-  bool clusters;  // every device that the kernel is for has them
+  bool clusters;  // every target device of the kernel has clusters
   Neighbours<Schedule> found;
 
-  /// The rule's vectors and shorter ones; with `tails` rows need not consist of whole ones.
+  /// The rule's vector width and narrower ones; with `tails` rows may end in a partial vector.
   std::vector<VectorPlan> vectors(bool tails = false) const;
-  /// Adds what `complete` makes of `requested`, if it takes it.
+  /// Adds the completed `requested`, if it fits.
   void add_completed(CompleteSchedule* complete, const Schedule& requested, double distance);
-  /// Elements of the longest row that the rule's schedule takes.
+  /// Length of the longest row that the rule's schedule accepts.
   std::optional<std::int64_t> longest_row() const;
-  /// How far a schedule's vectors and threads are from the rule's.
+  /// Distance of a schedule's vectors and threads from the rule's.
   double row_distance(const Schedule& schedule) const;
 };
 

@@ -32,7 +32,7 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
   return variant;
 }
 
-/// Guarded loads are those of a vector, if of one element.
+/// Guarded loads use the vector functions even for one element.
 bool uses_vectors(const Schedule& schedule, const VariantText& variant) {
   return schedule.vector > 1 || schedule.is<WindowParameters>() ||
          variant.body.find("load_if<") != std::string::npos;

@@ -6,8 +6,8 @@
 
 namespace sinter::codegen {
 
-/// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the
-/// request if no schedule takes it.
+/// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported), which names
+/// the request, if no schedule accepts it.
 EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -11,7 +11,7 @@ using plan::fb::InstrKind;
 
 namespace {
 
-/// The last pass that uses each value; computing a value again uses what it is made of.
+/// The last pass that uses each value; recomputing a value uses its operands.
 std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool again) {
   std::vector<int> last(analysis.instr_count(), 0);
   const std::vector<std::size_t>& live = analysis.live();
@@ -45,7 +45,7 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again,
   const bool reduces = analysis.program().inner_dims > 0;
   if (elements == 0) elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
   const std::vector<int> last = last_passes(analysis, lean, again);
-  // What is held behind each pass, and before the first one all that is loaded.
+  // Registers live across each pass; entry 0 is before the first pass: everything loaded.
   std::vector<double> held(static_cast<std::size_t>(analysis.stages()) + 1, 0.0);
   const auto hold = [&](int from, int to, double words) {
     for (int pass = from; pass <= to; ++pass) held[static_cast<std::size_t>(pass)] += words;
@@ -54,7 +54,7 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again,
   for (const std::size_t i : analysis.live()) {
     const auto& instr = analysis.instr(i);
     const ValueInfo& info = analysis.value(i);
-    // What guards alone choose is one element for all of a row.
+    // Values that vary only by guards are one element for the whole row.
     const DimSet dims =
         instr.kind == InstrKind::Load ? analysis.address_dims(instr.access) : info.dims;
     if ((dims & elements) == 0) continue;
@@ -71,7 +71,7 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again,
     }
     all += words;
   }
-  // Otherwise the compiler is left to share registers; it does not always.
+  // Otherwise all values count: the compiler may share registers but does not always.
   return std::max(lean ? *std::max_element(held.begin(), held.end()) : all, 0.5);
 }
 
@@ -100,7 +100,7 @@ bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool aga
     const std::size_t i = rest.back();
     rest.pop_back();
     const auto& instr = analysis.instr(i);
-    if ((analysis.value(i).dims & analysis.inner_dims()) == 0) continue;  // of the row
+    if ((analysis.value(i).dims & analysis.inner_dims()) == 0) continue;  // same for the row
     if (instr.kind == InstrKind::Load) {
       const auto& access = analysis.access(instr.access);
       if (!access.gathers.empty() || !access.guards.empty()) return false;
@@ -119,15 +119,14 @@ bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool aga
 }
 
 bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
-  constexpr std::size_t kMostShared =
-      24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
+  constexpr std::size_t kMostShared = 24 * 1024;  // per array: two blocks fit the static 48 KiB
   const auto& instr = analysis.instr(load);
   if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
       schedule.reduction().cluster > 1 || !schedule.vector_access[instr.access])
     return false;
   const auto& access = analysis.access(instr.access);
   const std::size_t bytes = analysis.memory_bytes(load) * static_cast<std::size_t>(schedule.vector);
-  // Rows of their own: what all rows share comes from the cache in no time.
+  // Only data of single rows: what all rows share hits the cache.
   return access.guards.empty() && access.gathers.empty() && bytes >= 4 &&
          (analysis.access_dims(instr.access) & analysis.outer_dims()) != 0 &&
          bytes * static_cast<std::size_t>(schedule.unroll * schedule.threads()) <= kMostShared;

@@ -1,4 +1,4 @@
-// The interface behind which each kind of schedule has what is its own.
+// The interface that each kind of loop schedule implements.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,20 @@
 
 namespace sinter::codegen {
 
-/// How threads walk the loops.
+/// Maps threads to loop iterations.
 using MapThreads = ThreadMapping(const ProgramAnalysis& analysis, const Schedule& schedule,
                                  Arguments& args);
 
-/// One way to spread loops over threads, in a folder of its own.
+/// One way to distribute loops over threads, in its own folder.
 struct LoopSchedule {
-  bool reduces;  // it is for programs that reduce rows, else for those that do not
+  bool reduces;  // for programs with row reductions, otherwise for those without
 
-  /// Whether it takes the program.
+  /// Whether it accepts the program.
   bool (*takes)(const ProgramAnalysis& analysis);
-  /// The rules' schedules for a program that it takes, in the order in which the runtime tries
+  /// The rules' schedules for a program that it accepts, in the order in which the runtime tests
   /// their conditions; the last has none.
   std::vector<Schedule> (*choose)(const ProgramAnalysis& analysis);
-  /// Adds schedules worth timing beside one of the rules'.
+  /// Adds candidates near one of the rules' schedules, for timing.
   void (*search)(CandidateSearch& search);
   MapThreads* mapping;
   CompleteSchedule* complete;

@@ -15,7 +15,7 @@ namespace sinter::codegen {
 
 namespace {
 
-/// What a word that is not "looped" says.
+/// Parses a word of a schedule's text other than "looped".
 void read_word(const ProgramAnalysis& analysis, const std::string& text, const std::string& word,
                Schedule& requested) {
   const std::size_t equals = word.find('=');
@@ -32,7 +32,7 @@ void read_word(const ProgramAnalysis& analysis, const std::string& text, const s
     refuse_schedule(analysis, text, fmt::format("'{}' is unknown", word));
 }
 
-/// The schedule that `text` (Schedule::to_string) describes, for measuring.
+/// The schedule that `text` (from Schedule::to_string) describes, for measurements.
 Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text) {
   std::istringstream words(text);
   std::string word;

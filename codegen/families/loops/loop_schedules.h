@@ -1,4 +1,4 @@
-// The choice among the schedules of loops.
+// Chooses among the loop schedules.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,20 @@ namespace sinter::codegen {
 
 const LoopSchedule& loop_schedule(const Schedule& schedule);
 
-/// The one that the request asks for; else picks the kind: pointwise without reductions; columns
-/// where neighbouring rows, not neighbouring elements of a row, lie next to each other in memory;
-/// else rows. Throws Error(kUnsupported) if none takes the program, Error(kUsage) if the request's
-/// text is no schedule, or none for the program.
+/// The requested schedule, if any. Otherwise: pointwise without reductions; column if adjacent
+/// rows, not adjacent elements of a row, are contiguous in memory; row in all other cases. Throws
+/// Error(kUnsupported) if none accepts the program, Error(kUsage) if the request's text is no
+/// schedule or does not fit.
 std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis);
 
-/// Schedules that take all sizes that `rule`, one of choose_schedules, takes, and under the same
-/// conditions: `rule` first, then its neighbours, the nearest first: other vectors, vectors of a
-/// thread, threads, rows of a block, blocks of a cluster (if `clusters`), registers held or not.
-/// Bounded, without repetition, always the same.
+/// Schedules that accept all sizes of `rule`, from choose_schedules(), under the same conditions:
+/// `rule` first, then the nearest. They vary vector width, unroll, threads, rows of a block,
+/// cluster size (if `clusters`), and whether rows are kept in registers. Bounded, unique and
+/// deterministic.
 std::vector<Schedule> schedule_candidates(const ProgramAnalysis& analysis, const Schedule& rule,
                                           bool clusters);
 
-/// For a kernel whose blocks of `threads` do the work of several programs: this one's. Throws
+/// Schedules of this program in a kernel whose blocks of `threads` run several programs. Throws
 /// Error(kUnsupported) for scans and scatters.
 std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads);
 

@@ -1,4 +1,4 @@
-// Regions that are loops: pointwise chains, reductions of rows, scatters and scans.
+// Regions that become loops: pointwise chains, row reductions, scatters and scans.
 #include <algorithm>
 
 #include "codegen/families/loops/emit_loops.h"
@@ -35,8 +35,8 @@ class LoopsKernel final : public KernelProgram {
   std::string schedule_;
 };
 
-/// Its cost, and of the region's buffers those that the program reads: what a body carries but its
-/// outputs do not need is not read.
+/// A step with its cost; its reads are the region's buffers that the program reads. A body may have
+/// inputs that its outputs do not need.
 StepTactics step_for(const LoopProgramT& program, const Region& region, PlanContext& plan) {
   StepTactics result{step_of(region), {}};
   set_cost(result.step, cost_of(program, plan.exprs, plan.sizes()), plan.exprs);
@@ -61,7 +61,7 @@ class LoopsFamily final : public KernelFamily {
     const ir::Graph& body = *region.node.body;
     std::vector<StepTactics> steps;
     if (!plan.generates_kernels()) {
-      // A region that puts sources side by side is a step for each of them.
+      // A region that concatenates sources becomes a step for each source.
       for (LoopProgramT& program :
            lower_region_parts(body, region.inputs, region.outputs, plan.exprs)) {
         StepTactics part = step_for(program, region, plan);

@@ -1,4 +1,4 @@
-// A loop program as a kernel.
+// A kernel for a loop program.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace sinter::codegen {
 
-/// The family of regions that are loops over elements or rows.
+/// The family of regions that become loops over elements or rows.
 const KernelFamily& loops_family();
 
 /// The kernel of `program`, whose buffers are the plan's.

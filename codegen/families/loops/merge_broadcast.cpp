@@ -83,7 +83,7 @@ class Merge {
   Dim outer_stride(std::size_t access) const {
     return exprs_.dim(program_.accesses[access]->strides[inner_ - 1]);
   }
-  /// It varies from one inner loop to the next alone.
+  /// True if it varies only with the outer of the two loops.
   bool divides(std::size_t access) const {
     return stride(access) == Dim(0) && outer_stride(access) != Dim(0);
   }
@@ -95,7 +95,7 @@ class Merge {
 
   LoopProgramT& program_;
   ExprTable& exprs_;
-  std::size_t inner_;  // the last loop
+  std::size_t inner_;  // the innermost loop
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Loops that are one but for values that many neighbours share.
+// Merges loops despite values that neighbouring elements share.
 #pragma once
 
 #include "codegen/plan/expr_table.h"
@@ -6,9 +6,9 @@
 
 namespace sinter::codegen {
 
-/// Joins the two innermost loops of a program without rows where that makes vectors longer: what
-/// memory holds runs on from one to the other, but for a few loads that do not vary along the inner
-/// one, as a group's mean. Those are then found by a division.
+/// Merges the two innermost loops of a program without rows, for longer vectors. All accesses must
+/// be contiguous across both, except a few loads that do not vary along the inner loop, such as a
+/// group's mean. Their index then needs a division.
 void merge_broadcast_loops(LoopProgramT& program, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -1,4 +1,4 @@
-// Schedules: how a loop program is spread over a GPU's threads.
+// Schedules: how a loop program is distributed over a GPU's threads.
 #pragma once
 
 #include <string>
@@ -17,21 +17,21 @@
 
 namespace sinter::codegen {
 
-/// The kinds of schedules, each with the integers that it alone has.
+/// The kinds of schedules, each with its specific integers.
 using ScheduleKind =
     std::variant<PointwiseParameters, RowParameters, ColumnParameters, ScanParameters,
                  WindowParameters, TileTranspose, StridedParameters>;
 
-/// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
-/// with one access; with vector 1 an element.
+/// The integers that determine a kernel. A "vector" is a run of elements along vector_dim that one
+/// access moves; with vector 1, one element.
 struct Schedule {
   ScheduleKind kind;
   int vector = 1;       // elements of a vector
-  int unroll = 1;       // vectors that a thread holds in registers; 0: it loops and reads again
-  int threads_x = 256;  // of a block; what they share, see the kinds
+  int unroll = 1;       // vectors that a thread keeps in registers; 0: it loops and reloads
+  int threads_x = 256;  // of a block; see the kinds for their roles
   int threads_y = 1;
   int vector_dim = -1;              // loop dimension along which vectors lie; -1: no vectors
-  std::vector<bool> vector_access;  // accesses that move whole vectors
+  std::vector<bool> vector_access;  // accesses of whole vectors
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
 
   template <class Kind>
@@ -46,11 +46,12 @@ struct Schedule {
   Kind& as() {
     return std::get<Kind>(kind);
   }
-  /// What those have that reduce rows in several passes; of other kinds what changes nothing.
+  /// The parameters of row reductions in several passes; for other kinds, neutral ones.
   const ReductionParameters& reduction() const;
-  /// The row's; of other kinds the usual ones.
+  /// The row's parameters; for other kinds the defaults.
   const RowParameters& row() const;
-  /// Neighbouring rows along dimension `d` that a thread takes together, as windows do; else 1.
+  /// Neighbouring rows along dimension `d` that a thread computes together (window schedules);
+  /// otherwise 1.
   int tile(std::integral auto d) const {
     const auto* window = std::get_if<WindowParameters>(&kind);
     return window != nullptr && static_cast<int>(d) == window->overlap.tile_dim ? window->tile : 1;
@@ -60,13 +61,13 @@ struct Schedule {
   int threads() const { return threads_x * threads_y; }
   /// "row vector=8 unroll=2 threads=32x4".
   std::string to_string() const;
-  /// Sets what a word "key", "key=first" or "key=firstxsecond" says; false if it says nothing.
+  /// Applies a word "key", "key=first" or "key=firstxsecond"; false if it is unknown.
   bool read(std::string_view key, int first, int second);
 };
 
-/// Of all kinds, in the order of ScheduleKind.
+/// Names of all kinds, in the order of ScheduleKind.
 std::vector<std::string_view> schedule_names();
-/// Of the kind of that name, or nothing.
+/// The kind with that name, or nothing.
 std::optional<ScheduleKind> schedule_kind(std::string_view name);
 
 }  // namespace sinter::codegen

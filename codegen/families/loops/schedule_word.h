@@ -1,12 +1,12 @@
-// What the words of a schedule's text are made of.
+// Words of a schedule's text.
 #pragma once
 
 #include <tuple>
 
 namespace sinter::codegen {
 
-/// " key=7" for a number, " key" for a flag; nothing for the usual value. What a rule decides
-/// (not `asked`) is written but cannot be asked for.
+/// " key=7" for a number, " key" for a flag; nothing for the default. If not `asked`, the rule
+/// decides: it is printed but cannot be requested.
 template <class Member>
 struct Word {
   const char* key;

@@ -1,4 +1,4 @@
-// Schedules of a kernel that several programs share. Each takes the block's threads as they are.
+// Schedules of kernels that run several programs; each uses the block's threads as given.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -13,11 +13,11 @@ namespace sinter::codegen {
 
 namespace {
 
-// Registers for a row's elements: other functions of the kernel need theirs too.
+// Registers for a row's elements, limited as the kernel's other functions need registers too.
 constexpr std::int64_t kShortWindow = 32;
 constexpr double kHeldWords = 64, kColumnWords = 48;
 
-/// Neighbouring rows, not a row's elements, lie next to each other; of windows both do, and their
+/// Whether adjacent rows, not a row's elements, are contiguous. For windows both are, and their
 /// rows are too short for several threads.
 bool lies_in_columns(const ProgramAnalysis& analysis) {
   const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
@@ -27,7 +27,7 @@ bool lies_in_columns(const ProgramAnalysis& analysis) {
   return along_rows > 0 && length.is_constant() && length.value() <= kShortWindow;
 }
 
-/// A thread a row, all of whose elements it loads at once; nothing if they are too many.
+/// One thread for each row, which loads all elements at once; nothing if they are too many.
 std::optional<Schedule> thread_rows(const ProgramAnalysis& analysis, int threads) {
   const ir::Dim length = analysis.row_length();
   if (!length.is_constant() || length.value() < 1 ||
@@ -37,13 +37,13 @@ std::optional<Schedule> thread_rows(const ProgramAnalysis& analysis, int threads
                       threads);
 }
 
-/// A row schedule over blocks of `threads`; nothing if that takes too many registers.
+/// A row schedule for blocks of `threads`; nothing if it needs too many registers.
 std::optional<Schedule> with_threads(const ProgramAnalysis& analysis, Schedule schedule,
                                      int threads) {
   auto& row = schedule.as<RowParameters>();
   if (row.cluster > 1) return std::nullopt;
   row.blocks = 0;
-  row.staged = false;  // shared memory would be that of all functions together
+  row.staged = false;  // static shared memory adds up over all functions
   if (schedule.threads_x <= 32) {
     schedule.threads_y = threads / schedule.threads_x;
     return schedule;
@@ -71,7 +71,7 @@ std::vector<Schedule> choose_rows(const ProgramAnalysis& analysis, int threads) 
   return schedules;
 }
 
-/// Parts whose sizes vectors do not divide take the rest of theirs element by element.
+/// Parts whose sizes are no multiples of the vector process the remainder element by element.
 std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis) {
   std::vector<Schedule> schedules = kPointwiseSchedule.choose(analysis);
   const int dim = analysis.last_dim(analysis.outer_dims());

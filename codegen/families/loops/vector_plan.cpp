@@ -15,12 +15,12 @@ namespace {
 
 class VectorCheck {
  public:
-  /// `uniform`: values that are one for all elements of a vector, though they vary along `dim`.
+  /// `uniform`: values equal for all elements of a vector, though they vary along `dim`.
   VectorCheck(const ProgramAnalysis& analysis, int dim, int vector,
               const std::vector<bool>& uniform)
       : analysis_(analysis), dim_(dim_bit(dim)), d_(dim), v_(vector), uniform_(uniform) {}
 
-  /// Sizes that must be multiples of the vector are added to `required`.
+  /// Appends sizes that must be multiples of the vector to `required`.
   bool access(std::size_t a, std::vector<ir::Dim>& required) const {
     const auto& access = analysis_.access(a);
     const ExprTable& exprs = analysis_.exprs();
@@ -40,11 +40,11 @@ class VectorCheck {
                        [&](const ir::Dim& size) { return multiple(size, required); });
   }
 
-  /// Whether the value is one for all elements of a vector.
+  /// Whether the value is the same for all elements of a vector.
   bool is_one(std::uint32_t value) const {
     return is_one_in_vectors(analysis_, d_, uniform_, value);
   }
-  /// Whether an access is to one element for all of a vector, or to none.
+  /// Whether an access is to a single element, or none, for a whole vector.
   bool is_of_one(std::size_t a) const {
     const auto& access = analysis_.access(a);
     return analysis_.stride(a, d_) == ir::Dim(0) && guards_whole_vectors(access) &&
@@ -63,7 +63,7 @@ class VectorCheck {
   }
 
  private:
-  /// A bound that lies between vectors holds for all or none of a vector's elements.
+  /// A guard aligned to vectors holds for all or none of a vector's elements.
   bool guards_whole_vectors(const plan::fb::AccessT& access) const {
     return std::ranges::all_of(access.guards, [&](const auto& guard) {
       return (analysis_.node_dims(guard.index()) & dim_) == 0 ||
@@ -81,7 +81,7 @@ class VectorCheck {
       default: return multiple_node(node.a()) && multiple_node(node.b());
     }
   }
-  /// The vector dimension's index plus what is constant over it and a multiple of the vector.
+  /// The vector dimension's index plus a constant that is a multiple of the vector.
   bool aligned_node(std::uint32_t index) const {
     const auto& node = analysis_.program().index_nodes[index];
     if (node.op() == ExprOp::Symbol) return static_cast<int>(node.a()) == d_;
@@ -102,19 +102,19 @@ class VectorCheck {
 
 void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
   for (const ir::Dim& known : required)
-    if (ir::divide_exactly(size, known)) return;  // follows from what is required already
+    if (ir::divide_exactly(size, known)) return;  // implied by an earlier condition
   required.push_back(size);
 }
 
-/// 16 bytes of the widest type; of narrower ones at least 4 elements where that still is a vector.
-/// Of rows side by side, what each of their elements moves counts, not what a row does once.
+/// 16 bytes of the widest type; for narrower types at least 4 elements if that is still a vector.
+/// Counts accesses per element, not per row.
 int longest_vector(const ProgramAnalysis& analysis, DimSet dim,
                    const std::vector<std::size_t>& moved) {
   std::size_t widest = 0, narrowest = 16;
   const DimSet inner = analysis.inner_dims();
   const bool rows = (analysis.outer_dims() & dim) != 0 && inner != 0;
   for (const std::size_t i : moved) {
-    // What guards alone choose is one element for all.
+    // Varies only by guards: the same element.
     if ((analysis.address_dims(analysis.instr(i).access) & dim) == 0) continue;
     if (rows && (analysis.access_dims(analysis.instr(i).access) & inner) == 0) continue;
     widest = std::max(widest, analysis.memory_bytes(i));
@@ -125,7 +125,7 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim,
   return static_cast<int>(std::min<std::size_t>(elements, 8));
 }
 
-/// Those accesses that vary along `dim`.
+/// The accesses that vary along `dim`.
 std::vector<std::size_t> accesses_along(const ProgramAnalysis& analysis, DimSet dim,
                                         const std::vector<bool>* among) {
   std::vector<std::size_t> moved;
@@ -136,7 +136,7 @@ std::vector<std::size_t> accesses_along(const ProgramAnalysis& analysis, DimSet 
   return moved;
 }
 
-/// Vectors of `longest` elements, or fewer, for the accesses `moved`.
+/// Vectors of up to `longest` elements for the accesses `moved`.
 VectorPlan fit_vectors(const ProgramAnalysis& analysis, int dim, int longest, bool tails,
                        const std::vector<std::size_t>& moved) {
   const VectorPlan scalar = no_vectors(analysis);
@@ -155,7 +155,7 @@ VectorPlan fit_vectors(const ProgramAnalysis& analysis, int dim, int longest, bo
     for (const std::size_t i : moved) {
       const auto& instr = analysis.instr(i);
       std::vector<ir::Dim> sizes;
-      // What is combined is so element by element.
+      // Scatters that combine work element by element.
       const bool combines = instr.kind == InstrKind::Scatter && instr.op != plan::kScatterReplaces;
       if (!combines && check.access(instr.access, sizes)) {
         for (const ir::Dim& size : sizes) add_condition(size, required);
@@ -193,8 +193,8 @@ VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest
 
 namespace {
 
-/// `apart`: sums that are needed of every element. Those that turn out to be are added; false if
-/// there were any, and what read them as uniform has to be thought over.
+/// `apart`: sums needed separately for every element. Adds newly found ones; false if there were
+/// any, as their readers must be reconsidered.
 bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vector<bool>& apart,
                   std::vector<bool>& uniform) {
   const std::size_t count = analysis.instr_count();
@@ -231,7 +231,7 @@ bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vec
     sums[i] = sums[i] && !apart[i];
     aligned[i] = sums[i];
   }
-  // A sum that nothing else uses is needed of a vector's first element alone.
+  // A sum with no other use is needed only for a vector's first element.
   for (std::size_t i = count; i-- > 0;) {
     if (!sums[i]) continue;
     uniform[i] = true;

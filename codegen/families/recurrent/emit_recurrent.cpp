@@ -1,4 +1,4 @@
-// The text of a recurrent layer's kernel: its parameters and what they are; the rest is
+// The text of a recurrent layer's kernel: parameters and arguments; the rest is in
 // recurrent.cuh.
 #include <map>
 
@@ -55,7 +55,7 @@ class RecurrentEmitter {
             for (RecurrentSchedule& candidate : all) candidate.conditions = rule.conditions;
             return all;
           },
-          // A plan for GPUs without clusters has no such region.
+          // Targets without clusters have no such regions.
           [](const RecurrentSchedule&) { return true; });
     const std::string steps = size("steps", p_.steps), batch = size("batch", p_.batch);
     kernel.source = kernel_heading(request_.name, request_.origins);
@@ -95,7 +95,7 @@ class RecurrentEmitter {
     return result;
   }
 
-  /// A literal, or a parameter.
+  /// A literal, or a new parameter.
   std::string size(const std::string& name, const Dim& dim) {
     if (dim.is_constant()) return int_literal(dim.value());
     parameters_.push_back(fmt::format("i64 {}", name));
@@ -127,7 +127,7 @@ class RecurrentEmitter {
     text +=
         fmt::format("  static_assert(Shape::kSharedBytes == {}, \"what the launch reserves\");\n",
                     recurrent_shared_bytes(p_.units, s));
-    // The next kernel waits for all of this one: it is launched once all blocks run.
+    // The next kernel waits for all of this one; it may start once all blocks run.
     if (request_.programmatic_launch) text += "  launch_dependents();\n";
     const bool early = request_.given.contains(*p_.buffer(RecurrentRole::kWeights));
     if (!early) text += wait();

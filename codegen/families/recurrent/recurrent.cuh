@@ -1,19 +1,19 @@
-// A recurrent layer as one kernel that stays for all steps (sm_90 and later). A cluster of blocks
-// has one direction of a few sequences. Each warp keeps the recurrent weights of four units,
-// sixteen rows, in registers, what does not fit in shared memory, and multiplies them with the
-// state of all units, which every block has in its shared memory, twice. The new state of four
-// units goes to all blocks of the cluster by asynchronous stores, which an mbarrier in each block
-// counts: no other barrier is needed, since no block sends the next state before it has all of this
-// one, and with it the word that all warps of all blocks have read the state in front of it. A
-// block that is alone is launched without a cluster, where asynchronous stores are illegal
-// instructions: it stores its state and meets at its own barrier.
+// A recurrent layer as one persistent kernel for all steps (sm_90 and later). A cluster of blocks
+// computes one direction of a few sequences. Each warp keeps the recurrent weights of four units
+// (sixteen rows) in registers, and what does not fit in shared memory. It multiplies them by the
+// state of all units, which every block keeps double-buffered in its shared memory. Asynchronous
+// stores send the new state of four units to all blocks of the cluster; an mbarrier in each block
+// counts them. No other barrier is needed: a block sends its next state only after it has received
+// all of the current one. That implies that all warps of all blocks have read the previous state. A
+// single block runs without a cluster, where asynchronous stores are illegal: it stores its state
+// and uses a block barrier.
 #pragma once
 
 #include "approximate.cuh"
 #include "cluster.cuh"
 #include "mma.cuh"
 
-/// An operand that is not given.
+/// An absent operand.
 struct Absent {};
 SINTER_DEVICE float element_at(Absent, i64) { return 0.0f; }
 template <class T>
@@ -30,13 +30,13 @@ SINTER_DEVICE void store_at(T* p, i64 i, float value) {
   p[i] = narrow<T>(value);
 }
 
-// ---- cells, with the gates in ONNX's order. kProducts: of weights and a state, in each step. x is
-// the input's part of the gates, h the latest product.
-/// 1 / (1 + exp(-a)); 2^-21 relative.
+// ---- cells, with the gates in ONNX's order. kProducts: matmuls of weights and state in each step.
+// x is the input's contribution to the gates, h the latest matmul's.
+/// 1 / (1 + exp(-a)); relative error 2^-21.
 SINTER_DEVICE float recurrent_sigmoid(float a) {
   return reciprocal_of_normal(1.0f + power_of_two(minimum(a * -1.44269504f, 120.0f)));
 }
-/// 2^-21 absolute.
+/// tanh(a); absolute error 2^-21.
 SINTER_DEVICE float recurrent_tanh(float a) {
   return fmaf(2.0f, recurrent_sigmoid(2.0f * a), -1.0f);
 }
@@ -51,7 +51,7 @@ struct LstmCell {
     state = out * recurrent_tanh(cell);
   }
 };
-/// The reset gate is applied behind the product (linear_before_reset).
+/// The reset gate applies after the matmul (linear_before_reset).
 struct GruCell {
   static constexpr int kGates = 3, kProducts = 1;
   static constexpr bool kHasCell = false;
@@ -63,11 +63,11 @@ struct GruCell {
     state = fmaf(update, state - fresh, fresh);
   }
 };
-/// The reset gate is applied to the state, of which the candidate's product then is.
+/// The reset gate applies to the state before the candidate's matmul.
 struct ResetFirstGruCell {
   static constexpr int kGates = 3, kProducts = 2;
   static constexpr bool kHasCell = false;
-  /// Returns the state that the second product is of, and keeps the update gate.
+  /// Returns the state for the second matmul, and stores the update gate.
   SINTER_DEVICE static float first(const float (&x)[4], const float (&h)[4], float state,
                                    float& update) {
     update = recurrent_sigmoid(x[0] + h[0]);
@@ -88,9 +88,9 @@ struct RnnCell {
   }
 };
 
-/// kUnits units in kDirections directions, the first of which runs backwards with kBackwards; the
-/// schedule's integers: blocks of a cluster, warps of a block, blocks of 32 weights of each row
-/// that are in registers, and sequences of a cluster, in multiples of eight.
+/// kUnits units in kDirections directions, the first one reversed if kBackwards. Schedule: blocks
+/// of a cluster, warps of a block, blocks of 32 weights of a row in registers, and sequences of a
+/// cluster (a multiple of eight).
 template <class T, class CellType, int kUnitCount, int kDirectionCount, bool kRunsBackwards,
           int kClusterBlocks, int kBlockWarps, int kHeldWeights, int kSequences>
 struct RecurrentShape {
@@ -100,10 +100,11 @@ struct RecurrentShape {
   static constexpr bool kBackwards = kRunsBackwards;
   static constexpr int kBlocks = kClusterBlocks, kWarps = kBlockWarps, kHeld = kHeldWeights;
   static constexpr int kColumns = kSequences, kColumnTiles = kColumns / 8;
-  static constexpr int kTiles = (kUnits + 3) / 4;    // of four units, each a warp's
+  static constexpr int kTiles = (kUnits + 3) / 4;    // of four units, one for each warp
   static constexpr int kDepth = (kUnits + 31) / 32;  // blocks of 32 weights of a row
-  static constexpr int kStaged = kDepth - kHeld;     // of which so many are in shared memory
-  // Sixteen bytes of every column are read at a time: odd multiples of 64 bytes meet in no bank.
+  static constexpr int kStaged = kDepth - kHeld;     // blocks in shared memory
+  // Each read takes 16 bytes of every column: a pitch of an odd multiple of 64 bytes has no bank
+  // conflicts.
   static constexpr int kColumnBytes = kDepth * 64 + (kDepth % 2 == 0 ? 64 : 0);
   static constexpr int kStateBytes = kColumns * kColumnBytes;
   static constexpr int kWeightBytes = kStaged * kWarps * 1024;
@@ -112,8 +113,8 @@ struct RecurrentShape {
   static_assert(kTiles <= kBlocks * kWarps, "every unit has a warp");
 };
 
-/// The weights of a lane: of rows lane / 4 and eight further down, eight neighbouring ones in every
-/// block of 32. Row r of a tile is gate r / 8 + r % 8 / 4 * 2 of unit r % 4.
+/// A lane's weights: rows lane / 4 and lane / 4 + 8, eight adjacent weights in every block of 32.
+/// Row r of a tile is gate r / 8 + r % 8 / 4 * 2 of unit r % 4.
 template <class Shape>
 struct RecurrentWeights {
   uint4 held[Shape::kHeld > 0 ? Shape::kHeld : 1][2];
@@ -138,11 +139,11 @@ SINTER_DEVICE uint4 recurrent_row(const typename Shape::Element* row, bool valid
   return words;
 }
 
-/// Where a thread is.
+/// Coordinates of a thread.
 template <class Shape>
 struct RecurrentPlace {
   u32 rank, direction, slice;
-  int warp, lane, tile, unit, column;  // the unit and column, of each eight, whose state it makes
+  int warp, lane, tile, unit, column;  // unit and column (of each eight) whose state it computes
   SINTER_DEVICE static RecurrentPlace here() {
     RecurrentPlace p;
     const u32 cluster = blockIdx.x / Shape::kBlocks;
@@ -192,8 +193,8 @@ SINTER_DEVICE void load_recurrent_weights(const typename Shape::Element* weights
   }
 }
 
-// ---- the state on its way
-/// Makes a barrier in shared memory ready for its first phase, one thread of the block.
+// ---- exchange of the state
+/// Initializes an mbarrier in shared memory; by one thread of the block.
 SINTER_DEVICE void begin_arrivals(unsigned char* barrier) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile(
@@ -202,7 +203,7 @@ SINTER_DEVICE void begin_arrivals(unsigned char* barrier) {
       : "memory");
 #endif
 }
-/// Says how many bytes come in its phase, one thread of the block.
+/// Announces the bytes of the current phase; by one thread of the block.
 SINTER_DEVICE void expect_arrivals(unsigned char* barrier, i32 bytes) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile(
@@ -228,7 +229,7 @@ SINTER_DEVICE void wait_for_phase(unsigned char* barrier, u32 parity) {
   cluster_barrier();
 #endif
 }
-/// Eight bytes to `to`, an address in this block's shared memory, of block `rank`.
+/// Sends eight bytes to address `to` in the shared memory of block `rank`.
 SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned char* barrier,
                               u32 rank) {
 #ifdef __CUDACC__
@@ -251,8 +252,8 @@ SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned cha
 #endif
 }
 
-/// sums[16][8] of the tile, for each eight columns: its weights times the state at `state`, of
-/// which `columns` are read.
+/// sums[16][8] of the tile, for each eight columns: its weights times the state at `state`; reads
+/// `columns` columns.
 template <class Shape>
 SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
                                       const unsigned char* state, const unsigned char* staged,
@@ -260,7 +261,7 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
                                       float (&sums)[Shape::kColumnTiles][4]) {
   typedef typename Shape::Element T;
   constexpr int kTiles = Shape::kColumnTiles;
-  // Products that do not wait for each other; long rows have no registers for more.
+  // Independent MMA chains; long rows leave no registers for more.
   constexpr int kChains = kTiles == 1 ? (Shape::kDepth <= 8 ? 8 : 4) : kTiles == 2 ? 2 : 1;
   float parts[kChains][kTiles][4] = {};
   const unsigned char* const column = state + lane / 4 * Shape::kColumnBytes + lane % 4 * 16;
@@ -295,8 +296,8 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
     }
 }
 
-/// All gates of the lane's unit and column out of its tile's sums: the upper half of the lanes has
-/// gates 2 and 3 of both columns, and makes the second column.
+/// Collects all gates of the lane's unit and column from its tile's sums. The upper half of the
+/// lanes has gates 2 and 3 of both columns, and computes the second column.
 SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)[4]) {
   const bool upper = lane >= 16;
   const float mine0 = upper ? sums[1] : sums[0], mine1 = upper ? sums[3] : sums[2];
@@ -308,15 +309,15 @@ SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)
   gates[3] = upper ? mine1 : got1;
 }
 
-/// What a lane sends of eight columns: the states of four units of one column to one block. A warp
-/// has a parcel for each column and block, 32 at a time.
+/// A lane's message for eight columns: the states of four units in one column, for one block. A
+/// warp has one for each column and block, 32 at a time.
 struct RecurrentParcel {
-  int column = 0, from = 0;  // which lane has the first two units; eight further on are the others
+  int column = 0, from = 0;  // source lane of the first two units; the others are in lane from + 8
   u32 rank = 0;
   bool exists = false;
 };
 
-/// The states that a warp has made to every block of the cluster: to `state`, counted by `barrier`.
+/// Sends the warp's new states to every block of the cluster: to `state`, counted by `barrier`.
 template <class Shape, int kSends>
 SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
                                const RecurrentParcel (&parcels)[kSends], int sends,
@@ -340,7 +341,7 @@ SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
   }
 }
 
-/// All steps. Operands as ir/ops/recurrent.cpp has them; those not given are Absent.
+/// Runs all steps. Operands are as in ir/ops/recurrent.cpp; absent ones are Absent.
 template <class Shape, class Bias, class StateH, class StateC, class Lengths, class Y, class LastH,
           class LastC>
 SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
@@ -361,7 +362,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   const bool backwards = Shape::kBackwards != (p.direction == 1);
   const i32 bytes = Shape::kTiles * columns * 8;
 
-  // Both states are zero where no unit is; the first holds the initial one.
+  // Both buffers are zero in padding units; the first one gets the initial state.
   for (int i = threadIdx.x; i < 2 * Shape::kStateBytes / 16; i += Shape::kThreads)
     *reinterpret_cast<uint4*>(shared + i * 16) = uint4{0u, 0u, 0u, 0u};
   if (Shape::kBlocks > 1 && threadIdx.x == 0) {
@@ -376,11 +377,11 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
     *reinterpret_cast<T*>(shared + i / kUnits * Shape::kColumnBytes + i % kUnits * 2) =
         narrow<T>(element_at(initial_h, at));
   }
-  // Behind this the barriers of all blocks are ready.
+  // After this the mbarriers of all blocks are initialized.
   __syncthreads();
   if constexpr (Shape::kBlocks > 1) cluster_barrier();
 
-  // What a lane makes: its unit's state in its column of each eight.
+  // A lane's results: its unit's state, in its column of each eight.
   float h[kColumnTiles], c[kColumnTiles], now[kColumnTiles][4] = {};
   i64 length[kColumnTiles];
   bool makes[kColumnTiles];
@@ -423,7 +424,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
     }
   }
 
-  // Product number q is of the state in buffer q % 2; what it makes goes to the other one.
+  // Matmul q reads the state in buffer q % 2 and writes the other one.
   const i64 products = steps * Cell::kProducts;
   float sums[kColumnTiles][4];
   const auto multiply = [&](i64 q) {
@@ -454,7 +455,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
         for (int gate = 0; gate < kGates; ++gate)
           next[n][gate] = widen(x_at[n * kNextTile + gate * kUnits]);
       }
-    const i64 last = (s + 1) * Cell::kProducts - 1;  // product of this step
+    const i64 last = (s + 1) * Cell::kProducts - 1;  // last matmul of this step
     const i64 t = backwards ? steps - 1 - s : s;
     float kept[kColumnTiles];
     if constexpr (Cell::kProducts == 2) {

@@ -1,4 +1,4 @@
-// Recurrent layers as one kernel.
+// Recurrent layers as one persistent kernel.
 #include "codegen/families/family.h"
 #include "codegen/families/recurrent/recurrent_lowering.h"
 

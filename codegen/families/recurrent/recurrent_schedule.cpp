@@ -10,13 +10,13 @@ namespace sinter::codegen {
 namespace {
 
 constexpr int kTileUnits = 4, kDepth = 32;
-constexpr int kHeldRegisters = 8;  // of a thread, for 32 weights of each of 16 rows
-// Of a thread beside weights: with eight columns, and for each eight more.
+constexpr int kHeldRegisters = 8;  // per thread, for 32 weights of each of 16 rows
+// Per thread, besides weights: with eight columns, and for each eight more.
 constexpr int kOtherRegisters = 84, kColumnRegisters = 24;
 constexpr int kMostRegisters = 255, kRegisterStep = 8;
-constexpr int kStagedBytes = 1024;  // the same weights of a warp in shared memory
+constexpr int kStagedBytes = 1024;  // a warp's weights of the same block, in shared memory
 constexpr int kMostWarps = 16;
-constexpr int kBestWarps = 8;  // more on one multiprocessor wait for each other's products
+constexpr int kBestWarps = 8;  // more on one multiprocessor compete for its tensor cores
 constexpr int kColumns[] = {8, 16, 32};
 
 int tiles_of(std::int64_t units) { return static_cast<int>((units + kTileUnits - 1) / kTileUnits); }
@@ -46,7 +46,7 @@ std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int colum
     schedule.columns = columns;
     schedule.warps = (tiles + blocks - 1) / blocks;
     if (schedule.warps > kMostWarps) continue;
-    // Registers are given to whole warps in steps.
+    // Registers are allocated to whole warps, in steps.
     const std::int64_t most =
         std::min<std::int64_t>(device.registers / schedule.threads(), kMostRegisters + 1);
     const int registers = static_cast<int>(most) / kRegisterStep * kRegisterStep;
@@ -57,7 +57,7 @@ std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int colum
       all.push_back(schedule);
     if (schedule.warps == 1) break;
   }
-  // All weights in registers, then few warps, then few blocks to send to.
+  // Prefer all weights in registers, then few warps, then small clusters.
   std::ranges::stable_sort(all, {}, [&](const RecurrentSchedule& s) {
     return std::tuple(depth - s.held, std::max(s.warps, kBestWarps), s.blocks);
   });
@@ -71,7 +71,7 @@ std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program,
   std::string known;
   const auto least = ir::lower_bound(program.batch, exprs.ranges());
   const auto most = ir::upper_bound(program.batch, exprs.ranges());
-  bool is_last_unused = false;  // its condition never holds: a stand-in for the last rule
+  bool is_last_unused = false;  // its condition never holds: it stands in for the last rule
   for (const int columns : kColumns) {
     const auto all = recurrent_schedules(program.units, columns, device);
     for (const RecurrentSchedule& schedule : all) {
@@ -79,7 +79,7 @@ std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program,
       known += "\n  " + schedule.to_string();
     }
     if (all.empty() || (!rules.empty() && rules.back().conditions.empty())) continue;
-    // More sequences a cluster where those of all would not run at once.
+    // More sequences for each cluster if not all clusters would be resident.
     RecurrentSchedule rule = all[0];
     const std::int64_t clusters =
         std::max(1, device.clustered_multiprocessors / (rule.blocks * program.directions));

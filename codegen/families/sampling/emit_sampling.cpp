@@ -11,11 +11,11 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kThreads = 512, kBlocksAtOnce = 2;  // of a multiprocessor
-/// Vocabularies that are no larger have one block, whose barriers are quicker.
+constexpr int kThreads = 512, kBlocksAtOnce = 2;  // on a multiprocessor
+/// Vocabulary size up to which a row has one block, whose barriers are faster than a cluster's.
 constexpr std::int64_t kSmall = 4096;
 
-/// Of sampling.cuh's TokenSampler::Memory.
+/// Size of TokenSampler::Memory in sampling.cuh.
 std::uint32_t shared_bytes(const SamplingProblem& problem, int blocks) {
   constexpr std::int64_t kWarps = kThreads / 32, kValues = 9;
   const std::int64_t words = (problem.vocabulary + 31) / 32;
@@ -25,13 +25,13 @@ std::uint32_t shared_bytes(const SamplingProblem& problem, int blocks) {
   return static_cast<std::uint32_t>((bytes + 7) / 8 * 8);
 }
 
-/// Rows that clusters of so many blocks do all at once. Of more, larger parts cost less than
-/// further rounds of barriers.
+/// Rows that resident clusters of `blocks` process at once. For more rows, larger parts for each
+/// block are cheaper than another round of barriers.
 std::int64_t rows_at_once(int blocks, const DeviceModel& device) {
   return std::max(1, kBlocksAtOnce * device.multiprocessors / blocks);
 }
 
-/// Blocks of a row, most first.
+/// Cluster sizes to use, largest first.
 std::vector<int> clusters(const SamplingProblem& problem, const DeviceModel& device) {
   if (problem.vocabulary <= kSmall) return {1};
   std::vector<int> result;

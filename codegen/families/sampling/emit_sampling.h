@@ -1,4 +1,4 @@
-// Regions of kind "sampling": which buffers, and the kernel.
+// Regions of kind "sampling": their buffers, and the kernel.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace sinter::codegen {
 
-/// Rows of logits and what they are drawn by, in buffers of the plan: see ir/ops/sampling.cpp.
+/// Logits and sampling parameters in buffers of the plan: see ir/ops/sampling.cpp.
 struct SamplingProblem {
   std::uint32_t logits = 0, reals = 0, integers = 0, sets = 0, biased = 0, biases = 0, tokens = 0;
-  /// Log probabilities, of the token and of at most so many of the likeliest; 0: they are not told.
+  /// Most tokens whose log probabilities are returned, besides the drawn one; 0: none at all.
   int most_likeliest = 0;
   std::uint32_t wanted = 0, likeliest = 0, logprobs = 0;
   DType dtype = DType::kFloat32;  // of logits
@@ -19,7 +19,7 @@ struct SamplingProblem {
   Dim rows, set_count, bias_count;
 };
 
-/// For the request's name, origins and device.
+/// Uses the request's name, origins and device.
 EmittedKernel emit_sampling(const SamplingProblem& problem, const KernelRequest& request,
                             ExprTable& exprs);
 

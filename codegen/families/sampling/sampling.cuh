@@ -1,16 +1,16 @@
-// Draws a token for each row of logits, as ir/ops/sampling.cpp says: by a block, or a cluster of
-// blocks, of which each has a part of the vocabulary.
+// Draws a token for each row of logits, as defined in ir/ops/sampling.cpp, by a block or a cluster
+// of blocks that split the vocabulary.
 //
-// Nothing is sorted. Where top-k and top-p cut the tokens, most likely first, is found by passes
-// over the row: each counts, or weighs, what lies above seven keys, and leaves an eighth of the
-// keys in question. Sums are of integers, so that they do not depend on the order.
+// Nothing is sorted. A multiway search finds the cut of top-k and top-p: each pass over the row
+// sums the counts or weights of tokens above each of seven pivot keys, and leaves an eighth of the
+// range. The sums are integers, so that their order does not matter.
 #pragma once
 
 #include "cluster.cuh"
 #include "order.cuh"
 #include "vector.cuh"
 
-/// Where the parameters and sets are, and how many.
+/// Sampling parameters and token sets, with their counts.
 struct SamplingInputs {
   const double* reals;
   const i64* integers;
@@ -18,7 +18,7 @@ struct SamplingInputs {
   const i32* biased;
   const float* biases;
   i64 set_count, bias_count;
-  const i32* wanted;  // null: no log probabilities are told
+  const i32* wanted;  // null: no log probabilities
 };
 
 struct SampledOutputs {
@@ -26,7 +26,7 @@ struct SampledOutputs {
   float* logprobs;
 };
 
-/// What is kept of tokens, most likely first: those above `key`, and those of that key whose id is
+/// The tokens that are kept: those with a higher key than `key`, and those with that key and an id
 /// below `limit`.
 struct TokenCut {
   u32 key;
@@ -36,14 +36,14 @@ struct TokenCut {
   }
 };
 
-/// T: of logits; kVocabulary: tokens; kLikeliest: as many of them have log probabilities at most.
+/// T: type of logits; kVocabulary: tokens; kLikeliest: most tokens with log probabilities.
 template <class T, int kVocabulary, int kThreads, int kBlocks, int kLikeliest>
 struct TokenSampler {
   static constexpr int kWarps = kThreads / 32, kPivots = 7, kMostValues = kPivots + 2;
   static constexpr int kWords = (kVocabulary + 31) / 32;
-  /// Words of a set that a block has the tokens of.
+  /// Words of a set that cover a block's tokens.
   static constexpr int kOwnWords = (kWords + kBlocks - 1) / kBlocks;
-  /// Neighbouring tokens that a thread loads at a time: rows are aligned to as many.
+  /// Adjacent tokens that a thread loads at once: rows have this alignment.
   static constexpr int kVector = kVocabulary % 8 == 0   ? 8
                                  : kVocabulary % 4 == 0 ? 4
                                  : kVocabulary % 2 == 0 ? 2
@@ -52,26 +52,27 @@ struct TokenSampler {
   /// Dynamic shared memory of a block.
   struct Memory {
     u64 warps[kWarps][kMostValues];
-    u64 blocks[2][kBlocks][kMostValues];  // in turn, so that one barrier is enough
-    u64 likeliest[kLikeliest + 1];        // of the first block: keys above inverse ids
+    u64 blocks[2][kBlocks][kMostValues];  // double-buffered: one barrier is enough
+    u64 likeliest[kLikeliest + 1];        // in the first block: key in the upper, inverted id in
+                                          // the lower half
     u32 counts[kWarps];
     u32 likeliest_count;
-    u32 biased[kOwnWords];  // bits of tokens that have a bias
+    u32 biased[kOwnWords];  // bits of tokens with a bias
   };
 
   Memory& shared;
-  const T* logits;  // the row's
+  const T* logits;  // of the row
   const u32 *allowed, *seen;
   const i32* biased;
   const float* biases;
   i64 bias_count;
   float penalty;
   double temperature;
-  float most, rate;  // the largest value; 1 over the temperature
+  float most, rate;  // largest value; 1 / temperature
   int rank;
-  int begin, end;  // the block's tokens
+  int begin, end;  // the block's range of tokens
   int turn;
-  bool plain;  // values are logits, and all tokens are allowed
+  bool plain;  // values are unmodified logits, and all tokens are allowed
 
   SINTER_DEVICE static void wait_for_all() {
     if constexpr (kBlocks > 1)
@@ -90,7 +91,7 @@ struct TokenSampler {
     penalty = static_cast<float>(reals[3]);
     allowed = set_of(from, integers[2]);
     seen = set_of(from, integers[3]);
-    // Of the biases those that there are.
+    // Clamps the range of biases to existing ones.
     const i64 first = clamped(integers[4], from.bias_count);
     bias_count = clamped(integers[5] - (first - integers[4]), from.bias_count - first);
     biased = from.biased + first;
@@ -106,7 +107,7 @@ struct TokenSampler {
           if (biased[i] >= low) bits |= 1u << (biased[i] - low);
         shared.biased[word] = bits;
       }
-    // All blocks run now: their memory may be written to.
+    // All blocks have started: their shared memory may be written.
     wait_for_all();
   }
 
@@ -118,7 +119,7 @@ struct TokenSampler {
   SINTER_DEVICE static bool has(const u32* set, int id) {
     return (set[id / 32] >> (id % 32) & 1) != 0;
   }
-  /// The first bias of a token from `id` on.
+  /// Index of the first bias whose token is >= `id`.
   SINTER_DEVICE i64 bias_of(i64 id) const {
     i64 low = 0, high = bias_count;
     while (low < high) {
@@ -131,7 +132,7 @@ struct TokenSampler {
     return low;
   }
 
-  /// The logit of one of the block's tokens with bias and penalty.
+  /// The logit of one of the block's tokens, with bias and penalty.
   SINTER_DEVICE float adjusted(float value, int id) const {
     if (bias_count > 0 && has(shared.biased, id - begin))
       for (i64 i = bias_of(id); i < bias_count && biased[i] == id; ++i) value += biases[i];
@@ -151,7 +152,7 @@ struct TokenSampler {
     return static_cast<u64>(exponential(near_score_of(value)) * 0x1p40f);
   }
 
-  /// The sums of the first kSums values of all the row's threads, and the largest of the others.
+  /// Sums the first kSums values over all threads of the row; takes the maximum of the others.
   template <int kSums, int kCount>
   SINTER_DEVICE void combine(u64 (&x)[kCount]) {
     static_assert(kCount <= kMostValues && kCount <= kThreads, "there is room for these");
@@ -185,8 +186,8 @@ struct TokenSampler {
     turn = 1 - turn;
   }
 
-  /// Calls `take` with the id and value of each of the thread's tokens, and whether it may be
-  /// drawn. Ids ascend.
+  /// Calls `take` with each of the thread's tokens (id and value) and whether it may be drawn. Ids
+  /// are ascending.
   template <class Take>
   SINTER_DEVICE void visit(const Take& take) const {
     constexpr int kStep = kThreads * kVector;
@@ -197,7 +198,7 @@ struct TokenSampler {
       const Vec<T, kVector> own = next;
       const int id = first;
       first += kStep;
-      // Waits for memory beside what is done with this one.
+      // Loads ahead while this vector is processed.
       if (first < end) next = load<kVector>(logits + first);
       if (plain) {
 #pragma unroll
@@ -209,7 +210,7 @@ struct TokenSampler {
       }
     }
   }
-  /// Those that may be drawn.
+  /// Visits only tokens that may be drawn.
   template <class Take>
   SINTER_DEVICE void each(const Take& take) const {
     visit([&](int id, float value, bool may) {
@@ -217,11 +218,11 @@ struct TokenSampler {
     });
   }
 
-  /// The cut behind the tokens, most likely first, in front of each of which measures of less than
-  /// `bound` lie together; `all`: what is kept so far, which has a measure of `bound` or more.
+  /// The smallest cut, most likely tokens first, whose total measure is at least `bound`. `all` is
+  /// the current cut, with a measure of `bound` or more.
   template <class Measure>
   SINTER_DEVICE TokenCut cut_at(u64 bound, const TokenCut& all, const Measure& measure) {
-    u32 low = all.key, high = key_of_number(most) + 1;  // the cut's key is in between
+    u32 low = all.key, high = key_of_number(most) + 1;  // the cut's key is in [low, high)
     u64 above = 0;
     while (high - low > 1) {
       u32 pivots[kPivots], top = 0, inverse = 0;
@@ -248,7 +249,7 @@ struct TokenSampler {
       combine<kPivots>(x);
       top = static_cast<u32>(x[kPivots]);
       const u32 bottom = ~static_cast<u32>(x[kPivots + 1]);
-      if (top == bottom) {  // one key is left
+      if (top == bottom) {  // one key remains
         low = top;
         break;
       }
@@ -265,8 +266,8 @@ struct TokenSampler {
       low = next_low > bottom ? next_low : bottom;
       high = next_high < top + 1 ? next_high : top + 1;
     }
-    // Of tokens of that key as many as it takes.
-    u64 x[2] = {0, 0};  // how many in the block, the measure of one
+    // Takes as many tokens with that key as needed.
+    u64 x[2] = {0, 0};  // count in the block; measure of one
     each([&](int, float value) {
       if (key_of_number(value) != low) return;
       x[0] += 1;
@@ -275,8 +276,8 @@ struct TokenSampler {
     return {low, limit_of(low, x, bound - above)};
   }
 
-  /// The id behind the tokens of a key that it takes to come to `missing`: x[0] of them are the
-  /// thread's, each measures x[1] where there are some.
+  /// The id limit among tokens with key `key` that reaches measure `missing`: x[0] is the thread's
+  /// count of them, x[1] the measure of each.
   SINTER_DEVICE int limit_of(u32 key, u64 (&x)[2], u64 missing) {
     u64 all[kBlocks + 1];
 #pragma unroll
@@ -321,9 +322,9 @@ struct TokenSampler {
     return static_cast<int>(limit[0]);
   }
 
-  /// The row's token.
+  /// Draws the row's token.
   SINTER_DEVICE i32 draw(double top_p, double least_score, i64 top_k, u64 seed) {
-    u64 x[3] = {0, 0, 0};  // allowed tokens, NaNs, and the key of the most likely above its id
+    u64 x[3] = {0, 0, 0};  // allowed tokens; NaNs; key of the most likely token above its id
     float largest = 0.0f;
     int likeliest = -1;
     visit([&](int id, float value, bool may) {
@@ -359,10 +360,10 @@ struct TokenSampler {
     return most_likely_sum(cut, seed, least_score, likeliest);
   }
 
-  /// The sum of score and noise, in float32: to within slack_of(score). Behind infinity's end:
-  /// none.
+  /// The sum of score and noise in float32, accurate to slack_of(score). If u rounds to 1, the
+  /// largest float below 1 is used.
   SINTER_DEVICE static float near_sum(float score, u64 bits) {
-    // u in parts that each float has exactly enough bits for.
+    // Splits u into parts that floats represent exactly.
     const float u = (static_cast<float>(static_cast<u32>(bits >> 32)) +
                      (static_cast<float>(static_cast<u32>(bits) >> 12) + 0.5f) * 0x1p-20f) *
                     0x1p-32f;
@@ -378,12 +379,12 @@ struct TokenSampler {
     return score_of(value) - logarithm(-logarithm_of_one_plus(-u));
   }
 
-  /// The token that is kept and has the largest sum; `likeliest` if there is none. Sums are
-  /// compared in float32 first: float64 decides among the few that are within its errors of the
-  /// largest.
+  /// The kept token with the largest sum; `likeliest` if none is kept. Compares in float32 first;
+  /// float64 decides among the few sums within the error of the largest.
   SINTER_DEVICE i32 most_likely_sum(const TokenCut& cut, u64 seed, double least_score,
                                     int likeliest) {
-    float first = -infinity(), second = -infinity(), first_value = 0.0f;  // the thread's largest
+    float first = -infinity(), second = -infinity(), first_value = 0.0f;  // the thread's two
+                                                                          // largest
     int first_id = -1;
     each([&](int id, float value) {
       if (!cut.keeps(key_of_number(value), id)) return;
@@ -409,7 +410,7 @@ struct TokenSampler {
       best = key_of(sum_of(first_value, bits_of_noise(seed, first_id)));
     u64 close[1] = {second >= enough ? u64(1) : u64(0)};
     combine<0>(close);
-    if (close[0] != 0) {  // a thread has two that may be it, which is rare
+    if (close[0] != 0) {  // rare: a thread has two candidates
       each([&](int id, float value) {
         if (!cut.keeps(key_of_number(value), id) || score_of(value) < least_score) return;
         const u64 bits = bits_of_noise(seed, id);
@@ -428,7 +429,7 @@ struct TokenSampler {
     return static_cast<i32>(~static_cast<u32>(id[0]));
   }
 
-  /// The first block's.
+  /// Maps an address to the first block's shared memory.
   template <class X>
   SINTER_DEVICE static X* in_first(X* place) {
     if constexpr (kBlocks > 1)
@@ -437,7 +438,7 @@ struct TokenSampler {
       return place;
   }
 
-  /// From now on values are the logits as they are, at a temperature of 1, of all tokens.
+  /// From now on values are the unmodified logits of all tokens, at temperature 1.
   SINTER_DEVICE void take_plain_logits() {
     allowed = seen = nullptr;
     bias_count = 0;
@@ -454,7 +455,7 @@ struct TokenSampler {
   }
 
   /// Stores the log probabilities of `token` and of the `count` likeliest tokens, at most
-  /// kLikeliest. Ends the row: nothing else of it may come behind.
+  /// kLikeliest. Must be the last call for the row.
   SINTER_DEVICE void tell(i32 token, int count, i32* ids, float* logprobs) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread == 0) shared.likeliest_count = 0;
@@ -502,8 +503,8 @@ struct TokenSampler {
   }
 };
 
-/// The token of row `row`, and log probabilities, by a cluster of kBlocks blocks of kThreads
-/// threads, of which this is number `rank`.
+/// Draws the token of row `row` and stores log probabilities, by a cluster of kBlocks blocks of
+/// kThreads threads; this block is number `rank`.
 template <class T, int kVocabulary, int kThreads, int kBlocks, int kLikeliest>
 SINTER_DEVICE void sample_row(const T* logits, const SamplingInputs& from, const SampledOutputs& to,
                               i64 row, int rank) {
@@ -513,7 +514,7 @@ SINTER_DEVICE void sample_row(const T* logits, const SamplingInputs& from, const
   const double* const reals = from.reals + row * 4;
   const i64* const integers = from.integers + row * 6;
   int wanted = -1;
-  if constexpr (kLikeliest > 0) wanted = from.wanted[row];  // waits for memory beside the draw
+  if constexpr (kLikeliest > 0) wanted = from.wanted[row];  // loads while the token is drawn
   const i32 token = sampler.draw(reals[1], reals[2], integers[1], static_cast<u64>(integers[0]));
   const int thread = static_cast<int>(threadIdx.x);
   if (rank == 0 && thread == 0) to.tokens[row] = token;

@@ -89,7 +89,7 @@ class SamplingFamily final : public KernelFamily {
   }
 
  private:
-  /// What a greedy draw takes: the row is read once. Of log probabilities most rows want none.
+  /// Cost of a greedy draw: reads the row once. Most rows want no log probabilities.
   static StepCost cost_of(const SamplingProblem& problem) {
     const Dim logits = problem.rows * Dim(problem.vocabulary);
     const std::int64_t told = problem.most_likeliest > 0 ? 2 * problem.most_likeliest + 1 : 0;

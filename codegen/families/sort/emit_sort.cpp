@@ -13,12 +13,12 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kMostPiece = 2048;       // elements; entries of 16 bytes leave room for another block
-constexpr int kMostSortThreads = 512;  // of a piece: a thread compares two pairs at a time
-constexpr int kSortBlockThreads = 128;  // of blocks that hold several short rows
+constexpr int kMostPiece = 2048;        // elements; with entries of 16 bytes, two blocks fit
+constexpr int kMostSortThreads = 512;   // per piece: a thread compares two pairs at a time
+constexpr int kSortBlockThreads = 128;  // of blocks with several short rows
 constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cuh
 constexpr int kMergeThreads = 256;
-constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // places are of 32 bits
+constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // indices have 32 bits
 
 int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
 
@@ -94,7 +94,7 @@ class SortEmitter {
     return step(name_, blocks, threads, args);
   }
 
-  /// The `pass`-th merge, whose text is that of all.
+  /// Merge pass `pass`; all passes share the text.
   KernelStepT merge(int pass, std::string* text) {
     const std::string function_name = name_ + "_merge";
     const std::int64_t run = std::int64_t{schedule_.piece} << pass;
@@ -109,7 +109,7 @@ class SortEmitter {
     const std::string body =
         problem_text(args) + fmt::format("  merge_runs<{}_shape>(p, from, to, y, run);\n", name_);
     if (text != nullptr) *text += function(function_name, kMergeThreads, args, body);
-    // Nothing where the row was in order before.
+    // Empty if the row has been sorted completely.
     const Ranges& ranges = exprs_.ranges();
     const Dim pairs = ir::ceil_div(p_.length, Dim(2 * run), ranges);
     const Dim merged = ir::min(p_.count, Dim(2 * run), ranges);

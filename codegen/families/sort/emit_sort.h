@@ -1,4 +1,4 @@
-// Regions of kind "sort": which buffers, how rows lie in them, and the kernels.
+// Regions of kind "sort": their buffers, the layout of rows, and the kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace sinter::codegen {
 
-/// outer * inner rows of `length` elements of type `dtype`: element e of row (o, i) is at
-/// (o * length + e) * inner + i. The places (int64) of the first `count` elements in order go to
-/// the same layout with `count` elements a row.
+/// outer * inner rows of `length` elements of type `dtype`: element e of row (o, i) is at (o *
+/// length + e) * inner + i. The output has the indices (int64) of the first `count` sorted
+/// elements, in the same layout with `count` elements a row.
 struct SortProblem {
   std::uint32_t input = 0, output = 0;  // plan buffers
   DType dtype = DType::kFloat32;
@@ -25,18 +25,19 @@ struct SortProblem {
   bool descending = false;
 };
 
-/// `body` holds one ArgSort of its input.
+/// `body` contains one ArgSort of its input.
 SortProblem lower_sort(const Graph& body, Buffers inputs, Buffers outputs);
 
-/// The step that the CPU runs.
+/// The step for the CPU.
 plan::fb::SortStepT sort_step(const SortProblem& problem, ExprTable& exprs);
 
-/// One pass over the elements, and `length * log2(length)` comparisons, of a bound below 2^32.
+/// Cost: one pass over the elements, and `length * log2(length)` comparisons, with bounds below
+/// 2^32.
 StepCost cost_of(const SortProblem& problem, const ExprTable& exprs);
 
-/// How rows are spread over threads: `threads` neighbours sort a piece of `piece` elements in
-/// shared memory, a block has `pieces` of them; then `passes` times pairs of runs are merged. Rows
-/// that are shorter than the longest leave the last passes empty.
+/// Distribution of rows over threads: `threads` threads sort a piece of `piece` elements in shared
+/// memory, and a block has `pieces` of them. Then `passes` passes merge pairs of runs; for shorter
+/// rows the last passes are empty.
 struct SortSchedule {
   int piece = 0, threads = 0, pieces = 0, passes = 0;
   /// "sort piece=2048 threads=512x1 passes=3".
@@ -44,13 +45,12 @@ struct SortSchedule {
 };
 SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs);
 
-/// Bytes of each buffer that sorted runs pass through; zero if no row is ever longer
-/// than a piece.
+/// Bytes of each buffer of sorted runs; zero if no row is longer than a piece.
 Dim sort_scratch_bytes(const SortProblem& problem, const SortSchedule& schedule,
                        const ExprTable& exprs);
 
-/// The sort of pieces as `step`, one merge after the other as `more`, all of one source. `scratch`:
-/// a buffer where there is a pass, two where there are more.
+/// Emits the sort of pieces as `step` and the merges, in order, as `more`, in one source.
+/// `scratch`: one buffer for one pass, two for more.
 EmittedKernel emit_sort(const SortProblem& problem, const std::vector<std::uint32_t>& scratch,
                         const std::string& name, const std::vector<std::string>& origins,
                         ExprTable& exprs);

@@ -1,18 +1,18 @@
-// The order of a row's elements: blocks sort pieces of rows in shared memory, then pairs of sorted
-// runs are merged through global memory. What is sorted are entries of a key and a place, no two of
-// which are equal: the result does not depend on the way there, and equal elements stay in order.
+// Sorts the elements of rows: blocks sort pieces of a row in shared memory, then pairs of sorted
+// runs are merged through global memory. Entries are pairs of key and index and thus all different:
+// the result is unique, and the sort is stable.
 #pragma once
 
 #include "order.cuh"
 
-/// A key of 32 bits above a place.
+/// A 32-bit key above a 32-bit index.
 struct Entry32 {
   typedef u32 Key;
   u64 bits;
   SINTER_DEVICE static Entry32 of(u32 key, u32 place) {
     return Entry32{static_cast<u64>(key) << 32 | place};
   }
-  SINTER_DEVICE static Entry32 last() { return Entry32{~0ull}; }  // behind all that exist
+  SINTER_DEVICE static Entry32 last() { return Entry32{~0ull}; }  // after all valid entries
   SINTER_DEVICE u32 place() const { return static_cast<u32>(bits); }
   SINTER_DEVICE bool operator<(Entry32 other) const { return bits < other.bits; }
 };
@@ -27,8 +27,8 @@ struct Entry64 {
   }
 };
 
-/// T: the elements' storage type; Entry: by the size of their keys. kPiece elements, a power of
-/// two, are sorted by kThreads neighbouring threads; a block has kPieces pieces.
+/// T: storage type of elements; Entry: depends on the key size. kThreads adjacent threads sort
+/// kPiece elements, a power of two; a block has kPieces pieces.
 template <class T, class EntryType, bool kIsDescending, int kPieceElements, int kPieceThreads,
           int kBlockPieces>
 struct SortShape {
@@ -38,15 +38,15 @@ struct SortShape {
   static constexpr int kPiece = kPieceElements, kThreads = kPieceThreads, kPieces = kBlockPieces;
 };
 
-/// Rows of `length` elements, `inner` of them interleaved: element e of row r is at
-/// (r / inner * length + e) * inner + r % inner. The places of the first `count` in order go to the
-/// same layout with `count` elements a row.
+/// Rows of `length` elements, `inner` rows interleaved: element e of row r is at (r / inner *
+/// length + e) * inner + r % inner. The output has the indices of the first `count` sorted
+/// elements, in the same layout with `count` elements a row.
 struct SortProblem {
   i64 rows, length, inner, count;
 };
 SINTER_DEVICE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 
-/// The runs of a row in scratch memory lie next to each other, none longer than `count`.
+/// Entries of a row's runs in scratch memory, which are adjacent, each at most `count` long.
 template <class Shape>
 SINTER_DEVICE i64 run_pitch(const SortProblem& p) {
   const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
@@ -57,8 +57,8 @@ SINTER_DEVICE void store_place(const SortProblem& p, i64* y, i64 row, i64 at, u3
   y[(row / p.inner * p.count + at) * p.inner + row % p.inner] = place;
 }
 
-/// Sorts every piece of every row. Rows of one piece are then done; of others the first elements of
-/// each piece go to `runs`.
+/// Sorts every piece of every row. A row of one piece is then done; otherwise the first `count`
+/// elements of each piece go to `runs`.
 template <class Shape>
 SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Element* x,
                                typename Shape::Entry* runs, i64* y) {
@@ -67,7 +67,7 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
   const int thread = threadIdx.x % Shape::kThreads;
   Entry* entries = all + threadIdx.x / Shape::kThreads * Shape::kPiece;
   const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
-  // A grid for the largest sizes has blocks with nothing to do.
+  // A grid for the largest sizes has excess blocks.
   if (pieces == 0) return;
   const i64 piece = i64(blockIdx.x) * Shape::kPieces + threadIdx.x / Shape::kThreads;
   const i64 row = piece / pieces, first = piece % pieces * Shape::kPiece;
@@ -82,8 +82,8 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
     }
     entries[i] = entry;
   }
-  // A bitonic network. Ascending runs of `size` elements come of runs that ascend and descend in
-  // turn.
+  // Bitonic sort: merges alternating ascending and descending runs into runs of `size`
+  // elements.
 #pragma unroll 1
   for (int size = 2; size <= Shape::kPiece; size *= 2) {
 #pragma unroll 1
@@ -110,9 +110,9 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
   }
 }
 
-/// Merges neighbouring runs, each of `run` elements of the row before it was cut to `count`, and
-/// writes what is the whole row's order as places. A thread makes kEach elements of the result, a
-/// block of kMergeThreads threads a tile.
+/// Merges pairs of adjacent runs, each of `run` elements of the row before truncation to `count`.
+/// The last merge writes indices. A thread computes kEach elements of the result, a block of
+/// kMergeThreads threads a tile.
 constexpr int kMergeThreads = 256, kMergeEach = 4;
 template <class Shape>
 SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry* from,
@@ -131,7 +131,7 @@ SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry*
   if (row >= p.rows || first >= last) return;
   const Entry* a = from + row * pitch + pair * 2 * stored;
   const Entry* b = a + stored;
-  // How many of a's elements are among the first `first` of the result.
+  // Binary search: how many of the result's first `first` elements come from a.
   i64 low = first > b_count ? first - b_count : 0, high = least(first, a_count);
   while (low < high) {
     const i64 middle = (low + high) / 2;

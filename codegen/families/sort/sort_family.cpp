@@ -55,7 +55,7 @@ class SortFamily final : public KernelFamily {
   }
 
  private:
-  /// One launch if no row is longer than what a block sorts, else merges behind it.
+  /// One launch if a block can sort every row, otherwise merges follow.
   static Tactic kernels(const std::string& name, const SortProblem& problem, PlanContext& plan,
                         StepT& step) {
     const SortSchedule schedule = choose_sort(problem, plan.exprs);

@@ -10,11 +10,11 @@
 namespace sinter::codegen {
 namespace {
 
-/// Boxes of a tile, and threads of a block.
+/// Boxes of a tile; also threads of a block.
 constexpr int kTile = 512;
-/// Rows that are no longer have one block, whose barriers are quicker.
+/// Length up to which a row has one block, whose barriers are faster than a cluster's.
 constexpr std::int64_t kShort = 1024;
-/// Of suppression.cuh's SuppressionMemory.
+/// Size of SuppressionMemory in suppression.cuh.
 constexpr std::uint32_t kSharedBytes = kTile * 16 + kTile * (kTile / 32) * 4 + kTile / 32 * 4;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Regions of kind "suppression": which buffers, and the kernel.
+// Regions of kind "suppression": their buffers, and the kernel.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct SuppressionProblem {
   double iou = 0;
 };
 
-/// For the request's name, origins and device.
+/// Uses the request's name, origins and device.
 EmittedKernel emit_suppression(const SuppressionProblem& problem, const KernelRequest& request,
                                ExprTable& exprs);
 

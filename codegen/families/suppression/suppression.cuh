@@ -1,9 +1,9 @@
-// Which boxes no better one overlaps: a block, or a cluster of blocks, for each row of boxes, which
-// are in order.
+// Non-maximum suppression: keeps boxes that no better kept box overlaps. A block, or a cluster of
+// blocks, processes each row of boxes, which are sorted.
 //
-// Boxes are taken in tiles. What is left of a tile by those before it is compared pair by pair, one
-// warp goes through it in order, and the rest of the row is compared with what was kept. Blocks of
-// a cluster share both comparisons.
+// Boxes are processed in tiles. The remaining candidates of a tile are compared pairwise, one warp
+// scans them in order, and the rest of the row is compared with the kept ones. Blocks of a cluster
+// split both comparisons.
 #pragma once
 
 #include "cluster.cuh"
@@ -16,8 +16,8 @@ SINTER_DEVICE float area_of(const Box& box) {
   return (box.high_x - box.low_x) * (box.high_y - box.low_y);
 }
 
-/// Whether the intersection of two boxes is more than `most` of their union; boxes without area
-/// have none.
+/// Whether the intersection of two boxes exceeds `most` times their union; boxes without area never
+/// do.
 SINTER_DEVICE bool overlap(const Box& a, const Box& b, float most) {
   const float width =
       (a.high_x < b.high_x ? a.high_x : b.high_x) - (a.low_x > b.low_x ? a.low_x : b.low_x);
@@ -37,16 +37,17 @@ SINTER_DEVICE Box box_at(const float* boxes, i64 i) {
 template <int kTile>
 struct SuppressionMemory {
   Box tile[kTile];
-  u32 overlaps[kTile][kTile / 32];  // block 0: for each box, bits of those in front of it
-  u32 left[kTile / 32];             // bits of candidates, then of what is kept
+  u32 overlaps[kTile][kTile / 32];  // block 0: for each box, a bit mask of earlier boxes that it
+                                    // overlaps
+  u32 left[kTile / 32];             // bit mask of candidates, then of kept boxes
 };
 
-/// Row `row` of `length` boxes, by a cluster of kBlocks blocks of kTile threads, of which this is
-/// number `rank`.
+/// Processes row `row` of `length` boxes, by a cluster of kBlocks blocks of kTile threads; this
+/// block is number `rank`.
 template <int kTile, int kBlocks>
 SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i64 row, int rank,
                                 i64 length, float most) {
-  constexpr int kWords = kTile / 32, kOwn = kTile / kBlocks;  // boxes that a block compares
+  constexpr int kWords = kTile / 32, kOwn = kTile / kBlocks;  // boxes compared by one block
   SINTER_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<SuppressionMemory<kTile>*>(memory);
   auto& tile = shared.tile;
@@ -61,19 +62,21 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
   };
   boxes += row * length * 4;
   valid += row * length;
-  // Other blocks write and read it too: nothing may stay in this multiprocessor's L1.
+  // Other blocks write and read it too: volatile bypasses this multiprocessor's L1.
   volatile u8* const flags = &kept[row * length].bits;
-  if constexpr (kBlocks > 1) all_wait();  // all blocks run: their memory may be written to
+  if constexpr (kBlocks > 1)
+    all_wait();  // all blocks have started: their shared memory may be
+                 // written
   for (i64 begin = 0; begin < length; begin += kTile) {
     const i64 mine = begin + thread;
-    // Behind the first tile `kept` holds what is left.
+    // After the first tile, `kept` holds the remaining candidates.
     const bool candidate = mine < length && (begin == 0 ? valid[mine].bits : flags[mine]) != 0;
     tile[thread] = mine < length ? box_at(boxes, mine) : Box{0, 0, 0, 0};
     const u32 bits = __ballot_sync(0xffffffffu, candidate);
     if (thread % 32 == 0) left[thread / 32] = bits;
     __syncthreads();
     for (int pair = thread; pair < kOwn * kWords; pair += kTile) {
-      // Boxes in turn, so that blocks have as much to do.
+      // Interleaves boxes over blocks for balance.
       const int box = pair / kWords * kBlocks + rank, word = pair % kWords;
       u32 hits = 0;
       if ((left[box / 32] >> (box % 32) & 1) != 0)
@@ -91,7 +94,7 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
     }
     all_wait();
     if (rank == 0 && thread < 32) {
-      // Lane l has word l of what is kept.
+      // Lane l has word l of the kept boxes.
       u32 keep = 0;
       for (int word = 0; word < kWords; ++word)
         for (u32 rest = left[word]; rest != 0; rest &= rest - 1) {

@@ -54,7 +54,7 @@ class SuppressionFamily final : public KernelFamily {
     const SuppressionProblem problem = problem_of(region);
     StepTactics result{step_of(region), {}};
     const Dim boxes = problem.rows * problem.length;
-    // Each box beside those before it, as if all were kept.
+    // Each box is compared with all earlier ones, as if all were kept.
     set_cost(result.step, {boxes * Dim(17), boxes, boxes * problem.length * Dim(7)}, plan.exprs);
     if (plan.generates_kernels()) {
       result.tactics.push_back(only(region.name, std::make_shared<SuppressionKernel>(problem)));

@@ -14,20 +14,20 @@
 namespace sinter::codegen {
 namespace {
 
-/// Of the trees in shared memory at a time: three of depth 8.
+/// Nodes in shared memory at a time: three trees of depth 8.
 constexpr int kNodes = 1536;
-/// That trees.cuh's HeldNode can say.
+/// Limit of HeldNode in trees.cuh.
 constexpr std::int64_t kMostColumns = 1 << 15;
 constexpr int kLeastThreads = 64, kMostThreads = 512;
 constexpr int kTreeLanes = 4;  // as in trees.cuh
-/// Of shared memory, that a multiprocessor takes for each block.
+/// Shared memory that the system reserves for each block.
 constexpr std::int64_t kReserved = 1024;
 
 struct TreeSchedule {
   int threads = 256, nodes = kNodes;
   bool holds_rows = true;
   std::int64_t shared_bytes = 0;
-  int rows = 0;  // of a block, whose threads share their trees; 0: each thread has one
+  int rows = 0;  // of a block whose threads divide the trees; 0: a thread for each row
 
   int rows_of_block() const { return rows > 0 ? rows : threads; }
   std::string to_string() const {
@@ -45,8 +45,8 @@ struct TreeSchedule {
   }
 };
 
-/// `threads` rows in shared memory, if a multiprocessor has room for two such blocks: one goes down
-/// its trees while the other fetches some.
+/// A schedule with `threads` rows in shared memory, if two such blocks fit a multiprocessor: one
+/// traverses its trees while the other loads some.
 std::optional<TreeSchedule> holding(const TreeProblem& p, const DeviceModel& device, int threads) {
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
   TreeSchedule result;
@@ -59,8 +59,8 @@ std::optional<TreeSchedule> holding(const TreeProblem& p, const DeviceModel& dev
   return fits ? std::optional(result) : std::nullopt;
 }
 
-/// The schedule for rows that fill the device: of the most rows, since each block fetches all
-/// trees. Rows of many columns stay where they are.
+/// The schedule for rows that fill the device: the most rows for each block, as each block loads
+/// all trees. Rows of many columns stay in global memory.
 TreeSchedule choose(const TreeProblem& p, const DeviceModel& device) {
   for (int threads = kMostThreads; threads >= kLeastThreads; threads /= 2)
     if (const auto schedule = holding(p, device, threads)) return *schedule;
@@ -72,7 +72,7 @@ TreeSchedule choose(const TreeProblem& p, const DeviceModel& device) {
   return result;
 }
 
-/// `rows` for a block, whose trees are spread over its threads.
+/// A schedule of `rows` rows for each block, whose threads divide the trees.
 TreeSchedule sharing(const TreeProblem& p, const DeviceModel& device, int rows) {
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
   TreeSchedule result;
@@ -85,11 +85,12 @@ TreeSchedule sharing(const TreeProblem& p, const DeviceModel& device, int rows) 
   return result;
 }
 
-/// The most rows that a schedule is for; none: all.
+/// A schedule with its maximum number of rows; empty: unlimited.
 using Limited = std::pair<TreeSchedule, std::optional<std::int64_t>>;
 
-/// Rows too few to give each multiprocessor two blocks are spread over more of them. With a thread
-/// for each, every block walks all trees one after the other: of fewer rows, threads share them.
+/// With too few rows for two blocks on each multiprocessor, blocks get fewer rows. With a thread
+/// for each row, every block traverses all trees in sequence; for still fewer rows, threads divide
+/// the trees.
 std::vector<Limited> schedules_of(const TreeProblem& p, const DeviceModel& device,
                                   const ir::Ranges& ranges) {
   const TreeSchedule most = choose(p, device);
@@ -97,7 +98,7 @@ std::vector<Limited> schedules_of(const TreeProblem& p, const DeviceModel& devic
   spread.threads = kLeastThreads;
   if (most.holds_rows) spread = *holding(p, device, kLeastThreads);
   const auto multiprocessors = std::int64_t{device.multiprocessors};
-  constexpr std::int64_t kFewRows = 8, kShared = 128;  // of a block; of a multiprocessor
+  constexpr std::int64_t kFewRows = 8, kShared = 128;  // per block; per multiprocessor
   const std::vector<Limited> all = {{sharing(p, device, 1), 2 * multiprocessors},
                                     {sharing(p, device, kFewRows), kShared * multiprocessors},
                                     {spread, 2 * multiprocessors * most.threads},

@@ -1,4 +1,4 @@
-// Regions of kind "trees": which buffers, and the kernel.
+// Regions of kind "trees": their buffers, and the kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace sinter::codegen {
 
-/// Rows and the tables of ir's TreeEnsemble in buffers of the plan.
+/// Rows and the tables of ir's TreeEnsemble, in buffers of the plan.
 struct TreeProblem {
   std::uint32_t x = 0, nodes = 0, thresholds = 0, trees = 0, weights = 0, result = 0;
   DType dtype = DType::kFloat32;
@@ -20,7 +20,7 @@ struct TreeProblem {
   Combine combine = Combine::kSum;
 };
 
-/// For the request's name, origins and device.
+/// Uses the request's name, origins and device.
 EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& request,
                          ExprTable& exprs);
 

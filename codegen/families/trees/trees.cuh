@@ -1,6 +1,6 @@
-// Rows down decision trees: a thread for each row and blocks of trees in shared memory, or, of few
-// rows, a thread for each row and tree. What leaves give is combined in the trees' order, so that
-// results are the same however rows are divided.
+// Evaluates decision trees: a thread for each row, with blocks of trees in shared memory; or, for
+// few rows, a thread for each row and tree. Results of leaves are combined in the trees' order, so
+// that they do not depend on the distribution of rows.
 #pragma once
 
 #include "math.cuh"
@@ -12,7 +12,7 @@ struct TreeStart {
   i32 root, target;
 };
 
-/// What kernels read and write, and its sizes.
+/// Inputs, outputs and sizes of a kernel.
 template <class T>
 struct TreeProblem {
   const T* x;  // [rows, columns]
@@ -25,19 +25,19 @@ struct TreeProblem {
   i32 columns, node_count, tree_count, width, targets;
 };
 
-/// A node in shared memory: one load gives all of it.
+/// A node in shared memory, which one load reads.
 template <class T>
 struct alignas(2 * sizeof(T)) HeldNode {
   union {
-    T threshold;  // of a leaf its weight, if it has one
-    i32 leaf;     // of a leaf its row of weights, if these are several
+    T threshold;  // for a leaf, its weight, if it has one
+    i32 leaf;     // for a leaf with several weights, their row
   };
-  u32 bits;  // column, 15 bits; missing; how far ahead the first successor is, 16 bits: 0 of a leaf
+  u32 bits;  // column, 15 bits; missing, 1 bit; distance to the first child, 16 bits: 0 for a leaf
 };
 
 enum TreeCombine { kTreeSum, kTreeMin, kTreeMax };
 
-/// Trees that a thread goes down side by side, so that their loads overlap.
+/// Trees that a thread traverses concurrently, so that their loads overlap.
 constexpr int kTreeLanes = 4;
 
 template <TreeCombine kCombine, class T>
@@ -65,7 +65,7 @@ SINTER_DEVICE HeldNode<T> held_node(const TreeProblem<T>& p, i32 number) {
   return held;
 }
 
-/// The leaves that the row whose element of column c is x[c * stride] comes to from nodes `at`.
+/// Traverses from nodes `at` to leaves, for the row whose column c is x[c * stride].
 template <class T>
 SINTER_DEVICE void walk_held(const HeldNode<T>* nodes, i32 (&at)[kTreeLanes], const T* x,
                              i32 stride, HeldNode<T> (&leaves)[kTreeLanes]) {
@@ -78,7 +78,7 @@ SINTER_DEVICE void walk_held(const HeldNode<T>* nodes, i32 (&at)[kTreeLanes], co
     for (int lane = 0; lane < kTreeLanes; ++lane) {
       const HeldNode<T> node = leaves[lane];
       const i32 ahead = i32(node.bits & 0xffffu);
-      // A leaf reads the first column, for nothing: that is cheaper than a branch.
+      // A leaf reads the first column needlessly, which is cheaper than a branch.
       const T value = x[i32(node.bits >> 17) * stride];
       const bool first = value <= node.threshold || (value != value && (node.bits >> 16 & 1u) != 0);
       at[lane] += ahead == 0 ? 0 : ahead + (first ? 0 : 1);
@@ -87,8 +87,8 @@ SINTER_DEVICE void walk_held(const HeldNode<T>* nodes, i32 (&at)[kTreeLanes], co
   }
 }
 
-/// The rows of weights of the leaves that the row whose element of column c is x[c * stride] comes
-/// to from nodes `at`, which are read where they are.
+/// Traverses from nodes `at` in global memory, for the row whose column c is x[c * stride]; returns
+/// the leaves' rows of weights.
 template <int kLanes, class T>
 SINTER_DEVICE void walk(const TreeProblem<T>& p, i32 (&at)[kLanes], const T* x, i32 stride,
                         i32 (&leaves)[kLanes]) {
@@ -115,7 +115,7 @@ SINTER_DEVICE void walk(const TreeProblem<T>& p, i32 (&at)[kLanes], const T* x, 
   }
 }
 
-// A target takes what its first tree gives as it is; without a tree it is zero.
+// A target's first tree sets its value; without any tree it is zero.
 
 template <TreeCombine kCombine, class T>
 SINTER_DEVICE void give_one(T& one, bool& is_given, T weight) {
@@ -123,7 +123,7 @@ SINTER_DEVICE void give_one(T& one, bool& is_given, T weight) {
   is_given = true;
 }
 
-/// Gives a row's targets y what a tree's leaf has for them.
+/// Adds the weights of a tree's leaf to a row's targets y.
 template <TreeCombine kCombine, class T>
 SINTER_DEVICE void give_targets(const TreeProblem<T>& p, i32 tree, const T* weights, T* y) {
   const i32 target = p.trees[tree].target;
@@ -137,9 +137,9 @@ SINTER_DEVICE void give_targets(const TreeProblem<T>& p, i32 tree, const T* weig
   }
 }
 
-/// Block `block` of kThreads rows. kNodes: of the trees that lie in shared memory at a time; a
-/// larger tree is read where it is. kRows: the rows lie there too, column by column. kOne: there is
-/// one target, which stays in a register.
+/// Evaluates block `block` of kThreads rows. kNodes: capacity of shared memory for nodes; a larger
+/// tree is read from global memory. kRows: the rows are in shared memory too, by column. kOne:
+/// there is one target, kept in a register.
 template <class T, TreeCombine kCombine, int kThreads, int kNodes, bool kRows, bool kOne>
 SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
   SINTER_DYNAMIC_SHARED(memory);
@@ -149,8 +149,8 @@ SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
   const i64 begin_row = block * kThreads, row = begin_row + thread;
   const i32 count = i32(p.rows - begin_row < kThreads ? p.rows - begin_row : kThreads);
   if (kRows) {
-    // Eight neighbouring columns of four rows for each warp: whole sectors are read, and eight
-    // threads meet in a bank instead of 32.
+    // A warp reads eight adjacent columns of four rows: whole sectors, and 8-way instead of 32-way
+    // bank conflicts.
     const i32 pieces = (p.columns + 7) / 8 * kThreads;
     for (i32 i = thread / 8; i < pieces; i += kThreads / 8) {
       const i32 column = i / kThreads * 8 + thread % 8, own = i % kThreads;
@@ -216,16 +216,16 @@ SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
   if (kOne && thread < count) y[0] = one;
 }
 
-/// What a tree gives a row: its leaf's weight, or the leaf's row of weights if these are several.
+/// A tree's result for a row: its leaf's weight, or the row of weights if there are several.
 template <class T>
 union TreeResult {
   T weight;
   i32 leaf;
 };
 
-/// Rows from `block` * kRows on, kRows of them: their trees are spread over kThreads threads, and
-/// kBatch trees are walked before what they give is combined. kHeld: the rows lie in shared memory,
-/// column by column. kOne: see ensemble_of_rows.
+/// Evaluates kRows rows from `block` * kRows on. kThreads threads divide the trees; kBatch trees
+/// are traversed before their results are combined. kHeld: the rows are in shared memory, by
+/// column. kOne: see ensemble_of_rows().
 template <class T, TreeCombine kCombine, int kThreads, int kRows, bool kHeld, bool kOne>
 SINTER_DEVICE void ensemble_of_few_rows(const TreeProblem<T>& p, i64 block) {
   SINTER_DYNAMIC_SHARED(memory);
@@ -241,7 +241,7 @@ SINTER_DEVICE void ensemble_of_few_rows(const TreeProblem<T>& p, i64 block) {
     __syncthreads();
   }
   const T* const x = kHeld ? staged + own : p.x + (begin_row + own) * p.columns;
-  const bool combines = thread < count;  // thread i combines row i's
+  const bool combines = thread < count;  // thread i combines row i's results
   T* const y = p.y + (begin_row + own) * p.targets;
 
   T one = T(0);

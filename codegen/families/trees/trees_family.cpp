@@ -78,7 +78,7 @@ class TreeFamily final : public KernelFamily {
     const std::int64_t levels = std::max<std::int64_t>(
         1, std::bit_width(
                static_cast<std::uint64_t>(p.node_count / std::max<std::int64_t>(1, p.tree_count))));
-    // A comparison for each level of a balanced tree.
+    // One comparison for each level of a balanced tree.
     set_cost(result.step,
              {p.rows * Dim(p.columns * element) + Dim(p.node_count * (12 + element)),
               p.rows * Dim(p.targets * element), p.rows * Dim(p.tree_count * levels)},

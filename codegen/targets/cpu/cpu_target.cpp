@@ -8,9 +8,9 @@ namespace {
 
 ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
-  // Starting a loop nest in every thread takes some 3 us at 20 GB/s.
+  // Starting a loop nest on all threads takes about 3 us, at 20 GB/s.
   traits.launch_bytes = 6.4e4;
-  // A row, or the rows side by side of a tile, are one thread's.
+  // One thread computes a row, or a tile's rows side by side.
   traits.reduction_split = {.parts = 64,
                             .fewest_parts = 4,
                             .least_bytes = 1 << 16,
@@ -22,7 +22,7 @@ ir::TargetTraits make_traits() {
   traits.conv_channels_last = true;
   traits.conv_epilogue_residual = true;
   traits.conv_epilogue_activations = conv_activations();
-  // The library's takes longer than a loop of its own over what is in the cache.
+  // oneDNN's Silu is slower than a separate loop over data in the cache.
   traits.conv_epilogue_activations.erase("Silu");
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
@@ -30,7 +30,7 @@ ir::TargetTraits make_traits() {
   traits.quantized_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   traits.attention_steps = traits.quantized_matmul;
   traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
-  // The library multiplies signed weights alone.
+  // oneDNN takes signed weights only.
   traits.narrow_products = {{DType::kUInt8, DType::kInt8}, {DType::kInt8, DType::kInt8}};
   traits.narrow_convs = traits.narrow_products;
   return traits;

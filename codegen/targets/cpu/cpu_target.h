@@ -1,4 +1,4 @@
-// The CPU: fused regions are programs that the runtime interprets over tiles; nothing is compiled.
+// The CPU target: the runtime interprets fused regions over tiles; nothing is compiled.
 #pragma once
 
 #include "codegen/targets/target.h"

@@ -1,4 +1,4 @@
-// Compiles emitted sources for all architectures, in parallel, through the kernel cache.
+// Compiles emitted sources for all architectures in parallel, through the kernel cache.
 #include "codegen/targets/cuda/compile_cuda.h"
 
 #include <algorithm>
@@ -27,8 +27,7 @@ namespace sinter::codegen {
 namespace {
 
 constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
-constexpr const char* kFileName =
-    "kernel.cu";  // fixed: the code must not depend on where it is made
+constexpr const char* kFileName = "kernel.cu";  // fixed: the code must not depend on the path
 
 class Program {
  public:
@@ -78,7 +77,7 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
-/// The source with the device headers in place of their #include lines, each once.
+/// Replaces #include lines of device headers by their text, each header once.
 void inline_headers(std::string_view source, std::vector<std::string>& seen, std::string& out) {
   for (std::size_t at = 0; at < source.size();) {
     const std::size_t end = std::min(source.find('\n', at), source.size());
@@ -98,8 +97,8 @@ void inline_headers(std::string_view source, std::vector<std::string>& seen, std
   }
 }
 
-/// All that NVRTC sees of `source` but its own headers: a change of a device header that it does
-/// not include leaves its kernel what it was.
+/// The text that NVRTC compiles, apart from its own headers. A device header that a kernel does not
+/// include does not change its cache key.
 std::string whole_text(std::string_view source) {
   std::vector<std::string> seen;
   std::string text;
@@ -107,7 +106,7 @@ std::string whole_text(std::string_view source) {
   return text;
 }
 
-/// Writes what is needed to see the failure again without Sinter; returns its path.
+/// Writes a file that reproduces the failure without Sinter; returns its path.
 std::string write_reproducer(const std::string& source, const std::string& architecture,
                              const std::string& log) {
   std::error_code error;
@@ -128,7 +127,7 @@ std::string write_reproducer(const std::string& source, const std::string& archi
   }
   text += whole;
   try {
-    // Never through a link that somebody planted in everybody's folder.
+    // Does not follow links that others may have placed in the shared folder.
     files::write_file(path.string(), text, {.what = "the reproducer"});
   } catch (const Error& cause) {
     return fmt::format("(no reproducer: {})", cause.what());
@@ -136,7 +135,7 @@ std::string write_reproducer(const std::string& source, const std::string& archi
   return path.string();
 }
 
-/// "sm_75, sm_80, ..." that this NVRTC compiles for.
+/// Architectures that this NVRTC supports: "sm_75, sm_80, ...".
 std::string supported_architectures(const Nvrtc& nvrtc) {
   int count = 0;
   if (nvrtc.get_arch_count(&count) != NVRTC_SUCCESS || count == 0) return "unknown";
@@ -150,7 +149,7 @@ std::string supported_architectures(const Nvrtc& nvrtc) {
 void check_architectures(const Nvrtc& nvrtc, std::span<const KernelText> texts) {
   const std::string supported = supported_architectures(nvrtc);
   for (const auto& [source, architecture] : texts) {
-    // Family- and architecture-specific targets, sm_90a, count as their number.
+    // sm_90a and similar (architecture- or family-specific) count as their number.
     std::string number = architecture;
     while (!number.empty() && (number.back() == 'a' || number.back() == 'f')) number.pop_back();
     if (supported != "unknown" &&
@@ -164,7 +163,7 @@ void check_architectures(const Nvrtc& nvrtc, std::span<const KernelText> texts) 
   }
 }
 
-/// What a log says of the code's speed: that products wait for each other (C7515), say.
+/// Performance remarks in a compiler's log, such as serialized wgmma (C7515).
 std::string remarks_in(const std::string& log) {
   std::string remarks;
   std::istringstream lines(log);
@@ -173,14 +172,14 @@ std::string remarks_in(const std::string& log) {
   return remarks;
 }
 
-/// One (source, architecture) to compile; equal ones are compiled once.
+/// A (source, architecture) pair to compile; equal pairs are compiled once.
 struct Job {
   std::string key;
   const KernelText* text = nullptr;
   CompiledKernel result;
 };
 
-/// What NVRTC made of a text: code, or why it did not.
+/// NVRTC's result for a text: code, or the log of a failure.
 struct Outcome {
   bool is_code = false;
   std::string log;
@@ -200,9 +199,8 @@ Outcome compile_text(const Nvrtc& nvrtc, const std::string& source,
   return {true, program.log(), program.cubin()};
 }
 
-// A user's text may be a stranger's, whose macros NVRTC expands without end. Where a sandbox is
-// (the command has one with --op), it is compiled there; a library compiles in its caller's
-// process.
+// A user's text may come from a stranger, with macros that expand without end. The command with
+// --op compiles it in a sandbox; the library compiles in the caller's process.
 constexpr sandbox::Task kUserTask = {
     .name = "NVRTC",
     .verb = "done with this CUDA text",
@@ -254,7 +252,7 @@ void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
     return;
   }
   job.result = {std::move(made.code), false, {}, remarks_in(made.log)};
-  // The cache keeps no remarks: what has some is compiled again, so that it has them again.
+  // The cache stores no remarks: code with remarks is compiled again, to report them again.
   if (job.result.remarks.empty()) cache.insert(job.key, job.result.code);
 }
 
@@ -271,8 +269,8 @@ std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
 
   std::vector<Job> jobs;
   std::map<std::string, std::size_t> by_key;
-  std::map<const std::string*, std::string> whole;  // by source
-  std::vector<std::size_t> job_of;                  // of each text
+  std::map<const std::string*, std::string> whole;  // text with headers, by source
+  std::vector<std::size_t> job_of;                  // index of the job of each text
   for (const KernelText& text : texts) {
     const auto [seen, is_new] = whole.try_emplace(text.source);
     if (is_new) seen->second = whole_text(*text.source);

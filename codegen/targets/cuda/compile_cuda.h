@@ -1,4 +1,4 @@
-// Kernels' texts as code: NVRTC, and the cache of what it made.
+// Compiles kernels by NVRTC, with a cache.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace sinter::codegen {
 
-/// Compiles in parallel; see Target::compile. Throws Error(kDevice) if NVRTC is not found (saying
-/// how to get it).
+/// Compiles in parallel; see Target::compile. Throws Error(kDevice), which says how to install
+/// NVRTC, if it is not found.
 std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
                                          const KernelCompileOptions& options,
                                          KernelCompileStats& stats);

@@ -12,7 +12,7 @@ ir::TargetTraits make_traits() {
   traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
   traits.reduces_strided = true;
   traits.reductions_scatter = true;
-  // What multiprocessors take at once.
+  // Blocks that all multiprocessors hold at once.
   traits.reduction_split = {.parts = 528,
                             .fewest_parts = 8,
                             .least_bytes = 4 << 20,
@@ -20,8 +20,9 @@ ir::TargetTraits make_traits() {
                             .shortest_part = 2048,
                             .most_lines = 66,
                             .shortest_column = 128,
-                            // Beyond, one kernel's passes follow each other too long; what the
-                            // registers of eight blocks hold, widened; a sector.
+                            // Above held_bytes, the serial passes of one kernel take too long.
+                            // held_row_bytes: registers of 8 blocks, as float32. run_bytes: an L2
+                            // sector.
                             .held_bytes = 8 << 20,
                             .held_row_bytes = 512 << 10,
                             .run_bytes = 32};
@@ -47,7 +48,7 @@ ir::TargetTraits make_traits() {
        {std::pair(DType::kInt8, DType::kUInt8), {DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
     traits.narrow_products.insert({{one, one}, {one, other}, {other, one}, {other, other}});
   traits.narrow_convs = traits.narrow_products;
-  traits.narrow_unit = 16;  // rows of whole 16 bytes
+  traits.narrow_unit = 16;  // rows are multiples of 16 bytes
   traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN};
   traits.quantized_group = 16;
   traits.quantized_least_columns = 2;

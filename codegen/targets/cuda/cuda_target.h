@@ -1,4 +1,4 @@
-// NVIDIA's GPUs: fused regions become CUDA kernels, which NVRTC compiles for each architecture.
+// NVIDIA GPUs: fused regions become CUDA kernels, compiled by NVRTC for each architecture.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace sinter::codegen {
 
 const Target& cuda_target();
 
-/// Architectures whose figures are known, the oldest first.
+/// Known architectures, oldest first.
 const std::vector<DeviceModel>& cuda_devices();
 
-/// The figures for "sm_90"; for an architecture that is not in the table, those of the newest one
-/// before it. Throws Error(kUsage) for one before the first, and for what is no architecture.
+/// The figures for "sm_90"; for an unlisted architecture, those of the newest older one. Throws
+/// Error(kUsage) for one older than the first, and for an invalid name.
 const DeviceModel& cuda_device(const std::string& architecture);
 
 }  // namespace sinter::codegen

@@ -10,15 +10,15 @@ namespace {
 
 constexpr int kKiB = 1024;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor of every architecture here
-// A block reserves 1 KiB of a multiprocessor's shared memory for the system.
+constexpr std::int64_t kRegisters = 65536;  // per multiprocessor, on every architecture here
+// The system reserves 1 KiB of shared memory for each block.
 constexpr int kSmall = 100 * kKiB, kSmallBlock = 99 * kKiB;
 constexpr int kMiddle = 164 * kKiB, kMiddleBlock = 163 * kKiB;
 constexpr int kLarge = 228 * kKiB, kLargeBlock = 227 * kKiB;
-constexpr int kMostCluster = 16;  // 8 without an attribute of the kernel
+constexpr int kMostCluster = 16;  // 8 is the portable limit; 16 needs a kernel attribute
 constexpr int kPortableCluster = 8;
 
-/// "sm_90" is 90; 0: no such name.
+/// "sm_90" gives 90; 0 for an invalid name.
 int number_of(const std::string& architecture) {
   constexpr std::size_t kPrefix = 3;  // "sm_"
   int number = 0;
@@ -32,7 +32,7 @@ int number_of(const std::string& architecture) {
 }  // namespace
 
 // Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities". Rates: NVIDIA's data sheets of
-// the devices named. Fields: see DeviceModel.
+// the devices. Fields: see DeviceModel.
 const std::vector<DeviceModel>& cuda_devices() {
   static const std::vector<DeviceModel> devices = {
       {"sm_80", "A100", 108, 2048, 32, kRegisters, kMiddle, kMiddleBlock, 1, 108, false, 40 * kMiB,

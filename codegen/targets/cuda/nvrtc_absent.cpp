@@ -1,4 +1,4 @@
-// A build without the headers of a CUDA toolkit: kernels' text is written, but nothing compiles it.
+// A build without CUDA toolkit headers: generates kernel text but cannot compile it.
 #include <sinter/error.h>
 
 #include "codegen/targets/cuda/compile_cuda.h"

@@ -1,4 +1,4 @@
-// Whether kernels can be compiled on this machine, for `sinter doctor`. Standard library only.
+// Whether this machine can compile kernels, for `sinter doctor`. Standard library only.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct NvrtcInfo {
   std::string problem;  // why not, and how to get it
 };
 
-/// Loads NVRTC as compiling would; problems are reported, not thrown.
+/// Loads NVRTC as compilation does; reports problems instead of throwing.
 NvrtcInfo find_nvrtc();
 
 }  // namespace sinter::codegen

@@ -26,8 +26,8 @@ void find_symbol(void* library, const std::string& path, const char* name, Funct
                 fmt::format("{} has no function '{}': it is damaged or not NVRTC", path, name));
 }
 
-/// NVRTC opens its builtins library by bare name while compiling. Opened here from NVRTC's own
-/// folder, it is found wherever that is; if it is in no folder the loader may still find it.
+/// While compiling, NVRTC opens its builtins library by bare name. Loading it here first, from
+/// NVRTC's folder, makes that work; if it is not there, the loader may still find it.
 void open_builtins(const std::string& nvrtc, int version) {
   const std::string name =
       fmt::format("libnvrtc-builtins.so.{}.{}", version / 1000, version % 1000 / 10);

@@ -1,4 +1,4 @@
-// NVRTC, loaded at run time: a binary built with the CUDA target also serves machines without it.
+// Loads NVRTC at run time: binaries with the CUDA target also work on machines without it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sinter::codegen {
 
-/// The functions of libnvrtc that Sinter calls, and where it was found.
+/// The functions of libnvrtc that Sinter calls, and its path.
 struct Nvrtc {
   std::string path;
   int version = 0;  // 13000 for 13.0
@@ -26,11 +26,11 @@ struct Nvrtc {
   decltype(&nvrtcGetSupportedArchs) get_archs = nullptr;
 };
 
-/// Loads NVRTC once and keeps it. Throws Error(kDevice) naming what was looked for, where, and how
-/// to get it; a later call tries again.
+/// Loads NVRTC once and keeps it. Throws Error(kDevice) that names the libraries and folders tried
+/// and how to install it; a later call tries again.
 const Nvrtc& load_nvrtc();
 
-/// The same from the given folders, and not kept; for tests of what is missing.
+/// Loads it from the given folders, without keeping it; for tests of missing libraries.
 Nvrtc load_nvrtc_from(const libraries::LibraryFolders& search);
 
 }  // namespace sinter::codegen

@@ -1,11 +1,11 @@
-// What is stored of a result: its own type, or 8 bits, rounded from what was divided by a scale.
+// Stores of results: in their own type, or scaled and rounded to 8 bits.
 #pragma once
 
 #include "float8.cuh"
 #include "mma.cuh"
 
-/// Two neighbours as 8 bits each, in the lower half of a register; what is too large as the largest
-/// number. `zero` is added to integers alone.
+/// Two adjacent results as 8 bits each in the lower half of a register, saturating to the largest
+/// number. `zero` applies to integers only.
 template <class Result>
 struct RoundedPair {
   SINTER_DEVICE static u32 of(float low, float high, float) {
@@ -28,7 +28,7 @@ struct RoundedPair<i8> : RoundedIntegers<i8> {};
 template <>
 struct RoundedPair<u8> : RoundedIntegers<u8> {};
 
-/// The halves of two registers, lower ones in `low`, upper ones in `high`.
+/// Transposes halves of two registers: both lower halves to `low`, both upper halves to `high`.
 SINTER_DEVICE void sort_halves(u32 first, u32 second, u32& low, u32& high) {
   low = (first & 0xffffu) | second << 16;
   high = first >> 16 | (second & 0xffff0000u);

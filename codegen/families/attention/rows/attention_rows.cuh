@@ -1,4 +1,4 @@
-// A warp's rows of attention: their queries, scores, maxima, sums and results.
+// The rows of a warp: queries, scores, maxima, sums and results.
 #pragma once
 
 #include "attention_scaled_rows.cuh"
@@ -6,8 +6,8 @@
 #include "cluster.cuh"
 #include "mma.cuh"
 
-/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each; zeros behind them.
-/// `row_of`: where in memory each of them is.
+/// Starts a copy of rows [first, first + kRows) of `count`, kWidth elements each; rows from `count`
+/// on become zeros. `row_of` maps them to rows in memory.
 template <int kRows, int kWidth, int kPitch, int kVector, int kThreads, class T, class RowOf>
 SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i32 count, int thread,
                              const RowOf& row_of) {
@@ -27,7 +27,7 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
   }
 }
 
-/// A warp copies a row of kWidth elements, kVector at once.
+/// A warp copies a row of kWidth elements, kVector at a time.
 template <int kWidth, int kVector, class T>
 SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
 #pragma unroll
@@ -43,11 +43,11 @@ SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
   }
 }
 
-/// What a warp holds of its rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
-/// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16. Of rows of 8 bits
-/// a word has four neighbouring elements, so that a lane has columns 2 t to 2 t + 3 of each 16
-/// instead: pairs of q are those of widen_bytes(); y[2 i] has the even ones and y[2 i + 1] the odd
-/// ones, until finish().
+/// A warp's rows in registers. With g = lane / 4 and t = lane % 4 * 2, a lane has rows g and g + 8
+/// of each 16, and columns t and t + 1 of each 8: see mma_16x8x16(). For 8-bit rows a word has
+/// four consecutive elements: a lane has columns 2 t to 2 t + 3 of each 16. Pairs of q are then
+/// those of widen_bytes(); until finish(), y[2 i] has the even columns and y[2 i + 1] the odd
+/// ones.
 template <class Shape>
 struct AttentionRows : AttentionSums<Shape> {
   typedef AttentionSums<Shape> Sums;
@@ -62,13 +62,13 @@ struct AttentionRows : AttentionSums<Shape> {
   typedef float Shrink[kRowTiles][2];
 
   u32 q[kRowTiles][kSteps][4];
-  float y[kRowTiles][kOutTiles][4];              // sums of weights times values
-  float most[kRowTiles][2], sum[kRowTiles][2];   // sum: of this lane's columns
-  i32 row0;                                      // the warp's first
-  i32 ends[Shape::kLimited ? kRowTiles : 1][2];  // of keys, by limits
+  float y[kRowTiles][kOutTiles][4];              // accumulators of PV
+  float most[kRowTiles][2], sum[kRowTiles][2];   // sum: over this lane's columns
+  i32 row0;                                      // first row of the warp
+  i32 ends[Shape::kLimited ? kRowTiles : 1][2];  // end of keys, by limits
   int g, t;
 
-  /// The first of the two columns of the result that this lane has in tile j.
+  /// The first of the two result columns that this lane has in tile j.
   SINTER_DEVICE int column_of(int j) const {
     return Shape::kScaled ? j / 2 * 16 + t * 2 + j % 2 * 2 : j * 8 + t;
   }
@@ -106,7 +106,7 @@ struct AttentionRows : AttentionSums<Shape> {
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        // Rows behind the last repeat it and are not stored.
+        // Rows past the last duplicate it and are not stored.
         const i32 row = row_of(r, h);
         const T* source = p.q + p.query_at(row < p.rows ? row : p.rows - 1) + t;
 #pragma unroll
@@ -127,7 +127,7 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// s = q k' over a tile of keys in shared memory.
+  /// s = q k' for a tile of keys in shared memory.
   SINTER_DEVICE void scores(Scores& s, const Key* keys, int lane) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -152,7 +152,7 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// The same of rows of 8 bits, without their scales. Two steps of 16 elements at once.
+  /// The same for 8-bit rows, before scaling; two steps of 16 elements at a time.
   SINTER_DEVICE void scores_of_bytes(Scores& s, const Key* keys, int lane) const {
     const Key* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch;
 #pragma unroll
@@ -177,7 +177,7 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// Scores, or weights, times the scales of the tile's rows and `unit`.
+  /// Multiplies scores, or weights, by `unit` and the scales of the tile's rows.
   SINTER_DEVICE void scale_keys(Scores& s, const float* scales, float unit) const {
 #pragma unroll
     for (int j = 0; j < kKeyTiles; ++j) {
@@ -193,7 +193,7 @@ struct AttentionRows : AttentionSums<Shape> {
     mask_tile.load(p, key0, t, [&](int tile, int half) { return row_of(tile, half); });
   }
 
-  /// The end of the keys that all of this lane's rows see.
+  /// The minimum over this lane's rows of the end of their keys.
   SINTER_DEVICE i32 least_end(const Problem& p) const {
     if constexpr (!Shape::kLimited) return p.keys;
     i32 least = p.keys;
@@ -204,8 +204,8 @@ struct AttentionRows : AttentionSums<Shape> {
     return least;
   }
 
-  /// Caps, scales and masks; scores are in base 2 afterwards, but for a factor where nothing is
-  /// added.
+  /// Applies softcap, scale and mask. Scores are then in base 2, except for a factor if the scale
+  /// is applied late.
   SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>& mask_tile,
                           i32 key0) const {
     if constexpr (Shape::kCapped)
@@ -246,7 +246,7 @@ struct AttentionRows : AttentionSums<Shape> {
       }
   }
 
-  /// Scores become weights relative to the greatest score so far; what was summed has to shrink.
+  /// Turns scores into weights relative to the running maximum; `shrink` rescales earlier sums.
   SINTER_DEVICE void weigh(const Problem& p, Scores& s, Shrink& shrink) {
     const float factor = unit(p);
 #pragma unroll
@@ -283,7 +283,7 @@ struct AttentionRows : AttentionSums<Shape> {
         for (int e = 0; e < 4; ++e) y[r][j][e] *= shrink[r][e / 2];
   }
 
-  /// The sums of one product are the left operand of the next, rounded: of 16 keys.
+  /// Rounds the accumulators of QK' to the A operand of PV, for 16 keys.
   SINTER_DEVICE static void pack_weights(u32 (&weights)[4], const float (&s)[kKeyTiles][4],
                                          int step) {
 #pragma unroll
@@ -322,7 +322,7 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// The same of rows of 8 bits, whose scales are in the weights. Two units of 16 columns at once.
+  /// The same for 8-bit rows, whose scales are in the weights; two units of 16 columns at a time.
   SINTER_DEVICE void add_bytes(const Scores& s, const Key* values, int lane) {
     constexpr int kUnits = kOutTiles / 2;
 #pragma unroll
@@ -352,8 +352,8 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// Behind the last add_values(): the result's columns are where column_of() says, and sums count
-  /// as the values in y do.
+  /// After the last add_values(): moves the result's columns to those of column_of(), and scales
+  /// sums like the values in y.
   SINTER_DEVICE void finish() {
     if constexpr (Shape::kScaled) {
 #pragma unroll
@@ -373,7 +373,7 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// Writes what the warp has of the rows that there are to `part`, rows of the block.
+  /// Writes the warp's partial results to `part`, for rows that exist; `part` has the block's rows.
   SINTER_DEVICE void put(const Problem& p, float* part) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
@@ -395,7 +395,7 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// The sum over a row's columns, of which four lanes have parts.
+  /// Sum over a row's columns, of which four lanes have parts.
   SINTER_DEVICE static float sum_of_row(float total) {
     total += exchange(total, 1);
     return total + exchange(total, 2);
@@ -420,9 +420,9 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// The same where rows of y begin at multiples of 8 elements: the four lanes of a row exchange
-  /// what they have of four tiles, so that each stores one whole. Tiles that do not make four are
-  /// stored in pairs.
+  /// The same if rows of y are aligned to 8 elements. The four lanes of a row transpose their
+  /// parts of four tiles, so that each lane stores a whole tile. Remaining tiles are stored in
+  /// pairs.
   SINTER_DEVICE void store_tiles(const Problem& p) const {
     constexpr int kFours = kOutTiles / 4 * 4;
     const int own = t / 2;
@@ -457,8 +457,8 @@ struct AttentionRows : AttentionSums<Shape> {
               part[i] = drop ? 0 : pack_pair<T>(pair[0] * inverse, pair[1] * inverse);
           }
           if constexpr (Shape::kRoundsResult) {
-            // Tiles 0 and 1 in a register, 2 and 3 in one; two lanes' of the tiles that stay; and
-            // of one tile those of all lanes.
+            // Packs tiles 0 and 1, and 2 and 3, into a register each. Exchanges tiles with the lane
+            // 2 away, then with the adjacent lane: each lane then has one tile of all four.
             u32 first = part[0] | part[1] << 16, second = part[2] | part[3] << 16, even, odd;
             swap(first, second, own / 2 != 0, 2);
             sort_halves(first, second, even, odd);

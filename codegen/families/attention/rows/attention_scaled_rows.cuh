@@ -1,17 +1,17 @@
-// Keys and values in rows of 8 bits with a scale each (ir/scaled_rows.h): made 16-bit floats on
-// their way from shared memory to the products, and new rows of them.
+// Keys and values as 8-bit rows with a scale each (ir/scaled_rows.h): conversion to 16-bit floats
+// between shared memory and the MMA, and quantization of new rows.
 #pragma once
 
 #include "math.cuh"
 #include "mma.cuh"
 #include "reduce.cuh"
 
-/// What elements of type C are: kLargest, and kUnit: products multiply element / kUnit, which is
-/// about one at most, and the row's scale times kUnit. So weights times scales of values, which
-/// become 16-bit floats, are about as large as weights times values.
+/// Constants of element type C: kLargest, and kUnit. MMAs use element / kUnit, at most about 1, and
+/// the row's scale times kUnit. Weights times value scales, rounded to 16 bits, then have the
+/// magnitude of weights times values.
 template <class C>
 struct ScaledRow {
-  static constexpr float kUnit = 1;  // no row of 8 bits
+  static constexpr float kUnit = 1;  // not an 8-bit type
 };
 template <>
 struct ScaledRow<e4m3fn> {
@@ -29,9 +29,9 @@ SINTER_DEVICE void narrow_code(float x, e4m3fn& code) {
 }
 SINTER_DEVICE void narrow_code(float x, i8& code) { code = static_cast<i8>(rintf(x)); }
 
-/// What widen_bytes() makes of four elements of C in a word: pairs of T, elements / kUnit. They are
-/// of its bytes 0 and 1, and 2 and 3 (kNeighbours), or 0 and 2, and 1 and 3: as it takes fewer
-/// instructions.
+/// The result of widen_bytes() for four elements of C in a word: pairs of T, elements / kUnit. A
+/// pair has bytes 0 and 1, or 2 and 3 (kNeighbours); otherwise 0 and 2, or 1 and 3, whichever takes
+/// fewer instructions.
 template <class T, class C>
 struct WidenedWord {
   static constexpr bool kNeighbours = false;
@@ -59,7 +59,7 @@ SINTER_DEVICE void widen_bytes(u32 word, u32& first, u32& second) {
   second = pack_pair<T>(x[1], x[3]);
 }
 #ifdef __CUDACC__
-// NaN is no number here: a row that has one has a scale of NaN.
+// NaN codes need no handling: a row with a NaN has a NaN scale.
 template <>
 SINTER_DEVICE void widen_bytes<f16, e4m3fn>(u32 word, u32& first, u32& second) {
 #ifdef SINTER_FLOAT8_CONVERTED
@@ -68,12 +68,12 @@ SINTER_DEVICE void widen_bytes<f16, e4m3fn>(u32 word, u32& first, u32& second) {
       : "=r"(first), "=r"(second)
       : "r"(word));
 #else
-  // The exponent's bits of E4M3 among those of float16 stand for 2^-8 of the number.
+  // E4M3's exponent bits placed in float16's exponent give the number times 2^-8.
   first = (word << 7 & 0x3f803f80u) | (word << 8 & 0x80008000u);
   second = (word >> 1 & 0x3f803f80u) | (word & 0x80008000u);
 #endif
 }
-/// Among those of bfloat16 the exponent's bits stand for 2^-120.
+/// In bfloat16's exponent they give the number times 2^-120; the FMA multiplies by 2^112.
 template <>
 SINTER_DEVICE void widen_bytes<bf16, e4m3fn>(u32 word, u32& even, u32& odd) {
   const auto scaled = [](u32 pair) {
@@ -87,7 +87,7 @@ SINTER_DEVICE void widen_bytes<bf16, e4m3fn>(u32 word, u32& even, u32& odd) {
   even = scaled((word << 4 & 0x07f007f0u) | (word << 8 & 0x80008000u));
   odd = scaled((word >> 4 & 0x07f007f0u) | (word & 0x80008000u));
 }
-/// 128 more is a byte without a sign, and float16 of 1024 and it has it in its last bits.
+/// Adding 128 makes the byte unsigned; as low bits of the float16 1024 it is 1024 + byte.
 template <>
 SINTER_DEVICE void widen_bytes<f16, i8>(u32 word, u32& even, u32& odd) {
   const u32 biased = word ^ 0x80808080u;
@@ -100,7 +100,7 @@ SINTER_DEVICE void widen_bytes<f16, i8>(u32 word, u32& even, u32& odd) {
   even = scaled((biased & 0x00ff00ffu) | 0x64006400u);
   odd = scaled((biased >> 8 & 0x00ff00ffu) | 0x64006400u);
 }
-/// bfloat16 has too few bits for that; float32 of 2^23 and it has enough.
+/// bfloat16 has too few mantissa bits; the low bits of the float32 2^23 are used instead.
 template <>
 SINTER_DEVICE void widen_bytes<bf16, i8>(u32 word, u32& even, u32& odd) {
   const u32 biased = word ^ 0x80808080u;
@@ -113,7 +113,7 @@ SINTER_DEVICE void widen_bytes<bf16, i8>(u32 word, u32& even, u32& odd) {
 }
 #endif
 
-/// Pairs of the bytes 0 and 2, and 1 and 3.
+/// Pairs of bytes 0 and 2, and 1 and 3.
 template <class T, class C>
 SINTER_DEVICE void widen_across(u32 word, u32& even, u32& odd) {
 #ifdef __CUDACC__
@@ -122,9 +122,9 @@ SINTER_DEVICE void widen_across(u32 word, u32& even, u32& odd) {
   widen_bytes<T, C>(word, even, odd);
 }
 
-/// A row's scale over `least`, its largest magnitude over the largest number. Of floats the one
-/// that leaves the least sum of squared errors, where the magnitude becomes one of the eight
-/// largest numbers; every lane of a warp returns it.
+/// Factor of a row's scale relative to `least`, its maximum magnitude / the largest number. For
+/// floats: tries scales that map the maximum to one of the eight largest numbers, and returns the
+/// one with the least squared error. Every lane of the warp returns it.
 template <int kWidth, class T>
 SINTER_DEVICE float best_factor(const i8* /*codes*/, const T* /*row*/, float /*least*/,
                                 int /*lane*/) {
@@ -158,7 +158,7 @@ SINTER_DEVICE float best_factor(const e4m3fn* /*codes*/, const T* row, float lea
   return best;
 }
 
-/// A warp makes a row of 8 bits of kWidth elements; every lane returns the row's scale.
+/// A warp quantizes a row of kWidth elements to 8 bits; every lane returns the row's scale.
 template <int kWidth, class C, class T>
 SINTER_DEVICE float round_row(C* to, const T* row, int lane) {
   constexpr float kLeast = 0x1p-100f;
@@ -175,8 +175,8 @@ SINTER_DEVICE float round_row(C* to, const T* row, int lane) {
   return scale;
 }
 
-/// Starts to copy the scales of rows [first, first + kRows) of `count`, a stride apart; zeros
-/// behind them.
+/// Starts a copy of the scales of rows [first, first + kRows) of `count`, a stride apart; zeros
+/// from `count` on.
 template <int kRows, int kThreads, class RowOf>
 SINTER_DEVICE void copy_scales(float* shared, const float* from, i64 stride, i32 first, i32 count,
                                int thread, const RowOf& row_of) {

@@ -1,12 +1,12 @@
-// What both ways of holding rows of attention (AttentionRows, SwappedRows) share: units of scores,
-// and results made of sums.
+// Common code of the two register layouts of attention rows (AttentionRows, SwappedRows): units of
+// scores, and results from sums.
 #pragma once
 
 #include "attention_problem.cuh"
 #include "attention_result.cuh"
 #include "attention_scaled_rows.cuh"
 
-/// 2^x, within 2 ulp; results below the normal range are zero.
+/// 2^x, error at most 2 ulp; flushes subnormal results to zero.
 SINTER_DEVICE float fast_exp2(float x) {
 #ifdef __CUDACC__
   float result;
@@ -17,13 +17,13 @@ SINTER_DEVICE float fast_exp2(float x) {
 #endif
 }
 
-/// Two neighbouring elements in one register.
+/// Loads two adjacent elements into one register.
 template <bool kPairs, class T>
 SINTER_DEVICE u32 load_pair(const T* p) {
   if constexpr (kPairs) return *reinterpret_cast<const u32*>(p);
   return static_cast<u32>(p[0].bits) | static_cast<u32>(p[1].bits) << 16;
 }
-/// Stores two neighbouring results at `to`.
+/// Stores two adjacent results at `to`.
 template <class Shape, bool kPairs = Shape::kPairs>
 SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::Result* to,
                               float low, float high) {
@@ -47,30 +47,31 @@ SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::
   }
 }
 
-/// Statics only.
+/// A class of static functions.
 template <class Shape>
 struct AttentionSums {
   typedef AttentionProblem<Shape> Problem;
   static constexpr bool kHasMask = MaskTile<Shape>::kHasMask;
-  static constexpr float kLarge = 1e6f;  // of what replaces a score, in base 2
-  /// Of rows of 8 bits: products with keys count elements / kKeyUnit. Weights have scales times
-  /// ScaledRow's kUnit, so sums of values are too large by kValuesOver.
+  static constexpr float kLarge = 1e6f;  // of a score's replacement, in base 2
+  /// For 8-bit rows: scores are scaled by 1 / kKeyUnit. Weights include scales times ScaledRow's
+  /// kUnit, so that sums of values are too large by kValuesOver.
   typedef WidenedWord<typename Shape::T, typename Shape::Key> Word;
   static constexpr float kKeyUnit = Word::kUnit,
                          kValuesOver = ScaledRow<typename Shape::Key>::kUnit / Word::kUnit;
 
-  /// A score in parts of the soft cap: tanh(cap_scale * score), off by 2^-19. What is behind it,
-  /// the scale's places, multiplies by the cap.
+  /// Softcap of a score without its final factor: tanh(cap_scale * score), absolute error 2^-19.
+  /// The scale, applied later, is the cap.
   SINTER_DEVICE static float capped(const Problem& p, float score) {
     return short_one_plus_hyperbolic_tangent(score * p.cap_scale) - 1.0f;
   }
-  /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
+  /// Whether scores are multiplied to base 2 only after the maximum is known: one FMA for each
+  /// element.
   SINTER_DEVICE static bool scaled_late(const Problem& p) {
     if (kHasMask && (p.fill > kLarge || p.scale < 1e-6f || p.scale > 1e6f)) return false;
     return !MaskTile<Shape>::kAdds && p.scale > 0;
   }
-  /// What replaces a score, in the scores' unit. A large one that rounded when it is scaled would
-  /// be far from itself: a power of two does not.
+  /// The replacement of a score, in the scores' unit. Rounding a large value at scaling would shift
+  /// it far; a power of two is exact.
   SINTER_DEVICE static float fill_of(const Problem& p) {
     if (!kHasMask || !scaled_late(p) || p.fill == -infinity()) return p.fill;
     return p.fill < -kLarge ? -0x1p100f : p.fill / unit(p);
@@ -78,14 +79,13 @@ struct AttentionSums {
   SINTER_DEVICE static float unit(const Problem& p) {
     return scaled_late(p) ? p.scale * kLog2E : 1.0f;
   }
-  /// What is subtracted in base 2: as long as every score is -inf there is nothing to subtract.
+  /// The maximum subtracted in base 2; 0 while all scores are -inf.
   SINTER_DEVICE static float base_of(float maximum, float unit) {
     return maximum == -infinity() ? 0.0f : maximum * unit;
   }
 
-  /// What sums relative to `before` shrink by where they become relative to `base`: exactly 1 where
-  /// the maximum stays, whatever else it was a maximum over. So the product is not fused into the
-  /// subtraction, which would leave what `base` was rounded by.
+  /// Factor that rescales sums from maximum `before` to `base`; exactly 1 if the maximum is
+  /// unchanged. Therefore no FMA: it would keep the rounding error of `base`.
   SINTER_DEVICE static float shrink_of(float before, float unit, float base) {
 #ifdef __CUDACC__
     return fast_exp2(__fmul_rn(before, unit) - base);
@@ -94,20 +94,20 @@ struct AttentionSums {
 #endif
   }
 
-  /// What makes results of the sums of a row's; `drop`: the row's are zero.
+  /// Factor from a row's sums to its results; `drop` means that the results are zero.
   SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
     drop = Shape::kGuard == 1 && total != total;
-    // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
-    // is zero.
+    // The sum is zero only if all scores are -inf: 0 / 0 = NaN, or zero if guarded. Over no keys
+    // the result is zero.
     if (Shape::kGuard != 0 && total == 0) return 1;
     const float inverse = p.keys > 0 ? divide(1.0f, total) : 0.0f;
     if constexpr (Shape::kRoundsResult || Shape::kEightBit) return inverse * p.y_factor;
     return inverse;
   }
 
-  /// Adds up those of kParts parts of what put() of the rows wrote that are `present`. The block's
-  /// threads share out pairs of columns and give each, with the row's maximum and sum, to `use(row,
-  /// column, low, high, maximum, sum)`.
+  /// Combines the partial results that put() wrote, kParts of them, limited to those in `present`.
+  /// The block's threads divide the pairs of columns among themselves. Each calls `use(row, column,
+  /// low, high, maximum, sum)` with the row's maximum and sum.
   template <int kParts, class Use>
   SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use,
                                   u32 present = ~0u) {
@@ -137,7 +137,7 @@ struct AttentionSums {
     }
   }
 
-  /// Writes two columns of a result.
+  /// Writes two columns of the result.
   SINTER_DEVICE static void store_merged(const Problem& p, i32 row, i32 column, float low,
                                          float high, float total) {
     bool drop;

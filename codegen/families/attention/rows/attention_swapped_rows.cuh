@@ -1,17 +1,16 @@
-// Up to eight rows of a warp as the columns of products: keys, and elements of values, are what
-// tensor cores have 16 of. One token's queries that share a head's keys are so few; as rows of 16
-// half of the products and of the registers were for nothing (known as swapped operands, "swap
-// AB").
+// Attention with swapped operands ("swap AB"): up to eight rows of a warp are the MMA's columns;
+// keys and value columns are its 16 rows. The queries of one token that share a head's keys are so
+// few; as 16 MMA rows, half of the MMAs and registers would be wasted.
 #pragma once
 
 #include "attention_scaled_rows.cuh"
 #include "attention_sums.cuh"
 #include "mma.cuh"
 
-/// What a warp holds of eight rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
-/// keys the keys g and g + 8, and of the rows t and t + 1: see mma_16x8x16. Of each 16 elements of
-/// the result it has element_of(). Queries and keys of 8 bits are ordered as in AttentionRows.
-/// Several groups of warps add up through put().
+/// A warp's eight rows in registers. With g = lane / 4 and t = lane % 4 * 2, a lane has keys g and
+/// g + 8 of each 16, and rows t and t + 1: see mma_16x8x16(). Of each 16 result columns it has
+/// element_of(). 8-bit queries and keys are ordered as in AttentionRows. Key groups combine through
+/// put().
 template <class Shape>
 struct SwappedRows : AttentionSums<Shape> {
   typedef AttentionSums<Shape> Sums;
@@ -28,13 +27,13 @@ struct SwappedRows : AttentionSums<Shape> {
   typedef float Shrink[2];
 
   u32 q[kSteps][2];
-  float y[kOutTiles][4];  // sums of weights times values
-  float most[2], sum[2];  // of two rows; sum: of this lane's keys
-  i32 row0;               // the warp's first
-  i32 ends[2];            // of keys, by limits
+  float y[kOutTiles][4];  // accumulators of PV
+  float most[2], sum[2];  // of two rows; sum: over this lane's keys
+  i32 row0;               // first row of the warp
+  i32 ends[2];            // end of keys, by limits
   int g, t;
 
-  /// The element of the result that y[tile][half * 2] and the one behind it are.
+  /// The result column of y[tile][half * 2] and y[tile][half * 2 + 1].
   SINTER_DEVICE int element_of(int tile, int half) const {
     return tile * 16 + (Shape::kScaled ? g * 2 + half : g + half * 8);
   }
@@ -57,7 +56,7 @@ struct SwappedRows : AttentionSums<Shape> {
   SINTER_DEVICE void load_queries(const Problem& p) {
 #pragma unroll
     for (int c = 0; c < 2; ++c) ends[c] = p.end_of_row(row0 + t + c);
-    // Rows behind the last repeat it and are not stored.
+    // Rows past the last duplicate it and are not stored.
     const i32 row = row0 + g;
     const T* const source = p.q + p.query_at(row < p.rows ? row : p.rows - 1) + t;
 #pragma unroll
@@ -76,7 +75,7 @@ struct SwappedRows : AttentionSums<Shape> {
 
   SINTER_DEVICE void load_mask(const Problem&, MaskTile<Shape>&, i32) const {}
 
-  /// s = k q' over a tile of keys in shared memory; of 8 bits without their scales.
+  /// s = k q' for a tile of keys in shared memory; for 8 bits before scaling.
   SINTER_DEVICE void scores(Scores& s, const Key* keys, int lane) const {
 #pragma unroll
     for (int j = 0; j < kKeyTiles; ++j)
@@ -84,7 +83,7 @@ struct SwappedRows : AttentionSums<Shape> {
       for (int e = 0; e < 4; ++e) s[j][e] = 0;
     const Key* const at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch;
     const int unit = lane / 8 % 2;
-    if constexpr (Shape::kScaled) {  // two steps of 16 elements at once
+    if constexpr (Shape::kScaled) {  // two steps of 16 elements at a time
 #pragma unroll
       for (int step = 0; step < kSteps; step += 2) {
         const bool both = step + 1 < kSteps;
@@ -114,7 +113,7 @@ struct SwappedRows : AttentionSums<Shape> {
     }
   }
 
-  /// Scores, or weights, times the scales of the tile's rows and `unit`.
+  /// Multiplies scores, or weights, by `unit` and the scales of the tile's rows.
   SINTER_DEVICE void scale_keys(Scores& s, const float* scales, float unit) const {
 #pragma unroll
     for (int j = 0; j < kKeyTiles; ++j)
@@ -126,7 +125,8 @@ struct SwappedRows : AttentionSums<Shape> {
       }
   }
 
-  /// Caps, scales where that is not done late, and leaves out the keys that a row does not see.
+  /// Applies the softcap, the scale unless it is applied late, and masks keys that a row does not
+  /// see.
   SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>&, i32 key0) const {
     if constexpr (Shape::kCapped)
 #pragma unroll
@@ -166,7 +166,7 @@ struct SwappedRows : AttentionSums<Shape> {
     }
   }
 
-  /// Scores become weights relative to the greatest score so far; what was summed has to shrink.
+  /// Turns scores into weights relative to the running maximum; `shrink` rescales earlier sums.
   SINTER_DEVICE void weigh(const Problem& p, Scores& s, Shrink& shrink) {
     const float factor = unit(p);
 #pragma unroll
@@ -197,15 +197,15 @@ struct SwappedRows : AttentionSums<Shape> {
       for (int e = 0; e < 4; ++e) y[j][e] *= shrink[e % 2];
   }
 
-  /// y += values' * weights; scales of values of 8 bits are in the weights.
+  /// y += values' * weights; weights include the scales of 8-bit values.
   SINTER_DEVICE void add_values(const Scores& s, const Key* values, int lane) {
 #pragma unroll
     for (int step = 0; step < kKeyTiles; ++step) {
-      // Lanes have keys by rows and want rows by keys.
+      // Lanes have keys by rows; the MMA needs rows by keys.
       const u32 low = transpose_matrix(pack_pair<T>(s[step][0], s[step][1])),
                 high = transpose_matrix(pack_pair<T>(s[step][2], s[step][3]));
       const Key* const at = values + (step * 16 + lane % 16) * Shape::kValuePitch;
-      if constexpr (Shape::kScaled) {  // two units of 16 elements at once
+      if constexpr (Shape::kScaled) {  // two units of 16 elements at a time
 #pragma unroll
         for (int j = 0; j < kOutTiles; j += 2) {
           const bool both = j + 1 < kOutTiles;
@@ -237,7 +237,7 @@ struct SwappedRows : AttentionSums<Shape> {
       for (int c = 0; c < 2; ++c) sum[c] *= Sums::kValuesOver;
   }
 
-  /// Writes what the warp has of the rows that there are to `part`, rows of the block.
+  /// Writes the warp's partial results to `part`, for rows that exist; `part` has the block's rows.
   SINTER_DEVICE void put(const Problem& p, float* part) const {
 #pragma unroll
     for (int c = 0; c < 2; ++c) {

@@ -1,5 +1,5 @@
-// Keys and values in rows of 8 bits for attention by warpgroups, whose tiles have 16-bit floats:
-// the warps that copy make them on the way.
+// 8-bit keys and values for attention by warpgroups, whose tiles have 16-bit floats: the producer
+// warps convert them.
 #pragma once
 
 #include "attention_scaled_rows.cuh"
@@ -7,7 +7,7 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// A pair of T, both times `factor` rounded to T.
+/// Multiplies a pair of T by `factor`, rounded to T.
 template <class T>
 SINTER_DEVICE u32 scale_pair(u32 pair, float factor) {
   const float rounded = low_of<T>(pack_pair<T>(factor, factor));
@@ -28,10 +28,10 @@ SINTER_DEVICE u32 scale_pair<bf16>(u32 pair, float factor) {
 }
 #endif
 
-/// kKeys rows of kWidth elements on their way: 128 threads ask for units of 16 bytes with their
-/// rows' scales (request), and widen them when they have arrived (widen_to). A thread reads only
-/// what it has asked for itself, so that threads do not wait for each other. `memory` has kBytes,
-/// aligned to 16.
+/// Staging buffer of kKeys rows of kWidth elements. 128 threads request units of 16 bytes and
+/// their rows' scales (request), and widen them after arrival (widen_to). A thread reads only
+/// what it requested itself: threads need not synchronize. `memory` has kBytes, 16-byte
+/// aligned.
 template <class Shape, int kWidth>
 struct WidenedTile {
   typedef typename Shape::T T;
@@ -51,8 +51,8 @@ struct WidenedTile {
   SINTER_DEVICE int row(int turn) const { return (turn * 128 + thread) / kUnits; }
   SINTER_DEVICE int column(int turn) const { return (turn * 128 + thread) % kUnits * 16; }
 
-  /// Starts to copy rows [first, first + kKeys) of `count`: row r is row_of(r) of `from` and of
-  /// `scales`; zeros behind them.
+  /// Starts a copy of rows [first, first + kKeys) of `count`: row r is row_of(r) of `from` and of
+  /// `scales`. Rows from `count` on become zeros.
   template <class RowOf>
   SINTER_DEVICE void request(const Key* from, i64 stride, const float* scales, i64 scale_stride,
                              i32 first, i32 count, const RowOf& row_of) const {
@@ -87,7 +87,7 @@ struct WidenedTile {
     widen_word(second, factor, result.z, result.w);
     return result;
   }
-  /// Pairs of the elements 0 and 1, and 2 and 3, of a word.
+  /// Pairs of elements 0 and 1, and 2 and 3, of a word.
   SINTER_DEVICE static void widen_word(u32 word, float factor, u32& low, u32& high) {
     typedef WidenedWord<T, Key> Word;
     u32 first, second;

@@ -9,12 +9,12 @@
 namespace sinter::codegen {
 namespace {
 
-// What blocks without clusters and warpgroups use at most: there is as much on every architecture.
+// Limit for blocks without clusters and warpgroups, available on every architecture.
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
-constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles would be mostly empty
+constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles are mostly padding
 
-/// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
+/// Minimum registers of a lane: scores, weights, results, queries and mask.
 int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
   const bool stay = schedule.queries > 1 || program.eight_bit;
   const int others = stay ? 32 : 40;
@@ -27,20 +27,20 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
   return schedule.keys / 2 + schedule.keys / (program.eight_bit ? 8 : 4) + heads + mask + others;
 }
 
-/// Whether a token's rows, of heads that share their keys, begin at multiples of `vector`.
+/// Whether a token's rows, from heads that share their keys, are aligned to `vector`.
 bool members_fit(const AttentionProgram& program, int vector) {
   return !program.tables || (ir::is_multiple_of(program.q_member, vector) &&
                              ir::is_multiple_of(program.y_member, vector));
 }
 
-/// Whether the copy engine can copy a tile of a paged cache block by block.
+/// Whether TMA can copy a tile of a paged cache block by block.
 bool fits_table_boxes(const AttentionProgram& program, const AttentionSchedule& schedule,
                       const Ranges& ranges) {
   if (!program.tables || program.key_scales || program.batch.size() > kMostMappedBatch)
     return false;
   std::vector<Dim> sizes = program.batch;
   sizes.push_back(program.keys);
-  // A box has whole groups of eight rows, and lines of 128 bytes.
+  // A box has whole groups of eight rows and 128-byte lines.
   const std::int64_t rows = std::min<std::int64_t>(program.block, schedule.keys);
   return rows % 8 == 0 && schedule.keys % rows == 0 && program.block % rows == 0 &&
          program.head % kBoxColumns == 0 && program.value_head % kBoxColumns == 0 &&

@@ -1,4 +1,4 @@
-// What schedules of attention have to fit: a GPU, and how operands lie.
+// Constraints on attention schedules: device limits and operand layouts.
 #pragma once
 
 #include <cstdint>
@@ -9,44 +9,44 @@
 
 namespace sinter::codegen {
 
-/// True if there is a schedule; else `reason` says why not.
+/// True if any schedule fits; otherwise `reason` says why not.
 bool can_schedule_attention(const AttentionProgram& program, std::string& reason);
 
-/// True if a kernel can be made of it: powers of two up to what the template takes.
+/// True if the schedule fits the kernel template: powers of two within its limits.
 bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
                  const AttentionSchedule& schedule, const Ranges& ranges);
 
-/// Bytes of shared memory that its blocks may use.
+/// Shared memory limit of a block, in bytes.
 std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule);
 
-/// The most elements of up to 16 bytes (a power of two) of which every row of the operands starts
-/// at a multiple.
+/// The largest power of two, up to 16 bytes, to which every row of the operands is aligned, in
+/// elements.
 int common_vector(std::initializer_list<const AttentionOperand*> operands);
 
-/// Whether warpgroups can do it, in the registers of AttentionPipeline::kConsumerRegisters.
+/// Whether warpgroups can run it, within AttentionPipeline::kConsumerRegisters.
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule, const Ranges& ranges);
 
-/// Whether eight rows of a warp may be the columns of products (SwappedRows).
+/// Whether a warp's rows can be the MMA's eight columns (SwappedRows).
 bool fits_swapped(const AttentionProgram& program);
 
-/// Rows of a warp where each token, or each head of dense queries, has few: 8 if those are all.
+/// Rows of a warp if each token, or each head of dense queries, has few: 8 if that is enough.
 int warp_rows_of_few(const AttentionProgram& program, const Ranges& ranges);
 
-/// Whether blocks can make what the program has in front: one for each head's queries, warps with
-/// tiles of their own.
+/// Whether blocks can compute the program's prologue: one block for each head's queries, and tiles
+/// that warps do not share.
 bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule);
 
 /// Whether steps over a paged cache have so few tokens that one schedule takes them all. A row then
-/// has the same bits whatever tokens are beside it, its own sequence's or others'.
+/// has the same bits whatever other tokens are in the step.
 bool has_few_tokens(const AttentionProgram& program, const Ranges& ranges);
 
-/// Rows that a sequence of a paged cache has at most for its next tokens: those of one tile of
-/// PagedSequences::kShort. 0: a token has more, or there are few tokens, and all sequences are one
-/// kernel's.
+/// Most rows of a sequence of a paged cache for its next tokens, in one tile of
+/// PagedSequences::kShort. 0 if a token alone has more, or if steps have few tokens and one kernel
+/// takes all sequences.
 int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges);
 
-/// Whether two neighbouring keys of the mask are one aligned access.
+/// Whether two adjacent keys of the mask are one aligned access.
 bool mask_in_pairs(const AttentionProgram& program);
 
 }  // namespace sinter::codegen

@@ -15,7 +15,7 @@ constexpr int kLeastKeys = 16;  // of a tile
 
 Dim heads_of(const AttentionProgram& program) { return ir::element_count(program.batch); }
 
-/// Adds schedules with what sizes have to be for them; leaves out those that never apply.
+/// Collects schedules with their conditions; omits those that can never apply.
 class Chooser {
  public:
   Chooser(const AttentionProgram& program, ExprTable& exprs, const DeviceModel& device)
@@ -28,7 +28,7 @@ class Chooser {
         (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
   }
 
-  /// `limits`: sizes that may not exceed a number.
+  /// Upper bounds on sizes.
   using Limits = std::vector<std::pair<Dim, std::int64_t>>;
   void add(AttentionSchedule schedule, const Limits& limits) {
     if (done_ || !fits_prologue(program_, schedule)) return;
@@ -50,17 +50,17 @@ class Chooser {
       else
         return;
     }
-    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // not made
+    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // not implemented
     add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
   }
 
-  /// Blocks if each has `rows` rows.
+  /// Number of blocks of `rows` rows each.
   Dim blocks(int rows) const { return heads_ * tiles_of_rows(program_, rows, exprs_.ranges()); }
   const AttentionSchedule& base() const { return base_; }
   std::vector<AttentionSchedule> take() { return std::move(schedules_); }
 
  private:
-  /// What schedules before take: on some GPUs (with clusters, with warpgroups), or on all.
+  /// Sizes that earlier schedules take: on some GPUs (clusters, warpgroups), or on all.
   struct Earlier {
     std::vector<std::vector<Condition>> conditions;
     bool takes_all = false;
@@ -75,7 +75,7 @@ class Chooser {
       if (high && *high <= most) continue;
       schedule.conditions.emplace_back(exprs_.intern(size), 1, most);
     }
-    // What an earlier schedule takes under fewer conditions never gets here.
+    // An earlier schedule with weaker conditions takes all these sizes.
     const auto holds = [&](const Condition& wanted) {
       return std::ranges::any_of(schedule.conditions, [&](const Condition& own) {
         return own.expression() == wanted.expression() && own.max() <= wanted.max();
@@ -127,7 +127,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.splits = splits;
     return schedule;
   };
-  // By warpgroups: `groups` of 64 rows.
+  // Warpgroups: `groups` consumers of 64 rows.
   const auto by_warpgroups = [](int groups, int keys, int stages, int queries, int most_blocks) {
     AttentionSchedule schedule;
     schedule.row_warps = 4 * groups;
@@ -138,8 +138,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     return schedule;
   };
   if (program.eight_bit) {
-    // Products are half as long beside their exponentials as those of 16 bits. Sums that are
-    // promoted take as many registers again, so tiles of scores are narrower.
+    // 8-bit MMAs take half the time of 16-bit ones; exponentials do not. Promoted accumulators need
+    // a second set of registers, so that tiles have fewer keys.
     const int keys = program.promoted ? 64 : 128, turns = device.multiprocessors;
     if (longest <= 64) {
       chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, 576}, {program.keys, 1024}});
@@ -147,7 +147,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     } else {
       chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, few}, {program.keys, 512}});
     }
-    // Also where a mask takes too many registers for that.
+    // For masks that need too many registers above.
     chooser.add(by_warpgroups(2, keys, 2, 2, turns), {});
     chooser.add(by_warpgroups(2, 64, 2, 2, turns), {});
     chooser.add(by_warpgroups(1, 64, 2, 1, 2 * turns), {});
@@ -169,21 +169,21 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     return chooser.take();
   }
   if (program.tables) {
-    // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys;
-    // clusters of blocks where there are few of them. Where all blocks are there at once each
-    // multiprocessor gets long and short sequences, and as many blocks as fill it evenly. Else
-    // prompts: 64 rows a block or more, of sequences of many rows alone if a kernel in front takes
-    // the others.
+    // Few tokens for each sequence: 8 or 16 rows a block, keys split among its warps; clusters
+    // (split-KV) if there are few blocks. If all blocks are resident, serpentine order balances
+    // long and short sequences, with as many blocks as fill the device evenly. Prompts: 64 rows a
+    // block or more; only sequences of many rows if another kernel takes the short ones.
     const Dim rows = program.rows * Dim(program.group),
               items = heads_of(program) * program.sequences;
     const std::int64_t all_at_once = device.multiprocessors;
     const auto at_most = [&](std::int64_t of_sequence) {
       return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
     };
-    // Keys that a sequence may have. So many are read in the time of a launch or two.
+    // Capacity of a sequence, in keys. Up to kAlike keys are read in the time of one or two
+    // launches.
     const Dim room = program.table_blocks * Dim(program.block);
     constexpr std::int64_t kAny = 0, kAlike = 1536;
-    // `most_rows`: of the sequences taken. The last takes all sizes within `common` limits.
+    // `most_rows` bounds the rows of a sequence. The last schedule takes all sizes within `common`.
     const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
       const auto add = [&](AttentionSchedule schedule, std::int64_t most_items,
                            std::int64_t most_keys = 0, int at_once = 0) {
@@ -206,7 +206,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
       if (!program.key_scales) add(by_warps(1, of_few, 4, 16), 8 * all_at_once, kAny, 4);
       if (program.key_scales && longest > 64) {
-        // So many blocks run at once by themselves; more come in two rounds of as many.
+        // 10 blocks fit a multiprocessor; for more, two waves of equal size are faster.
         constexpr int kResident = 10;
         add(by_warps(1, of_few, 2, 16), kResident * all_at_once);
         for (const int at_once : {6, 7, 8}) {
@@ -241,8 +241,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     return chooser.take();
   }
   if (program.bounds) {
-    // Sequences of up to 256 rows in the mean take 64 rows a block. Blocks take items in turns, as
-    // few of them are left over.
+    // Sequences of up to 256 rows on average take 64 rows a block. Persistent blocks take several
+    // items, as few remain in the last round.
     const Chooser::Limits short_ones{{program.rows - Dim(256) * program.sequences, 0}};
     const int blocks_of_one_group = 2 * device.multiprocessors;
     chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}});
@@ -257,7 +257,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
   }
-  // A few queries, as in decoding: every 8 or 16 get a block, or a cluster where keys are many.
+  // Few queries (decoding): a block for every 8 or 16 rows, or a cluster (split-KV) for many keys.
   const std::pair<Dim, std::int64_t> few_rows{program.rows, of_few == 8 ? 8 : 32};
   const Dim few_items = chooser.blocks(of_few);
   const auto add_few = [&](int groups, int keys, int splits, std::int64_t most_items,
@@ -279,11 +279,11 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     chooser.add(by_warps(1, of_few, 8, 32), {});
     return chooser.take();
   }
-  // Many heads of so few rows that 64 a block would be mostly empty.
+  // Many heads of so few rows that a block of 64 would be mostly padding.
   chooser.add(by_warps(1, of_few, program.key_scales ? 4 : 2, 32), {{program.rows, of_few}});
-  // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
-  // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
-  // take items in turns unless rows are causal and long: then whoever is done first takes the next.
+  // Warpgroups, measured on an H200: 64 rows and two blocks on a multiprocessor if that fills it
+  // evenly or keys are few; otherwise 128 rows, or 192 if registers allow. Blocks are persistent
+  // unless rows are causal and long: then the hardware schedules one block for each item.
   constexpr std::int64_t kNoLimit = INT64_MAX;
   const bool causal = program.causal != 0 || program.has_row_limits();
   const std::int64_t in_turns = !causal || longest <= 64 ? 8192 : 2048;
@@ -307,7 +307,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(2, 128, 3, plain ? 1100 : kNoLimit, 1024);
     if (plain) add_groups(3, 128, 2, kNoLimit, kNoLimit, 2);
     add_groups(3, 96, 3, kNoLimit, kNoLimit);
-    // Where a mask takes too many registers for that:
+    // For masks that need too many registers above:
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
@@ -317,14 +317,14 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   }
-  // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
-  // possible are under way and the chain of products is short.
+  // Few rows in total: a block for every 16 rows, with keys split among its warps, for many loads
+  // in flight and a short chain of MMAs.
   chooser.add(by_warps(1, 16, 2, 32), {{sixteens, few}, {program.keys, 64}});
   chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}, {program.keys, 512}});
   chooser.add(by_warps(1, 16, 8, 32), {{sixteens, few}});
-  // Less than a block of four warps for each multiprocessor: two groups of them share out the keys.
+  // Fewer blocks of four warps than multiprocessors: two key groups each.
   chooser.add(by_warps(4, 16, 2, 32), {{blocks, device.multiprocessors}});
-  // Registers: 32 rows a warp halve what is read from shared memory, but hold twice the result.
+  // 32 rows a warp halve shared memory reads but double the accumulators.
   if (longest <= 128) {
     chooser.add(by_warps(4, 16, 1, 64), {{blocks, 16 * device.multiprocessors}});
     chooser.add(by_warps(4, 32, 1, longest <= 64 ? 64 : 32), {});
@@ -366,7 +366,7 @@ std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& prog
                                                     ExprTable& exprs, const DeviceModel& device,
                                                     const AttentionSchedule& rule, bool clusters) {
   Neighbours<AttentionSchedule> found(rule);
-  // A trial's inputs are random, and random bounds are no sequences.
+  // Trials use random inputs; random bounds are not valid sequences.
   if (program.bounds) return found.take();
   for (AttentionSchedule& schedule : all_attention_schedules(program, exprs, device)) {
     if (!clusters && (schedule.splits > 1 || schedule.by_warpgroups())) continue;

@@ -9,7 +9,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// Elements of a row in a tile of warpgroups: whole blocks of 64.
+/// Elements of a row in a warpgroup's tile: whole blocks of 64.
 std::int64_t tile_width(std::int64_t head) { return (head + 63) / 64 * 64; }
 
 }  // namespace
@@ -92,7 +92,7 @@ Dim attention_tiles(const AttentionProgram& program, const AttentionSchedule& sc
       tiles,
       ir::floor_div(all, schedule.rows(), ranges) + ir::floor_div(all, schedule.least_rows, ranges),
       ranges);
-  // None where the kernel of short ones takes all.
+  // Zero if the kernel of short sequences takes all.
   const Dim beyond_few = all - Dim(kFewInTheMean) * program.sequences;
   return tiles * ir::min(Dim(1), ir::max(Dim(0), beyond_few, ranges), ranges);
 }
@@ -100,7 +100,7 @@ Dim attention_tiles(const AttentionProgram& program, const AttentionSchedule& sc
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) {
-    // Of 16 bits. Tiles of 8 bits have rows of 128 bytes, of keys, and of a head's values.
+    // In 16-bit elements. 8-bit tiles have rows of 128 bytes: keys, and value columns.
     const std::int64_t elements =
         program.eight_bit
             ? (std::int64_t{schedule.queries} * schedule.rows() +
@@ -109,13 +109,13 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
             : std::int64_t{schedule.queries} * schedule.rows() * tile_width(program.head) +
                   std::int64_t{schedule.stages} * schedule.keys *
                       (tile_width(program.head) + tile_width(program.value_head));
-    // Rows of 8 bits that are on their way (WidenedTile): 16 bytes and a scale for each thread.
+    // Staging of 8-bit rows (WidenedTile): 16 bytes and a scale for each thread.
     const auto widened = [&](std::int64_t head) {
       return (schedule.keys * (head / 16) + 127) / 128 * 128 * std::int64_t{16 + 4};
     };
     return static_cast<std::uint32_t>(
         1024 + elements * 2 + (2 * schedule.queries + 4 * schedule.stages) * std::int64_t{16} +
-        (program.tables ? 2 * 64 : 0) +  // items that are handed on
+        (program.tables ? 2 * 64 : 0) +  // items passed to the consumers
         (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
@@ -123,7 +123,7 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                                 : (steps * 2 | 1) + (out_tiles | 1),
                      scales = program.key_scales ? 8 : 0;
   const std::int64_t tile = schedule.keys * (units * 16 + scales);
-  // What groups, and blocks of a cluster, add up.
+  // Partial results of key groups, and of the blocks of a cluster.
   const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
   const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
   const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
@@ -139,7 +139,7 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
 std::uint32_t reserved_shared_bytes(const AttentionProgram& program,
                                     const AttentionSchedule& schedule, const DeviceModel& device) {
   constexpr int kOfEachBlock = 1024,
-                kUnit = 128;  // the system's, and what allocations are whole of
+                kUnit = 128;  // reserved by the system; allocation granularity
   const std::uint32_t needed = attention_shared_bytes(program, schedule);
   if (schedule.at_once == 0) return needed;
   const int share = device.block_shared_bytes / schedule.at_once - kOfEachBlock;

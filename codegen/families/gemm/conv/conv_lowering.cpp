@@ -78,7 +78,7 @@ class ConvLowering {
     return shape;
   }
 
-  /// What comes after the convolution, node by node.
+  /// Reads the nodes after the convolution.
   void follow() {
     ValueId result = conv_.outputs[0];
     for (const Node& node : body_.nodes()) {

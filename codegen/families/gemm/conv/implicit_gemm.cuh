@@ -1,36 +1,36 @@
-// The windows of a channels-last tensor as the left operand of a product: a convolution without the
-// matrix of its windows in memory.
+// Implicit GEMM: the windows of a channels-last tensor as the left operand, without an im2col
+// matrix in memory.
 #pragma once
 
 #include "warp_tile.cuh"
 
-/// Row (image, out...) of the product is a window, column (tap..., channel) an element of it. All
-/// sizes in elements; what is constant is one after inlining.
+/// Row (image, out...) of the GEMM is a window, column (tap..., channel) its element. All sizes are
+/// in elements; constant ones fold after inlining.
 template <int kDims>
 struct Windows {
-  i32 channels;  // that a window reads of each position
-  i32 pitch;     // from one position to the next
+  i32 channels;  // read at each position
+  i32 pitch;     // stride between positions
   i32 in[kDims], out[kDims], kernel[kDims], stride[kDims], dilation[kDims], pad[kDims];
 };
 
-/// Offset: holds every element's number in the tensor.
+/// Offset: a type that holds every element's index in the tensor.
 template <int kDims, class Offset>
 struct WindowRows {
   template <class T, int kRows, int kColumns, int kStride, int kVector, int kThreads>
   struct Operand {
     static constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;
     static constexpr int kCopies = (kCount + kThreads - 1) / kThreads;
-    // Where a window lies is found once, not with each copy: a thread keeps it for each of its
-    // rows. Narrow copies are many; their threads stay in one row (or few), wide ones take rows in
-    // turn.
+    // A thread computes the window's address once for each of its rows, not with each copy.
+    // Narrow copies are many, so that threads stay in one row or a few; with wide ones rows
+    // alternate.
     static constexpr bool kKeepsRow = kVector == 1 && kThreads % kRows == 0;
     static constexpr int kOwnRows = kKeepsRow ? 1 : kCopies;
     static constexpr bool kKeepsColumn = !kKeepsRow && kThreads % kAcross == 0;
 
-    const T* a;  // the first channel that is read of position 0
+    const T* a;  // first channel read at position 0
     Windows<kDims> windows;
-    Offset origin[kOwnRows];      // of the window's first element, which may lie outside
-    i32 corner[kOwnRows][kDims];  // its position
+    Offset origin[kOwnRows];      // of the window's first element, which may be outside
+    i32 corner[kOwnRows][kDims];  // position of that element
 
     SINTER_DEVICE static int row_of(int copy) {
       const int i = copy * kThreads + static_cast<int>(threadIdx.x);
@@ -41,7 +41,7 @@ struct WindowRows {
       return (kKeepsRow ? i / kRows : kKeepsColumn ? thread % kAcross : i % kAcross) * kVector;
     }
 
-    /// To be called before copies: where the windows of this thread's rows are.
+    /// Computes the windows of this thread's rows; called before copies.
     SINTER_DEVICE void find_windows(i32 first_row, i32 rows) {
 #pragma unroll
       for (int own = 0; own < kOwnRows; ++own) {
@@ -62,9 +62,9 @@ struct WindowRows {
       }
     }
 
-    /// An element of every window.
+    /// The same element in every window.
     struct Column {
-      Offset offset;  // from the window's first
+      Offset offset;  // from the window's first element
       i32 shift[kDims];
       bool valid;
     };
@@ -77,7 +77,7 @@ struct WindowRows {
 #pragma unroll
       for (int d = kDims - 1; d >= 0; --d) {
         const u32 kernel = static_cast<u32>(windows.kernel[d]);
-        // No remainder of the outermost: what lies behind the last tap is not valid.
+        // No modulo for the outermost dimension: past the last tap, `valid` is false.
         column.shift[d] = static_cast<i32>(d == 0 ? tap : tap % kernel) * windows.dilation[d];
         tap /= kernel;
       }
@@ -88,9 +88,9 @@ struct WindowRows {
       return column;
     }
 
-    /// Where element `column` of the window of own row number `own` is; not `valid` if it lies
-    /// outside, and then the tensor's first. No null pointers: they would cost a comparison of 64
-    /// bits and a branch for each copy.
+    /// Address of element `column` in the window of own row `own`. If it is outside, `valid`
+    /// becomes false and the result is the tensor's first element. A null pointer would cost a
+    /// 64-bit comparison and a branch for each copy.
     SINTER_DEVICE const T* find(int own, const Column& column, bool& valid) const {
       valid = column.valid;
 #pragma unroll
@@ -99,7 +99,7 @@ struct WindowRows {
       return a + (valid ? origin[own] + column.offset : Offset{0});
     }
 
-    /// Columns k .. of the rows, zero behind the last row and from column `end` on.
+    /// Copies columns from k on; zeros for rows past the last and for columns from `end` on.
     SINTER_DEVICE void copy(T* shared, i32, i32 k, i32 end) const {
       if constexpr (kKeepsRow) {
         copy_elements(shared, k, end);
@@ -121,8 +121,8 @@ struct WindowRows {
     }
 
    private:
-    /// Elements of one row: some on their way before the first is stored, not all, whose addresses
-    /// no registers would hold.
+    /// Elements of one row, several loads in flight before the first store; all of them would need
+    /// too many registers.
     SINTER_DEVICE void copy_elements(T* shared, i32 k, i32 end) const {
       constexpr int kAtOnce = kCopies < 8 ? kCopies : 8;
 #pragma unroll 1

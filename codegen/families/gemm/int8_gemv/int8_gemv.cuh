@@ -1,14 +1,13 @@
-// A tile of a product of few rows in integers. Elements of x become numbers of two or three slices
-// of eight bits, relative to the largest of those that a warp multiplies; each slice of a row is a
-// column of the tensor cores' right operand, of which one row would fill an eighth. Quantized
-// weights are the left one as they are: no float is made of them, and accumulators of a group are
-// exact.
+// A GEMV or small-M tile in integers. Elements of x become two or three 8-bit slices, relative to
+// the largest element that the warp multiplies. Each slice is a column of the MMA's B operand, of
+// which one row would fill an eighth. Quantized weights are the A operand, without conversion to
+// floats; a group's accumulators are exact.
 #pragma once
 
 #include "eight_bit_mma.cuh"
 #include "small_m.cuh"
 
-/// (x & mask) ^ bits, as mask_and_set.
+/// (x & mask) ^ bits, like mask_and_set().
 SINTER_DEVICE u32 mask_and_flip(u32 x, u32 mask, u32 bits) {
 #ifdef __CUDACC__
   u32 result;
@@ -19,8 +18,7 @@ SINTER_DEVICE u32 mask_and_flip(u32 x, u32 mask, u32 bits) {
 #endif
 }
 
-/// Packed weights as signed bytes, kLevels times what they stand for. of(): 32 of k of a lane's
-/// unit, number `j`.
+/// Packed weights as signed bytes, multiplied by kLevels. of(): 32 k's of unit `j` of the lane.
 template <class Weights>
 struct WeightBytes;
 template <>
@@ -44,7 +42,7 @@ struct WeightBytes<PackedNibbles> {
   }
 };
 
-/// The larger ones of two pairs that have no sign; NaN is above all.
+/// Elementwise maximum of two pairs without signs; NaN is largest.
 template <class T>
 SINTER_DEVICE u32 larger_pair(u32 x, u32 y);
 #ifdef __CUDACC__
@@ -60,13 +58,13 @@ SINTER_LARGER(bf16, "bf16x2")
 #undef SINTER_LARGER
 #else
 template <class T>
-SINTER_DEVICE u32 larger_pair(u32 x, u32 y) {  // their bits are ordered like numbers
+SINTER_DEVICE u32 larger_pair(u32 x, u32 y) {  // their bits order like the numbers
   const u32 low = maximum(x & 0xffffu, y & 0xffffu);
   return low | maximum(x >> 16, y >> 16) << 16;
 }
 #endif
 
-/// The largest of a warp's.
+/// Maximum over the warp.
 SINTER_DEVICE u32 largest_of_warp(u32 x) {
 #ifdef __CUDACC__
   u32 result;
@@ -77,13 +75,13 @@ SINTER_DEVICE u32 largest_of_warp(u32 x) {
 #endif
 }
 
-/// Whole numbers q = d0 + 256 d1 (+ 65536 d2), slices of -128 .. 127.
+/// Integers q = d0 + 256 d1 (+ 65536 d2) with slices in -128 .. 127.
 template <int kSlices>
 struct Int8Slices {
   static_assert(kSlices == 2 || kSlices == 3, "what floats hold");
-  // |q| is below 2 to this power, so that the highest slice has room for what lower ones carry.
+  // |q| < 2^kBits, which leaves room in the highest slice for carries from lower ones.
   static constexpr u32 kBits = kSlices == 3 ? 21 : 14;
-  // As a float, added to q: slices are bytes of the sum's bits, with an offset that carries.
+  // As a float, added to q: the slices are bytes of the sum; the offset propagates carries.
   static constexpr u32 kOffset = kSlices == 3 ? 0x4b408080u : 0x4b400080u;
 
   SINTER_DEVICE static float from_bits(u32 bits) {
@@ -96,25 +94,25 @@ struct Int8Slices {
     memcpy(&bits, &x, 4);
     return bits;
   }
-  /// Of the largest magnitude x of some: the exponent for scale_of and unit_of. What is below
-  /// 2^-126 is rounded to that.
+  /// Exponent, for scale_of() and unit_of(), of the largest magnitude x; at least that of
+  /// 2^-126.
   SINTER_DEVICE static u32 exponent_of(float x) {
     const u32 exponent = bits_of(x) >> 23;
     return exponent < kBits ? kBits : exponent;
   }
-  /// The power of two that makes them numbers.
+  /// The power of two that scales elements to the integer range.
   SINTER_DEVICE static float scale_of(u32 exponent) {
     return from_bits((kBits + 253 - exponent) << 23);
   }
-  /// What 1 stands for: NaN if the largest is infinite or none.
+  /// The value of 1 in the result: NaN if the largest element is infinite or NaN.
   SINTER_DEVICE static float unit_of(u32 exponent) {
     return from_bits(exponent == 255 ? 0x7fc00000u : (exponent + 1 - kBits) << 23);
   }
-  /// x * scale, rounded to nearest even, as split() takes it.
+  /// x * scale, rounded to nearest even, in the form that split() takes.
   SINTER_DEVICE static u32 number(float x, float scale) {
     return bits_of(x * scale + from_bits(kOffset));
   }
-  /// Four numbers' slices side by side.
+  /// Packs each slice of four integers into a word.
   SINTER_DEVICE static void split(u32 (&slices)[kSlices], const u32 (&q)[4]) {
     const u32 first = pick_bytes(q[0], q[1], 0x5140), second = pick_bytes(q[2], q[3], 0x5140);
     slices[0] = pick_bytes(first, second, 0x5410) ^ 0x80808080u;
@@ -128,9 +126,9 @@ struct Int8Slices {
   }
 };
 
-/// A SmallMTile of quantized weights whose warps share k alone; x comes from memory whose rows are
-/// multiples of 8 elements, or from rows made in shared memory. kSteps: of the block with most.
-/// Groups are multiples of 32.
+/// A SmallMTile of quantized weights whose warps all split k. Rows of x are in memory, multiples of
+/// 8 elements long, or in shared memory from the prologue. kSteps: the maximum over blocks. Groups
+/// are multiples of 32.
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsK,
           int kStages, int kSplitK, int kParts, int kPrologueRows, int kRowStride, int kSlices,
           int kSteps>
@@ -145,7 +143,7 @@ struct Int8Tile
   typedef WeightBytes<Weights> Left;
   static constexpr int kUnits = Base::kUnits, kFold = Base::kFold, kFolds = Base::kFolds;
   static constexpr bool kGrouped = Base::kGrouped;
-  static constexpr int kRoom = kSlices == 3 ? 4 : kSlices;  // columns of a row
+  static constexpr int kRoom = kSlices == 3 ? 4 : kSlices;  // MMA columns for each row
   static constexpr int kRowsOfTile = 8 / kRoom;
   static constexpr int kTiles = (kM + kRowsOfTile - 1) / kRowsOfTile;
   static constexpr int kWarpDepth = kSteps * kDepth;
@@ -153,11 +151,11 @@ struct Int8Tile
   static_assert(kPrologueRows > 0 || kRowStride == 0, "rows in memory take no room");
   static_assert(kWarpDepth <= 1 << 16, "accumulators of all of a warp's k fit 32 bits");
 
-  // Of 64 k's: 16 bytes for each of four lanes, of each slice. An odd number of 16 bytes, so that
-  // lanes that write words of neighbouring k's reach all banks.
+  // For 64 k's: 16 bytes for each of four lanes and each slice. The pitch is odd in units of 16
+  // bytes, so that lanes that store words of adjacent k's have no bank conflicts.
   static constexpr int kBlockBytes = (kM * kSlices * 4 + 1) * 16;
   static constexpr int kWarpSlices = kWarpDepth / 64 * kBlockBytes;
-  // A ring that holds all steps has a stage that nothing is copied to: they lie there if they fit.
+  // If all steps fit the pipeline, one stage receives no copies: the slices use it if they fit.
   static constexpr int kAllSlices = kWarpsK * kWarpSlices;
   static constexpr bool kInRing = (kStages > kSteps) && (kAllSlices <= Base::kStage);
   static constexpr int kSlicesAt = kInRing ? (kStages - 1) * Base::kStage : Base::kSharedBytes;
@@ -177,21 +175,21 @@ struct Int8Tile
   SINTER_DEVICE static unsigned char* slices_of(unsigned char* shared) {
     return shared + kSlicesAt + Base::warp() * kWarpSlices;
   }
-  // Lanes that share 16 elements of x, so that none has nothing to do; what a lane has of each half
-  // of them, words.
+  // Lanes that share 16 elements of x, so that all have work; words of a lane in each half of
+  // them.
   static constexpr int kFragments = kWarpDepth / 16;
   static constexpr int kShare = kFragments >= 32 ? 1 : kFragments >= 16 ? 2 : 4;
   static constexpr int kWords = 4 / kShare, kTasks = kFragments * kShare;
-  static constexpr int kEach = (kTasks + 31) / 32;  // of a lane
+  static constexpr int kEach = (kTasks + 31) / 32;  // per lane
   static_assert(kEach <= 8, "a lane holds what it makes slices of");
   typedef Vec<u32, kWords> Held[2];
 
-  /// Whether x goes on at `k`. Of blocks that share it some have a step less than kSteps.
+  /// Whether x has elements at `k`. Some of the blocks that split k have one step less than kSteps.
   SINTER_DEVICE static bool has_depth(const Operands& x, i32 k) {
     return kSplitK == 1 ? Base::has_depth(x, k) : k < x.end;
   }
 
-  /// The lane's part of task `task` of this warp.
+  /// Loads the lane's part of task `task` of this warp.
   SINTER_DEVICE static void load_task(Held& held, unsigned char* shared, const T* rows,
                                       const Operands& x, int row, int task) {
     constexpr int kAcross = kDepth / 16;
@@ -205,7 +203,7 @@ struct Int8Tile
     const bool valid = (kTasks % 32 == 0 || task < kTasks) && (kPrologueRows > 0 || row < x.rows);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      // Made rows are filled up to whole steps.
+      // Prologue rows are padded to whole steps.
       const i32 k = first + half * 8;
       if (valid && has_depth(x, kPrologueRows > 0 ? first : k))
         held[half] = load<kWords>(reinterpret_cast<const u32*>(from + k) + task % kShare * kWords);
@@ -214,7 +212,7 @@ struct Int8Tile
     }
   }
 
-  /// This warp's elements of x become slices. `unit`: what 1 stands for in the row of the lane's
+  /// Converts this warp's elements of x to slices. `unit`: the value of 1 in the row of the lane's
   /// columns.
   SINTER_DEVICE static void make_slices(unsigned char* shared, const Operands& x,
                                         float (&unit)[kTiles]) {
@@ -261,12 +259,12 @@ struct Int8Tile
     __syncwarp();
   }
 
-  /// Where this lane's columns are, from the slices of 64 k's on.
+  /// Addresses of this lane's MMA columns, in the slices of 64 k's.
   SINTER_DEVICE static void find_columns(const unsigned char* (&columns)[kTiles],
                                          const unsigned char* slices) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int j = 0; j < kTiles; ++j) {  // those without a row or slice repeat others
+    for (int j = 0; j < kTiles; ++j) {  // columns without a row or slice duplicate others
       const int row = j * kRowsOfTile + lane / 4 / kRoom, slice = lane / 4 % kRoom;
       const int column =
           (row < kM ? row : kM - 1) * kSlices + (slice < kSlices ? slice : kSlices - 1);
@@ -283,7 +281,7 @@ struct Int8Tile
     multiply_tile(accumulators, kOnes, right, k);
   }
 
-  /// One step's share of this warp; `slices`: of its first k.
+  /// This warp's MMAs of one step; `slices` begins at its first k.
   SINTER_DEVICE static void multiply_slices(Accumulators& accumulators, unsigned char* stage,
                                             const unsigned char* slices) {
     const unsigned char* weights = Base::weights_of(stage);
@@ -293,7 +291,7 @@ struct Int8Tile
 #pragma unroll
     for (int fold = 0; fold < kFolds; ++fold) {
       Exact part = {};
-      i32 all[kTiles][4] = {};  // accumulators of slices, where groups have zero points
+      i32 all[kTiles][4] = {};  // sums of slices, for groups with zero points
 #pragma unroll
       for (int at = 0; at < kFold; at += 32) {
         const int k = fold * kFold + at;
@@ -323,7 +321,7 @@ struct Int8Tile
     }
   }
 
-  /// Adds what group `fold` of a step stands for.
+  /// Scales and adds the accumulators of group `fold` of a step.
   SINTER_DEVICE static void scale_group(Accumulators& accumulators, const Exact& part,
                                         const i32 (&all)[kTiles][4], const unsigned char* weights,
                                         int fold) {
@@ -354,7 +352,7 @@ struct Int8Tile
       }
   }
 
-  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  /// After begin(): fills `shared` with the block's accumulators, which sum() reads.
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     const int steps = Base::count_steps(x);
     float unit[kTiles] = {};
@@ -371,7 +369,7 @@ struct Int8Tile
                       slices_of(shared) + s * (kDepth / 64) * kBlockBytes);
     }
     cp_async_wait<0>();
-    __syncthreads();  // the accumulators take the stages' place
+    __syncthreads();  // the accumulators overwrite the stages
     write_accumulators(shared, accumulators, unit);
     if (kSplitK > 1)
       cluster_barrier();
@@ -379,7 +377,7 @@ struct Int8Tile
       __syncthreads();
   }
 
-  /// Puts each row's slices together: those of a lane, and of its neighbour if there are three.
+  /// Combines each row's slices: those of a lane, and of its neighbour if there are three.
   SINTER_DEVICE static void write_accumulators(unsigned char* shared,
                                                const Accumulators& accumulators,
                                                const float (&unit)[kTiles]) {

@@ -1,5 +1,5 @@
-// Products of one or a few rows with quantized weights, in integers: activations are decomposed
-// into int8 digits, weights stay as they are. See Int8Tile in
+// GEMVs and small-M GEMMs with quantized weights, in integers: activations are decomposed into
+// int8 slices, weights stay as they are. See Int8Tile in
 // codegen/families/gemm/int8_gemv/int8_gemv.cuh.
 #include <numeric>
 
@@ -14,20 +14,20 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kSlices = 3;  // two are less exact than float16 where x has outliers
+constexpr int kSlices = 3;  // with outliers in x, two are less accurate than float16
 
-/// Steps of a block.
+/// Mainloop steps of a block.
 int count_steps(const GemmProgram& product, const GemmSchedule& s) {
   return ceil_div(ceil_div(product.k.value(), s.k), s.split_k);
 }
 
-/// Bytes of the digits of a block's activations.
+/// Bytes of the slices of a block's activations.
 int slice_bytes(const GemmProgram& product, const GemmSchedule& s, int digits) {
   const int columns = s.m * digits;
   return count_steps(product, s) * (s.k / 64) * (columns * 4 + 1) * 16;
 }
 
-/// Whether the kernel is not measured for the product: it is left to who asks for it.
+/// Whether the kernel has not been measured for the GEMM; then it is used only on request.
 bool is_unknown(const GemmProgram& product, std::int64_t m) {
   const std::int64_t group = loop_group(product);
   return m > 1 || product.weights->zeros || (group != 0 && group < 64);
@@ -38,15 +38,15 @@ bool is_for(const GemmProgram& product) {
          !product.weights->floats && !product.is_eight_bit();
 }
 
-/// A SmallM tile whose warps all share k.
+/// A SmallM tile whose warps all split k.
 struct Int8Gemv final : SmallM {
-  int digits;  // of an activation: two or three
+  int digits;  // slices of an activation: two or three
 
   Int8Gemv(int along_n, int along_k, int of_activation)
       : SmallM(along_n, along_k), digits(of_activation) {}
 
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
-    constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
+    constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // per warp: what lanes hold
     const GemmProgram& product = problem.product;
     if (!is_for(product) || !SmallM::fits(problem, s)) return false;
     const int depth = s.k / warps_k;
@@ -65,14 +65,14 @@ struct Int8Gemv final : SmallM {
   }
 
   int blocks_at_once(const GemmProblem&, const GemmSchedule&) const override {
-    return 1;  // without a word ptxas takes 64 registers, and spills: it is given all that there
-               // are
+    return 1;  // without a bound ptxas limits itself to 64 registers and spills; this allows all of
+               // them
   }
 
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
-    // As kHalfBytesOfOneRow of SmallM, to the same schedules: those chosen take 0.15 us longer than
-    // the best in the mean.
+    // Fitted like kHalfBytesOfOneRow of SmallM, to the same schedules: the chosen ones take 0.15 us
+    // longer than the best on average.
     constexpr FewRowsCosts kCosts = {4130, 2580,   1200,  1e9,   42.6,  0,
                                      34.8, 0.0617, 0.422, 0.006, 0.501, 52};
     const double time = m <= kFewRows ? estimate_few_rows(problem, s, *this, m, kCosts)

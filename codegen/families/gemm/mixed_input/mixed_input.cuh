@@ -1,8 +1,8 @@
-// A tile of a matrix product by warpgroups whose weights are packed (wgmma: sm_90a): weights are
-// the left operand, made into floats in registers, rows of x the right one in shared memory. A warp
-// has the copy engine fill the stages of x, each other one copies its own weights; the accumulators
-// end up in shared memory (tile_accumulators.cuh). What floats the weights become, and where their
-// scales are applied, is said by widen_to_halves.cuh and widen_to_float8.cuh.
+// A GEMM tile of warpgroups with packed weights (wgmma, sm_90a). Weights are the A operand, widened
+// to floats in registers; rows of x are the B operand in shared memory. A producer warp issues TMA
+// copies of x; each consumer warp copies its own weights. The accumulators end up in shared memory
+// (tile_accumulators.cuh). widen_to_halves.cuh and widen_to_float8.cuh define the float type of the
+// weights and where scales apply.
 #pragma once
 
 #include "packed_weights.cuh"
@@ -11,17 +11,17 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// kM rows by kN columns, whose x is copied kK of k at a time; columns are those of kParts equal
-/// parts of all side by side, as in SmallMTile. kGroups warpgroups share the columns, kSplitK
-/// neighbouring blocks of a cluster share k; kResident blocks fit a multiprocessor. A warp
-/// copies its own weights, kAhead parts of k, of which a row of x has 128 bytes. Scales of whole
-/// columns are applied to the accumulators.
+/// kM rows by kN columns; x is copied kK of k at a time. Columns belong to kParts equal, adjacent
+/// parts, as in SmallMTile. kGroups warpgroups divide the columns; kSplitK adjacent blocks of a
+/// cluster divide k; kResident blocks fit a multiprocessor. A warp copies its own weights, kAhead
+/// parts of k ahead; a part is 128 bytes of a row of x. Scales of whole columns apply to the
+/// accumulators.
 ///
-/// Widening: what weights become, with
+/// Widening: the conversion of weights, with
 ///   X, Weights, Scaling: elements of x, and what weights and scales are stored as (Packed..);
-///   Zero: what zero points are stored as;
-///   kUnits: what a weight stands for is so many times what it becomes;
-///   Mainloop<Tile>: multiply_stages(accumulators, shared, operands), by the warps that multiply.
+/// Zero: storage type of zero points;
+/// kUnits: a weight's value / its converted value;
+/// Mainloop<Tile>: multiply_stages(accumulators, shared, operands), run by the consumer warps.
 template <class Widening, int kM, int kN, int kK, int kGroups, int kStages, int kAhead, int kSplitK,
           int kResident = 1, int kParts = 1>
 struct MixedInputTile {
@@ -32,12 +32,12 @@ struct MixedInputTile {
   typedef typename Scaling::Stored S;
   typedef ColumnsOfParts<kN, kParts> Columns;
   static constexpr int kWorkers = 128 * kGroups, kThreads = kWorkers + 128;
-  // Registers of a thread at first, of who copies x and of who multiplies.
+  // Registers of a thread: initially; of the producer; of consumers.
   static constexpr int kShare = 65536 / (kThreads * kResident) / 8 * 8;
   static constexpr int kFew = 24, kRest = (kShare * (kGroups + 1) - kFew) / kGroups / 8 * 8;
   static constexpr int kMany = kRest < 240 ? kRest : 240;
-  static constexpr int kTiles = kN / (64 * kGroups);  // of 64 columns, of a warpgroup
-  static constexpr int kRows = kM % 128 == 0 ? 128 : kM % 96 == 0 ? 96 : 64;  // of one product
+  static constexpr int kTiles = kN / (64 * kGroups);  // of 64 columns, per warpgroup
+  static constexpr int kRows = kM % 128 == 0 ? 128 : kM % 96 == 0 ? 96 : 64;  // of one MMA
   static constexpr int kProducts = kM / kRows;
   static constexpr int kBytesX = static_cast<int>(sizeof(X)), kPart = 128 / kBytesX;  // of k
   static constexpr int kPartsOfStage = kK / kPart;
@@ -51,7 +51,7 @@ struct MixedInputTile {
   static constexpr int kFold = fold_of<Scaling>(kPart), kFolds = kPart / kFold;
 
   static constexpr int kStageBytes = kM * kK * kBytesX;
-  // A warp's weights of a part, 16 columns in each tile, and their scales and zero points.
+  // A warp's weights of a part, 16 columns in each tile, with their scales and zero points.
   static constexpr int kWeightBytes = kPart / Weights::kUnitDepth * 512;
   static constexpr int kScaleBytes = kGrouped ? kFolds * 16 * static_cast<int>(sizeof(S)) : 0;
   static constexpr int kZeroBytes =
@@ -60,24 +60,24 @@ struct MixedInputTile {
   static constexpr int kZerosAt = kScalesAt + kTiles * kScaleBytes;
   static constexpr int kSlotBytes = kZerosAt + kTiles * kZeroBytes;
   static constexpr int kRingBytes = kWorkers / 32 * kAhead * kSlotBytes;
-  // Tiles begin at multiples of 1024 bytes.
+  // Tiles are aligned to 1024 bytes.
   static constexpr int kAccumulatorStride = kN + 4, kSumBytes = kM * kAccumulatorStride * 4;
   static constexpr int kFilledBytes = kStages * kStageBytes + kRingBytes;
   static constexpr int kBodyBytes =
       ((kFilledBytes > kSumBytes ? kFilledBytes : kSumBytes) + 15) / 16 * 16;
   static constexpr int kSharedBytes = 1024 + kBodyBytes + 2 * kStages * 16;
 
-  /// What a block multiplies: weights and scales from its first column on, at k = 0.
+  /// Operands of a block: weights and scales from its first column on, at k = 0.
   struct Operands {
     const TensorMap* a;
-    i32 row;  // the tile's first
+    i32 row;  // first row of the tile
     const void* b;
-    i64 stride_b;  // bytes of 16 columns
+    i64 stride_b;  // bytes between groups of 16 columns
     const S* scales;
     const Zero* zeros;
-    i64 stride_scales;        // of 16 columns, elements
-    i64 part_b, part_scales;  // from one part to the next, in what the strides count
-    i32 columns;              // that are left from the tile on, of a part; may exceed it
+    i64 stride_scales;        // between groups of 16 columns, in elements
+    i64 part_b, part_scales;  // between parts, in units of the strides
+    i32 columns;              // remaining columns of a part from the tile on; may exceed the tile
     i32 begin, end;           // of k
   };
 
@@ -91,7 +91,7 @@ struct MixedInputTile {
   SINTER_DEVICE static unsigned char* stage_of(unsigned char* shared, int stage) {
     return body_of(shared) + stage * kStageBytes;
   }
-  /// Of the warp's weights.
+  /// The buffer of the warp's weights.
   SINTER_DEVICE static unsigned char* slot_of(unsigned char* shared, int slot) {
     return body_of(shared) + kStages * kStageBytes +
            (static_cast<int>(threadIdx.x) / 32 * kAhead + slot) * kSlotBytes;
@@ -102,29 +102,29 @@ struct MixedInputTile {
   SINTER_DEVICE static MBarrier* free_of(unsigned char* shared) {
     return full_of(shared) + kStages;
   }
-  /// An even number of parts: packed weights have room for them, x is zero there.
+  /// An even number of parts: packed weights are padded, and x is zero there.
   SINTER_DEVICE static int count_steps(const Operands& x) {
     return x.end > x.begin ? (x.end - x.begin + 2 * kPart - 1) / (2 * kPart) * (2 * kPart / kK) : 0;
   }
   SINTER_DEVICE static int count_parts(const Operands& x) { return count_steps(x) * kPartsOfStage; }
-  /// The thread that copies x; others beside it wait, since registers are a warpgroup's.
+  /// The thread that copies x; the rest of its warpgroup idles, as registers are set by warpgroup.
   SINTER_DEVICE static bool is_producer() { return threadIdx.x == kWorkers; }
 
-  /// Where the units of the 16 columns from `n` on lie; the first for columns that are not there.
+  /// Address of the units of the 16 columns at `n`; that of the first for columns past the end.
   SINTER_DEVICE static i64 unit_at(const Operands& x, int n, i64 stride, i64 part) {
     return Columns::within_part(n) < x.columns ? Columns::unit_at(n, stride, part) : 0;
   }
-  /// The first of the warp's 16 columns in tile `i` of its warpgroup.
+  /// First of the warp's 16 columns in tile `i` of its warpgroup.
   SINTER_DEVICE static int column_of(int i) {
     const int warp = threadIdx.x / 32;
     return ((warp / 4 * kTiles + i) * 4 + warp % 4) * 16;
   }
 
-  /// Starts to copy values of the groups of a part, 16 columns of each side by side.
+  /// Starts copies of the groups' values in a part, 16 adjacent columns each.
   template <class V>
   SINTER_DEVICE static void copy_groups(const V* values, i64 unit, unsigned char* to, i32 k) {
     constexpr int kEach = 16 / static_cast<int>(sizeof(V)), kPieces = 16 / kEach;
-    constexpr bool kFollow = kFold == kGroup || kFold == kPart;  // one group behind the other
+    constexpr bool kFollow = kFold == kGroup || kFold == kPart;  // consecutive groups
     static_assert(kFolds * kPieces <= 32, "each lane copies one piece");
     const int lane = threadIdx.x % 32;
     if (lane >= kFolds * kPieces) return;
@@ -133,7 +133,8 @@ struct MixedInputTile {
                                  lane % kPieces * kEach;
     cp_async<16>(to + lane * 16, values + unit + at);
   }
-  /// Starts to copy the warp's weights of a part: each lane what it reads, some of them scales.
+  /// Starts the copy of the warp's weights of a part: each lane copies what it will read; some copy
+  /// scales.
   SINTER_DEVICE static void copy_weights(const Operands& x, unsigned char* shared, int slot,
                                          i32 k) {
     const int lane = threadIdx.x % 32;
@@ -163,8 +164,8 @@ struct MixedInputTile {
     }
   }
 
-  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has
-  /// ended, on which weights do not depend: they are fetched before that is waited for.
+  /// Starts the first copies. `kProgrammatic`: the kernel may start before the preceding one ends.
+  /// Weights do not depend on that, so that their copies start before the wait.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
@@ -187,10 +188,10 @@ struct MixedInputTile {
 #pragma unroll 1
       for (int s = 0; s < kStages && s < steps; ++s) copy_rows(x, shared, s, x.begin + s * kK);
     }
-    __syncthreads();  // all see the barriers
+    __syncthreads();  // all threads see the mbarriers
   }
 
-  /// To the next stage, and the phase of its barriers that is waited for.
+  /// Advances to the next stage and the parity of its mbarriers.
   SINTER_DEVICE static void advance(int& stage, u32& phase) {
     if (++stage == kStages) stage = 0, phase ^= 1;
   }
@@ -209,8 +210,8 @@ struct MixedInputTile {
     if (threadIdx.x % 32 == 0) free_of(shared)[stage].arrive();
   }
 
-  /// Waits for the weights of part `s`, which are in `slot`, and starts to copy those that take the
-  /// place of the last ones.
+  /// Waits for the weights of part `s` in `slot`, then starts the copy that replaces the previous
+  /// ones.
   SINTER_DEVICE static void next_weights(unsigned char* shared, const Operands& x, int s, int parts,
                                          int slot) {
     cp_async_wait<kAhead - 2>();
@@ -224,12 +225,12 @@ struct MixedInputTile {
     if (++slot == kAhead) slot = 0;
   }
 
-  /// Unit number `unit` of tile `i` in a slot, the lane's part of it.
+  /// The lane's part of unit `unit` of tile `i` in a slot.
   SINTER_DEVICE static uint4 load_unit(const unsigned char* slot, int i, int unit) {
     const int lane = threadIdx.x % 32;
     return load_shared_x4(slot + i * kWeightBytes + unit * 512 + lane * 16);
   }
-  /// The scales, or zero points, of a group in a slot: of the 16 columns in tile `i`.
+  /// Scales, or zero points, of a group in a slot, for the 16 columns of tile `i`.
   SINTER_DEVICE static const unsigned char* scales_of(const unsigned char* slot, int i, int fold) {
     return slot + kScalesAt + i * kScaleBytes + fold * (kScaleBytes / kFolds);
   }
@@ -260,7 +261,7 @@ struct MixedInputTile {
     }
   }
 
-  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  /// After begin(): fills `shared` with the block's accumulators, which sum() reads.
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     if (threadIdx.x >= kWorkers) {
       set_registers<kFew, false>();
@@ -282,7 +283,7 @@ struct MixedInputTile {
       }
       Accumulators accumulators = {};
       Widening::template Mainloop<MixedInputTile>::multiply_stages(accumulators, shared, x);
-      // The accumulators take the stages' place.
+      // The accumulators overwrite the stages.
       __syncthreads();
       store_accumulators(accumulators, shared, scales);
       set_registers<kShare, false>();

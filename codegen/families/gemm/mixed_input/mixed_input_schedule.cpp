@@ -1,5 +1,5 @@
-// TMA warp-specialized mixed-input products (sm_90 alone): packed weights become floats of x's
-// width on their way to the warpgroups' tensor cores. See MixedInputTile in
+// TMA warp-specialized mixed-input GEMMs (sm_90 only): packed weights are widened to x's width in
+// registers, as wgmma operands. See MixedInputTile in
 // codegen/families/gemm/mixed_input/mixed_input.cuh.
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kColumns = 64, kRowBytes = 128;  // of a stage of x
+constexpr int kColumns = 64, kRowBytes = 128;  // row bytes of a stage of x
 constexpr int kMostAccumulators = 128, kMostWarpgroups = 2;
 constexpr int kReservedShared = 1024, kAlignment = 1024, kStageBarriers = 2 * 16;
 
@@ -26,34 +26,34 @@ struct Tile {
 };
 constexpr int kSplitK[] = {1, 2, 4, 8};
 
-/// Nanoseconds of the estimate, and what a multiprocessor does in each.
+/// Rates in the estimate: amounts of a multiprocessor for each nanosecond.
 struct Costs {
-  double flops, widened, promoted;  // multiplied; weights made floats; added to sums
-  double bytes;                     // copied
-  double part, row;  // of a warpgroup, for a part of k and 64 columns; for 64 rows more
+  double flops, widened, promoted;  // operations; weights widened; sums promoted
+  double bytes;                     // bytes copied
+  double part, row;  // for each warpgroup: of a part of k and 64 columns; of 64 more rows
 };
 
-/// What weights become: floats of x's width.
+/// The float type, of x's width, to which weights are widened.
 struct Widening {
-  const char *name, *type, *header;   // of its schedules; of the device code
-  int element_bytes;                  // of x
-  bool copies_two;                    // of up to 64 rows two parts of k at once
-  int most_ahead;                     // parts whose weights are under way
-  int most_for_two[kMostWarpgroups];  // accumulators of a thread where two blocks are to fit
+  const char *name, *type, *header;   // of its schedules; in device code
+  int element_bytes;                  // bytes of an element of x
+  bool copies_two;                    // copies two parts of k at a time for up to 64 rows
+  int most_ahead;                     // parts of weights in flight
+  int most_for_two[kMostWarpgroups];  // accumulators of a thread that let two blocks fit
   std::span<const Tile> tiles;
-  Costs eight, four;  // of weights of so many bits
+  Costs eight, four;  // for 8-bit and 4-bit weights
 
-  int part() const { return kRowBytes / element_bytes; }  // of k, whose weights are held
-  int step() const { return 2 * part(); }             // of k, of which each block takes whole ones
-  int product() const { return 32 / element_bytes; }  // of k, of one wgmma
+  int part() const { return kRowBytes / element_bytes; }  // k's of the weights in registers
+  int step() const { return 2 * part(); }                 // k's of a block are multiples of it
+  int product() const { return 32 / element_bytes; }      // k's of one wgmma
   int vector() const { return 16 / element_bytes; }
 };
 
 constexpr double kFree = std::numeric_limits<double>::infinity();
 
-// What was best for some size on an H200; larger tiles need fewer splits. Costs are fitted to 430
-// times of 40 products (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8 and 4 bits)
-// in graphs on an H200: those chosen take 2 % longer than the best in the mean.
+// The fastest for some size on an H200; larger tiles need fewer splits. Costs are fitted to 430
+// timings of 40 GEMMs (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8 and 4 bits) in
+// CUDA graphs on an H200. The chosen schedules take 2 % longer than the best on average.
 constexpr Tile kHalfTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
                                {128, 128, 2, 8}, {128, 256, 2, 5}, {256, 128, 2, 4}};
 constexpr Widening kToHalves = {
@@ -70,7 +70,7 @@ constexpr Widening kToHalves = {
     .four = {
         .flops = 5510, .widened = 18.4, .promoted = kFree, .bytes = 96, .part = 186, .row = 46}};
 
-// Costs follow from what a multiprocessor does each clock and are not measured.
+// Costs are derived from per-clock rates of a multiprocessor, not measured.
 constexpr Tile kFloat8Tiles[] = {{64, 64, 1, 4},   {64, 128, 2, 4},  {128, 64, 1, 3},
                                  {128, 128, 2, 5}, {128, 256, 2, 5}, {256, 128, 2, 4}};
 constexpr Widening kToFloat8 = {
@@ -89,7 +89,7 @@ const Widening& widening_of(const GemmProgram& product) {
   return product.is_eight_bit() ? kToFloat8 : kToHalves;
 }
 
-/// Neighbouring k's of a part that share a scale.
+/// Consecutive k's of a part that share a scale.
 int fold_of(const GemmProgram& product) {
   const std::int64_t group = loop_group(product), part = widening_of(product).part();
   return static_cast<int>(group == 0 ? part : std::gcd(group, part));
@@ -97,8 +97,8 @@ int fold_of(const GemmProgram& product) {
 
 bool is_for(const GemmProgram& product) { return product.by_warpgroups && product.weights; }
 
-/// Why scales and zero points of such groups are not taken; those of whole columns always are, as
-/// their scales are the accumulators'.
+/// Why scales and zero points of groups are refused; those of whole columns never are, as their
+/// scales apply to the accumulators.
 std::string refuse_scales(const GemmProgram& product) {
   const GemmWeights& weights = *product.weights;
   const Widening& widening = widening_of(product);
@@ -116,7 +116,7 @@ std::string refuse_scales(const GemmProgram& product) {
   return "";
 }
 
-/// Why the product is taken for no number of rows.
+/// Why the GEMM is refused for all row counts.
 std::string refuse_product(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (std::string reason = refuse_packing(product); !reason.empty()) return reason;
@@ -136,7 +136,7 @@ std::string refuse(const GemmProblem& problem) {
   return "";
 }
 
-/// Warpgroups share the columns of the tile.
+/// Warpgroups divide the columns of the tile.
 struct MixedInput final : GemmTile {
   const Widening& widening;
   int warpgroups;
@@ -168,15 +168,15 @@ struct MixedInput final : GemmTile {
     return together > 1 ? together : 0;
   }
 
-  // What clusters of more than two cost was fitted to 84 times of 17 products alone.
+  // The cost of clusters of more than two blocks was fitted to only 84 timings of 17 GEMMs.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
     constexpr double kFewWaves = 3, kLastWave = 0.64;
-    constexpr double kUneven = 1.45;  // where clusters leave two blocks to a few multiprocessors
+    constexpr double kUneven = 1.45;  // clusters leave some multiprocessors with two blocks
     const RelativeRates rates = problem.rates();
     const double latency = 1200 / rates.clock, wave = 470 / rates.clock;  // nanoseconds
     const double split = 1500 / rates.clock;
-    // Each nanosecond.
+    // Per nanosecond.
     const double all_bytes_rate = 3990 * rates.memory, sums_rate = 76 * rates.clock;
     const double bits = problem.product.weights->bits;
     const Costs& costs = bits == 8 ? widening.eight : widening.four;
@@ -238,18 +238,18 @@ struct MixedInput final : GemmTile {
 
  private:
   int accumulators(const GemmSchedule& s) const { return s.m * s.n / (128 * warpgroups); }
-  /// Blocks that a multiprocessor is to have.
+  /// Intended blocks on a multiprocessor.
   int blocks_together(const GemmSchedule& s) const {
     return accumulators(s) <= widening.most_for_two[warpgroups - 1] ? 2 : 1;
   }
 
-  /// Parts of k that a stage of x has.
+  /// Parts of k in a stage of x.
   int parts_of_stage(const GemmSchedule& s) const {
     return widening.copies_two && s.m <= 64 ? 2 : 1;
   }
   int stage_bytes(const GemmSchedule& s) const { return s.m * parts_of_stage(s) * kRowBytes; }
 
-  /// Bytes of a warp's weights of one part of k, with scales and zero points.
+  /// Bytes of a warp's weights in one part of k, with scales and zero points.
   int slot_bytes(const GemmProgram& product, const GemmSchedule& s) const {
     const GemmWeights& weights = *product.weights;
     int bytes = widening.part() * 16 * weights.bits / 8;
@@ -259,7 +259,7 @@ struct MixedInput final : GemmTile {
     return bytes * (s.n / (kColumns * warpgroups));
   }
 
-  /// Parts of weights that are under way: as many as there is room for beside x.
+  /// Parts of weights in flight: as many as fit beside x.
   int parts_ahead(const GemmProblem& problem, const GemmSchedule& s) const {
     const int room = problem.device.block_shared_bytes / blocks_together(s) - kReservedShared -
                      kAlignment - s.stages * (stage_bytes(s) + kStageBarriers);

@@ -1,12 +1,11 @@
-// Packed weights of 4 bits that become e4m3, exactly, on their way to the tensor cores, beside rows
-// of x of e4m3. The sums of each group of k are multiplied by the group's scales and added up in
-// float32 registers.
+// Packed 4-bit weights become e4m3, exactly, as operands with e4m3 rows of x. The accumulators of
+// each group of k are multiplied by its scales and added in float32 registers.
 #pragma once
 
 #include "eight_bit_warpgroup.cuh"
 #include "mixed_input.cuh"
 
-/// The highest bit of each byte, in all of its bits.
+/// Copies the highest bit of each byte to all its bits.
 SINTER_DEVICE u32 spread_signs(u32 bytes) {
 #ifdef __CUDACC__
   u32 result;
@@ -17,21 +16,21 @@ SINTER_DEVICE u32 spread_signs(u32 bytes) {
 #endif
 }
 
-/// Numbers 0 .. 15 in the bytes of `numbers`, less a zero point of 0 .. 15, as e4m3 of a 512th of
-/// it: a code below 16 is so many times the smallest number, 2^-9. `offset`: 0x80 less the zero
-/// point in each byte.
+/// Converts the numbers 0 .. 15 in the bytes of `numbers`, minus a zero point of 0 .. 15, to e4m3
+/// of 1/512 of the difference. A code below 16 is a multiple of the smallest subnormal, 2^-9.
+/// `offset`: 0x80 minus the zero point, in each byte.
 SINTER_DEVICE u32 float8_of_numbers(u32 numbers, u32 offset) {
-  const u32 shifted = numbers + offset;  // the highest bit: not negative
+  const u32 shifted = numbers + offset;  // highest bit set: not negative
   const u32 positive = spread_signs(shifted);
-  // What is not negative loses that bit; of others -x is ~x + 1.
+  // Clears that bit for non-negative values; the magnitude of others is ~x + 1.
   const u32 codes = (positive & (shifted ^ 0x80808080u)) | (~positive & ~shifted);
   return codes + (~positive & 0x01010101u);
 }
-/// What the codes stand for is so many times as large.
+/// A weight's value / its code's value.
 constexpr float kFloat8Units = 512;
 
-/// The fragments of 32 of k, of two words that hold 16 each (PackedWeights for rows of 8 bits).
-/// `offsets`: of the lane's two columns.
+/// The fragments of 32 k's from two words of 16 each (PackedWeights for 8-bit rows). `offsets`: for
+/// the lane's two columns.
 SINTER_DEVICE void widen_to_float8(u32 (&a)[4], u32 low, u32 high, const u32 (&offsets)[2]) {
   a[0] = float8_of_numbers(low & 0x0f0f0f0fu, offsets[0]);
   a[1] = float8_of_numbers(low >> 4 & 0x0f0f0f0fu, offsets[1]);
@@ -41,8 +40,8 @@ SINTER_DEVICE void widen_to_float8(u32 (&a)[4], u32 low, u32 high, const u32 (&o
 
 #ifdef SINTER_WARPGROUPS
 
-/// The sums of 32, 64 or 128 of k are promoted: of what shares a scale, at most 128, as 8-bit
-/// tensor cores add with few bits.
+/// Promotes the sums of 32, 64 or 128 k's: of one group, at most 128, as fp8 tensor cores
+/// accumulate with few bits.
 template <class X_, class Weights_, class Scaling_>
 struct WidenToFloat8 {
   typedef X_ X;
@@ -63,24 +62,24 @@ struct WidenToFloat8 {
     static_assert(Weights::kUnitDepth == 64 && Tile::kPartsOfStage == 1, "half bytes, by stages");
     static_assert(kFold % 32 == 0, "groups are whole products");
 
-    // Where registers are left, a part's weights are made while the one in front is multiplied.
+    // If registers allow, converts a part's weights during the previous part's MMAs.
     static constexpr int kSumRegisters = kTiles * kProducts * kRows / 2, kPartRegisters = kRows / 2;
     static constexpr bool kMakesAhead = kSumRegisters + kPartRegisters + 32 * kTiles <= 160;
 
-    /// The weights of a part in one tile, and the scales of its groups' columns g and g + 8.
+    /// The weights of a part in one tile, and the scales of columns g and g + 8 for its groups.
     struct Left {
       u32 fragments[kPart / 32][4];
       float scales[kFolds][2];
     };
 
-    /// A group's value of the lane's column g, or g + 8.
+    /// A group's value for the lane's column g, or g + 8.
     template <class V>
     SINTER_DEVICE static float value_of(const unsigned char* values, int half) {
       const int lane = threadIdx.x % 32;
       return widen(reinterpret_cast<const V*>(values)[half * 8 + lane / 4]);
     }
 
-    /// Tile `i` of the weights in a slot.
+    /// Loads tile `i` of the weights in a slot.
     SINTER_DEVICE static void load_left(Left& left, const unsigned char* slot, int i) {
 #pragma unroll
       for (int fold = 0; fold < kFolds; ++fold)
@@ -108,7 +107,7 @@ struct WidenToFloat8 {
       }
     }
 
-    /// Starts the products of one group of k with kRows rows of a stage.
+    /// Starts the MMAs of one group of k with kRows rows of a stage.
     SINTER_DEVICE static void start(Products& products, const Left& left,
                                     const unsigned char* stage, int fold, int p) {
       const X* const rows = reinterpret_cast<const X*>(stage) + p * kRows * kPart;
@@ -130,7 +129,7 @@ struct WidenToFloat8 {
                                 : sums[j][e] + products[j][e];
     }
 
-    /// The products of tile `i` with a stage; `meanwhile` is done while the first are under way.
+    /// The MMAs of tile `i` with a stage; calls `meanwhile` while the first are in flight.
     template <class Meanwhile>
     SINTER_DEVICE static void multiply_part(Accumulators& sums, Products& products, Left& left,
                                             const unsigned char* stage, int i,
@@ -148,8 +147,8 @@ struct WidenToFloat8 {
         }
     }
 
-    /// `number`, of which the compiler knows nothing: what depends on it stays behind a branch,
-    /// where ptxas does not move it behind the wait for products that are under way.
+    /// Hides `number` from the compiler. A branch on it keeps later code in place: ptxas would
+    /// otherwise move that code behind the wait for MMAs in flight.
     SINTER_DEVICE static int unknown(int number) {
 #ifdef __CUDACC__
       asm volatile("" : "+r"(number));
@@ -161,7 +160,7 @@ struct WidenToFloat8 {
                                               const Operands& x) {
       const int parts = Tile::count_parts(x);
       Products products = {};
-      int stage = 0, slot = 0;  // of x; of the weights that are made next
+      int stage = 0, slot = 0;  // of x; of the weights converted next
       u32 phase = 0;
       const auto release = [&] {
         Tile::release(shared, stage);

@@ -1,12 +1,12 @@
-// Packed weights that become floats of 16 bits, x's type, on their way to the tensor cores.
+// Packed weights become 16-bit floats of x's type, as tensor core operands.
 #pragma once
 
 #include "mixed_input.cuh"
 
 #ifdef SINTER_WARPGROUPS
 
-/// Scales of groups, and zero points, are applied to the weights, which are then rounded to T: they
-/// are stored as T.
+/// Group scales and zero points, stored as T, are applied to the weights, which are then rounded to
+/// T.
 template <class T, class Weights_, class Scaling_>
 struct WidenToHalves {
   typedef T X;
@@ -28,16 +28,16 @@ struct WidenToHalves {
 
     typedef u32 Fragments[kTiles][kPart / 16][4];
 
-    /// Values of a group of the lane's columns g and g + 8, each twice.
+    /// A group's values for the lane's columns g and g + 8, each duplicated.
     SINTER_DEVICE static void pairs_of(u32 (&pairs)[2], const unsigned char* values) {
       const u16* const own = reinterpret_cast<const u16*>(values) + threadIdx.x % 32 / 4;
       pairs[0] = own[0] * 0x10001u;
       pairs[1] = own[8] * 0x10001u;
     }
 
-    /// The warp's weights in a slot, as floats.
+    /// Loads the warp's weights in a slot as floats.
     SINTER_DEVICE static void load_weights(Fragments& a, const unsigned char* slot) {
-      constexpr int kDepth = Weights::kUnitDepth, kEach = kDepth / 16;  // fragments of a unit
+      constexpr int kDepth = Weights::kUnitDepth, kEach = kDepth / 16;  // fragments in a unit
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
@@ -65,7 +65,7 @@ struct WidenToHalves {
       }
     }
 
-    /// Starts the products of part `part` of a stage.
+    /// Starts the MMAs of part `part` of a stage.
     SINTER_DEVICE static void start_part(Accumulators& accumulators, const Fragments& a,
                                          const unsigned char* stage, int part) {
       const T* const rows = reinterpret_cast<const T*>(stage) + part * kProducts * kRows * kPart;
@@ -97,8 +97,8 @@ struct WidenToHalves {
                                               const Operands& x) {
       const int parts = Tile::count_parts(x);
       Fragments a[2];
-      int stage = 0, before = 0;  // of the part at hand; whose products were started last
-      int slot = 0;               // of the weights that are loaded next
+      int stage = 0, before = 0;  // of the current part; of the MMAs started last
+      int slot = 0;               // of the weights loaded next
       u32 phase = 0;
       const auto load_next = [&](int s, Fragments& own) {
         Tile::next_weights(shared, x, s, parts, slot);
@@ -109,7 +109,7 @@ struct WidenToHalves {
         load_next(0, a[0]);
         Tile::full_of(shared)[0].wait(0);
       }
-      // The next part's weights are made into floats while this one's are multiplied.
+      // Converts the next part's weights during this part's MMAs.
       const auto turn = [&](int s, Fragments& own, Fragments& other) {
         const int part = s % kPartsOfStage;
         start_part(accumulators, own, Tile::stage_of(shared, stage), part);
@@ -126,7 +126,7 @@ struct WidenToHalves {
           Tile::full_of(shared)[stage].wait(phase);
         }
       };
-      // Zeros before the first product: else ptxas waits for each product.
+      // Zeros the accumulators before the first MMA: otherwise ptxas serializes the MMAs.
       fence_accumulators(accumulators);
 #pragma unroll 1
       for (int s = 0; s < parts; s += 2) {

@@ -1,28 +1,28 @@
-// Tiles of a matrix product one after the other (sm_90a): a block stays, one thread has the copy
-// engine fill the stages of this tile and the next ones, and teams of warpgroups take turns: while
-// one has the epilogue of its tile another multiplies.
+// Pingpong GEMM (sm_90a) with persistent blocks: one producer thread issues TMA copies for this and
+// the next tiles. Consumers of one or more warpgroups alternate: one runs the epilogue of its tile
+// while another runs its mainloop.
 #pragma once
 
 #include "tma.cuh"
 
 #ifdef SINTER_WARPGROUPS
 
-/// What a tile's epilogue walks over in passes: eight rows for each warp, whose columns come 32 at
-/// a time, kVectors times; the last may be fewer, and lanes that have none of them write nothing.
-/// Four lanes have a row of 32 and load and store eight columns each. While it computes, a lane has
-///   rolled: the same columns. Passes are a loop, whose code is short; as it cannot index
-///   registers, a pass's accumulators go through shared memory; spread: the columns whose
-///   accumulators it has, pairs 2 t, 2 t + 1 of each eight. Passes are unrolled, and lanes exchange
-///   what they load and store, in its own type.
+/// The passes of a tile's epilogue. A pass has eight rows for each warp and kVectors groups of 32
+/// columns; the last group may be partial, and lanes past it store nothing. Four lanes share a row
+/// of 32 columns; each loads and stores eight of them. For computation a lane has:
+///   rolled: the same columns. Passes are a loop, which keeps code short. A loop cannot index
+///   registers, so that a pass's accumulators go through shared memory;
+///   spread: the columns of its accumulators, 2 t and 2 t + 1 of each eight. Passes are unrolled;
+///   lanes exchange the loaded and stored values in their own type.
 template <int kN, bool kSpread>
 struct PingpongPasses {
   static constexpr int kVector = 8;
   static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : (kN + 31) / 32;
-  static constexpr int kSums = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
+  static constexpr int kSums = kSpread ? 0 : 8 * 32 * kVectors;  // per warp
 };
 
-/// Bytes of a block's shared memory: of the stages, of what passes go through, and, of blocks that
-/// share k, of the sums that the other one gives; they lie in this order.
+/// Shared memory of a block, in bytes, in this order: stages, accumulators of a pass and, with
+/// split-K, the sums from the other block.
 template <int kM, int kN, int kConsumers, int kGroups, int kStages, int kSums, int kSplitK>
 struct PingpongBytes {
   static constexpr int kOfStages = kStages * (kM + kN) * 128,
@@ -31,7 +31,7 @@ struct PingpongBytes {
                        kAll = kOfStages + kOfPasses + kGiven;
 };
 
-/// Four items of four lanes: lane t's item u for lane u's item t.
+/// Transposes four items across four lanes: lane t's item u goes to lane u's item t.
 template <class T>
 SINTER_DEVICE void exchange_items(T (&x)[4]) {
 #pragma unroll
@@ -48,9 +48,9 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
   }
 }
 
-/// The same where an item is half a word, two of them side by side: a word is exchanged with the
-/// second next lane, then halves with the next. Lanes of the pairs' other half have the halves the
-/// other way around.
+/// The same for items of half a word, two in each word. Exchanges a word with the lane 2 away,
+/// then halves with the adjacent lane. Lanes of the other half of the quad have their halves
+/// swapped.
 SINTER_DEVICE void exchange_half_words(u32& first, u32& second) {
   const bool odd = (threadIdx.x & 1) != 0, upper = (threadIdx.x & 2) != 0;
   const u32 kept = upper ? second : first, far = exchange(upper ? first : second, 2);
@@ -61,7 +61,7 @@ SINTER_DEVICE void exchange_half_words(u32& first, u32& second) {
   second = pick_bytes(mine, near, upper ? low : high);
 }
 
-/// What holds two elements of 2 or of 4 bytes.
+/// Holds two elements of 2 or of 4 bytes.
 template <bool kWide>
 struct PairOf {
   typedef u32 type;
@@ -71,11 +71,11 @@ struct PairOf<true> {
   typedef u64 type;
 };
 
-/// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
-/// gridDim.x has the tiles b, b + gridDim.x, .., or of kMulticast blocks that share columns each a
-/// part of those that b / kMulticast has of gridDim.x / kMulticast. kSplitK: two blocks of a
-/// cluster have a tile together, each half of k. Then each has the epilogue of half of the rows: of
-/// each warp's sixteen the first or the last eight, whose sums the other sends.
+/// kConsumers consumers of kGroups warpgroups, each with its own tile; see TmaMainloop. Block b of
+/// gridDim.x processes tiles b, b + gridDim.x, ... kMulticast blocks that share columns each take
+/// their part of the tiles of b / kMulticast of gridDim.x / kMulticast. kSplitK: two blocks of a
+/// cluster share a tile, each with half of k. Each runs the epilogue of half the rows (the first or
+/// last eight of each warp's sixteen), whose other sums it receives.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
           int kPromoted = 0, int kMulticast = 1, bool kScaled = false, int kSplitK = 1>
@@ -94,8 +94,8 @@ struct PingpongTile
   typedef typename Stages::Accumulators Accumulators;
   static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers,
                        kThreads = kWorkers + 128;
-  // A block of so many threads begins with the same number for each, of 65536, in steps of 8; then
-  // 128 threads that copy leave theirs to the others, which multiply.
+  // Initially all threads have the same number of 65536 registers, in steps of 8; then the 128
+  // producer threads release theirs to the consumers.
   static constexpr int kProducerRegisters = 24,
                        kBlockRegisters = 65536 / kThreads / 8 * 8 * kThreads;
   static constexpr int kConsumerRegisters =
@@ -111,9 +111,9 @@ struct PingpongTile
     return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kConsumerThreads, 0);
   }
 
-  /// The tiles of a team, in order.
+  /// The tiles of a consumer, in order.
   struct TileScheduler {
-    u32 tile, number;  // `number`: of the tile among the block's
+    u32 tile, number;  // `number`: index among the block's tiles
     SINTER_DEVICE TileScheduler()
         : tile(first_tile() + static_cast<u32>(team()) * tiles_at_once()),
           number(static_cast<u32>(team())) {}
@@ -125,8 +125,8 @@ struct PingpongTile
   SINTER_DEVICE static u32 first_tile() { return blockIdx.x / kCluster; }
   SINTER_DEVICE static u32 tiles_at_once() { return gridDim.x / kCluster; }
 
-  /// First of all. True in threads that multiply; the others copy for the block's tiles, of which
-  /// operands_of(i) are the operands, and have no more to do. `kProgrammatic`: see fill_first.
+  /// Called first. True for consumer threads. The others copy for all tiles of the block, whose
+  /// operands are operands_of(i), and then have no more work. `kProgrammatic`: see fill_first().
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static bool multiplies(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
     if (threadIdx.x == kWorkers) {
@@ -136,7 +136,7 @@ struct PingpongTile
       }
       Stages::init_barriers(shared);
     }
-    if (kCluster > 1) {  // all see the barriers
+    if (kCluster > 1) {  // all threads see the mbarriers
       __syncwarp();
       cluster_barrier();
     } else {
@@ -153,20 +153,20 @@ struct PingpongTile
     end();
     return false;
   }
-  /// Last of all: other blocks arrive at this one's barriers until then.
+  /// Called last: other blocks arrive at this block's mbarriers until then.
   SINTER_DEVICE static void end() {
     if (kCluster == 1) return;
     __syncwarp();
     cluster_barrier();
   }
 
-  /// Of two warpgroups that share tiles and promote, the second is some steps behind: while one has
-  /// the epilogue the other multiplies.
+  /// Two warpgroups that share a tile and promote: the second lags some steps behind, so that one
+  /// runs the epilogue while the other runs MMAs.
   static constexpr bool kLags = kPromoted > 0 && kConsumers == 1 && kGroups == 2;
   static constexpr int kLag = Stages::kOfWarpgroup > 1 ? 1 : kStages / 2;
   struct Turns {
-    bool leads;  // this warpgroup's steps let the second begin its first tile
-    int steps;   // of the tile
+    bool leads;  // its steps let the second one begin the first tile
+    int steps;   // per tile
     SINTER_DEVICE void all_started() const {
       if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
     }
@@ -175,7 +175,7 @@ struct PingpongTile
     }
   };
 
-  /// Multiplies the turn's tile.
+  /// Runs the mainloop for the current tile.
   SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared,
                                      const TileScheduler& turn, const Operands& x) {
     const int steps = Stages::count_steps(x);
@@ -189,7 +189,7 @@ struct PingpongTile
     if constexpr (kSplitK > 1) add_others(accumulators, shared, turn.number / kConsumers % 2);
   }
 
-  // First come all rows of the same columns. kHalves: of a warp's rows, eight of 16 each.
+  // All rows of the same columns come first. kHalves: groups of eight of a warp's 16 rows.
   static constexpr int kHalves = 2 / kSplitK, kRows = Stages::kRowTiles * kHalves;
   static constexpr int kPasses =
       kRows * ((Stages::kPart + 32 * Passes::kVectors - 1) / (32 * Passes::kVectors));
@@ -203,7 +203,8 @@ struct PingpongTile
   SINTER_DEVICE static int column_of(int pass, int k) {
     return (pass / kRows * Passes::kVectors + k) * 32 + threadIdx.x % 4 * Passes::kVector;
   }
-  /// Stores a pass's accumulators, behind the warp's last look at another's.
+  /// Stores a pass's accumulators to shared memory, once the warp no longer reads the previous
+  /// pass.
   SINTER_DEVICE static void show(const Accumulators& accumulators, unsigned char* shared,
                                  int pass) {
     if (kSpread) return;
@@ -225,7 +226,7 @@ struct PingpongTile
     }
     __syncwarp();
   }
-  /// The lane's accumulators of the pass shown, of its vector k of a part.
+  /// The lane's accumulators of the current pass, for vector k of a part.
   SINTER_DEVICE static void sum(Sum (&x)[Passes::kVector], const Accumulators& accumulators,
                                 unsigned char* shared, int pass, int k, int part = 0) {
     if constexpr (kSpread) {
@@ -245,8 +246,7 @@ struct PingpongTile
       }
     }
   }
-  /// What the lane computes with of what it and its neighbours have loaded, or stores of what they
-  /// have computed.
+  /// Converts between the columns that lanes load or store and those with which they compute.
   template <class V>
   SINTER_DEVICE static Vec<V, 8> exchanged(const Vec<V, 8>& x) {
     static_assert(sizeof(V) <= 4, "a pair is two words or less");
@@ -267,8 +267,8 @@ struct PingpongTile
     }
     return result;
   }
-  /// exchanged(load<8>(p)), of what all rows share, so that rows may share the loads as well; `p`:
-  /// of this lane's columns, all 32 exist.
+  /// exchanged(load<8>(p)) for a vector that all rows share, whose loads rows share too. `p` is at
+  /// this lane's columns; all 32 exist.
   template <class V>
   SINTER_DEVICE static Vec<V, 8> load_exchanged(const V* p) {
     if (!kSpread) return load<8>(p);
@@ -283,22 +283,22 @@ struct PingpongTile
   }
 
  private:
-  static constexpr int kTiles = Stages::kColumns / 8,  // of one product
+  static constexpr int kTiles = Stages::kColumns / 8,  // of one MMA
       kOfPart = Stages::kPart / 8;
 
-  /// Barriers of a team that turn over when the other block's sums have come, and when it has taken
-  /// those of this block.
+  /// mbarriers of a consumer: the other block's sums have arrived; it has read those of this
+  /// block.
   SINTER_DEVICE static MBarrier& sent_of(unsigned char* shared, int team) {
     return Stages::free_of(shared)[kStages + team];
   }
   SINTER_DEVICE static MBarrier& taken_of(unsigned char* shared, int team) {
     return sent_of(shared, kConsumers + team);
   }
-  /// Gives the other block the sums of its rows and adds what it has of this one's, which are the
-  /// first two of each four accumulators then. `phase`: of the team's tile.
+  /// Sends the sums of the other block's rows, and adds those received for this block's rows. They
+  /// then are the first two of each four accumulators. `phase`: parity for the tile.
   SINTER_DEVICE static void add_others(Accumulators& accumulators, unsigned char* shared,
                                        u32 phase) {
-    constexpr int kFours = Stages::kRowTiles * kN / 16;  // of a thread
+    constexpr int kFours = Stages::kRowTiles * kN / 16;  // per thread
     const u32 part = Stages::part_of_k(), other = (part ^ 1) * kMulticast + Stages::rank();
     MBarrier &sent = sent_of(shared, team()), &taken = taken_of(shared, team());
     Sum* const sums =
@@ -329,13 +329,13 @@ struct PingpongTile
     __syncwarp();
     if (threadIdx.x % 32 == 0) taken.arrive_at(other);
   }
-  /// Four of a thread's, of eight columns.
+  /// Four accumulators of a thread in eight columns.
   SINTER_DEVICE static auto accumulator(Accumulators& all, int i) -> Sum (&)[4] {
     return all[i / (kN / 8)][i % (kN / 8) / kTiles][i % kTiles];
   }
 
-  /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what
-  /// stores nor what loads meets others in a bank.
+  /// Slot of four accumulators of row `row`, from column u * 8 + half * 4 of 32; swizzled so that
+  /// neither stores nor loads have bank conflicts.
   SINTER_DEVICE static Sum* place(unsigned char* shared, int k, int u, int row, int half) {
     Sum* const mine = reinterpret_cast<Sum*>(Stages::body_of(shared) + Bytes::kOfStages) +
                       threadIdx.x / 32 * Passes::kSums;
@@ -348,7 +348,7 @@ struct PingpongTile
 
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static void copy(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
-    PipelineState<kStages> at{0, 1};  // the first time around all stages are free
+    PipelineState<kStages> at{0, 1};  // on the first pass all stages are free
     for (u32 tile = first_tile(); tile < tiles; tile += tiles_at_once()) {
       const Operands x = operands_of(tile);
       int done = 0;

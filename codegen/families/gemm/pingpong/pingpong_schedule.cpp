@@ -1,6 +1,6 @@
-// TMA warp-specialized ping-pong products (sm_90 alone): consumers alternate, so that one
-// multiplies while the other has the epilogue of the tile before; blocks are persistent. See
-// PingpongTile in codegen/families/gemm/pingpong/pingpong.cuh.
+// TMA warp-specialized pingpong GEMMs (sm_90 only) with persistent blocks. Consumers alternate: one
+// runs its mainloop while the other runs the epilogue of the previous tile. See PingpongTile in
+// codegen/families/gemm/pingpong/pingpong.cuh.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -21,48 +21,48 @@ namespace {
 struct Tile {
   int m, n, consumers = 2, warpgroups = 2 / consumers;
 };
-/// By two warpgroups: one for each consumer, or both for one.
-/// Tiles of 96, 160 and 224 columns leave less of the GPU idle where others have a few tiles more
-/// than it has multiprocessors (2,056 rows by 1,024 columns are 136 of 128 x 128). Where k is not
-/// contiguous in the right operand they do not fit. Larger tiles, which no consumer has alone, read
-/// less for as many products: they may be worth an epilogue that nothing overlaps.
+/// Two warpgroups: one for each of two consumers, or both for one.
+/// Widths of 96, 160 and 224 avoid a last wave with few tiles (2,056 rows by 1,024 columns are 136
+/// tiles of 128 x 128). They do not fit if k is not contiguous in the right operand. Larger tiles,
+/// with both warpgroups in one consumer, load less for the same MMAs, which may be worth an
+/// epilogue without overlap.
 constexpr Tile kTiles[] = {{64, 192},  {128, 128},    {128, 192},    {192, 128},
                            {128, 160}, {128, 224, 1}, {128, 256, 1}, {256, 128, 1}};
-/// Tiles of two consumers of two warpgroups have an epilogue of twice as many warps, which wait
-/// less for what they have just computed.
+/// Tiles with two consumers of two warpgroups have twice as many warps in the epilogue, which hides
+/// its latency better.
 constexpr Tile kEightBitTiles[] = {
     {64, 160},  {64, 192},     {128, 128},    {128, 160},       {128, 192},    {192, 96},
     {192, 128}, {128, 256, 1}, {256, 128, 1}, {128, 128, 2, 2}, {128, 224, 1},
 };
-/// Where sums are promoted one warpgroup multiplies while the other adds up.
+/// With promotion, one warpgroup runs MMAs while the other adds.
 constexpr Tile kPromotedTiles[] = {{64, 160},     {64, 192},     {128, 128, 1}, {128, 160, 1},
                                    {128, 192, 1}, {128, 224, 1}, {128, 256, 1}, {192, 96, 1, 3}};
-/// Of few rows, whose tiles are fewer than multiprocessors: two blocks have half of k each.
+/// Few rows, with fewer tiles than multiprocessors: split-K over two blocks.
 constexpr Tile kSplitTiles[] = {{64, 128},     {64, 160},     {64, 192},
                                 {128, 128, 1}, {128, 160, 1}, {128, 192, 1}};
-/// Blocks that share copies: the more operands pass through the L2, the more that wins, 2 % at
-/// most.
+/// Blocks that share copies by multicast; gains up to 2 %, for operands that stream through the
+/// L2.
 constexpr int kMulticasts[] = {1, 2};
-/// Instructions for each accumulator above which a tile's code, which is unrolled where it is
-/// spread, does not stay in the caches.
+/// Instructions for each accumulator above which the unrolled code of a spread tile exceeds the
+/// instruction caches.
 constexpr double kMostSpread = 32;
 
-/// Columns of a vector of each of the four lanes of a row.
+/// Columns that the four lanes of a row cover with one vector each.
 constexpr int kVectorColumns = 32;
-/// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.
+/// Vectors of a thread in a pass over tiles with n columns: PingpongPasses::kVectors.
 int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : (n + 31) / 32; }
 
-/// Bytes of the accumulators of a pass of so many warpgroups over n columns.
+/// Bytes of a pass's accumulators, for `warpgroups` over n columns.
 int pass_bytes(int n, int warpgroups) { return warpgroups * 4 * 8 * 32 * pass_vectors(n) * 4; }
-/// Bytes of the sums that the other block of a tile gives, and of their barriers.
+/// Bytes of the sums received with split-K, and of their mbarriers.
 int given_bytes(const GemmSchedule& s, int consumers) {
   return (s.split_k - 1) * consumers * (s.m * s.n * 2 + kTmaStageBarriers);
 }
-/// Registers of a block, and those that its threads that copy keep: PingpongTile.
+/// Registers of a multiprocessor, and those of the producer threads: PingpongTile.
 constexpr int kAllRegisters = 65536, kCopyingRegisters = 128 * 24;
 
-/// Whether the epilogue may compute with other columns than a thread loads and stores: all that
-/// varies along a row is loaded and stored in whole vectors, and nothing asks for a column.
+/// Whether threads may compute with other columns than they load and store: all values that vary
+/// along a row are accessed in whole vectors, and none depends on the column index.
 bool can_spread(const ProgramAnalysis& analysis, const Schedule& epilogue) {
   if (epilogue.vector_dim < 0) return false;
   const DimSet along = dim_bit(static_cast<std::size_t>(epilogue.vector_dim));
@@ -78,13 +78,13 @@ bool can_spread(const ProgramAnalysis& analysis, const Schedule& epilogue) {
 }
 
 struct Pingpong final : GemmTile {
-  int consumers;   // that alternate; one does not
-  int warpgroups;  // of each consumer
-  int blocks;      // of the grid, at most: they take tiles in order
-  /// Whether the epilogue is unrolled and a thread computes with other columns than it loads and
-  /// stores; else its passes are a loop over accumulators that pass through shared memory.
+  int consumers;   // that alternate; a single one does not
+  int warpgroups;  // per consumer
+  int blocks;      // most persistent blocks; they take tiles in order
+  /// Whether the epilogue is unrolled, with lanes that exchange loaded and stored values. Otherwise
+  /// its passes are a loop, with accumulators in shared memory.
   bool spread;
-  int promoted;  // of k, at once; 0: sums are not promoted
+  int promoted;  // k's between promotions; 0: none
 
   Pingpong(int of_block, int of_consumer, int of_grid, bool is_spread, int promoted_depth)
       : consumers(of_block),
@@ -93,10 +93,10 @@ struct Pingpong final : GemmTile {
         spread(is_spread),
         promoted(promoted_depth) {}
 
-  int epilogue_threads() const override { return 128 * warpgroups; }  // of a tile
+  int epilogue_threads() const override { return 128 * warpgroups; }  // per tile
   int threads() const override { return epilogue_threads() * consumers + 128; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
-    // A thread's registers are more where others that only copy give theirs away.
+    // Consumer threads have more registers than at first, as producer threads release theirs.
     constexpr int kMostWarpgroups = 4, kOtherRegisters = 48;
     const int at_first = kAllRegisters / threads() / 8 * 8 * threads();
     const int most = (at_first - kCopyingRegisters) / (threads() - 128);
@@ -117,66 +117,66 @@ struct Pingpong final : GemmTile {
     return device.block_shared_bytes;
   }
 
-  /// Four lanes have a row, of eight columns each at a time.
+  /// Four lanes for each row, with eight columns each at a time.
   bool map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const override {
     s.epilogue.threads_x = 4;
     s.epilogue.unroll = pass_vectors(columns);
     return s.epilogue.vector == 8 && (!spread || can_spread(analysis, s.epilogue));
   }
 
-  /// What copies, products and the epilogue of the tile before take from each other. Fitted to 640
-  /// times of 70 products (384 to 8,192 rows; a bias, gelu, a residual) in graphs on an H200: those
-  /// chosen take 1 % longer than the best in the mean.
+  /// Models contention of copies, MMAs and the previous tile's epilogue. Fitted to 640 timings of
+  /// 70 GEMMs (384 to 8,192 rows; a bias, GELU, a residual) in CUDA graphs on an H200. The chosen
+  /// schedules take 1 % longer than the best on average.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
     const RelativeRates rates = problem.rates();
     const double latency = 1035 / rates.clock;  // nanoseconds
-    // Of blocks with one tile, which nothing overlaps: 384 and 768 rows by 2,304 columns of 768 are
-    // best by kernels of one tile a block and in turns, which takes between 1,600 and 2,100.
+    // Blocks with one tile, where nothing overlaps. Between 1,600 and 2,100, 384 and 768 rows by
+    // 2,304 columns of 768 get the better of one-tile kernels and pingpong.
     const double alone = 1850 / rates.clock;
     const double flops_rate = 8115 * rates.tensor * problem.tensor_speed(),
-                 bytes_rate = 250 * rates.clock;  // each nanosecond
-    // Of an element, in thousandths of a nanosecond.
+                 bytes_rate = 250 * rates.clock;  // per nanosecond
+    // Per element, in picoseconds.
     constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
     constexpr double kRolledByte = 26, kSpreadByte = 21.4;
-    // To the other block, and taken; of a kernel whose blocks do: 256 rows by 4,096 columns of
-    // 4,096 and 14,336, 512 by 1,280 of 5,120 (8 bits) on an H200.
+    // Cost of sending and receiving sums; of a kernel with split-K. Fitted to 256 rows by 4,096
+    // columns of 4,096 and 14,336, and 512 by 1,280 of 5,120 (8 bits), on an H200.
     constexpr double kGiven = 30;
     const double together = 2000 / rates.clock;
-    const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
-    constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
+    const double code = 0.24 / rates.clock;  // per instruction not yet in the caches
+    constexpr double kInTheWay = 1.28;       // slowdown of MMAs during an epilogue, as its multiple
     const EpilogueCost& epilogue = problem.epilogue;
-    // Blocks that share copies have as many rows of tiles.
+    // Multicast rounds the rows of tiles up to its multiple.
     const std::int64_t rows_of_tiles =
         ceil_div(m, std::int64_t{s.m} * s.multicast) * std::int64_t{s.multicast};
     const double tiles = problem.matrices *
                          static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n)) * s.split_k;
     const double depth = static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
-    // Additions that no other warpgroup hides, and a warpgroup's further products of a stage, which
-    // follow when the first are promoted.
+    // Additions that no other warpgroup hides; further MMAs of a stage, which follow the promotion
+    // of the first.
     constexpr double kPromotion = 1.05, kFollowing = 1.12;
     const double promotion = promoted == 0 ? 1
                              : has_one_product(problem.product, s, warpgroups)
                                  ? kPromotion
                                  : kPromotion * kFollowing;
     const double products = 2.0 * s.m * s.n * depth / flops_rate * promotion;
-    // Of what two blocks share little is won: copies of b are rarely what is waited for.
+    // Multicast gains little: copies of b are rarely the bottleneck.
     constexpr double kShared = 0.1;
     const double columns = s.n * (1 - kShared * (1 - 1.0 / s.multicast));
     const double bytes =
         (s.m + columns) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
-    const double waits = s.multicast > 1 ? 1000 / rates.clock : 0;  // for each other
+    const double waits = s.multicast > 1 ? 1000 / rates.clock : 0;  // blocks wait for each other
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums = s.m * s.n / 1000.0 / problem.product.parts / warpgroups *
                         (element / s.split_k + (s.split_k - 1) * kGiven) / rates.clock;
-    const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
+    const double turns = std::ceil(tiles / blocks);  // tiles of a block
     double time = latency + bytes + waits + (turns > 1 ? 0 : alone) + (s.split_k - 1) * together;
     if (spread)
       time += code * tma_accumulators(s, warpgroups) / problem.product.parts *
               (epilogue.instructions + 3);
-    // Of one consumer that nothing overlaps (128 x 256 and 256 x 128 of 4,096 x 3072 x 768 in 8
-    // bits on an H200, bare and with gelu); of one that promotes a warpgroup multiplies meanwhile.
+    // One consumer without overlap (128 x 256 and 256 x 128 tiles of 4,096 x 3072 x 768 in 8 bits
+    // on an H200, plain and with GELU). With promotion, the other warpgroup runs MMAs meanwhile.
     constexpr double kByItself = 3.5;
     if (consumers == 1) return time + turns * (products + (promoted > 0 ? 1 : kByItself) * sums);
     return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
@@ -227,7 +227,7 @@ struct Pingpong final : GemmTile {
   }
 
  private:
-  /// Copies, and for who multiplies a loop over tiles.
+  /// The producer's copies, and the consumers' loop over tiles.
   void write_tile_loop(GemmText& text) const {
     const GemmSchedule& s = text.schedule();
     const bool b_is_weight = text.product().b_is_weight;
@@ -256,7 +256,7 @@ struct Pingpong final : GemmTile {
       mapping.gemm.load_exchanged = "Tile::load_exchanged";
   }
 
-  /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
+  /// A lane's row and vectors of each pass; lanes outside duplicate others and store nothing.
   void write_passes(GemmText& text) const {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
@@ -303,7 +303,7 @@ struct Pingpong final : GemmTile {
   }
 };
 
-/// Adds what there is of a tile with so many blocks that share copies, or k.
+/// Adds the schedules of a tile with this multicast and split_k.
 void add_schedules(const GemmProblem& problem, const Tile& tile, int multicast, int split_k,
                    std::vector<GemmSchedule>& all) {
   for (const bool spread : {true, false}) {
@@ -312,7 +312,7 @@ void add_schedules(const GemmProblem& problem, const Tile& tile, int multicast, 
     s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
     s.multicast = multicast, s.split_k = split_k;
     s.vector_a = s.vector_b = tma_unit(problem.product);
-    // Stages of the next tile are on their way.
+    // The next tile's stages are filled meanwhile.
     s.stages = tma_stages(s, problem.device, 1,
                           (spread ? 0 : pass_bytes(s.n, tile.consumers * tile.warpgroups)) +
                               given_bytes(s, tile.consumers),

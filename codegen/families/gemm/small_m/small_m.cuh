@@ -1,19 +1,19 @@
-// A tile of a matrix product of few rows, for which the weights' bytes are the time. Weights are
-// the left operand of the tensor cores, so that eight rows of x fill an instruction. Each warp
-// streams its own weights through a ring in shared memory; the float32 accumulators end up in
-// shared memory (tile_accumulators.cuh).
+// A tile of a small-M GEMM, whose time is that of reading the weights. Weights are the MMA's A
+// operand, so that eight rows of x fill its columns. Each warp streams its own weights through a
+// multistage pipeline in shared memory. The float32 accumulators end up in shared memory
+// (tile_accumulators.cuh).
 #pragma once
 
 #include "packed_weights.cuh"
 #include "tile_accumulators.cuh"
 
-/// kM rows by kWarpsN * kColumns columns, which are those of kParts equal parts of all side by side
-/// (a gate and what it opens, say); kWarpsK warps, and kSplitK neighbouring blocks of a
-/// cluster, share k. Each warp takes kDepth of it at a time. All partial accumulators are added in
-/// one fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not
-/// packed. kPrologueRows: so many rows of x lie whole in shared memory behind all else (made_rows),
-/// kRowStride elements apart; 0: x is copied step by step. X: what x is stored as, T or floats of 8
-/// bits, which become T in registers: weights are then packed for these (PackedWeights).
+/// kM rows by kWarpsN * kColumns columns, which belong to kParts equal, adjacent parts (gated
+/// units, say). kWarpsK warps, and kSplitK adjacent blocks of a cluster, split k; each warp
+/// processes kDepth of it at a time. Partial accumulators are added in a fixed order. kVectorA,
+/// kVectorB: elements of one copy of x, and of unpacked weights. kPrologueRows: that many whole
+/// rows of x are in shared memory after all else (made_rows), with row stride kRowStride; 0: x is
+/// copied step by step. X: storage type of x: T, or an 8-bit float that is widened to T in
+/// registers and for which weights must be packed (PackedWeights).
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
           int kWarpsK, int kStages, int kSplitK, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
           int kPrologueRows = 0, int kRowStride = 0, class X = T>
@@ -26,13 +26,13 @@ struct SmallMTile {
   static constexpr int kN = kColumns * kWarpsN, kThreads = 32 * kWarpsN * kWarpsK;
   static constexpr int kUnits = kColumns / 16, kTilesM = (kM + 7) / 8;
   typedef ColumnsOfParts<kN, kParts> Columns;
-  static constexpr int kStepDepth = kDepth * kWarpsK;  // of the block
+  static constexpr int kStepDepth = kDepth * kWarpsK;  // of a block
   static constexpr int kGroup = Scaling::kGroup;
   static constexpr bool kGrouped = kGroup > 0;
-  static constexpr int kFold = fold_of<Scaling>(kDepth);  // of a warp's step
+  static constexpr int kFold = fold_of<Scaling>(kDepth);  // in a step of a warp
   static constexpr int kFolds = kDepth / kFold;
-  // Accumulators of a group that are computed side by side, as each product waits for the one
-  // before.
+  // Independent accumulator chains of a group, as each MMA waits for the previous one of its
+  // chain.
   static constexpr int kChains = kGrouped && kTilesM == 1 && kFold % 32 == 0 ? 2 : 1;
   static_assert(kColumns % 16 == 0 && kDepth % Weights::kUnitDepth == 0 && kDepth % 32 == 0,
                 "warps multiply units");
@@ -42,7 +42,7 @@ struct SmallMTile {
 
   static constexpr bool is_power_of_two(int x) { return (x & (x - 1)) == 0; }
   static constexpr int odd_units(int elements) { return (elements / 8 | 1) * 8; }
-  // A warp's weights and scales, bytes.
+  // Bytes of a warp's weights and scales.
   static constexpr bool kRowsAreK = Weights::kRowsAreK;
   static constexpr int kStrideB = odd_units(kRowsAreK ? kColumns : kDepth);
   static constexpr int kRowsB = kRowsAreK ? kDepth : kColumns;
@@ -52,9 +52,9 @@ struct SmallMTile {
       kGrouped ? kUnits * kFolds * 16 * static_cast<int>(sizeof(S)) : 0;
   static constexpr int kZeroBytes = kGrouped && Scaling::kZeros ? kUnits * kFolds * 16 * 2 : 0;
   static constexpr int kWarpBytes = kWeightBytes + kScaleBytes + kZeroBytes;
-  // What the warps of one part of k share of x, elements.
+  // Elements of x that the warps of one part of k share.
   static constexpr bool kRowsAreMade = kPrologueRows > 0;
-  static constexpr int kRowsThere = kRowsAreMade ? kPrologueRows : kM;  // others repeat the last
+  static constexpr int kRowsThere = kRowsAreMade ? kPrologueRows : kM;  // others duplicate the last
   static_assert(!kRowsAreMade || kM <= 8, "made rows are a few");
   static constexpr int kStrideA =
       kRowsAreMade ? kRowStride : odd_units(kDepth * kBytesX / 2) * 2 / kBytesX;
@@ -62,24 +62,24 @@ struct SmallMTile {
   static constexpr int kStage = kWarpsK * (kWarpsN * kWarpBytes + kRowsBytes);
   static constexpr int kAccumulatorStride = kN + 4;
   static constexpr int kSumBytes = kWarpsK * kM * kAccumulatorStride * 4;
-  // Scales of whole columns lie behind what the stages and the accumulators share.
+  // Scales of whole columns follow the memory shared by stages and accumulators.
   static constexpr bool kByColumn = Scaling::kScaled && !kGrouped;
   static constexpr int kColumnScaleBytes = kByColumn ? kN * static_cast<int>(sizeof(S)) : 0;
   static constexpr int kRingBytes = kStages * kStage > kSumBytes ? kStages* kStage : kSumBytes;
   static constexpr int kPrologueAt = kRingBytes + kColumnScaleBytes;
   static constexpr int kSharedBytes = kPrologueAt + kPrologueRows * kRowStride * 2;
 
-  /// What a block multiplies: weights and scales from its first column on, at k = 0.
+  /// Operands of a block: weights and scales from its first column on, at k = 0.
   struct Operands {
     const X* a;  // first row
     i64 stride_a;
     const void* b;
-    i64 stride_b;  // packed: bytes of 16 columns; else elements of a row
+    i64 stride_b;  // packed: bytes between groups of 16 columns; otherwise elements of a row
     const S* scales;
     const T* zeros;
-    i64 stride_scales;        // of 16 columns, elements
-    i64 part_b, part_scales;  // from one part to the next, in what the strides count
-    i32 rows, columns;        // that are left from the tile on, of a part; may exceed it
+    i64 stride_scales;        // between groups of 16 columns, in elements
+    i64 part_b, part_scales;  // between parts, in units of the strides
+    i32 rows, columns;        // remaining from the tile on, of a part; may exceed the tile
     i32 begin, end;           // of k
   };
 
@@ -94,11 +94,11 @@ struct SmallMTile {
     return reinterpret_cast<X*>(stage + kWarpsK * kWarpsN * kWarpBytes + part_of_k() * kRowsBytes);
   }
 
-  /// Whether the unit that has column `n` of the tile is there.
+  /// Whether the unit with column `n` of the tile exists.
   SINTER_DEVICE static bool has_unit(const Operands& x, int n) {
     return Columns::within_part(n) / 16 * 16 < x.columns;
   }
-  /// Whether a warp's step from `k` on is there; known to the compiler if all are.
+  /// Whether a warp's step at `k` exists; a compile-time fact if all do.
   SINTER_DEVICE static bool has_depth(const Operands& x, i32 k) {
     return (x.end - x.begin) % kStepDepth == 0 || k < x.end;
   }
@@ -107,12 +107,12 @@ struct SmallMTile {
     return x.end > x.begin ? (x.end - x.begin + kStepDepth - 1) / kStepDepth : 0;
   }
 
-  /// Starts to copy this warp's weights of a step.
+  /// Starts the copy of this warp's weights of a step.
   SINTER_DEVICE static void copy_weights(const Operands& x, unsigned char* shared, int step) {
     fill_weights(x, stage_of(shared, step), step);
   }
 
-  /// The same for the step's stage. Each lane of packed ones copies what it reads.
+  /// The same for a given stage. With packed weights each lane copies what it will read.
   SINTER_DEVICE static void fill_weights(const Operands& x, unsigned char* stage, int step) {
     const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
     const i32 k = x.begin + (step * kWarpsK + part_of_k()) * kDepth;
@@ -132,8 +132,8 @@ struct SmallMTile {
                        valid);
       }
     } else if constexpr (!kRowsAreK && kVectorB == 8 && kDepth <= 256 && is_power_of_two(kDepth)) {
-      // One address for each lane; its copies lie at constant distances from it, so that few
-      // instructions beside the copies are left.
+      // One address for each lane; its copies are at constant offsets, which leaves few
+      // instructions besides the copies.
       constexpr int kAcross = kDepth / 8;
       constexpr int kAtOnce = 32 / kAcross;  // columns, which are of one part
       static_assert(kAtOnce > 0 && 16 % kAtOnce == 0, "columns of one copy are within a unit");
@@ -146,7 +146,7 @@ struct SmallMTile {
       for (int i = 0; i < kColumns; i += kAtOnce) {
         const int n = Columns::within_part(first + i);
         const T* source = from + (Columns::part_of(first + i) * x.part_b + n * x.stride_b);
-        // Of whole units the compiler knows that they are there.
+        // With whole units the compiler can drop part of the check.
         const bool valid = is_deep && (x.columns % 16 == 0 ? n < x.columns : n + row < x.columns);
         cp_async<16>(target + i * kStrideB, valid ? source : start, valid);
       }
@@ -179,11 +179,11 @@ struct SmallMTile {
     }
   }
 
-  /// The scales or zero points of a step, 16 columns of one group side by side.
+  /// Copies the scales or zero points of a step: 16 adjacent columns for each group.
   template <class V>
   SINTER_DEVICE static void copy_scales(const V* values, const Operands& x, unsigned char* to,
                                         i32 k) {
-    constexpr int kPieces = 16 * static_cast<int>(sizeof(V)) / 16;  // of 16 bytes, of one group
+    constexpr int kPieces = 16 * static_cast<int>(sizeof(V)) / 16;  // of 16 bytes, per group
     constexpr int kEach = 16 / static_cast<int>(sizeof(V));
     constexpr int kCount = kUnits * kFolds * kPieces;
     const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
@@ -202,13 +202,12 @@ struct SmallMTile {
     }
   }
 
-  /// Where x is put that the block computes: rows kRowStride apart.
+  /// The rows of x from the prologue, with stride kRowStride.
   SINTER_DEVICE static T* made_rows(unsigned char* shared) {
     return reinterpret_cast<T*>(shared + kPrologueAt);
   }
 
-  /// Behind begin(): `make` has computed rows of `k` elements; fills up what is multiplied behind
-  /// them.
+  /// After begin(): calls `make` to compute rows of `k` elements, and zeros their padding.
   template <class Make>
   SINTER_DEVICE static void make_prologue(unsigned char* shared, int k, const Make& make) {
     T* rows = made_rows(shared);
@@ -219,7 +218,7 @@ struct SmallMTile {
     __syncthreads();
   }
 
-  /// Starts to copy what this part of k needs of x.
+  /// Starts the copy of x for this part of k.
   SINTER_DEVICE static void copy_rows(const Operands& x, unsigned char* stage, int step) {
     if constexpr (!kRowsAreMade) copy_x(x, stage, step);
   }
@@ -233,7 +232,7 @@ struct SmallMTile {
       const int i = at + thread;
       if (kCount % kSharing != 0 && i >= kCount) break;
       const int row = i / kAcross, column = i % kAcross * kVectorA;
-      // The same row of every step, so that its address is advanced and not computed anew.
+      // The same row in every step: its address is advanced, not recomputed.
       const bool exists = row < x.rows, is_deep = has_depth(x, k + column);
       const bool valid = exists && is_deep;
       const X* start = x.a + ((exists ? row : 0) * x.stride_a + column);
@@ -250,7 +249,7 @@ struct SmallMTile {
     return shared + step % kStages * kStage;
   }
 
-  /// Starts to copy the scales of whole columns.
+  /// Starts the copy of the scales of whole columns.
   SINTER_DEVICE static void copy_column_scales(const Operands& x, unsigned char* shared) {
     constexpr int kEach = 16 / static_cast<int>(sizeof(S));
 #pragma unroll
@@ -264,8 +263,8 @@ struct SmallMTile {
     }
   }
 
-  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has
-  /// ended, on which weights do not depend: they are fetched before that is waited for.
+  /// Starts the first copies. `kProgrammatic`: the kernel may start before the preceding one ends.
+  /// Weights do not depend on that, so that their copies start before the wait.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
@@ -286,7 +285,7 @@ struct SmallMTile {
     }
   }
 
-  /// Zero points of the lane's two rows of a unit, each twice.
+  /// Zero points of the lane's two rows of a unit, each duplicated.
   SINTER_DEVICE static void zeros_of(u32 (&z)[2], const unsigned char* weights, int unit,
                                      int fold) {
     const int g = threadIdx.x % 32 / 4;
@@ -296,14 +295,15 @@ struct SmallMTile {
     for (int half = 0; half < 2; ++half) z[half] = zeros[g + half * 8] * 0x10001u;
   }
 
-  /// The packed unit that has 16 columns' weights at `depth`.
+  /// Loads the packed unit with 16 columns' weights at `depth`.
   SINTER_DEVICE static uint4 load_unit(const unsigned char* weights, int unit, int depth) {
     constexpr int kUnitDepth = Weights::kUnitDepth;
     return load_shared_x4(weights + (unit * (kDepth / kUnitDepth) + depth / kUnitDepth) * 512 +
                           threadIdx.x % 32 * 16);
   }
 
-  /// The fragment of 16 columns by 16 of k from `depth` on; `bits`: the packed unit that has it.
+  /// Loads the fragment of 16 columns by 16 k's at `depth`; `bits`: the packed unit that contains
+  /// it.
   SINTER_DEVICE static void load_weights(u32 (&a)[4], const uint4& bits,
                                          const unsigned char* weights, int unit, int depth) {
     const int lane = threadIdx.x % 32;
@@ -319,18 +319,18 @@ struct SmallMTile {
     }
   }
 
-  /// Row lane / 4 of eight, of x of 8 bits: four neighbours of the fragment's 16 of k, the even
-  /// ones first, as the weights' bytes become fragments.
+  /// Row lane / 4 of eight, for 8-bit x: four adjacent k's of the fragment's 16, even ones first,
+  /// in the order of the widened weights.
   SINTER_DEVICE static void widen_rows(u32 (&right)[2], const X* rows, int first, int k) {
     const int lane = threadIdx.x % 32;
-    const int row = first + lane / 4 < kM ? first + lane / 4 : kM - 1;  // others repeat the last
+    const int row = first + lane / 4 < kM ? first + lane / 4 : kM - 1;  // others duplicate the last
     const u32 word = *reinterpret_cast<const u32*>(rows + row * kStrideA + k + lane % 4 * 4);
     const u32 pairs = pick_bytes(word, 0, 0x3120);
     right[0] = PackedFloats::template widen_both<T>(pairs & 0xffff);
     right[1] = PackedFloats::template widen_both<T>(pairs >> 16);
   }
 
-  /// One step's share of this warp.
+  /// This warp's MMAs of one step.
   SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, unsigned char* stage,
                                            const X* rows) {
     const int lane = threadIdx.x % 32;
@@ -409,7 +409,7 @@ struct SmallMTile {
     }
   }
 
-  /// Steps' copies have arrived for all who read them.
+  /// Waits for the copies of all warps that share the stage.
   SINTER_DEVICE static void meet() {
     if constexpr (kWarpsN == 1)
       __syncwarp();
@@ -417,7 +417,7 @@ struct SmallMTile {
       __syncthreads();
   }
 
-  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  /// After begin(): fills `shared` with the block's accumulators, which sum() reads.
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
     Accumulators accumulators = {};
@@ -439,7 +439,7 @@ struct SmallMTile {
       stage = stage + kStage == shared + kStages * kStage ? shared : stage + kStage;
     }
     cp_async_wait<0>();
-    __syncthreads();  // the accumulators take the stages' place
+    __syncthreads();  // the accumulators overwrite the stages
     write_accumulators(shared, accumulators);
     if (kSplitK > 1)
       cluster_barrier();

@@ -1,4 +1,4 @@
-// How long products of few rows take.
+// Time estimates of small-M GEMMs.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kFragment = 16;
 
-/// Blocks that a multiprocessor has room for.
+/// Blocks that fit a multiprocessor.
 double blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s, double registers) {
   constexpr double kOwn = 1024;
   const DeviceModel& device = problem.device;
@@ -21,9 +21,9 @@ double blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s, double
                            static_cast<double>(device.registers) / (s.threads() * registers)})));
 }
 
-// Fitted to 460 schedules of a layer's four products (2,048 to 16,384 columns; one row and eight;
-// weights of 16, 8 and 4 bits), each in a graph of sixteen layers on an H200: those chosen make a
-// layer of 30 to 40 us 0.3 us longer than the best.
+// Fitted to 460 schedules of a layer's four GEMMs (2,048 to 16,384 columns; one and eight rows;
+// weights of 16, 8 and 4 bits), each in a CUDA graph of sixteen layers on an H200. The chosen
+// schedules make a layer of 30 to 40 us 0.3 us longer than the best.
 constexpr FewRowsCosts of_bits(int bits) {
   return {4100,
           1870,
@@ -42,10 +42,10 @@ constexpr FewRowsCosts of_bits(int bits) {
           : bits == 8 ? 42.0
                       : 154.0};
 }
-// The same for packed elements: 310 schedules of such layers and of layers twice as wide, of
-// 128,256 columns alone. Those chosen take 0.2 us longer than the best in the mean. What is
-// set behind them to 118 schedules of nine products alone, of up to 16 rows, with what layers are
-// best by.
+// The same for packed 16-bit weights: 310 schedules of such layers, of layers twice as wide, and of
+// 128,256 columns alone. The chosen ones take 0.2 us longer than the best on average. The costs set
+// below were fitted to 118 schedules of nine single GEMMs of up to 16 rows, and to the best of the
+// layers.
 constexpr FewRowsCosts of_elements() {
   FewRowsCosts costs = {4397, 292, 1085, 2.46, 22, 62, 0, 0.0128, 0, 0, 2.4, 19.4};
   costs.traffic = 5050, costs.tile_traffic = 50;
@@ -53,17 +53,17 @@ constexpr FewRowsCosts of_elements() {
   costs.own_meeting = 20, costs.own_step = 1.5;
   return costs;
 }
-// Of elements that lie as rows of k, not fitted: with what the fit says of memory and waves. A warp
-// copies and multiplies 512 bytes of them with ten to twelve instructions, which is more than of
-// packed ones, and a multiprocessor's only block leaves it idle between its end and the next one's
-// first weights.
+// For unpacked weights with k contiguous; derived, not fitted, except for memory and waves. A
+// warp needs ten to twelve instructions to copy and multiply 512 bytes, more than for packed
+// ones. A single resident block leaves its multiprocessor idle until the next one's first weights
+// arrive.
 constexpr FewRowsCosts of_rows_of_k() {
   FewRowsCosts costs = of_elements();
   costs.unit = 3.9, costs.unit_alone = 50, costs.step = 60, costs.both = 0.05;
   costs.lone_wave = 1500;
   return costs;
 }
-// The same for one row of half bytes: 170 schedules of layers of 1B and 8B.
+// Fitted for one row with 4-bit weights: 170 schedules of 1B and 8B layers.
 constexpr FewRowsCosts kHalfBytesOfOneRow = {4110, 4800,   1070,   1e9,    82.2, 0,
                                              54.2, 0.0858, 0.0547, 0.0927, 7.21, 157};
 
@@ -101,7 +101,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
   const double sums = s.n / tile.warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
   const double fit = blocks_that_fit(problem, s, 48 + 1.3 * sums);
   const double waves = std::max(1.0, blocks / (processors * fit));
-  const double each = std::ceil(blocks / processors);  // blocks of a multiprocessor
+  const double each = std::ceil(blocks / processors);  // blocks on a multiprocessor
   const double step_bytes = static_cast<double>(s.n) * s.k * bits / 8;
   const double total = tiles * s.n * static_cast<double>(k) * bits / 8;
   const double under_way = std::min(
@@ -112,7 +112,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
                               blocks / processors * rows * costs.row_bytes +
                               each * steps * tile.warps_n * tile.warps_k * costs.warp_step;
   const double units =
-      step_bytes / kUnitBytes / (tile.warps_n * tile.warps_k);  // a warp's, of a step
+      step_bytes / kUnitBytes / (tile.warps_n * tile.warps_k);  // of a warp, per step
   const double chain =
       waves * steps *
       (costs.step + units * costs.unit_alone + (tile.warps_n > 1 ? costs.meeting : 0));
@@ -120,7 +120,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
       product.rows ? 0.0 : static_cast<double>(k * std::min<std::int64_t>(s.m, m)) * 2;
   const double traffic =
       (total + tiles * rows_there) / std::min(costs.traffic, costs.tile_traffic * tiles);
-  // Blocks of one wave end together: the fewer are left, the longer most multiprocessors wait.
+  // Blocks of a wave end together: the fewer remain, the longer most multiprocessors idle.
   const double left = waves > 1 ? std::max(0.25, 2 - waves) : 0;
   return costs.wave * std::min(std::ceil(waves), costs.most_waves) +
          std::max({memory, instructions, chain, traffic}) + costs.both * (instructions + chain) +
@@ -135,14 +135,14 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
 double SmallM::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
   const GemmProgram& product = problem.product;
   if (m <= kFewRows) return estimate_few_rows(problem, s, *this, m, costs_of(product, m));
-  // Fitted to the times of 40 schedules of int8 products (2,048 to 128,256 columns, 1 to 256 rows)
-  // on an H200: those chosen take 3 % longer than the best in the mean.
+  // Fitted to timings of 40 schedules of int8 GEMMs (2,048 to 128,256 columns, 1 to 256 rows) on an
+  // H200. The chosen ones take 3 % longer than the best on average.
   const RelativeRates rates = problem.rates();
   const double wave = 1250 / rates.clock, meeting = 205 / rates.clock, split = 970 / rates.clock;
   const double usual_step = 640 / rates.clock, step_of_few = 700 / rates.clock;
-  const double bytes_rate = 38 * rates.clock, flops_rate = 2800 * rates.tensor;  // each nanosecond
+  const double bytes_rate = 38 * rates.clock, flops_rate = 2800 * rates.tensor;  // per nanosecond
   const double sums_rate = 11000 * rates.clock, all_bytes_rate = 4100 * rates.memory;
-  constexpr double kRowBytes = 0.23;  // what a byte of x takes of a byte of weights
+  constexpr double kRowBytes = 0.23;  // cost of a byte of x relative to one of weights
   const std::int64_t n = problem.n, k = problem.k;
   const double bits = product.weights ? product.weights->bits : 16;
   const double blocks =

@@ -101,13 +101,13 @@ int SmallM::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) cons
   return ring_bytes(product, s, stage_bytes(product, s, !product.rows));
 }
 
-/// Of a block's weights 32 to 96 KB are under way beside those that it multiplies, 2 to 4 KB for
-/// each warp at a time.
+/// A block has 32 to 96 KB of weights in flight besides those that it multiplies, in copies of 2 to
+/// 4 KB for each warp.
 std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
   struct Shape {
     int columns, warps_n, warps_k;
-    bool is_for_one = false;   // measured for one row of half bytes alone
-    bool is_unpacked = false;  // for weights that are not packed, rows of k
+    bool is_for_one = false;   // measured only for one row with 4-bit weights
+    bool is_unpacked = false;  // for unpacked weights with k contiguous
   };
   constexpr int kRows[] = {1, 4, 8, static_cast<int>(kFewRows)}, kMostDepth = 256, kLineDepth = 64;
   constexpr Shape kShapes[] = {{16, 1, 8},
@@ -133,20 +133,20 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
               !(shape.is_unpacked && !product.weights))
             continue;
           if (step > 4096 && product.weights) continue;
-          // Warps that share a row wait for each other: 2 to 10 % longer than eight that share k.
+          // Warps that share a row synchronize: 2 to 10 % slower than eight that split k.
           const int most = is_quantized(product) ? 1 : product.rows ? 4 : 8;
           if (m <= most && shape.warps_n > 1) continue;
-          // One row is 1 to 5 % faster by tiles of four, alone and in a chain.
+          // One row is 1 to 5 % faster with tiles of four, alone and in a chain.
           if (m == 1 && !is_quantized(product) && !product.rows) continue;
           const int depth = step * 8 / bits / shape.columns;
-          // Lines of 128 bytes are copied whole, with one address for each lane.
+          // Copies whole 128-byte lines, with one address for each lane.
           if (!product.weights && (depth < kLineDepth || !is_power_of_two(depth))) continue;
           if (depth > kMostDepth || depth * shape.columns * bits != step * 8) continue;
           int stages = 1 + kilobytes * 1024 / (step * shape.warps_n * shape.warps_k);
           const bool is_whole = product.k.is_constant() &&
                                 product.k.value() <= std::int64_t{stages} * depth * shape.warps_k;
           if (is_whole) stages = 1 + ceil_div(product.k.value(), depth * shape.warps_k);
-          // What the estimate does not know: with int8 digits 48 KB were faster than 64 and 32.
+          // Not in the estimate: for int8 slices, 48 KB were faster than 64 and 32.
           const bool is_for_int8 = is_one && (is_whole || kilobytes == 48 || kilobytes == 96);
           if (is_whole || stages > 2)
             tiles.push_back(
@@ -169,7 +169,7 @@ std::string SmallM::tile_text(const char* kernel, const GemmSchedule& s) const {
 std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text("small_m", s); }
 
 std::string SmallM::sum_order(const GemmProblem& problem, const GemmSchedule& s) const {
-  // Groups of up to eight rows are summed up in two chains.
+  // Groups of up to eight rows are summed in two chains.
   const bool is_chained = loop_group(problem.product) != 0 && s.m <= 8;
   return fmt::format("small_m {} of {} warps in {} parts{}", s.k / warps_k, warps_k, s.split_k,
                      is_chained ? ", chained" : "");
@@ -207,7 +207,7 @@ void SmallM::write_operands(GemmText& text) const {
 namespace {
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
-  // What was best for some size on an H200.
+  // The fastest for some size on an H200.
   constexpr FewRowsTile kQuantized[] = {{32, 32, 64, 2, 4, 4},
                                         {32, 32, 64, 4, 2, 4},
                                         {64, 32, 64, 4, 2, 3},
@@ -229,8 +229,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   if (is_quantized(product))
     for (const FewRowsTile& tile : kQuantized) add(tile);
   else if (!product.weights && product.rows_are_k && (product.parts > 1 || product.rows))
-    // Else warp tiles are faster, as an H200 measured one row of float16 alone: 2048 x 2048 in
-    // 7.9 us instead of 10.5, 2048 x 8192 in 13.5 instead of 17.
+    // Otherwise warp tiles are faster. Measured on an H200 for one row of float16 alone: 2048 x
+    // 2048 takes 7.9 us instead of 10.5, 2048 x 8192 takes 13.5 instead of 17.
     for (const FewRowsTile& tile : kRowsAreK) add(tile);
   return all;
 }

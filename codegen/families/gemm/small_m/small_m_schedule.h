@@ -1,17 +1,17 @@
-// Products of few rows, and of more with quantized weights: warps multiply weights as they stream
-// in, packed or not. See SmallM's SmallMTile in codegen/families/gemm/small_m/small_m.cuh.
+// Small-M GEMMs, and larger ones with quantized weights: warps multiply weights as they stream in,
+// packed or not. See SmallMTile in codegen/families/gemm/small_m/small_m.cuh.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
 
 namespace sinter::codegen {
 
-/// Rows up to which a product takes as long as its weights.
+/// Row count up to which the weights determine a GEMM's time.
 inline constexpr std::int64_t kFewRows = 16;
-/// Rows up to which such products get a schedule of their own.
+/// Row counts that get a schedule each.
 inline constexpr std::int64_t kSmallMRows[] = {1, 4, 8, 16, 32, 64, 256};
 
-/// Each warp has n / warps_n columns and k / warps_k of k, and all rows.
+/// Each warp has n / warps_n columns, k / warps_k of k, and all rows.
 struct SmallM : GemmTile {
   int warps_n, warps_k;
 
@@ -31,55 +31,52 @@ struct SmallM : GemmTile {
  protected:
   /// "small_m 8x32x256 warps=1x1x4 stages=3".
   std::string tile_text(const char* kernel, const GemmSchedule& s) const;
-  /// Bytes of one stage's weights and, if they pass through it, rows.
+  /// Bytes of a stage: weights and, unless a prologue computes them, rows of x.
   int stage_bytes(const GemmProgram& product, const GemmSchedule& s, bool with_prologue) const;
-  /// Bytes of the ring of stages and what lies behind it, rows of a prologue included.
+  /// Bytes of all stages and the data after them, including prologue rows.
   int ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const;
 };
 
-/// Nanoseconds of SmallM::estimate for up to kFewRows rows, where nothing else is said.
+/// Costs in SmallM::estimate for up to kFewRows rows; in nanoseconds unless stated.
 struct FewRowsCosts {
-  double bytes, latency;    // of memory: each nanosecond; until what is asked for arrives
-  double wave, most_waves;  // of blocks; beyond so many, blocks hide each other's beginnings
-  double step, meeting;     // of a block; more if its warps wait for each other
-  double warp_step;         // of a multiprocessor, for each warp
-  double row_bytes, sums;   // for a byte of x, a sum
-  double both;              // part of instructions and chains that hides behind nothing
-  double unit, unit_alone;  // of 512 bytes: a multiprocessor's, with others at work; a warp's
-  // Weights and x out of the L2: each nanosecond to all multiprocessors, for one tile.
+  double bytes, latency;    // memory: bytes per nanosecond; latency of a load
+  double wave, most_waves;  // of blocks; beyond most_waves, blocks hide each other's start
+  double step, meeting;     // of a block; added if its warps synchronize
+  double warp_step;         // per warp, on a multiprocessor
+  double row_bytes, sums;   // per byte of x; per sum
+  double both;              // share of instructions and chains that nothing hides
+  double unit, unit_alone;  // of 512 bytes: on a busy multiprocessor; in a single warp
+  // L2 traffic of weights and x, in bytes per nanosecond: of all multiprocessors, of one tile.
   double traffic = 1e9, tile_traffic = 1e9;
-  double last_wave = 0;    // a stage's, of the blocks that are left when the first ones end
-  double own_meeting = 0;  // of a step whose warps wait for each other, behind everything else
-  // Of several waves, behind everything else: of a multiprocessor, for each warp's step; of a wave
-  // of blocks that have it to themselves.
+  double last_wave = 0;    // per stage, of the blocks that remain when the first ones end
+  double own_meeting = 0;  // of a step whose warps synchronize, not hidden
+  // For several waves, not hidden: per warp's step on a multiprocessor; per wave of blocks that
+  // each have a multiprocessor to themselves.
   double own_step = 0, lone_wave = 0;
-  double split = 725;  // of each block that shares a tile, where several do
+  double split = 725;  // for each block that shares a tile, with split-K
 };
-/// What is not under way when the step in front ends takes as long as memory needs for it, with
-/// what is under way at once; or as the instructions of a multiprocessor or the steps of a warp
-/// take. `costs` are those of an H200.
+/// The time is the maximum of: memory, for what is not in flight when the preceding step ends; a
+/// multiprocessor's instructions; a warp's steps. `costs` are those of an H200.
 double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, const SmallM& tile,
                          std::int64_t m, FewRowsCosts costs);
 
 /// Tiles for up to kFewRows rows, whose time is that of their weights.
 struct FewRowsTile {
-  int m, columns, depth, warps_n, warps_k, stages;  // columns and depth: of a warp
-  bool is_for_int8 = false;                         // worth trying in integers as well
+  int m, columns, depth, warps_n, warps_k, stages;  // columns, depth: of a warp
+  bool is_for_int8 = false;                         // also worth trying with int8 slices
   int n() const { return columns * warps_n; }
   int k() const { return depth * warps_k; }
 };
 std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product);
 
-/// Adds the schedule with every number of blocks that may share a tile's k, if its tile fits.
+/// Adds the schedule with every split_k, if its tile fits.
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all);
 
-/// Whether other kernels, if any take the product, are slower: of few rows, with weights by
-/// columns.
+/// Whether all other kernels are slower for the GEMM: few rows, with weights stored by columns.
 bool leaves_to_small_m(const GemmProblem& problem);
 
-/// Whether the rows, by weights of 16 bits or fewer, are up to kFewRows, but not always as many.
-/// Then all schedules add up a row's products in one order: what becomes of it does not depend on
-/// how many others there are.
+/// True if row counts vary below kFewRows and weights have 16 bits or fewer. All schedules then sum
+/// a row in the same order, so that its result does not depend on the number of rows.
 bool has_one_order(const GemmProgram& product, const Ranges& ranges);
 
 std::string refuse_small_m(const GemmProblem& problem);

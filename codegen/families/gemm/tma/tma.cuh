@@ -1,6 +1,6 @@
-// A tile of a matrix product by warpgroups (wgmma: sm_90a): one thread has the copy engine fill the
-// stages, warpgroups multiply out of shared memory, the accumulators end up there in float32 as in
-// warp_tile.cuh, and all threads of the block have the epilogue.
+// A GEMM tile by warpgroups (wgmma, sm_90a): one producer thread issues TMA copies into the stages,
+// warpgroups run MMAs from shared memory. The float32 accumulators end up there as in
+// warp_tile.cuh, and all threads of the block run the epilogue.
 #pragma once
 
 #include "tensor_map.cuh"
@@ -8,13 +8,13 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// The windows of a convolution that are the rows of a, of images with kDims dimensions of pixels,
-/// the outermost first; k is (tap.., channel), of which 128 bytes of channels of one tap are copied
-/// at once. Taps are padded to whole 128 bytes: of channels that are not there a is zero, so that
-/// it does not matter what b is.
+/// Convolution windows that are the rows of a, over images with kDims pixel dimensions,
+/// outermost first. k is (tap.., channel); a copy has 128 bytes of channels of one tap. Taps are
+/// padded to multiples of 128 bytes: a is zero in padding channels, so that b's values there do
+/// not matter.
 template <int kDims>
 struct MappedWindows {
-  i32 channels, padded;  // of a tap
+  i32 channels, padded;  // per tap
   i32 out[kDims], kernel[kDims], step[kDims], dilation[kDims], pad[kDims];
   i32 at[kDims], image;  // where the tile's first window begins
 
@@ -28,7 +28,7 @@ struct MappedWindows {
     }
     image = static_cast<i32>(left);
   }
-  /// Of a row of b the element that place `k` begins with.
+  /// The index in a row of b of padded index `k`.
   SINTER_DEVICE i32 weight(i32 k) const {
     return k -
            static_cast<i32>(static_cast<u32>(k) / static_cast<u32>(padded)) * (padded - channels);
@@ -54,33 +54,34 @@ struct MappedWindows<0> {
   SINTER_DEVICE i32 weight(i32 k) const { return k; }
 };
 
-/// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
-/// promoted, how many steps have begun.
+/// Callbacks of a mainloop: it no longer waits for any stage; with promotion, the number of steps
+/// started.
 struct NoProgress {
   SINTER_DEVICE void all_started() const {}
   SINTER_DEVICE void started(int) const {}
 };
 
-/// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
-/// over k, 128 bytes at a time. kRowsAreK: b[k][n], else b[n][k], which all of 8 bits are. Both
-/// operands are tensors of kRank dimensions: two, and the batch's. What the stages are in may be
-/// used otherwise once all are done: it has kLeastBytes at least. The columns are those of kParts
-/// equal parts of all, side by side (a gate and what it opens, say). kWindows: dimensions of the
-/// windows that rows of a are, if they are. kPromoted: the products of so
-/// many stages are added to sums of float32 in registers, as tensor cores add up 8-bit floats with
-/// fewer bits than float32 has; 0: never. kMulticast: so many neighbouring blocks of a cluster have
-/// the same columns of tiles and share the copies of b: each starts its part, to all of them.
-/// kScaled: what is promoted is multiplied by the scales of its rows and columns. kSplitK: the
-/// cluster has so many of these groups of blocks, each for a part of k.
+/// Pipeline of kStages stages for kGroups warpgroups, which divide the rows of kM x kN
+/// accumulators; k advances by 128 bytes. kRowsAreK: b[k][n], otherwise b[n][k]; 8-bit b is
+/// always b[n][k]. Both operands are tensors of kRank dimensions: two, and the batch's. The
+/// stages' memory, at least kLeastBytes, may be reused when all are done. Columns belong to
+/// kParts equal, adjacent parts (gated units, say). kWindows: pixel dimensions if rows of a
+/// are convolution windows. kPromoted: number of stages after which accumulators are added
+/// to float32 registers, as fp8 tensor cores accumulate with fewer bits than float32; 0:
+/// never. kMulticast: adjacent blocks of a cluster with the same columns share copies of b:
+/// each issues a part, multicast to all. kScaled: promotion multiplies by the scales of rows
+/// and columns. kSplitK: the cluster has that many such groups of blocks, each with a part
+/// of k.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
           int kLeastBytes = 0, int kParts = 1, int kWindows = 0, int kPromoted = 0,
           int kMulticast = 1, bool kScaled = false, int kSplitK = 1>
 struct TmaMainloop {
   typedef SumOf<A> Sum;
   static constexpr int kRowBytes = 128;
-  static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a tile's row
+  static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a row of the
+                                                                      // tile
   static constexpr int kRowTiles = kM / kGroups / 64;
-  /// Columns of one product. The hardware's largest form reads the rows once for all columns.
+  /// Columns of one wgmma. The largest form reads the rows once for all columns.
   static constexpr int kColumns = kPromoted == 0 && kN == 256                 ? 256
                                   : kPromoted == 0 && kN == 224 && !kRowsAreK ? 224
                                   : kN == 192                                 ? 192
@@ -91,7 +92,7 @@ struct TmaMainloop {
                                   : kN % 64 == 0                              ? 64
                                                                               : 32;
   static constexpr int kProducts = kN / kColumns;
-  static constexpr int kOfWarpgroup = kRowTiles * kProducts;  // products of a stage
+  static constexpr int kOfWarpgroup = kRowTiles * kProducts;  // MMAs of a stage
   static constexpr int kPart = kN / kParts;                   // columns
   static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 &&
                     kPart % (kRowsAreK ? 64 : 16) == 0 && kPart * kParts == kN,
@@ -106,16 +107,16 @@ struct TmaMainloop {
   static constexpr int kTileA = kM * kK, kTileB = kN * kK, kStage = kTileA + kTileB;  // elements
   static constexpr int kStageBytes = kStages * (kM + kN) * kRowBytes;
   static constexpr int kBodyBytes = kStageBytes > kLeastBytes ? kStageBytes : kLeastBytes;
-  // Tiles begin at multiples of 1024 bytes.
+  // Tiles are aligned to 1024 bytes.
   static constexpr int kSharedBytes = 1024 + kBodyBytes + 2 * kStages * 16;
 
-  /// What a block multiplies: element `row` of a's rows and `column` of b's columns are the tile's
-  /// first, `batch_a` and `batch_b` the places in further dimensions.
+  /// Operands of a block: the tile starts at `row` of a's rows and `column` of b's columns.
+  /// `batch_a` and `batch_b` are the indices in further dimensions.
   struct Operands {
     const TensorMap *a, *b;
     i32 row, column;
-    i32 part_b;                                  // columns from one part to the next
-    i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
+    i32 part_b;                                  // columns between parts
+    i32 batch_a[kRank - 1], batch_b[kRank - 1];  // the last element is unused
     i32 begin, end;                              // of k
     MappedWindows<kWindows> windows;
     BlockScales<kScaled> scales;
@@ -132,7 +133,7 @@ struct TmaMainloop {
   SINTER_DEVICE static B* b_of(unsigned char* shared, int stage) {
     return reinterpret_cast<B*>(body_of(shared)) + stage * kStage + kTileA;
   }
-  /// kStages that turn over when a stage has arrived, as many when all have left it.
+  /// kStages mbarriers that complete when a stage is full, then kStages for when it is free.
   SINTER_DEVICE static MBarrier* full_of(unsigned char* shared) {
     return reinterpret_cast<MBarrier*>(body_of(shared) + kBodyBytes);
   }
@@ -155,13 +156,13 @@ struct TmaMainloop {
     else
       tma_load(to, map, at, arrivals);
   }
-  /// This block among those that share b.
+  /// This block's index among those that share b.
   SINTER_DEVICE static u32 rank() { return kMulticast > 1 ? blockIdx.x % kMulticast : 0; }
-  /// Which part of k the block has.
+  /// The part of k of the block.
   SINTER_DEVICE static u32 part_of_k() {
     return kSplitK > 1 ? blockIdx.x / kMulticast % kSplitK : 0;
   }
-  /// In the cluster, of the blocks that share b.
+  /// First rank in the cluster of the blocks that share b.
   SINTER_DEVICE static u32 first_rank() { return part_of_k() * kMulticast; }
   SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
     A* const to = a_of(shared, stage);
@@ -195,7 +196,7 @@ struct TmaMainloop {
     copy_b(x, shared, stage, k);
     copy_a(x, shared, stage, k);
   }
-  /// By one thread, in front of a __syncthreads().
+  /// By one thread, before a __syncthreads().
   SINTER_DEVICE static void init_barriers(unsigned char* shared) {
     for (int stage = 0; stage < kStages; ++stage) {
       full_of(shared)[stage].start(1);
@@ -203,9 +204,9 @@ struct TmaMainloop {
     }
     fence_barrier_init();
   }
-  /// Starts the first copies into empty stages, how many is returned. `kProgrammatic`: the kernel
-  /// was launched before the one in front has ended, on which b does not depend: it is fetched
-  /// before that is waited for.
+  /// Starts the first copies into empty stages; returns their number. `kProgrammatic`: the kernel
+  /// may start before the preceding one ends. Operand b does not depend on that, so that its copies
+  /// start before the wait.
   template <bool kProgrammatic>
   SINTER_DEVICE static int fill_first(unsigned char* shared, const Operands& x) {
     const int count = minimum(count_steps(x), kStages);
@@ -220,7 +221,7 @@ struct TmaMainloop {
     for (int s = 0; s < count; ++s) copy_a(x, shared, s, x.begin + s * kK);
     return count;
   }
-  /// And those of the steps from `done` on, each when its stage is free.
+  /// Copies the steps from `done` on, each when its stage is free.
   SINTER_DEVICE static void fill_others(unsigned char* shared, const Operands& x, int done,
                                         PipelineState<kStages>& at) {
     const int steps = count_steps(x);
@@ -239,8 +240,8 @@ struct TmaMainloop {
       free_of(shared)[stage].arrive_at(first_rank() + lane);
     }
   }
-  /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,
-  /// which is returned, are under way then.
+  /// Starts the MMAs of `steps` stages from `at` on, overwriting the accumulators. Returns the last
+  /// stage, whose MMAs are then in flight.
   SINTER_DEVICE static int start_products(Accumulators& accumulators, unsigned char* shared,
                                           int steps, int group, PipelineState<kStages> at) {
     int before = at.stage;
@@ -266,7 +267,7 @@ struct TmaMainloop {
     }
     return before;
   }
-  /// Waits for them.
+  /// Waits for these MMAs.
   SINTER_DEVICE static void finish_products(Accumulators& accumulators) {
     warpgroup_wait<0>();
 #pragma unroll
@@ -285,7 +286,7 @@ struct TmaMainloop {
         sums[n][e] =
             kScaled ? fmaf(parts[n][e], scales[e / 2], sums[n][e]) : sums[n][e] + parts[n][e];
   }
-  /// Those of the thread's two rows of a product's parts.
+  /// Loads the scales of the thread's two rows, for the columns of one MMA.
   SINTER_DEVICE static void load_scales(float (&scales)[2], const Operands& x, int step, int i,
                                         int j, int group) {
     if constexpr (kScaled) {
@@ -297,10 +298,10 @@ struct TmaMainloop {
       scales[1] = x.scales.of_row(row + 8, block) * column;
     }
   }
-  /// The products of `steps` stages from `at` on, those of each kPromoted promoted to float32; the
-  /// last stage is returned. Meanwhile another warpgroup multiplies. Of one that has several
-  /// products under way the compiler makes one that waits for each: so those of a stage's further
-  /// rows and columns, which need the same registers, follow once the first are promoted.
+  /// The MMAs of `steps` stages from `at` on, promoted to float32 every kPromoted stages; returns
+  /// the last stage. Another warpgroup runs MMAs meanwhile. With several MMA chains in flight the
+  /// compiler would serialize all of them. MMAs of a stage's other rows and columns, which need the
+  /// same registers, therefore follow the promotion of the first.
   template <class Progress>
   SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared,
                                             const Operands& x, int steps, int group,
@@ -348,9 +349,9 @@ struct TmaMainloop {
     return before;
   }
 
-  /// Fills the warpgroup's accumulators, zero at first, with the products of `steps` stages from
-  /// `at` on; the last of them, which is not released yet, is returned. `group`: among those that
-  /// share the tile. `progress`: see NoProgress.
+  /// Sets the warpgroup's accumulators to the sum of `steps` stages from `at` on. Returns the last
+  /// stage, which is not released yet. `group`: index among the groups that share the tile.
+  /// `progress`: see NoProgress.
   template <class Progress>
   SINTER_DEVICE static int multiply_stages(Accumulators& accumulators, unsigned char* shared,
                                            const Operands& x, int steps, int group,
@@ -366,8 +367,8 @@ struct TmaMainloop {
   }
 };
 
-/// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
-/// see TmaMainloop. All partial accumulators are added in one fixed order.
+/// kM x kN accumulators of a block, or of kSplitK adjacent blocks of a cluster that split k; see
+/// TmaMainloop. Partial accumulators are added in a fixed order.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK,
           int kRank, int kParts = 1, int kWindows = 0, int kPromoted = 0, int kMulticast = 1,
           bool kScaled = false>
@@ -385,7 +386,7 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
 
   SINTER_DEVICE static bool is_producer() { return threadIdx.x == kWorkers; }
 
-  /// Starts the first copies; see TmaMainloop::fill_first.
+  /// Starts the first copies; see TmaMainloop::fill_first().
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     if (is_producer()) {
@@ -394,7 +395,7 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
     } else if (kProgrammatic) {
       grid_dependency_wait();
     }
-    __syncthreads();  // all see the barriers
+    __syncthreads();  // all threads see the mbarriers
   }
 
   SINTER_DEVICE static void clear(Accumulators& accumulators) {
@@ -430,7 +431,7 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
           }
   }
 
-  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  /// After begin(): fills `shared` with the block's accumulators, which sum() reads.
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     if (threadIdx.x >= kWorkers) {
       if (is_producer()) {
@@ -440,15 +441,15 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
       __syncwarp();
       __syncthreads();
     } else {
-      // Cleared in front of a loop that may have no turn, each of its products would wait for the
-      // one before (ptxas: C7515).
+      // Clearing before a loop that may not execute would serialize its MMAs (ptxas remark
+      // C7515).
       Accumulators accumulators;
       const int steps = Stages::count_steps(x);
       if (kPromoted > 0 || steps == 0) clear(accumulators);
       if (kPromoted > 0 || steps > 0)
         Stages::multiply_stages(accumulators, shared, x, steps, threadIdx.x / 128, {},
                                 NoProgress{});
-      __syncthreads();  // the accumulators take the stages' place
+      __syncthreads();  // the accumulators overwrite the stages
       store_accumulators(accumulators, shared);
     }
     if (kSplitK > 1)

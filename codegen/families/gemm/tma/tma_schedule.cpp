@@ -18,11 +18,11 @@ namespace sinter::codegen {
 namespace {
 
 constexpr int kMostStages = 12, kMostWarpgroups = 4;
-constexpr int kReservedShared = 1024;    // of each block, for the system
-constexpr std::int64_t kLeastRows = 33;  // a tile has 64
+constexpr int kReservedShared = 1024;    // per block, for the system
+constexpr std::int64_t kLeastRows = 33;  // a tile has 64 rows
 
 struct Tile {
-  int m, n, warpgroups, blocks;  // blocks: that a multiprocessor has room for
+  int m, n, warpgroups, blocks;  // blocks: that fit a multiprocessor
 };
 constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  {64, 96, 1, 1},
                            {64, 96, 1, 2},   {64, 128, 1, 1},  {64, 128, 1, 2}, {64, 192, 1, 1},
@@ -30,8 +30,8 @@ constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  
                            {128, 128, 2, 2}, {128, 192, 2, 1}, {128, 256, 2, 1}};
 constexpr int kSplitK[] = {1, 2, 3, 4, 6, 8};
 
-/// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take. An epilogue
-/// takes 16 at once.
+/// Column granularity: boxes of b[k][n] are 64 columns wide; b[n][k] allows any width that wgmma
+/// does, and the epilogue needs 16.
 int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxColumns : 16; }
 
 }  // namespace
@@ -59,8 +59,8 @@ std::string further_arguments(const GemmProgram& product, const GemmSchedule& s,
 }
 
 int needed_promotion(const GemmProblem& problem) {
-  // Each 32 products are added with an error of up to 2^-13 of the sum: over 1,024, a thousandth of
-  // it, where rounding both operands to four bits does 3 %. Deeper products have half of that.
+  // Each 32 products are added with an error of up to 2^-13 of the sum: 0.1 % over 1,024, while
+  // rounding both operands to four bits costs 3 %. For deeper sums, half of that.
   constexpr std::int64_t kMostUnpromoted = 1024;
   constexpr int kPromoted = 512;
   if (problem.product.blocks) return static_cast<int>(problem.product.blocks->depth);
@@ -76,7 +76,7 @@ std::string options_text(const GemmSchedule& s, int promoted) {
 
 namespace {
 
-/// Takes " name=7" out of a schedule's text, if it is there.
+/// Removes " name=7" from a schedule's text, if present, and returns the number.
 std::optional<int> take_number(std::string& schedule, std::string_view name) {
   const std::size_t at = schedule.find(name);
   if (at == schedule.npos) return std::nullopt;
@@ -114,7 +114,7 @@ std::string refuse_windows(const GemmProgram& product) {
   const ConvWindows& windows = *product.windows;
   if (!product.batch.empty()) return "the copy engine would read channels of other groups";
   const int step = tma_step(product);
-  // A pixel's channels are filled up with zeros, by half at most.
+  // Channels of a pixel are padded with zeros, by at most half.
   if (!ir::is_multiple_of(windows.channels, step) &&
       !(windows.channels.is_constant() &&
         ceil_div(windows.channels.value(), step) * step * 2 <= windows.channels.value() * 3))
@@ -180,7 +180,7 @@ int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int wa
 
 namespace {
 
-/// Whether what is promoted at once shares its scales, where they are those of blocks.
+/// Whether one promotion covers exactly one scale, if there are block scales.
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int promoted) {
   return !product.blocks || (promoted == product.blocks->depth &&
                              product.blocks->columns % tma_product_columns(product, s.n) == 0);
@@ -190,7 +190,7 @@ bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int promot
 
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups, int most_held,
               int promoted) {
-  constexpr int kMostSize = 256;  // a box's rows
+  constexpr int kMostSize = 256;  // of a box's rows
   const int copied = tma_unit(problem.product);
   return is_for_tma(problem.product) && refuse_tma(problem).empty() && s.vector_a == copied &&
          s.vector_b == copied && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
@@ -217,8 +217,7 @@ std::string refuse_tma(const GemmProblem& problem) {
   if (product.windows)
     if (std::string reason = refuse_windows(product); !reason.empty()) return reason;
   if (product.batch.size() > kMostMappedBatch) return "the batch has too many dimensions";
-  // Operands of 8 bits have no kernel of their own for few rows: rows that are not there cost no
-  // traffic.
+  // There is no small-M kernel for 8-bit operands; TMA does not load rows past the end.
   if (problem.most_m && *problem.most_m < kLeastRows && !product.is_eight_bit())
     return "too few rows for warpgroups";
   return "";
@@ -226,10 +225,10 @@ std::string refuse_tma(const GemmProblem& problem) {
 
 namespace {
 
-/// Warpgroups share the rows of the tile.
+/// Warpgroups divide the rows of the tile.
 struct Tma final : GemmTile {
   int warpgroups;
-  int promoted;  // of k, at once; 0: sums are not promoted
+  int promoted;  // k's between promotions; 0: none
 
   Tma(int count, int promoted_depth) : warpgroups(count), promoted(promoted_depth) {}
 
@@ -252,21 +251,21 @@ struct Tma final : GemmTile {
     return together > 1 ? together : 0;
   }
 
-  // Fitted to 360 times of 19 products (64 to 4,096 rows, k of 384 to 3,072; a bias, gelu, a
-  // residual) in graphs on an H200: those chosen take 3 % longer than the best of a product in the
-  // mean.
+  // Fitted to 360 timings of 19 GEMMs (64 to 4,096 rows, k of 384 to 3,072; a bias, GELU, a
+  // residual) in CUDA graphs on an H200. The chosen schedules take 3 % longer than a GEMM's best on
+  // average.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
     const RelativeRates rates = problem.rates();
     const double latency = 1420 / rates.clock, wave = 430 / rates.clock;  // nanoseconds
     const double step = 27 / rates.clock;
     const double barrier = 430 / rates.clock, block = 440 / rates.clock;
-    // Each nanosecond.
+    // Per nanosecond.
     const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(),
                  bytes_rate = 88 * rates.clock;
     const double all_bytes_rate = 7300 * rates.clock;
-    // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
-    // cluster does, and the rest, which they share.
+    // Per element, in picoseconds: storing its partial sum, in every block of a cluster; the
+    // epilogue, which they share.
     constexpr double kStored = 55, kElement = 29.5, kInstruction = 5.1, kRowByte = 22.6;
     const EpilogueCost& epilogue = problem.epilogue;
     const double processors = filled_multiprocessors(problem.device, s.cluster());
@@ -316,7 +315,7 @@ struct Tma final : GemmTile {
   }
 
  private:
-  /// Blocks of a multiprocessor that its shared memory and registers are enough for.
+  /// Blocks that fit a multiprocessor, by shared memory and registers.
   int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
     constexpr int kOtherRegisters = 40, kAllocated = 8;
     const int registers = (tma_held(problem.product, s, warpgroups, promoted > 0) +

@@ -1,5 +1,5 @@
-// TMA warp-specialized products (sm_90 alone): one warp has the copy engine fill the stages,
-// warpgroups multiply out of shared memory (wgmma). See TmaTile in
+// TMA warp-specialized GEMMs (sm_90 only): one warp issues TMA copies into the stages,
+// warpgroups run MMAs from shared memory (wgmma). See TmaTile in
 // codegen/families/gemm/tma/tma.cuh.
 #pragma once
 
@@ -7,64 +7,64 @@
 
 namespace sinter::codegen {
 
-// What kernels have in common whose operands both come by TMA.
+// Common to kernels whose operands both come by TMA.
 
-/// Of k: what a row of 128 bytes holds.
+/// k's in a row of 128 bytes.
 inline int tma_step(const GemmProgram& product) { return 128 / product.element_bytes(); }
-/// Elements of the 16 bytes that rows are whole multiples of.
+/// Elements in 16 bytes, of which rows are multiples.
 inline int tma_unit(const GemmProgram& product) { return 16 / product.element_bytes(); }
-/// Tiles begin at multiples of 1024 bytes; a stage has two barriers.
+/// Tiles are aligned to 1024 bytes; a stage has two mbarriers.
 inline constexpr int kTmaAlignment = 1024, kTmaStageBarriers = 2 * 16;
 inline int tma_stage_bytes(const GemmSchedule& s) { return (s.m + s.n) * 128; }
 
-/// As many stages as fit beside `reserved` bytes where a multiprocessor has so many blocks, no more
-/// than there are steps.
+/// The stages that fit besides `reserved` bytes with `blocks` on a multiprocessor, at most the
+/// number of steps.
 int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int reserved,
                std::optional<std::int64_t> depth);
 
-/// Channels of a tap with those that are zeros behind them, up to whole steps.
+/// Channels of a tap, zero-padded to whole steps.
 Dim padded_channels(const ConvWindows& windows, int step, const ir::Ranges& ranges);
-/// GemmTile::depth of these kernels, and typically how many steps that is.
+/// GemmTile::depth of these kernels, and its typical number of steps.
 Dim tma_depth(const GemmProblem& problem, const GemmSchedule& s);
 std::int64_t tma_steps(const GemmProblem& problem, const GemmSchedule& s);
 
-/// Accumulators of a thread: a warpgroup's rows by the tile's columns.
+/// Accumulators of a thread: a warpgroup's rows times the tile's columns.
 inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
   return s.m / warpgroups / 64 * s.n / 2;
 }
 
-/// Columns of one promoted product, of which a tile's warpgroup has one or several:
+/// Columns of one promoted MMA, of which a warpgroup has one or more:
 /// TmaMainloop::kColumns.
 int tma_product_columns(const GemmProgram& product, int columns);
-/// What a thread holds of a tile: accumulators, and where they are promoted those of one product
+/// Registers that a thread holds for a tile: accumulators and, with promotion, those of one MMA
 /// more.
 int tma_held(const GemmProgram& product, const GemmSchedule& s, int warpgroups, bool promotes);
 
-/// Whether `warpgroups` that hold so much at most multiply such a tile, promoted every so many of k
-/// (0: not).
+/// Whether `warpgroups`, with at most `most_held` registers each, can compute such a tile,
+/// promoting every `promoted` k's (0: never).
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups, int most_held,
               int promoted);
 
-/// The last arguments of a tile's template, where a product has parts or windows, is promoted,
-/// shares copies, or, of those whose last argument that is, k.
+/// The trailing template arguments of a tile: parts, windows, promotion, multicast and, for tiles
+/// that have it last, split_k.
 std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted,
                               int split_k = 1);
 
-/// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has
-/// the products of so many neighbours along k, kPromotionStep or some times it, added to float32.
-/// What the product needs beside what 8 bits themselves round; 0: nothing.
+/// Tensor cores accumulate fp8 with about 14 bits. A schedule that promotes adds sums over that
+/// many k's, a multiple of kPromotionStep, to float32. Returns the promotion that keeps the error
+/// below that of rounding to 8 bits; 0: none.
 inline constexpr int kPromotionStep = 128;
 int needed_promotion(const GemmProblem& problem);
-/// Whether a warpgroup has one product of a stage.
+/// Whether a warpgroup has one MMA for each stage.
 bool has_one_product(const GemmProgram& product, const GemmSchedule& s, int warpgroups);
-/// The deepest promotion up to `needed` that the schedule's stages allow: those of several products
-/// are read once for each.
+/// The deepest promotion, at most `needed`, that the schedule's stages allow: with several MMAs,
+/// stages are read again for each.
 int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
                        int needed);
-/// " promote=512 multicast=2", or what of it holds.
+/// " promote=512 multicast=2", as far as they apply.
 std::string options_text(const GemmSchedule& s, int promoted);
-/// Takes that out of a schedule's text; 0 and 1 where it is not there. Throws Error(kUsage) for
-/// another depth.
+/// Remove these from a schedule's text; 0 and 1 if absent. Throw Error(kUsage) for an invalid
+/// value.
 int take_promotion(std::string& schedule);
 int take_multicast(std::string& schedule);
 

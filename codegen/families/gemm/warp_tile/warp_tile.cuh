@@ -1,13 +1,13 @@
-// A tile of a matrix product on tensor cores: operands stream through shared memory in stages, the
-// accumulators end up there in float32, where the threads of the epilogue read them in any order.
+// A GEMM tile on tensor cores: operands stream through a multistage pipeline in shared memory. The
+// float32 accumulators end up there, and the epilogue's threads read them in any order.
 #pragma once
 
 #include "mma.cuh"
 #include "reduce.cuh"
 #include "tile_accumulators.cuh"
 
-/// Copies kRows x kColumns elements by kThreads threads; what lies outside [rows) x [columns)
-/// becomes zero.
+/// Copies kRows x kColumns elements by kThreads threads; elements outside [rows) x [columns) become
+/// zero.
 template <int kRows, int kColumns, int kStride, int kVector, int kThreads, class T>
 SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32 columns) {
   constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;
@@ -26,9 +26,9 @@ SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32
   }
 }
 
-/// The same of a matrix that lies the other way: element (row, column) is `from`'s (column, row),
-/// kVector of whose columns are read at once. Copies of single elements: what is there when this
-/// returns is seen by others after a barrier.
+/// Transposed copy: element (row, column) is `from`'s (column, row), read kVector of its
+/// columns at a time. Synchronous stores of single elements, which other threads see after a
+/// barrier.
 template <int kRows, int kColumns, int kStride, int kVector, int kThreads, class T>
 SINTER_DEVICE void copy_transposed(T* shared, const T* from, i64 stride, i32 rows, i32 columns) {
   constexpr int kAcross = kRows / kVector, kCount = kColumns * kAcross;
@@ -46,15 +46,15 @@ SINTER_DEVICE void copy_transposed(T* shared, const T* from, i64 stride, i32 row
   }
 }
 
-/// A left operand whose rows lie `stride_a` apart; `a` is the tile's first, at k = 0. Others are in
-/// headers of their own (implicit_gemm.cuh).
+/// A left operand with row stride `stride_a`; `a` is the tile's first row, at k = 0. Other kinds
+/// are in separate headers (implicit_gemm.cuh).
 struct DenseRows {
   template <class T, int kRows, int kColumns, int kStride, int kVector, int kThreads>
   struct Operand {
     const T* a;
     i64 stride_a;
 
-    /// Columns k .. of the rows, zero behind `rows` and from column `end` on.
+    /// Copies columns from k on; zeros for rows from `rows` on and columns from `end` on.
     SINTER_DEVICE void copy(T* shared, i32 rows, i32 k, i32 end) const {
       copy_tile<kRows, kColumns, kStride, kVector, kThreads>(shared, a + (k < end ? k : 0),
                                                              stride_a, rows, end - k);
@@ -62,7 +62,7 @@ struct DenseRows {
   };
 };
 
-/// Scales of both operands that change every 128 of k: of each row, [count, blocks], and of each
+/// Block scales of both operands, one for each 128 k's: for each row, [count, blocks], and for each
 /// `group` columns, [groups, blocks].
 template <bool kScaled>
 struct BlockScales {
@@ -71,8 +71,8 @@ struct BlockScales {
   i32 count, blocks, groups, group;
   i32 first_row, first_column;  // of the tile
 
-  /// Of one of the tile's rows, and of the group that one of its columns is in; those outside have
-  /// some of the others'.
+  /// The scale of a row of the tile, and of a column's group; indices past the end use the last
+  /// scale.
   SINTER_DEVICE float of_row(i32 row, i32 block) const {
     return rows[static_cast<i64>(minimum(first_row + row, count - 1)) * blocks + block];
   }
@@ -83,20 +83,20 @@ struct BlockScales {
 template <>
 struct BlockScales<false> {};
 
-/// kM x kN accumulators over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of
-/// each the steps' k; kSplitK neighbouring blocks of a cluster share the whole k. All partial
-/// accumulators are added in one fixed order. kRowsAreK: b[k][n] with n contiguous; else b[n][k]
-/// with k contiguous, as b of 8 bits is in shared memory in any case. a[m][k] is read through Left.
-/// kVectorA, kVectorB: elements of one copy (4 to 16 bytes, or one); rows begin at multiples of it
-/// and have a multiple of it. kScaled: a warp's share of a step lies in one block of k, and the
-/// tile in one group of columns, whose scales multiply its products.
+/// kM x kN accumulators over k, kK at a time. kWarpsM x kWarpsN warps divide the tile, and kWarpsK
+/// of each divide a step's k. kSplitK adjacent blocks of a cluster divide the whole k. Partial
+/// accumulators are added in a fixed order. kRowsAreK: b[k][n] with n contiguous; otherwise
+/// b[n][k], which 8-bit b always is in shared memory. Left reads a[m][k]. kVectorA, kVectorB:
+/// elements of one copy (4 to 16 bytes, or one element); rows are aligned to it and a multiple of
+/// it. kScaled: a warp's part of a step is within one scale block of k, and the tile within one
+/// column group; their scales multiply its MMAs.
 template <class A, class B, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK,
           int kStages, int kSplitK, bool kRowsAreK, int kVectorA, int kVectorB,
           class Left = DenseRows, bool kScaled = false>
 struct WarpTile {
   typedef SumOf<A> Sum;
-  static constexpr int kUnit = 16 / static_cast<int>(sizeof(A));  // elements of 16 bytes
-  static constexpr int kDepth = kFragmentDepth<A>;                // of k, of a fragment
+  static constexpr int kUnit = 16 / static_cast<int>(sizeof(A));  // elements in 16 bytes
+  static constexpr int kDepth = kFragmentDepth<A>;                // k's of a fragment
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN * kWarpsK;
   static constexpr int kTilesM = kM / kWarpsM / 16, kTilesN = kN / kWarpsN / 8;
   static constexpr int kWarpK = kK / kWarpsK;
@@ -105,7 +105,7 @@ struct WarpTile {
   static_assert(sizeof(A) == sizeof(B), "fragments of both operands are as deep");
   static_assert(kStages >= 2, "one stage is read while another is filled");
 
-  // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
+  // Row pitch is an odd number of 16-byte units: ldmatrix has no bank conflicts.
   static constexpr int odd_units(int elements) { return (elements / kUnit | 1) * kUnit; }
   static constexpr int kStrideA = odd_units(kK);
   static constexpr bool kBByRows = kRowsAreK && sizeof(B) > 1;  // in shared memory
@@ -117,11 +117,11 @@ struct WarpTile {
   static constexpr int kSumBytes = kWarpsK * kM * kAccumulatorStride * 4;
   static constexpr int kSharedBytes = kStageBytes > kSumBytes ? kStageBytes : kSumBytes;
 
-  /// What a block multiplies: `b` points at the tile's first column, at k = 0.
+  /// Operands of a block: `b` is the tile's first column, at k = 0.
   struct Operands : Left::template Operand<A, kM, kK, kStrideA, kVectorA, kThreads> {
     const B* b;
     i64 stride_b;
-    i32 rows, columns;  // that are left from the tile on; may exceed it
+    i32 rows, columns;  // remaining from the tile on; may exceed the tile
     i32 begin, end;     // of k
     BlockScales<kScaled> scales;
   };
@@ -148,7 +148,7 @@ struct WarpTile {
 
   typedef Sum Accumulators[kTilesM][kTilesN][4];
 
-  /// One stage's share of this warp.
+  /// This warp's MMAs of one stage.
   SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, const A* stage) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_n = warp % kWarpsN, warp_m = warp / kWarpsN % kWarpsM;
@@ -191,13 +191,13 @@ struct WarpTile {
     }
   }
 
-  /// The same of products that scales multiply; `k`: where the stage begins.
+  /// The same with block scales; `k`: where the stage begins.
   SINTER_DEVICE static void multiply_scaled(Accumulators& accumulators, const A* stage,
                                             const Operands& x, i32 k) {
     static_assert(!kScaled || BlockScales<kScaled>::kDepth % kWarpK == 0, "one block of k");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const i32 block = (k + warp / (kWarpsN * kWarpsM) * kWarpK) / BlockScales<kScaled>::kDepth;
-    if (block >= x.scales.blocks) return;  // behind the last
+    if (block >= x.scales.blocks) return;  // past the last
     const float column = x.scales.of_column(0, block);
     float scales[kTilesM][2];
 #pragma unroll
@@ -222,8 +222,8 @@ struct WarpTile {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
 
-  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has
-  /// ended, on which b does not depend: it is fetched before that is waited for.
+  /// Starts the first copies. `kProgrammatic`: the kernel may start before the preceding one ends.
+  /// Operand b does not depend on that, so that its copies start before the wait.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
@@ -243,13 +243,14 @@ struct WarpTile {
     }
   }
 
-  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  /// After begin(): fills `shared` with the block's accumulators, which sum() reads.
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
     Accumulators accumulators = {};
     for (int s = 0; s < steps; ++s) {
       cp_async_wait<kStages - 2>();
-      __syncthreads();  // stage s is there for all, and all have left the one that is filled next
+      __syncthreads();  // stage s is visible to all threads; all have left the stage that is filled
+                        // next
       const int next = s + kStages - 1;
       if (next < steps) {
         A* stage = stage_of(shared, next % kStages);
@@ -263,7 +264,7 @@ struct WarpTile {
         multiply_stage(accumulators, stage_of(shared, s % kStages));
     }
     cp_async_wait<0>();
-    __syncthreads();  // the accumulators take the stages' place
+    __syncthreads();  // the accumulators overwrite the stages
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_n = warp % kWarpsN, warp_m = warp / kWarpsN % kWarpsM;
     Sum* part =
@@ -292,10 +293,10 @@ struct WarpTile {
   }
 };
 
-/// Combines a row's values over the kLanes neighbouring lanes that share it in a block and over the
-/// kAcross blocks of the cluster that hold its columns; `rank` as above, with kSplitK blocks for
-/// each. Every lane gets the result. `scratch`: one value for each of the block's groups of lanes,
-/// not used again.
+/// Reduces a row over the kLanes adjacent lanes that share it in a block, and over the kAcross
+/// blocks of the cluster that hold its columns. `rank` as above, with kSplitK blocks for each.
+/// Every lane gets the result. `scratch`: one value for each lane group of the block, used
+/// once.
 template <class Combine, int kLanes, int kAcross, int kSplitK, class T>
 SINTER_DEVICE T reduce_tile_row(T x, T* scratch, u32 rank) {
   x = reduce_lanes<Combine, kLanes>(x);
@@ -303,7 +304,7 @@ SINTER_DEVICE T reduce_tile_row(T x, T* scratch, u32 rank) {
   const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   if (lane == 0) scratch[group] = x;
   cluster_barrier();
-  // Each lane fetches from other blocks, so that their latencies overlap.
+  // Each lane loads from different blocks: the latencies overlap.
   T all = Combine::template identity<T>();
 #pragma unroll
   for (int first = 0; first < kAcross; first += kLanes) {

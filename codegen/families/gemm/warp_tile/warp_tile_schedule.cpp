@@ -1,5 +1,5 @@
-// Products and convolutions by warps: operands come by multistage cp.async, each warp has a part of
-// the tile (mma.sync). See WarpTile in codegen/families/gemm/warp_tile/warp_tile.cuh.
+// GEMMs and convolutions by warps: multistage cp.async copies, mma.sync on each warp's part of the
+// tile. See WarpTile in codegen/families/gemm/warp_tile/warp_tile.cuh.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -23,40 +23,40 @@ constexpr Tile kTiles[] = {
     {32, 64, 64, 1, 2, 2, 4},  {32, 128, 64, 1, 4, 1, 4}, {64, 32, 64, 2, 1, 2, 4},
     {64, 64, 64, 2, 2, 1, 4},  {64, 128, 64, 2, 2, 1, 3}, {128, 64, 64, 2, 2, 1, 3},
     {128, 128, 32, 2, 2, 1, 4}};
-// Windows take more instructions to copy: eight warps hide them behind each other.
+// Copies of windows take more instructions: eight warps hide each other's latency.
 constexpr Tile kWindowTiles[] = {
     {32, 32, 64, 1, 2, 2, 4},  {32, 64, 64, 2, 2, 1, 4},   {64, 64, 64, 2, 4, 1, 4},
     {64, 64, 64, 2, 2, 2, 4},  {64, 128, 64, 2, 4, 1, 3},  {128, 64, 64, 4, 2, 1, 3},
     {128, 64, 64, 4, 2, 1, 4}, {128, 128, 64, 4, 2, 1, 3}, {256, 64, 64, 4, 2, 1, 3}};
 constexpr int kSplitK[] = {1, 2, 4, 8};
-/// Rows of a tile and tiles that a cluster holds of whole rows, where rows are reduced.
+/// With row reductions: rows of a tile, and tiles of a cluster that form whole rows.
 constexpr int kNormRows[] = {16, 32};
 constexpr int kNormClusters[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
-/// What an estimate is made of, in nanoseconds.
+/// Costs of an estimate, in nanoseconds unless stated.
 struct Costs {
-  double latency;                // of a wave of blocks
-  double bytes, flops;           // each nanosecond on a multiprocessor
-  double all_bytes;              // each nanosecond on all together
-  double step;                   // of the pipeline
-  double barrier, barrier_more;  // of a cluster, and its part for each block
-  double sums;                   // how much faster than operands they are added up
-  double split;      // for each further block that shares a tile and is resident at once
-  double reduction;  // of a block's rows
+  double latency;                // per wave of blocks
+  double bytes, flops;           // per nanosecond on a multiprocessor
+  double all_bytes;              // per nanosecond on all of them
+  double step;                   // per pipeline step
+  double barrier, barrier_more;  // per cluster; more for each block
+  double sums;                   // rate of adding sums relative to loading operands
+  double split;                  // for each further resident block that shares a tile
+  double reduction;              // of a block's rows
 };
-// Fitted to the times of 520 schedules for ten products of BERT-base and ViT-B/16 (128 and 197
-// rows), and of MiniLM's, in graphs on an H200: those chosen take 7 % longer than the best in the
-// mean.
+// Fitted to 520 timings of ten GEMMs of BERT-base and ViT-B/16 (128 and 197 rows), and of
+// MiniLM's, in CUDA graphs on an H200. The chosen schedules take 7 % longer than the best on
+// average.
 constexpr Costs kDenseCosts = {3000, 36.5, 733, 2530, 132, 403, 0.57, 0.28, 0, 20};
-// Fitted to the times of 28 convolutions (ResNet-50, a text detector, ConvNeXt; batch 1 and 8) on
-// an H200, each on 12 to 40 schedules: those chosen take 6 % longer than the best in the mean.
+// Fitted to timings of 28 convolutions (ResNet-50, a text detector, ConvNeXt; batch 1 and 8) on an
+// H200, each with 12 to 40 schedules. The chosen ones take 6 % longer than the best on average.
 constexpr Costs kWindowCosts = {725, 26.5, 930, 1e9, 48, 380, 0.18, 7.5, 275, 20};
 
 Costs scaled(Costs costs, const RelativeRates& rates) {
   for (double* time : {&costs.latency, &costs.step, &costs.barrier, &costs.split, &costs.reduction})
     *time /= rates.clock;
   costs.bytes *= rates.clock;
-  // A tenth of the tensor cores' rate: what feeds them is the limit.
+  // A tenth of the tensor cores' rate: feeding them is the limit.
   costs.flops *= rates.clock;
   costs.all_bytes *= rates.memory;
   return costs;
@@ -66,7 +66,7 @@ bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
 }
 
-constexpr std::int64_t kScaledDepth = 128;  // of a block that has scales: BlockScales
+constexpr std::int64_t kScaledDepth = 128;  // k's with one block scale: BlockScales
 
 std::string refuse(const GemmProblem& problem) {
   const auto& blocks = problem.product.blocks;
@@ -75,8 +75,8 @@ std::string refuse(const GemmProblem& problem) {
              : "";
 }
 
-/// Whether a warp's share of a step has one scale for each row. Products have registers of their
-/// own beside the sums then.
+/// Whether a warp's part of a step has one scale for each row. MMAs then need registers besides the
+/// accumulators.
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps, int warps_k) {
   constexpr int kMostSums = 64;
   return !product.blocks ||
@@ -84,7 +84,7 @@ bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps,
           s.m * s.n / (32 * warps) <= kMostSums);
 }
 
-/// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
+/// Template argument that reads the left operand, if not by rows: ", WindowRows<2, i32>".
 std::string left_operand(const GemmText& text) {
   if (!text.product().windows) return "";
   const ConvWindows& windows = *text.product().windows;
@@ -98,7 +98,7 @@ std::string sizes(GemmText& text, const Shape& shape) {
   return fmt::format("{{{}}}", fmt::join(all, ", "));
 }
 
-/// Where the windows of the tile's rows are.
+/// Sets up the windows of the tile's rows.
 void write_windows(GemmText& text) {
   const GemmProgram& product = text.product();
   const ConvWindows& w = *product.windows;
@@ -133,8 +133,8 @@ struct WarpTile final : GemmTile {
     return std::max(s.stages * stage * bytes, warps_k * s.m * (s.n + 8) * 4);
   }
 
-  /// What a block waits for, what its multiprocessor loads and multiplies, and what blocks cost
-  /// each other.
+  /// Time that a block waits, time of its multiprocessor's loads and MMAs, and contention among
+  /// blocks.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
     const DeviceModel& device = problem.device;

@@ -8,7 +8,7 @@
 namespace sinter::codegen {
 namespace {
 
-// Of a warp: k that it unpacks at once; of a block.
+// Per warp: k's unpacked at a time; per block.
 constexpr int kDepth = 128, kWarps = 4, kColumns = static_cast<int>(kPackedColumns);
 static_assert(kPackedDepth % kDepth == 0);
 

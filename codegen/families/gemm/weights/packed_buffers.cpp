@@ -15,8 +15,8 @@ constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 bool has_16_bits(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
 
-/// Which input of a region of kind "gemm" is nothing but the weights of its product, if that
-/// has few rows.
+/// The input of a region of kind "gemm" that is only the weights of its GEMM, if that has few
+/// rows.
 std::optional<std::size_t> weights_input(const Node& region, const Ranges& ranges) {
   if (region.op->kind != OpKind::kFused || region.attrs.get_string("kind") != "gemm")
     return std::nullopt;

@@ -1,4 +1,4 @@
-// Weights of a plan in the order of its kernels.
+// Weights of a plan in the packed order of its kernels.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@
 
 namespace sinter::codegen {
 
-/// Hashes of the constants of 16 bits that all `graphs`, those of one plan, read as weights of
-/// products of few rows alone (regions of kind "gemm"): nothing but kernels of our own reads
-/// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
-/// that is also a product's weights leaves them as they are.
+/// Hashes of the 16-bit constants that all `graphs` of a plan read only as weights of small-M
+/// GEMMs (regions of kind "gemm"). Only our kernels read them, so that the plan may store them
+/// packed. An entry point of more rows, or an embedding table that is also a GEMM's weights,
+/// prevents that.
 std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs);
 
 class PackedBuffers {
@@ -22,14 +22,14 @@ class PackedBuffers {
   PackedBuffers(PlanBuffers& buffers, std::set<std::uint64_t> elements)
       : buffers_(buffers), elements_(std::move(elements)) {}
 
-  /// True if the product's right operand is a constant of 16 bits that may be packed.
+  /// True if the GEMM's right operand is a 16-bit constant that may be packed.
   bool takes_elements(const GemmProgram& product) const;
 
-  /// Puts packed weights, scales and zero points, each packed once, in place of the graph's, if the
-  /// product has `weights`. Throws Error(kUnsupported) if they cannot be packed.
+  /// If the GEMM has `weights`: replaces the graph's by packed weights, scales and zero points,
+  /// each packed once. Throws Error(kUnsupported) if they cannot be packed.
   void pack(GemmProgram& product);
 
-  /// Changes what a step reads accordingly: `plain`, the graph's buffers, to `packed`.
+  /// Replaces the graph's buffers `plain` by `packed` in what a step reads.
   static void replace(std::vector<std::uint32_t>& reads, Buffers plain, Buffers packed);
 
  private:
@@ -44,7 +44,7 @@ class PackedBuffers {
   PlanBuffers& buffers_;
   std::set<std::uint64_t> elements_;
   std::map<std::pair<Key, DType>, Packed> known_;
-  // By buffer, rows_are_k and whether x has 8 bits, on which the order depends.
+  // By what determines the order: buffer, rows_are_k, and whether x has 8 bits.
   std::map<std::tuple<std::uint32_t, bool, bool>, std::uint32_t> values_;
 };
 

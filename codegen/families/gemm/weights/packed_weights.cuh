@@ -1,5 +1,5 @@
-// What weights are stored as, and how a lane's part of them becomes the fragments of a product of
-// 16-bit floats; their scales.
+// Storage formats of weights, with their conversion to fragments of 16-bit floats in a lane, and
+// their scales.
 #pragma once
 
 #include "float8.cuh"
@@ -7,7 +7,7 @@
 #include "vector.cuh"
 
 // ---- pairs of 16-bit values
-/// x - y and x * y + z of pairs of T, rounded once.
+/// x - y and x * y + z of pairs of T, each rounded once.
 template <class T>
 SINTER_DEVICE u32 subtract_pairs(u32 x, u32 y);
 template <class T>
@@ -30,7 +30,7 @@ SINTER_DEVICE u32 subtract_pairs<f16>(u32 x, u32 y) {
   return result;
 }
 template <>
-SINTER_DEVICE u32 subtract_pairs<bf16>(u32 x, u32 y) {  // sm_80 has no such instruction
+SINTER_DEVICE u32 subtract_pairs<bf16>(u32 x, u32 y) {  // sm_80 lacks the instruction
   return multiply_add_pairs<bf16>(y, 0xbf80bf80u, x);
 }
 #else
@@ -45,7 +45,7 @@ SINTER_DEVICE u32 multiply_add_pairs(u32 x, u32 y, u32 z) {
 }
 #endif
 
-/// (x & mask) | bits. What the compiler makes of that is two instructions if both are constants.
+/// (x & mask) | bits. For two constants the compiler would emit two instructions.
 SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
 #ifdef __CUDACC__
   u32 result;
@@ -56,11 +56,11 @@ SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
 #endif
 }
 
-// ---- what weights are stored as
-// Packed weights are units of 512 bytes: 16 columns of the product by kUnitDepth of k, 16 bytes for
-// each lane of a warp in the order of its fragments (codegen/families/gemm/weights/weight_pack.h).
-// Integers are biased, so that they are unsigned: their bits become the last of a mantissa, and the
-// conversion is exact.
+// ---- storage formats of weights
+// Packed weights are units of 512 bytes: 16 columns by kUnitDepth of k, 16 bytes for each lane
+// of a warp, in fragment order (codegen/families/gemm/weights/weight_pack.h). Integers are
+// biased to be unsigned. Their bits become the low bits of a mantissa, which makes the
+// conversion exact.
 
 /// Elements of x's type.
 struct PackedElements {
@@ -72,11 +72,11 @@ struct PackedElements {
   }
 };
 
-/// Bytes, which stand for -128 .. 127.
+/// Bytes for -128 .. 127.
 struct PackedBytes {
   static constexpr int kUnitDepth = 32;
   static constexpr bool kRowsAreK = false, kPacked = true;
-  /// Fragment number `j` of a lane's 16 bytes.
+  /// Fragment `j` of a lane's 16 bytes.
   template <class T>
   SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j);
 };
@@ -84,14 +84,14 @@ template <>
 SINTER_DEVICE void PackedBytes::widen_unit<f16>(u32 (&a)[4], const uint4& unit, int j) {
   const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {  // 1024 + x, less 1024 + 128
+  for (int i = 0; i < 2; ++i) {  // 1024 + x, minus 1024 + 128
     a[i] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4240), 0x64806480u);
     a[i + 2] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4341), 0x64806480u);
   }
 }
 template <>
 SINTER_DEVICE void PackedBytes::widen_unit<bf16>(u32 (&a)[4], const uint4& unit, int j) {
-  // A mantissa has room for seven bits: 128 + those, less 128 or 256 as the eighth says.
+  // The mantissa has seven bits: 128 + these, minus 128 or 256, depending on the eighth bit.
   const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -101,7 +101,7 @@ SINTER_DEVICE void PackedBytes::widen_unit<bf16>(u32 (&a)[4], const uint4& unit,
   }
 }
 
-/// Floats of 8 bits.
+/// 8-bit floats.
 struct PackedFloats {
   static constexpr int kUnitDepth = 32;
   static constexpr bool kRowsAreK = false, kPacked = true;
@@ -111,7 +111,7 @@ struct PackedFloats {
     widen_pair<e4m3fn>(pair, low, high);
     return pack_pair<T>(low, high);
   }
-  /// Fragment number `j` of a lane's 16 bytes, whose pairs are neighbours.
+  /// Fragment `j` of a lane's 16 bytes, in which pairs are adjacent.
   template <class T>
   SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j) {
     const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
@@ -131,7 +131,7 @@ SINTER_DEVICE u32 PackedFloats::widen_both<f16>(u32 pair) {
 }
 #endif
 
-/// Half bytes, which stand for -8 .. 7.
+/// Nibbles for -8 .. 7.
 struct PackedNibbles {
   static constexpr int kUnitDepth = 64;
   static constexpr bool kRowsAreK = false, kPacked = true;
@@ -142,7 +142,8 @@ template <>
 SINTER_DEVICE void PackedNibbles::widen_unit<f16>(u32 (&a)[4], const uint4& unit, int j) {
   const u32 word = j == 0 ? unit.x : j == 1 ? unit.y : j == 2 ? unit.z : unit.w;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {  // 1024 + x less 1024 + 8, and 1024 + 16 x as if a sixteenth of it
+  for (int i = 0; i < 2; ++i) {  // 1024 + x minus 1024 + 8; for the upper nibble, (1024 + 16 x) /
+                                 // 16
     const u32 x = word >> (i * 8);
     a[i * 2] = subtract_pairs<f16>(mask_and_set(x, 0x000f000fu, 0x64006400u), 0x64086408u);
     a[i * 2 + 1] = multiply_add_pairs<f16>(mask_and_set(x, 0x00f000f0u, 0x64006400u), 0x2c002c00u,
@@ -158,7 +159,7 @@ SINTER_DEVICE void PackedNibbles::widen_unit<bf16>(u32 (&a)[4], const uint4& uni
         subtract_pairs<bf16>(mask_and_set(word >> (i * 4), 0x000f000fu, 0x43004300u), 0x43084308u);
 }
 
-/// Elements of x's type as the model has them: b[n][k] with k contiguous, or b[k][n].
+/// Unpacked elements of x's type: b[n][k] with k contiguous, or b[k][n].
 struct RowsAreColumns {
   static constexpr int kUnitDepth = 16;
   static constexpr bool kRowsAreK = false, kPacked = false;
@@ -167,8 +168,8 @@ struct RowsAreK {
   static constexpr int kUnitDepth = 16;
   static constexpr bool kRowsAreK = true, kPacked = false;
 };
-/// Scales of weights: of a whole column (kGroup 0) or of kGroup neighbouring k's each. S: as they
-/// are stored. kZeros: what is subtracted from a group's weights first, of x's type.
+/// Scales of weights: for a whole column (kGroup 0) or for each kGroup consecutive k's. S: storage
+/// type. kZeros: zero points, of x's type, are subtracted first.
 template <class S, int kGroup_, bool kZeros_ = false>
 struct Scales {
   typedef S Stored;
@@ -183,24 +184,24 @@ struct NoScales {
 constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
-/// Neighbours along k that share a scale wherever so many as `depth` begin at a multiple of it.
+/// Consecutive k's with one scale in every aligned range of `depth`.
 template <class Scaling>
 constexpr int fold_of(int depth) {
   return Scaling::kGroup > 0 ? greatest_common_divisor(Scaling::kGroup, depth) : depth;
 }
 
-// ---- where they are
-/// Columns of a tile, kN in all, which are those of kParts equal parts of all side by side (a gate
-/// and what it opens, say).
+// ---- layout
+/// Columns of a tile, kN in all, which belong to kParts equal, adjacent parts (gated units,
+/// say).
 template <int kN, int kParts>
 struct ColumnsOfParts {
   static_assert(kN % (16 * kParts) == 0, "parts are whole units");
   static constexpr int kEach = kN / kParts;
-  /// Where column `n` of the tile is: in which part, and there.
+  /// The part of column `n` of the tile, and the column's index in it.
   SINTER_DEVICE static int part_of(int n) { return kParts == 1 ? 0 : n / kEach; }
   SINTER_DEVICE static int within_part(int n) { return kParts == 1 ? n : n % kEach; }
-  /// Where the units of the 16 columns from `n` on lie: `stride` from 16 to the next, `part` from
-  /// one part to the next.
+  /// Address of the units of the 16 columns at `n`; `stride` is between groups of 16, `part`
+  /// between parts.
   SINTER_DEVICE static i64 unit_at(int n, i64 stride, i64 part) {
     return part_of(n) * part + within_part(n) / 16 * stride;
   }

@@ -1,20 +1,20 @@
-// Packed weights as a matrix of 16-bit floats in memory: for kernels and libraries that know no
-// others.
+// Unpacks weights to a matrix of 16-bit floats in memory, for kernels and libraries that need
+// it.
 #pragma once
 
 #include "cluster.cuh"
 #include "packed_weights.cuh"
 
-/// A warp unpacks 16 columns by kDepth of k, a block neighbouring kDepths of them. Weights are
-/// (q - zero) * scale in float32, rounded to T. kGroup 0: one scale for a column.
+/// A warp unpacks 16 columns by kDepth of k, a block adjacent such ranges. Weights are (q - zero) *
+/// scale in float32, rounded to T. kGroup 0: one scale for each column.
 template <class T, class Weights, class Scaling, int kDepth, int kWarps>
 struct Unpacking {
   typedef typename Scaling::Stored S;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kUnitDepth = Weights::kUnitDepth, kUnits = kDepth / kUnitDepth;
-  static constexpr int kStride = kDepth + 8;  // rows begin in other banks
+  static constexpr int kStride = kDepth + 8;  // rows start in different banks
   static constexpr int kSharedBytes = kWarps * 16 * kStride * 2;
-  static constexpr int kAcross = kDepth / 8;  // lanes that store a row together
+  static constexpr int kAcross = kDepth / 8;  // lanes that store one row
   static_assert(kDepth % kUnitDepth == 0 && 32 % kAcross == 0 && kAcross >= 4, "whole warps");
 
   struct Operands {
@@ -23,11 +23,11 @@ struct Unpacking {
     const T* zeros;
     T* result;   // [columns][depth]
     i32 depth;   // k of the packed weights, a multiple of kDepth
-    i32 groups;  // of a column
+    i32 groups;  // per column
     u32 blocks;  // of columns
   };
 
-  /// `task`: which kDepth of which 16 columns.
+  /// `task`: index of the range of kDepth and of the 16 columns.
   template <bool kProgrammatic>
   SINTER_DEVICE static void run(unsigned char* shared, const Operands& x, u32 block) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -47,7 +47,7 @@ struct Unpacking {
     T* const tile = reinterpret_cast<T*>(shared) + warp * 16 * kStride;
     if (valid) widen_tile(tile, bits, x, static_cast<i64>(columns) * x.groups * 16, k);
     __syncwarp();
-    if (kProgrammatic) grid_dependency_wait();  // which may use the result's memory
+    if (kProgrammatic) grid_dependency_wait();  // its memory may overlap the result
     if (!valid) return;
     T* const to = x.result + (static_cast<i64>(columns) * 16 + lane / kAcross) * x.depth + k +
                   lane % kAcross * 8;
@@ -67,7 +67,7 @@ struct Unpacking {
 #pragma unroll
       for (int j = 0; j < kUnitDepth / 16; ++j) {
         const int at = u * kUnitDepth + j * 16;
-        // Groups begin at fragments; where they are whole tiles they are looked at once.
+        // Groups start at fragments; if they are whole tiles, once is enough.
         if (at == 0 || (kGroup > 0 && kGroup % kDepth != 0)) {
           const i64 place =
               first +

@@ -11,7 +11,7 @@
 namespace sinter::codegen {
 namespace {
 
-/// The largest magnitude among the elements.
+/// The largest magnitude of the elements.
 double largest(const ir::Tensor& tensor) {
   double most = 0;
   for (const double value : tensor.to_doubles()) most = std::max(most, std::abs(value));
@@ -28,7 +28,7 @@ double largest_of_type(DType type) { return type == DType::kFloat16 ? 65504 : 3e
 
 }  // namespace
 
-/// Inputs are scales, then zero points if there are any.
+/// Inputs are scales, then zero points if any.
 const ir::Transform kStaysWithin = {
     "stays_within",
     [](const ir::Attrs& attrs, std::span<const ir::Tensor> inputs) {
@@ -83,7 +83,7 @@ std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffe
     refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
     return std::nullopt;
   }
-  // No memory for few rows: one plan serves both.
+  // Needs no memory if rows are few: one plan serves both cases.
   Dim needed = 1;
   if (const auto least = ir::lower_bound(rows, ranges); !least || *least < kUnpackedRows) {
     needed = ir::min(ir::floor_div(rows, Dim(kUnpackedRows), ranges), Dim(1), ranges);

@@ -22,10 +22,10 @@ constexpr int kLanes = 32;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// The numbers of some rows, biased to be unsigned; what lies outside stands for zero.
+/// The numbers of some rows, biased to be unsigned; elements outside represent zero.
 class Numbers {
  public:
-  /// `values`: the bytes of the weights' values.
+  /// `values`: bytes of the weights' values.
   Numbers(const ir::QuantizedWeights& weights, std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
         bits_(weights.bits),
@@ -50,7 +50,7 @@ class Numbers {
   std::int64_t n_, k_, pitch_;
 };
 
-/// 4 bits, for rows of x of 8 bits.
+/// 4-bit weights for 8-bit rows of x.
 void pack_unit_for_bytes(const Numbers& numbers, std::int64_t n, std::int64_t k,
                          std::uint8_t* unit) {
   constexpr int kWords = 4, kBytes = 4;
@@ -76,7 +76,8 @@ void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
             const std::uint32_t value =
                 numbers.at(n + g + upper * 8, k + j * kFragment + half * 8 + t + next);
             if (bits == 8) {
-              // Floats are converted in pairs of neighbours, integers in two halves of a word.
+              // Float conversions take adjacent pairs, integer conversions the two halves of a
+              // word.
               const int byte = numbers.are_floats() ? half * 2 + next : half + next * 2;
               to[(j * 2 + upper) * 4 + byte] = static_cast<std::uint8_t>(value);
             } else {
@@ -87,7 +88,7 @@ void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
   }
 }
 
-/// Units of tiles, in `shape`: `write` makes those of a tile.
+/// Units of all tiles in `shape`; `write` writes those of one tile.
 template <class Write>
 std::vector<std::byte> made_tiles(const Ints& shape, const Write& write) {
   const auto tile_bytes = static_cast<std::size_t>(shape[1] * kUnitBytes),
@@ -102,7 +103,7 @@ std::vector<std::byte> made_tiles(const Ints& shape, const Write& write) {
 
 std::int64_t unit_depth(int bits) { return bits == 8 ? 32 : 64; }
 
-/// Units of one tile's 16 columns; element (n, k) is at from[n * stride_n + k * stride_k].
+/// Units of one tile's 16 columns; element (n, k) is from[n * stride_n + k * stride_k].
 struct Elements {
   const std::uint16_t* from;
   std::int64_t n, k, stride_n, stride_k;
@@ -206,7 +207,8 @@ const ir::Derivation kPackedElements = {
 
 namespace {
 
-/// One value for each column and group, of 16 columns side by side; `k` and `group` of the weights.
+/// One value for each column and group, 16 columns adjacent; `k` and `group` are those of the
+/// weights.
 Tensor packed_groups_of(const Tensor& values, std::int64_t group, std::int64_t k, DType type) {
   const std::int64_t n = values.shape()[0], groups = values.shape()[1];
   const std::int64_t tiles = ceil_div(n, kPackedColumns);
@@ -219,7 +221,7 @@ Tensor packed_groups_of(const Tensor& values, std::int64_t group, std::int64_t k
   return Tensor::from_doubles(type, {tiles, packed, kPackedColumns}, result);
 }
 
-/// The narrowest type that has all scales.
+/// The narrowest type that represents all scales.
 DType narrowest(const Tensor& scales) {
   if (scales.dtype() != DType::kFloat32) return scales.dtype();
   const std::vector<double> values = scales.to_doubles();
@@ -319,7 +321,7 @@ std::string refuse_packing(const GemmProgram& product) {
 }
 
 std::int64_t loop_group(const GemmProgram& product) {
-  // Groups of all of k where zero points make them groups: above any k.
+  // Zero points make all of k one group: larger than any k.
   constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
   if (!product.weights) return 0;
   if (product.weights->group != 0) return product.weights->group;

@@ -42,7 +42,7 @@ BodyState::BodyState(const ProgramAnalysis& program, Arguments& arguments,
   find_kept();
 }
 
-/// As many loads as static shared memory holds.
+/// Stages as many loads as fit static shared memory.
 void BodyState::find_staged() {
   std::size_t room = 40 * 1024;
   for (std::size_t i = 0; schedule().row().staged && i < analysis.instr_count(); ++i) {
@@ -100,7 +100,7 @@ bool BodyState::is_preloaded(std::size_t i) const {
   if (grouped[i]) return true;
   const std::vector<bool>& given = mapping.given_loads;
   if (!given.empty() && !given[i]) return false;
-  // While a product is computed there is time for loads, as long as one pass takes them all.
+  // The mainloop's latency hides loads, if one pass has them all.
   const bool ahead = analysis.stages() > 0 || loop->unrolled() || !given.empty() ||
                      (!mapping.gemm.products.empty() && mapping.passes.header.empty());
   return is_load(i) && is_live(i) && product(i) == nullptr && !is_transposed(i) &&

@@ -40,10 +40,10 @@ void BodyWriter::write() {
     out_.declare_all(mapping.behind_preload);
     const bool has_row_loads = loads_.define_row_loads();
     loads_.declare_of_all_passes();
-    // Where the body is long its code would not fit the caches.
+    // An unrolled long body would exceed the instruction cache.
     s_.code.line(passes.unroll ? "#pragma unroll" : kNotUnrolled);
     s_.code.open(passes.header);
-    if (has_row_loads)  // twice as fast as passes need them: each that is done leaves registers
+    if (has_row_loads)  // two per pass: each completed load frees registers
       for (const char* ahead : {"pass * 2", "pass * 2 + 1"})
         s_.code.line(fmt::format("if ({0} < {1}) load_rows({0});", ahead, passes.count));
   } else {
@@ -139,8 +139,8 @@ void BodyWriter::write_pass(int stage) {
   s_.loop = &s_.mapping.loop;
 }
 
-/// Values of pass `stage` that differ between the rows of a thread's vector alone. What others use
-/// of them stays in registers.
+/// Values of pass `stage` that vary only across the rows of a thread's vector. Those that other
+/// passes use stay in registers.
 void BodyWriter::row_vectors(int stage) {
   InstrSet own(s_.analysis.instr_count(), false), kept = own;
   for (const std::size_t i : s_.live)

@@ -9,14 +9,14 @@
 
 namespace sinter::codegen {
 
-/// Writes a kernel's body in passes. Pass p computes everything that has waited for exactly p
-/// reductions, and reduces what pass p + 1 waits for:
-///   values of the thread (per row), then a loop over the thread's vectors, within it values of the
-///   vector, within it a loop over the vector's elements.
-/// A scan is a reduction of the thread's own elements in the pass before, after which what comes
-/// before them is known, and running values from there in its own.
-/// A thread that holds its row in registers loads everything first and keeps between passes what
-/// later ones use; one that loops computes again from memory in every pass.
+/// Writes a kernel's body in passes. Pass p computes values that depend on exactly p reductions,
+/// and accumulates the reductions that pass p + 1 needs. It has the thread's (row's) values, then a
+/// loop over the thread's vectors with values of the vector, which contains a loop over its
+/// elements.
+/// A scan is a reduction of the thread's own elements in the preceding pass, which yields the
+/// prefix before them; its own pass computes the running values.
+/// A thread that keeps its row in registers loads everything first and keeps what later passes use.
+/// A looping thread reloads and recomputes in every pass.
 class BodyWriter {
  public:
   BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const ThreadMapping& mapping,
@@ -38,7 +38,7 @@ class BodyWriter {
   SharedTiles tiles_;
 };
 
-/// The statements of a kernel of that mapping, and the device header that they need at least.
+/// The statements of a kernel with that mapping, and the smallest device header that they need.
 std::string write_body(const ProgramAnalysis& analysis, const ThreadMapping& mapping,
                        Arguments& args);
 std::string body_header(const ProgramAnalysis& analysis);

@@ -16,7 +16,7 @@ void LoadsAhead::write() {
     if (s_.is_preloaded(i) && !s_.is_passes_ahead(i) && !s_.is_of_all_passes(i)) loads.push_back(i);
   load_for_all_passes();
   if (loads.empty()) return;
-  // Declared and loaded in one line where nothing stands between.
+  // Declares and loads in one line if nothing comes in between.
   const bool direct = !s_.loop->unrolled() && s_.loop->predicate.empty();
   const std::string n = text_.vectors_size(), k = s_.loop->unrolled() ? "[k]" : "";
   for (const std::size_t i : loads) {
@@ -36,7 +36,7 @@ void LoadsAhead::write() {
     } else if (!is_vector && s_.vector() > 1) {
       continue;
     } else if (direct) {
-      const bool held = is_vector && s_.is_lean();  // and forgotten: not constant
+      const bool held = is_vector && s_.is_lean();  // not const, as hold() modifies it
       s_.code.line(fmt::format("{}{} r{} = {};", held ? "" : "const ",
                                is_vector ? text_.vector_type(i) : text_.memory_type(i), i,
                                text_.load(i, is_vector)));

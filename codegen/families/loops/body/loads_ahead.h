@@ -1,4 +1,4 @@
-// Loads that are issued before anything waits for one of them.
+// Loads issued before any of them is waited for.
 #pragma once
 
 #include "codegen/families/loops/body/statement_writer.h"
@@ -8,19 +8,19 @@ namespace sinter::codegen {
 class LoadsAhead {
  public:
   LoadsAhead(BodyState& state, StatementWriter& out) : s_(state), out_(out), text_(out.text) {}
-  /// Shared memory in which some wait.
+  /// Declares the shared memory of staged loads.
   void declare_staged();
-  /// What passes over the same columns have in common, which the first of them loads.
+  /// Declares data shared by passes over the same columns; the first pass loads it.
   void declare_of_all_passes();
-  /// All of a thread's vectors, for all stages.
+  /// Loads all of a thread's vectors, for all stages.
   void write();
-  /// A looping thread's next vectors.
+  /// Loads a looping thread's next vectors.
   void write_group(const InstrSet& needed);
-  /// Those vectors are done.
+  /// Marks these vectors as used.
   void end_group() { s_.grouped.assign(s_.grouped.size(), false); }
-  /// Lean: makes the compiler forget what it has computed from a warp's vectors.
+  /// Lean: stops the compiler from keeping values computed from a warp's vectors.
   void hold_all(const InstrSet& needed, int stage);
-  /// A function that loads what a pass's rows have of their own; false if there is nothing.
+  /// Defines a function that loads a pass's data of single rows; false if there is none.
   bool define_row_loads();
 
  private:

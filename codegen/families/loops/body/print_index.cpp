@@ -120,7 +120,7 @@ std::string IndexPrinter::address(const plan::fb::AccessT& access, DimSet dims, 
   Bounds sum = {0, 0};
   bool fits = true;
   const auto include = [&](const Bounds& term) {
-    // Any partial sum lies between the sum of the negative and that of the positive terms.
+    // Every partial sum is between the sum of the negative terms and that of the positive ones.
     fits = fits && term.narrow();
     if (fits)
       sum = combine(ExprOp::Add, sum,

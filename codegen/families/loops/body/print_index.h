@@ -1,4 +1,4 @@
-// Addresses and guards as device code.
+// Prints addresses and guards as device code.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace sinter::codegen {
 
-/// Prints index arithmetic in 32 bits where bounds show that it fits, else in 64.
+/// Prints index arithmetic in 32 bits if bounds prove that it fits, otherwise in 64.
 class IndexPrinter {
  public:
-  /// `value_text` gives the text of an instruction's value (for gathers).
+  /// `value_text` gives the text of an instruction's value, for gathers.
   IndexPrinter(const ProgramAnalysis& analysis, Arguments& args, const ThreadMapping& mapping,
                std::function<std::string(std::uint32_t)> value_text)
       : analysis_(analysis),
@@ -20,16 +20,16 @@ class IndexPrinter {
         indices_(mapping.indices),
         value_text_(std::move(value_text)) {}
 
-  /// Replaces the text of one dimension's index: within a vector, the element's.
+  /// Sets the text of one dimension's index; within a vector, that of the element.
   void set_index(std::size_t d, std::string text) { indices_[d].text = std::move(text); }
   const LoopIndex& index(std::size_t d) const { return indices_[d]; }
 
-  /// The part of an access's address whose terms vary with nothing outside `dims` (`inside`), or
-  /// the rest (not `inside`); empty if zero. The constant offset belongs to the inside.
+  /// The terms of an access's address that vary only with `dims` (`inside`), or the other terms
+  /// (not `inside`); empty if zero. The constant offset belongs to the inside.
   std::string address(const plan::fb::AccessT& access, DimSet dims, bool inside) const;
-  /// Whether every gathered index of `access` lies inside its dimension; empty: there is none.
+  /// Condition that all gathered indices of `access` are in range; empty if it has none.
   std::string gathered_inside(const plan::fb::AccessT& access) const;
-  /// All guards, joined by &&; empty if there are none.
+  /// All guards, joined by &&; empty if none.
   std::string guards(const plan::fb::AccessT& access) const;
 
  private:
@@ -41,7 +41,7 @@ class IndexPrinter {
   Bounds bounds_of_expression(std::uint32_t expression) const;
   Bounds bounds_of_node(std::uint32_t node) const;
   static Bounds combine(plan::fb::ExprOp op, const Bounds& a, const Bounds& b);
-  /// True if the node and all it is made of fit 32 bits.
+  /// True if the node and all its operands fit 32 bits.
   bool node_is_narrow(std::uint32_t node) const;
   std::string node(std::uint32_t node, bool wide) const;
 

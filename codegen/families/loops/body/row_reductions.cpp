@@ -56,7 +56,7 @@ void RowReductions::declare_results(const InstrSet& needed, int stage) {
       continue;
     }
     s_.code.line(fmt::format("{} a{}[{}];", type, i, s_.vector()));
-    out_.open_elements();  // independent sums: shorter chains, smaller errors
+    out_.open_elements();  // independent accumulators: shorter chains, smaller errors
     s_.code.line(fmt::format("a{}[j] = {};", i, text_.identity(i)));
     out_.close_elements();
   }

@@ -1,26 +1,26 @@
-// What threads combine: partial results, and how they meet.
+// Reductions across threads: partial results and their combination.
 #pragma once
 
 #include "codegen/families/loops/body/statement_writer.h"
 
 namespace sinter::codegen {
 
-/// Dynamic shared memory of a kernel: what the blocks of a cluster tell each other.
+/// Dynamic shared memory of a kernel: data exchanged by the blocks of a cluster.
 std::uint32_t reduction_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping);
 
 class RowReductions {
  public:
   RowReductions(BodyState& state, StatementWriter& out)
       : s_(state), out_(out), text_(out.text), how_(state.mapping.reduction) {}
-  /// Static shared memory in which they meet.
+  /// Declares static shared memory for the combination.
   void declare_shared();
-  /// Scratch in dynamic shared memory, which blocks of a cluster have at the same place.
+  /// Declares scratch in dynamic shared memory, at the same offset in all blocks of a cluster.
   void declare_dynamic();
-  /// What each scan has combined of the row's parts before.
+  /// Declares each scan's result over the row's earlier parts.
   void declare_carries();
-  /// What pass `stage` combines into, and what later ones use of it.
+  /// Declares the accumulators of pass `stage`, and the results that later passes use.
   void declare_results(const InstrSet& needed, int stage);
-  /// Behind the pass.
+  /// Combines across threads, after the pass.
   void combine(int stage);
 
  private:

@@ -1,4 +1,4 @@
-// Transposes: what passes through tiles in shared memory on its way in or out.
+// Transposes: loads and stores that pass through tiles in shared memory.
 #pragma once
 
 #include "codegen/families/loops/body/statement_writer.h"
@@ -9,9 +9,9 @@ class SharedTiles {
  public:
   SharedTiles(BodyState& state, StatementWriter& out) : s_(state), out_(out) {}
   void declare();
-  /// What lies across the stores comes through shared memory.
+  /// Loads transposed inputs into shared memory.
   void fill();
-  /// And what is stored across leaves it.
+  /// Stores transposed outputs from shared memory.
   void empty();
 
  private:

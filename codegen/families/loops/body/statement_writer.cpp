@@ -65,7 +65,7 @@ void StatementWriter::declare_pointer(std::size_t i) {
                               text.memory_type(i), a, buffer, start));
 }
 
-/// The scan's value at the element at hand; q is what has been combined so far.
+/// The scan's value at the current element; q is the result so far.
 void StatementWriter::running_value(std::size_t i) {
   const auto& instr = s_.analysis.instr(i);
   const std::string step =
@@ -194,8 +194,8 @@ void StatementWriter::element_loop(std::span<const std::size_t> values,
   close_elements();
 }
 
-/// What is rounded in pairs begins a loop of its own, since the one in front of it has computed the
-/// operand of a whole vector.
+/// Values rounded in pairs start a new loop: the preceding one has computed their operands for a
+/// whole vector.
 void StatementWriter::element_part(const InstrSet& needed, int stage) {
   std::vector<std::size_t> values, sums;
   for (const std::size_t i : members(needed))

@@ -1,4 +1,4 @@
-// How a schedule's threads walk a program's loops: the text around a kernel's body.
+// How a schedule's threads traverse a program's loops: the text around a kernel's body.
 #pragma once
 
 #include <optional>
@@ -10,109 +10,112 @@
 
 namespace sinter::codegen {
 
-/// A loop dimension's index in device code. Within a vector it is the first element's.
+/// Index of a loop dimension in device code; within a vector, that of the first element.
 struct LoopIndex {
   std::string text = "0";
-  bool wide = false;                    // i64, else i32
+  bool wide = false;                    // i64 instead of i32
   std::optional<std::int64_t> max = 0;  // largest value, if known
 };
 
 /// The loop over a thread's vectors.
 struct VectorLoop {
-  Schedule schedule;               // says what a vector is
+  Schedule schedule;               // its vector layout
   std::string header;              // empty: one vector, no loop
-  std::vector<std::string> lines;  // declare the indices in loop_dims
-  std::string group_header;        // a loop around the loop: its loads are issued first
-  std::string predicate;           // holds for vectors that exist; empty: always
+  std::vector<std::string> lines;  // declarations of the indices in loop_dims
+  std::string group_header;        // an enclosing loop that issues the loads of a group first
+  std::string predicate;           // true for vectors that exist; empty: all
 
   bool unrolled() const { return schedule.unroll > 1; }
 };
 
-/// How threads combine what each of them has of a row.
+/// How threads combine their parts of a row.
 struct RowReduction {
-  std::string reduce, reduce_sizes;  // "reduce_block" and ", 8"; empty: one thread has it all
-  std::string reduce_tail;           // further arguments of `reduce`: ", rank"
-  std::string expect;            // gets scratch ready for what other blocks send; empty: none do
-  std::string scan, scan_sizes;  // "scan_block" and ", 8"
-  std::size_t scratch = 0;       // shared values that each reduction or scan needs
-  std::uint32_t scratch_offset = 0;  // where they are in dynamic shared memory; 0: static
+  std::string reduce, reduce_sizes;  // "reduce_block" and ", 8"; empty: one thread has the whole
+                                     // row
+  std::string reduce_tail;           // more arguments of `reduce`: ", rank"
+  std::string expect;                // prepares scratch for data from other blocks; empty: none
+  std::string scan, scan_sizes;      // "scan_block" and ", 8"
+  std::size_t scratch = 0;           // shared values of each reduction or scan
+  std::uint32_t scratch_offset = 0;  // in dynamic shared memory; 0: static
 
-  static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch
-  /// scratch_offset of what the blocks of a cluster send each other: not zero.
+  static constexpr std::uint32_t kScratchValue = 8;  // bytes of a scratch value
+  /// scratch_offset of the data that blocks of a cluster exchange: not zero.
   static constexpr std::uint32_t kClusterScratch = 128;
 };
 
-/// A loop around all behind the prologue.
+/// A loop around everything after the prologue.
 struct PassLoop {
   std::string header;              // empty: none
-  std::vector<std::string> lines;  // declare what the passes differ in
+  std::vector<std::string> lines;  // declarations that differ by pass
   bool unroll = false;
-  std::string count;  // of passes; empty unless loads of rows are issued some passes ahead
-  // Holds in the first of the passes over the same columns; empty: each loads what it needs.
+  std::string count;  // number of passes; empty unless row loads are issued passes ahead
+  // True in the first pass over new columns; empty: each pass loads what it needs.
   std::string has_new_columns;
 };
 
-/// What the epilogue of a GEMM, or of a user's kernel, has and no other kernel.
+/// Specific to epilogues of GEMMs and of user kernels.
 struct GemmEpilogue {
   std::string tile_loop_header;              // a loop around that of the passes; empty: none
-  std::vector<std::string> tile_loop_lines;  // declare what its tiles differ in
-  // Functions of vectors in registers, where a thread computes with other elements than it loads
-  // and stores: of a vector either way, and one that loads what all rows share. Empty: none.
+  std::vector<std::string> tile_loop_lines;  // declarations that differ by tile
+  // Functions on vectors in registers, if a thread computes with other elements than it loads and
+  // stores: exchange of a vector, in both directions, and a load of data that all rows share.
+  // Empty: none.
   std::string exchange, load_exchanged;
-  /// A load whose value is the product's, not memory's.
+  /// A load whose value is the mainloop's result instead of memory.
   struct ProductLoad {
     std::size_t load;
-    std::string element;  // its text where vectors are single elements
-    std::string sums;     // the name of a vector of it
-    std::string vector;   // arguments of Tile::sum for that
+    std::string element;  // its text for single elements
+    std::string sums;     // name of the vector of results
+    std::string vector;   // arguments of Tile::sum for it
   };
   std::vector<ProductLoad> products;
 };
 
 struct ThreadMapping {
   DimSet thread_dims = 0;             // fixed for a thread
-  DimSet loop_dims = 0;               // walked in the loop over a thread's vectors
-  std::vector<LoopIndex> indices;     // of each loop dimension
-  std::vector<std::string> prologue;  // declares the indices in thread_dims
+  DimSet loop_dims = 0;               // traversed by the loop over a thread's vectors
+  std::vector<LoopIndex> indices;     // for each loop dimension
+  std::vector<std::string> prologue;  // declarations of the indices in thread_dims
   VectorLoop loop;
-  std::optional<VectorLoop> tail;        // over the elements behind the last whole vector
+  std::optional<VectorLoop> tail;        // over the elements after the last whole vector
   std::optional<VectorLoop> tile_loads;  // transpose: how a block's loads fill its tiles
-  std::string live_row;                  // holds in threads whose row exists; empty: always
-  std::string leader;                    // holds in the thread that writes a row's values
+  std::string live_row;                  // true in threads whose row exists; empty: all
+  std::string leader;                    // true in the thread that writes a row's values
   RowReduction reduction;
   PassLoop passes;
   GemmEpilogue gemm;
-  std::vector<std::string> behind_preload;  // what loads are issued ahead of
-  std::vector<bool> given_loads;            // not empty: of all loads these alone are
-  std::vector<std::string> epilogue;        // behind everything
+  std::vector<std::string> behind_preload;  // statements after the loads that are issued ahead
+  std::vector<bool> given_loads;            // if not empty, only these loads are issued ahead
+  std::vector<std::string> epilogue;        // at the end
   ir::Dim blocks;                           // size of the grid
   std::vector<std::uint32_t> block;         // threads
 
   const Schedule& schedule() const { return loop.schedule; }
 };
 
-/// With nothing but the schedule, threads and indices set; dimensions are walked by `loop_dims`.
+/// A mapping with only the schedule, threads and indices set; `loop_dims` are the loop's
+/// dimensions.
 ThreadMapping start_mapping(const ProgramAnalysis& analysis, const Schedule& schedule,
                             DimSet thread_dims, DimSet loop_dims);
 
-/// Number of vectors in the dimensions `dims`, where the schedule's vector dimension counts
-/// vectors and its tiles' dimension tiles.
+/// Number of vectors in `dims`: the schedule's vector dimension counts in vectors, its tile
+/// dimension in tiles.
 ir::Dim count_vectors(const ProgramAnalysis& analysis, const Schedule& schedule, DimSet dims);
 
-/// The block's number as u32 or u64.
+/// The block's index as u32 or u64.
 std::string block_text(const ProgramAnalysis& analysis, bool wide);
 
 /// True if values up to `count` need 64 bits.
 bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count);
 inline const char* count_type(bool wide) { return wide ? "u64" : "u32"; }
 
-/// Splits the number `flat` (u32, or u64 if `wide`) into the indices of `dims`: sets their
-/// mapping.indices and appends their declarations to `lines`. `bound`: flat is below it, if known.
+/// Splits the linear index `flat` (u32, or u64 if `wide`) into the indices of `dims`. Sets their
+/// mapping.indices, appends declarations to `lines`. `bound`: exclusive bound of `flat`, if known.
 void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
                  const std::string& flat, bool wide, ThreadMapping& mapping,
                  std::vector<std::string>& lines, std::optional<std::int64_t> bound = std::nullopt);
 
-/// How a function computes the vector number `flat` of a program: u64 if `wide`, else u32.
+/// A function that computes vector `flat` of a program; its index is u64 if `wide`, otherwise u32.
 struct VectorFunction {
   ThreadMapping mapping;
   bool wide = false;
@@ -120,19 +123,19 @@ struct VectorFunction {
 VectorFunction map_vector(const ProgramAnalysis& analysis, const Schedule& schedule,
                           Arguments& args);
 
-/// Declares `row`, number `row` of `rows`, of which a block has `rows_of_block`, and the indices of
-/// `dims`. Threads without one leave if `may_leave`; else they repeat row 0, as shuffles and
-/// barriers need them, and write nothing.
+/// Declares `row`, an index below `rows` of which a block has `rows_of_block`, and the indices of
+/// `dims`. Threads without a row exit if `may_leave`. Otherwise they duplicate row 0, as shuffles
+/// and barriers need them, and store nothing.
 void place_rows(const ProgramAnalysis& analysis, Arguments& args, DimSet dims, std::string row,
                 const ir::Dim& rows, int rows_of_block, bool may_leave, ThreadMapping& mapping);
 
-/// The loop over a row's vectors along `dims`, of which `threads` neighbours take one each, the
-/// first one number `first`; all threads of a row have `at_once` for each of unroll.
+/// The loop over a row's vectors along `dims`. `threads` neighbours take one vector each, starting
+/// at `first`; the threads of a row process `at_once` vectors per unrolled iteration.
 void walk_row(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
               const std::string& first, int threads, int at_once, ThreadMapping& mapping);
 
-/// A loop for elements that no whole vector of `mapping` has, one at a time: `header` or `lines`
-/// declare their number "e" (u64 if `wide`); `unroll` of them are loaded ahead.
+/// A loop over the elements that no whole vector of `mapping` covers. `header` or `lines` declare
+/// their index "e" (u64 if `wide`); `unroll` of them are loaded ahead.
 void add_tail(const ProgramAnalysis& analysis, Arguments& args, std::string header,
               std::vector<std::string> lines, int unroll, bool wide, ThreadMapping& mapping);
 

@@ -49,7 +49,7 @@ std::string ValueText::kept_name(std::size_t i) const {
   return fmt::format("h{}{}{}", i, s_.slot, s_.vector() > 1 && s_.per_element(i) ? "[j]" : "");
 }
 
-/// Where in the loop an access is, counted from its pointer: " + i1 * 4".
+/// Address within the loop, relative to the pointer: " + i1 * 4".
 std::string ValueText::loop_address(std::uint32_t access) const {
   return s_.index.address(analysis_.access(access), s_.mapping.thread_dims, false);
 }
@@ -73,8 +73,8 @@ std::string ValueText::element(std::size_t i) const {
                      negative ? "-" : "", place.substr(3));
 }
 
-/// What all rows of many share, such as a norm's weights: every block reads it, and the next run.
-/// Of rows that share a warp too little to gain from it.
+/// Whether a load is of data that many rows share, such as a norm's weights: every block reads it,
+/// and so does the next run. Not for rows that share a warp, which gain too little.
 bool ValueText::is_kept_in_cache(std::size_t i) const {
   const ir::Dim rows = analysis_.row_count();
   return s_.schedule().is<RowParameters>() && s_.schedule().threads_x >= 32 &&
@@ -98,22 +98,22 @@ std::string ValueText::load(std::size_t i, bool whole) const {
   const Schedule& schedule = s_.schedule();
   if (s_.in_loop(i) && (schedule.is<WindowParameters>() || schedule.is<PointwiseParameters>() ||
                         schedule.is<TileTranspose>()))
-    // Terms are added to the pointer one by one: constant ones become the instruction's offset.
+    // Terms are added to the pointer separately, so that constants become the instruction's offset.
     return fmt::format("load_if<{}>({}, {}, {}){}", whole ? s_.vector() : 1, guards, place(i), fill,
                        whole ? "" : ".v[0]");
   if (whole) fill = fmt::format("splat<{}>({})", s_.vector(), fill);
   return fmt::format("{} ? {} : {}", guards, value, fill);
 }
 
-/// The value in the instruction's compute type.
+/// The value converted to the instruction's compute type.
 std::string ValueText::widened(std::size_t i, const std::string& raw) const {
   const std::string value = fmt::format("widen({})", raw);
   if (compute_type(analysis_.memory_type(i)) == analysis_.type_of(i)) return value;
   return fmt::format("convert<{}>({})", type(i), value);
 }
 
-/// True for x - max(x) where x is a product: contracted into one operation, the product would not
-/// be the one whose rounded value the greatest is, and a softmax of large values not end at zero.
+/// True for x - max(x) where x is a product. An FMA would use the unrounded product, while the
+/// maximum was rounded: a softmax of large values would not reach zero.
 bool ValueText::must_not_contract(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   if (static_cast<ScalarOp>(instr.op) != ScalarOp::kSub || analysis_.type_of(i) != DType::kFloat32)
@@ -149,7 +149,7 @@ std::string ValueText::op(std::size_t i) const {
                        s_.math.function(i) ? "round_element_saturated" : "round_element",
                        storage_name(*float8_rounded_to(op)), operands[0].text);
   }
-  // A division by what divides a whole row is a product already.
+  // Division by a divisor of the whole row has become a multiplication.
   const bool is_product =
       op == ScalarOp::kDiv && (operands[1].constant != nullptr || !operands[1].inverse.empty());
   if (const char* function = is_product ? nullptr : s_.math.function(i)) {

@@ -1,4 +1,4 @@
-// Values as expressions of device code.
+// Text of values, as expressions of device code.
 #pragma once
 
 #include <string>
@@ -11,27 +11,27 @@ class ValueText {
  public:
   explicit ValueText(const BodyState& state) : s_(state), analysis_(state.analysis) {}
 
-  /// The value of instruction `i`, in its compute type.
+  /// The value of instruction `i` in its compute type.
   std::string value(std::size_t i) const;
-  /// The bits that a load reads: an element, or if `whole` a vector.
+  /// The bits that a load reads: one element, or a vector if `whole`.
   std::string load(std::size_t i, bool whole) const;
-  /// The one element that a load or store is about: "p0[i1 * 4]".
+  /// The element that a load or store accesses: "p0[i1 * 4]".
   std::string element(std::size_t i) const;
-  /// Where an access of a vector begins: "p0 + i1 * 4".
+  /// Start address of a vector access: "p0 + i1 * 4".
   std::string place(std::size_t i) const;
-  /// The stored value in the compute type of the buffer.
+  /// The stored value in the buffer's compute type.
   std::string stored(std::size_t i) const;
-  /// `value`, which store `i` writes, as memory has it.
+  /// `value`, written by store `i`, in its storage type.
   std::string narrowed(std::size_t i, const std::string& value) const;
-  /// The vector that store `i` writes, of the values t<i>.
+  /// The vector that store `i` writes, from the values t<i>.
   std::string packed(std::size_t i) const;
-  /// GPUs round to floats of 8 bits two at a time: to do so, `i` needs its operand of a vector's
-  /// next element, too.
+  /// GPUs round pairs to fp8: rounding `i` then also needs its operand for the vector's next
+  /// element.
   bool is_rounded_in_pairs(std::size_t i) const;
-  /// Holds in the threads that store `i`; empty: in all.
+  /// Condition of the threads that store `i`; empty: all.
   std::string writes(std::size_t i) const;
 
-  /// What is in memory, "half"; a vector of it, "Vec<half, 8>"; what is computed with, "float".
+  /// Types in memory, "half", as a vector, "Vec<half, 8>", and in computation, "float".
   std::string memory_type(std::size_t i) const { return storage_name(analysis_.memory_type(i)); }
   std::string vector_type(std::size_t i) const;
   std::string type(std::size_t i) const { return compute_name(analysis_.type_of(i)); }
@@ -39,12 +39,12 @@ class ValueText {
   std::string combine(std::size_t i) const;
   std::string identity(std::size_t i) const;
 
-  /// Which of a preloaded load's vectors the loop is at.
+  /// Subscript of a preloaded load's current vector.
   std::string raw_subscript(std::size_t i) const;
-  /// What threads combine into: "a3[j]".
+  /// A thread's accumulator: "a3[j]".
   std::string partial_sum(std::size_t i) const;
   std::string kept_name(std::size_t i) const;
-  /// Of arrays with one for each: "[4]", or nothing for one.
+  /// Size of arrays with an entry for each vector: "[4]"; empty for one.
   std::string vectors_size() const;
   std::string elements_size() const;
 

@@ -28,7 +28,7 @@ WindowBody::WindowBody(BodyState& state, StatementWriter& out)
   for (const std::size_t i : s_.live) reduces_[i] = s_.analysis.instr(i).kind == InstrKind::Reduce;
 }
 
-/// What must be computed for `values` that has no name yet; counting is free and never kept.
+/// Instructions needed for `values` that have no name yet; counting is free and never kept.
 InstrSet WindowBody::needed_for(const InstrSet& values) const {
   InstrSet needed = values;
   for (std::size_t i = needed.size(); i-- > 0;) {
@@ -63,7 +63,7 @@ void WindowBody::open_tile() {
   s_.code.open(tiled_ ? dim_loop("t", window_.tile) : "");
 }
 
-/// Computes what is taken from a level, in the slot `subscript` ("[s]").
+/// Computes the values taken from a level, in the slot `subscript` ("[s]").
 void WindowBody::walk_kept(Level level, const std::string& subscript) {
   s_.slot = subscript;
   out_.write(needed_for(taken(level)), 0);
@@ -84,7 +84,7 @@ void WindowBody::walk_slots() {
   out_.keep(taken(Level::kSlot), slots);
   s_.code.line("#pragma unroll");
   s_.code.open(dim_loop("s", slots));
-  // A pair of indices whose sum is the slot's; what is taken depends on nothing else.
+  // A pair of indices whose sum is the slot's; the values depend only on the sum.
   s_.index.set_index(window_dim, overlap_.element_step == 1 ? "s" : "0");
   s_.index.set_index(tile_dim, overlap_.element_step == 1 ? "first" : "(first + s)");
   walk_kept(Level::kSlot, "[s]");
@@ -132,7 +132,7 @@ void WindowBody::reduce() {
 
   for (std::size_t i = 0; i < reduces_.size(); ++i) {
     if (reduces_[i]) s_.names[i] = out_.text.partial_sum(i);
-    // What the loops have computed is out of scope.
+    // Values computed in the loops are out of scope.
     done_[i] = reduces_[i] || (s_.analysis.in_row(i) && !s_.is_store(i));
     s_.kept[i] = false;
   }

@@ -1,8 +1,8 @@
-// Bodies of windows: the loops over a row's elements around those over a thread's rows.
+// Bodies of window schedules: the loops over a row's elements enclose those over a thread's rows.
 //
-// Values of the reduction's pass are computed where they vary least: in the loops over all but the
-// window dimension (`outer`), once for each slot of an overlap, once for each element whatever the
-// row, and the rest for each row. What a later level uses of an earlier one is kept in registers.
+// Each value of the reduction's pass is computed at the outermost possible level: in the loops over
+// all but the window dimension (`outer`), for each slot of an overlap, for each element, or for
+// each row. Values that a later level uses are kept in registers.
 #pragma once
 
 #include "codegen/families/loops/body/statement_writer.h"
@@ -35,10 +35,10 @@ class WindowBody {
   const Overlap& overlap_;
   const bool tiled_;
   const std::int64_t length_;  // of the window
-  const std::string index_;    // along it
+  const std::string index_;    // of that dimension
   InstrSet reduces_;
-  InstrSet done_;                // what has a name already
-  InstrSet taken_[kKeptLevels];  // what other levels, or the reductions, take from a level
+  InstrSet done_;                // values that have a name
+  InstrSet taken_[kKeptLevels];  // values that other levels or the reductions use
 };
 
 }  // namespace sinter::codegen

@@ -5,7 +5,7 @@
 
 namespace sinter::codegen {
 
-/// Threads along rows, `threads_x` of a block; `threads_y` of them share a row and reduce by shared
+/// Threads along rows, `threads_x` of a block; `threads_y` threads share a row and reduce by shared
 /// memory.
 struct ColumnParameters : ReductionParameters {
   static constexpr const char* kName = "column";

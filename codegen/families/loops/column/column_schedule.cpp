@@ -1,4 +1,4 @@
-// Rows side by side: how many of them, and how much of each, a thread and a block take.
+// Contiguous adjacent rows: how many rows, and which part of each, a thread and a block process.
 #include <algorithm>
 
 #include "codegen/families/loops/held_values.h"
@@ -11,20 +11,20 @@ using plan::fb::InstrKind;
 
 namespace {
 
-constexpr double kWords = 48;  // of a thread's registers, for the elements that it holds
+constexpr double kWords = 48;  // registers of a thread for its elements
 constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
-// Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
+// Bytes of adjacent threads: a cache line, and the minimum for full memory bandwidth.
 constexpr int kLine = 128, kLeastLine = 64;
-constexpr int kSector = 32;               // what memory moves at once; for few rows
-constexpr std::int64_t kLarge = 1 << 30;  // where no bound is known
+constexpr int kSector = 32;               // unit of memory transfers, for few rows
+constexpr std::int64_t kLarge = 1 << 30;  // assumed if no bound is known
 constexpr int kAhead = 4;
 
-/// Threads, with loads ahead, that keep the device's memory busy: half of those that it holds.
+/// Threads, with loads in flight, that saturate memory bandwidth: half of the resident ones.
 std::int64_t enough_threads(const DeviceModel& device) {
   return std::int64_t{device.multiprocessors} * device.threads / 2;
 }
 
-/// Elements are read again once something is reduced.
+/// Whether elements are read again after a reduction.
 bool reads_again(const ProgramAnalysis& analysis) {
   return std::ranges::any_of(analysis.live(), [&](std::size_t i) {
     const int stage = analysis.value(i).stage;
@@ -33,7 +33,7 @@ bool reads_again(const ProgramAnalysis& analysis) {
   });
 }
 
-/// Bytes of one value of each reduction.
+/// Bytes of the results of all reductions.
 int bytes_of_results(const ProgramAnalysis& analysis) {
   std::size_t bytes = 0;
   for (const std::size_t i : analysis.live(InstrKind::Reduce))
@@ -41,7 +41,7 @@ int bytes_of_results(const ProgramAnalysis& analysis) {
   return static_cast<int>(bytes);
 }
 
-/// A thread for each row.
+/// One thread for each row.
 Schedule single_columns(const ProgramAnalysis& analysis) {
   Schedule schedule = with_vectors(no_vectors(analysis), ColumnParameters{}, 0, 32, 16);
   const ir::Dim length = analysis.row_length();
@@ -60,9 +60,9 @@ struct Sizes {
   std::int64_t rows, length;
 };
 
-/// Threads loop over vectors of rows: as few rows a block as a cache line holds where they are few,
-/// and then as many threads for each as it takes to fill the GPU. So it is too where they are read
-/// `again`.
+/// Threads loop over vectors of rows. With few rows, or if elements are read `again`:
+/// rows of one cache line for each block, and as many threads for each as fill the
+/// GPU.
 Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                 const Sizes& sizes, bool again) {
   Schedule schedule = with_vectors(vectors, ColumnParameters{{.ahead = kAhead}}, 0, 32);
@@ -82,13 +82,13 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
   return schedule;
 }
 
-/// Threads that hold what they read for later passes, if `most` of a block can. Lean: as it was
-/// read, from which each pass computes again what it needs.
+/// Keeps elements in registers for later passes, if at most `most` threads of a block can. Lean: in
+/// their storage type; each pass recomputes what it needs.
 std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                              const Sizes& sizes, bool lean, int most) {
   if (!analysis.row_length().is_constant()) return std::nullopt;
   const double words = words_per_element(analysis, lean, lean) * vectors.vector;
-  // The widest lines with which every multiprocessor has a block, then others.
+  // The widest lines that give every multiprocessor a block, then other widths.
   std::vector<int> lines = {kLine, kLeastLine};
   const auto leaves_idle = [&](int line) {
     const int columns = std::max(1, line / bytes) * vectors.vector;
@@ -116,9 +116,9 @@ bool fits_shared(const ProgramAnalysis& analysis, const Schedule& schedule) {
          schedule.threads() * schedule.vector * bytes_of_results(analysis) <= kScratchBytes;
 }
 
-/// What is read once: the longest vectors. What is read again stays in registers: as it was read
-/// where few threads can hold a row, else computed, with short vectors, whose sums leave more
-/// registers. If that is too much the blocks' rows should at least stay in the L2 cache.
+/// Elements read once: longest vectors. Elements read again stay in registers: in storage type if
+/// few threads can hold a row, otherwise widened, with short vectors, whose accumulators leave more
+/// registers. If that does not fit, the blocks' rows should at least stay in the L2.
 std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.outer_dims());
   const Sizes sizes = {
@@ -136,7 +136,7 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   const bool again = reads_again(analysis);
   if (again) {
     for (const VectorPlan& plan : plans) {
-      if (widest_element(analysis, dim_bit(dim)) > 2) break;  // as large as what is computed
+      if (widest_element(analysis, dim_bit(dim)) > 2) break;  // as wide as the compute type
       const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kLeastThreads);
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }

@@ -1,5 +1,5 @@
-// Rows that lie next to each other while their elements are far apart: neighbouring threads take
-// neighbouring rows or vectors of them, threadIdx.y walks the elements.
+// Column kernels: adjacent rows are contiguous, elements of a row are far apart. Adjacent threads
+// take adjacent rows or vectors of them; threadIdx.y traverses the elements.
 #include <fmt/format.h>
 
 #include "codegen/families/loops/loop_schedule.h"

@@ -6,7 +6,7 @@ namespace sinter::codegen {
 
 /// No reduction: threads along all elements.
 struct PointwiseParameters {
-  bool tail = false;  // elements behind the last whole vector are taken one by one
+  bool tail = false;  // elements after the last whole vector are processed one by one
 
   static constexpr const char* kName = "pointwise";
   static constexpr std::tuple kWords{Word{"tail", &PointwiseParameters::tail, false}};

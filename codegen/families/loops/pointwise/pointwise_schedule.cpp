@@ -1,4 +1,4 @@
-// Threads along all elements: how many each takes.
+// Pointwise schedules: elements of a thread.
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
@@ -9,9 +9,9 @@ namespace {
 
 constexpr int kPointwiseThreads = 256;
 
-/// Vectors of a thread of a large tensor. What mostly moves is fastest with one: enough threads are
-/// in flight. Arithmetic on several of one input at once overlaps with their loads; long code would
-/// grow too large.
+/// Vectors of a thread for a large tensor. Memory-bound code is fastest with one, as enough threads
+/// are in flight. With more arithmetic, several vectors of one input overlap with their loads; very
+/// long code would grow too large.
 int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
   constexpr int kFewOperations = 8, kManyOperations = 40;
   const int operations = count_operations(analysis);

@@ -1,6 +1,6 @@
-// Rows whose elements lie next to each other: `threads_x` threads share a row. Up to a warp they
-// reduce by shuffles, and a block holds several rows; beyond that a block is a row, or the blocks
-// of a cluster are. Rows that fit are read once and stay in registers until they are written.
+// Row kernels: elements of a row are contiguous, and `threads_x` threads share a row. Up to a warp
+// they reduce by shuffles, and a block has several rows; beyond, a row is a block's, or a
+// cluster's. Rows that fit are read once and stay in registers.
 #include <fmt/format.h>
 
 #include "codegen/families/loops/row/row_schedule.h"
@@ -9,7 +9,7 @@ namespace sinter::codegen {
 
 namespace {
 
-/// The elements of rows of one dimension that no whole vector has.
+/// The elements after the last whole vector, for rows of one dimension.
 void walk_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args,
                const std::string& lane, ThreadMapping& mapping) {
   const ir::Dim length = analysis.size_of_dims(mapping.loop_dims);
@@ -49,7 +49,7 @@ ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule,
     if (lanes > 1) prologue.push_back(fmt::format("const i32 lane = threadIdx.x % {};", lanes));
     const std::string row = fmt::format("{} * {} + threadIdx.x{}", block, rows_of_block,
                                         lanes > 1 ? fmt::format(" / {}", lanes) : "");
-    // Where whole warps leave no shuffle misses them.
+    // Whole warps may exit: no shuffle involves them.
     place_rows(analysis, args, mapping.thread_dims, row, rows, rows_of_block, lanes == 32, mapping);
   }
   mapping.blocks = ir::ceil_div(rows, rows_of_block, analysis.exprs().ranges()) * ir::Dim(cluster);
@@ -71,7 +71,8 @@ ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule,
     reduction.expect = "expect_results";
     reduction.reduce_sizes += fmt::format(", {}", cluster);
     reduction.reduce_tail = ", rank";
-    reduction.scratch += static_cast<std::size_t>(cluster) + 1;  // of all blocks, and their arrival
+    reduction.scratch += static_cast<std::size_t>(cluster) + 1;  // of all blocks, and their
+                                                                 // mbarrier
     reduction.scratch_offset = RowReduction::kClusterScratch;
     mapping.behind_preload.push_back("cluster_wait();");
   }

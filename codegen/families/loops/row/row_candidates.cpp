@@ -1,4 +1,4 @@
-// Rows beside the rule's: other vectors, threads, clusters, held in registers or looped over.
+// Candidates near the rule's row schedule: other vectors, threads and clusters; held or looped.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ using plan::fb::InstrKind;
 
 namespace {
 
-constexpr std::size_t kStaticShared = 40 * 1024;  // leaves room for what reductions need
+constexpr std::size_t kStaticShared = 40 * 1024;  // leaves room for reductions
 
 class RowSearch {
  public:
@@ -20,7 +20,7 @@ class RowSearch {
       : search_(search), rule_(search.rule.as<RowParameters>()) {}
 
   void run() {
-    if (search_.analysis.combines()) return;  // one thread a row, whose order counts
+    if (search_.analysis.combines()) return;  // one thread a row, to keep the order
     const auto longest = search_.longest_row();
     for (const VectorPlan& vectors : search_.vectors(rule_.tail)) {
       const Schedule s = with_vectors(vectors, RowParameters{.tail = vectors.tail});
@@ -52,7 +52,7 @@ class RowSearch {
     row.cluster = cluster;
     double distance = search_.row_distance(s) + 1.5 * steps_between(cluster, rule_.cluster);
     if (!search_.rule.looped()) distance += steps_between(unroll, search_.rule.unroll) / 2;
-    // Held, computed again if short, computed again.
+    // Held; short operations recomputed; all recomputed.
     for (const int lean : {0, 1, 2}) {
       row.lean = lean > 0;
       row.again = lean > 1;
@@ -90,7 +90,7 @@ class RowSearch {
       }
   }
 
-  /// Rows of a block if as many threads as the rule's blocks have, or the usual number, share them.
+  /// Rows of a block with as many threads as the rule's blocks, or the default number.
   int rule_rows(int lanes) const {
     return std::max(
         1, (search_.rule.threads_x <= 32 ? search_.rule.threads() : kBlockThreads) / lanes);
@@ -103,8 +103,8 @@ class RowSearch {
     return rows;
   }
 
-  /// Blocks of a multiprocessor that the compiler is told of: none, and what fits if a thread needs
-  /// little beside its elements, or a bit more.
+  /// Launch bounds to try, in blocks on a multiprocessor: none, and what fits if threads need few
+  /// registers besides their elements, or slightly more.
   std::vector<int> blocks_at_once(int threads, double words) const {
     const DeviceModel& device = search_.analysis.device();
     std::vector<int> all = {0};
@@ -117,7 +117,7 @@ class RowSearch {
     return all;
   }
 
-  /// Whether some loads can be staged, and all that can fit into static shared memory.
+  /// Whether some loads can be staged, and all of these fit static shared memory.
   bool stages(const Schedule& s) const {
     std::size_t bytes = 0;
     for (const std::size_t i : search_.analysis.live(InstrKind::Load))

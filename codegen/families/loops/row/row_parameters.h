@@ -8,8 +8,8 @@ namespace sinter::codegen {
 /// `threads_x` threads share a row and reduce by shuffles, then by shared memory; a block has
 /// `threads_y` rows.
 struct RowParameters : ReductionParameters {
-  bool tail = false;    // looped: elements behind the last whole vector are taken one by one
-  bool staged = false;  // what a thread loads first waits in shared memory, not in registers
+  bool tail = false;    // looped: elements after the last whole vector are processed one by one
+  bool staged = false;  // first loads go to shared memory instead of registers
 
   static constexpr const char* kName = "row";
   static constexpr std::tuple kWords{

@@ -1,4 +1,4 @@
-// How rows are spread over threads, blocks and clusters.
+// Row schedules: distribution of rows over threads, blocks and clusters.
 #include "codegen/families/loops/row/row_schedule.h"
 
 #include <algorithm>
@@ -16,34 +16,34 @@ using plan::fb::InstrKind;
 
 namespace {
 
-// Registers that a thread spends on its elements at most, and where sizes are not known.
+// Most registers of a thread for its elements, also for unknown sizes.
 constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
-// Where many are: as few threads a row as hold it, since rows in flight hide what each waits for.
-// Arithmetic in 16-bit rows takes long enough for more of a row to wait in registers.
-// Where long operations are done again, more threads hide them.
+// With many rows: as few threads a row as can hold it, since rows in flight hide latency. 16-bit
+// rows have enough arithmetic to keep more in registers. If long operations are recomputed, more
+// threads hide them.
 constexpr double kLeanWarpWords = 48, kLeanWords = 36, kLeanWords16 = 44, kAgainWords = 32;
-// What takes no more than this if everything is held needs not be lean. Of 16-bit elements what is
-// held takes more than what was loaded.
+// Below this, rows that are held whole need not be lean. For 16-bit elements the held values are
+// wider than the loaded ones.
 constexpr double kHeldWords = 128, kHeldWords16 = 80;
-// Threads without which a multiprocessor waits: fewer rows are spread over more.
+// Least threads that keep a multiprocessor busy: fewer rows are spread over more threads.
 constexpr int kBusyThreads = 768;
-// Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
-// and the fewest that do.
+// Registers of a thread besides its elements (addresses, accumulators, one vector's operations):
+// typical, and minimum.
 constexpr int kOtherWords = 48, kLeastOtherWords = 32;
-// Rows of a multiprocessor: fewer leave it with little to overlap.
+// Rows of a multiprocessor: with fewer, little overlaps.
 constexpr std::int64_t kManyRows = 4;
-// Vectors of a thread in passes that no barrier separates and that compute again: `hold` costs.
+// Vectors of a thread whose passes have no barrier and recompute: `hold` has a cost.
 constexpr int kMostHeld = 4;
-constexpr int kManyElements = 32;  // of a thread: half as many rows share a block
+constexpr int kManyElements = 32;  // of a thread: half as many rows for each block
 
-/// Vectors that a GPU's threads hold at once if each has two: fewer long rows are few.
+/// Vectors in flight on a GPU with two for each thread; with fewer in total, long rows count as
+/// few.
 std::int64_t vectors_at_once(const DeviceModel& device) {
   return std::int64_t{device.multiprocessors} * device.threads * 2;
 }
 
-/// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, half as
-/// many where a thread holds many elements, or less where so few rows exist that processors would
-/// stay idle.
+/// Rows of a block, if each takes `lanes` <= 32 threads: blocks of kBlockThreads, half as many if a
+/// thread has many elements, or fewer if multiprocessors would idle.
 int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   const int fewest = 32 / lanes;
   int rows = kBlockThreads / lanes / (held >= kManyElements ? 2 : 1);
@@ -53,8 +53,8 @@ int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   return rows;
 }
 
-/// True where the compiler would rather finish the work on one vector than load the next: long
-/// operations before the first reduction, on more than one vector from memory. Such loads are
+/// True if the compiler would finish one vector's work before it loads the next: with long
+/// operations before the first reduction, on more than one loaded vector. Such loads are
 /// staged.
 bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
   const Approximations math(analysis);
@@ -70,7 +70,7 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
   return is_long && loads * schedule.unroll > 1;
 }
 
-/// Whether a lean schedule computes something again.
+/// Whether a lean schedule recomputes anything.
 bool recomputes(const ProgramAnalysis& analysis) {
   return std::ranges::any_of(analysis.live(InstrKind::Op), [&](std::size_t i) {
     return analysis.in_row(i) && keeps_for_later(analysis, i) && is_cheap_again(analysis, i);
@@ -109,11 +109,11 @@ Schedule looped_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
   return row_schedule(analysis, vectors, {length >= 8192 ? 1024 : 256, 0, 1});
 }
 
-/// Rows of `length` vectors, held in registers.
+/// Chooses schedules for rows of `length` vectors, held in registers.
 class RowChoice {
  public:
-  /// `many` rows share a multiprocessor; else each is waited for. What `again` and `lean` are, see
-  /// Schedule.
+  /// `many` rows share a multiprocessor; otherwise latency of single rows counts. See
+  /// ReductionParameters for `again` and `lean`.
   RowChoice(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
             bool many, bool lean, bool again)
       : analysis_(analysis),
@@ -123,7 +123,7 @@ class RowChoice {
         lean_(lean),
         again_(again) {}
 
-  /// Nothing if no cluster holds them.
+  /// Nothing if no cluster can hold a row.
   std::optional<Schedule> choose() {
     std::optional<RowShape> shape = in_warp();
     if (!shape) shape = in_blocks();
@@ -146,7 +146,7 @@ class RowChoice {
   std::optional<RowShape> in_warp() const {
     if (length_ <= 32) {
       const int lanes = power_of_two_up(std::max<std::int64_t>(length_, 1));
-      // Two vectors a thread, where that leaves a row eight lanes.
+      // Two vectors a thread, if a row keeps at least eight lanes.
       const int unroll = many_ && vectors_.vector > 1 && lanes >= 16 ? 2 : 1;
       return RowShape{lanes / unroll, unroll, 1};
     }
@@ -157,8 +157,8 @@ class RowChoice {
     return std::nullopt;
   }
 
-  /// Many rows: least idle lanes first, then the most vectors per thread that leave registers for
-  /// other blocks, then the fewest blocks that wait for each other. Few: what takes least time.
+  /// Many rows: fewest idle lanes, then most vectors per thread that leave registers for other
+  /// blocks, then smallest cluster. Few rows: least time.
   std::optional<RowShape> in_blocks() const {
     std::optional<RowShape> best;
     double best_cost = 1e30;
@@ -178,7 +178,7 @@ class RowChoice {
     return best;
   }
 
-  /// Rows so few that their threads leave multiprocessors idle get more of them.
+  /// Gives rows more threads if there are too few rows to fill the multiprocessors.
   void spread(RowShape& shape) const {
     while (rows_ && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
            shape.lanes <= 512 &&
@@ -188,8 +188,8 @@ class RowChoice {
     }
   }
 
-  /// What all rows share is then loaded with the row, which takes registers of its own. Of rows
-  /// that share a warp nothing is gained.
+  /// Whether data that all rows share can be loaded with the row, which takes more registers. Rows
+  /// that share a warp gain nothing.
   bool can_hold_all(const RowShape& shape) const {
     const int elements = vectors_.vector * shape.unroll;
     const double held = words_per_element(analysis_) * elements;
@@ -197,7 +197,7 @@ class RowChoice {
            held <= (vectors_.vector > 4 ? kHeldWords16 : kHeldWords);
   }
 
-  /// Little else than the row is held: nothing is loaded in the last pass, and no exponentials wait
+  /// Whether little besides the row is held: the last pass loads nothing, and no exponentials wait
   /// for it.
   bool is_spare() const { return again_ || (vectors_.vector > 4 && !shares_); }
 
@@ -213,17 +213,17 @@ class RowChoice {
     double cost =
         idle + (is_spare() ? 0.6 : 0.3) * std::max(0.0, used - room) / room + 0.04 * warps;
     if (unroll == 1) cost += 0.1;
-    // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
-    // always wait for each other.
+    // A multiprocessor with only one block idles whenever that block waits; blocks of a cluster
+    // wait for each other.
     if (2 * warps * 32 * registers({warps * 32, unroll, cluster}) > analysis_.device().registers)
       cost += 0.2;
     return cost + 0.5 * std::log2(cluster);
   }
 
-  /// Microseconds, about, between a row's first load and its last store, as an H200 measured them:
-  /// a thread's vectors follow each other, its warps meet, so do a cluster's blocks, and a
-  /// multiprocessor by itself moves some 35 bytes/ns in and as many out. More blocks than
-  /// multiprocessors are in each other's way.
+  /// Approximate microseconds from a row's first load to its last store, measured on an H200. A
+  /// thread's vectors are serial; warps and clusters synchronize; a single multiprocessor moves
+  /// about 35 bytes/ns in each direction. More blocks than multiprocessors slow each other
+  /// down.
   double time_of(int cluster, int unroll, int warps) const {
     constexpr double kInTheWay = 1.1;
     const double vectors = std::log2(unroll), joined = std::log2(warps);
@@ -239,11 +239,11 @@ class RowChoice {
   std::int64_t length_;
   bool many_, lean_, again_;
   const std::optional<std::int64_t> rows_ = upper(analysis_, analysis_.row_count());
-  const bool shares_ = shares_loads(analysis_);  // something is loaded that all rows share
+  const bool shares_ = shares_loads(analysis_);  // loads data that all rows share
   const double words_ = words_per_element(analysis_, lean_, again_) * vectors_.vector;
 };
 
-/// Rows held in registers, if a cluster holds them.
+/// Rows held in registers, if a cluster can hold them.
 std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
                                  std::int64_t length, bool many) {
   const auto choose = [&](bool lean, bool again) {
@@ -251,7 +251,7 @@ std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPl
   };
   std::optional<Schedule> held = choose(many, false);
   if (held && held->row().cluster == 1) return held;
-  // Where rows are long there must be little to hold.
+  // Long rows must keep few registers.
   for (const bool again : {false, true}) {
     if (many && !again) continue;
     const std::optional<Schedule> other = choose(true, again);
@@ -264,8 +264,8 @@ std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPl
   return held;
 }
 
-/// Rows of `length` vectors: in registers; where no cluster holds them, or the GPU has none, looped
-/// over.
+/// Rows of `length` vectors: held in registers; looped if no cluster can hold them or the GPU has
+/// no clusters.
 void add_rows(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
               bool many, std::vector<Schedule>& schedules) {
   const std::optional<Schedule> held = held_row(analysis, vectors, length, many);
@@ -273,7 +273,7 @@ void add_rows(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::i
   if (!held || held->row().cluster > 1) schedules.push_back(looped_row(analysis, vectors, length));
 }
 
-/// Schedules for rows of unknown length: each takes rows up to a bound. True if one takes them all.
+/// Schedules for rows of unknown length, each up to a bound. True if one accepts all lengths.
 bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
                std::vector<Schedule>& schedules) {
   const ir::Dim length = analysis.row_length();
@@ -281,10 +281,10 @@ bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
   const double words = words_per_element(analysis) * vectors.vector;
   struct Tier {
     int lanes;
-    double words;  // registers to spend on elements
+    double words;  // of a thread, for elements
   };
   for (const Tier tier : {Tier{32, words}, Tier{32, kWarpRowWords}, Tier{256, kBlockRowWords}}) {
-    if (vectors.vector == 1 && tier.words == words) continue;  // few rows are that short
+    if (vectors.vector == 1 && tier.words == words) continue;  // rows are rarely that short
     int unroll = std::clamp(static_cast<int>(tier.words / words), 1, 16);
     std::int64_t bound = std::int64_t{tier.lanes} * unroll * vectors.vector;
     const bool last = longest && *longest <= bound;
@@ -300,7 +300,7 @@ bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
   return false;
 }
 
-/// Rows of a known length; how many there are decides how they are spread.
+/// Rows of known length: their number decides the distribution.
 void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
                std::vector<Schedule>& schedules) {
   const ir::Dim rows = analysis.row_count();
@@ -314,7 +314,7 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
   if (can_be_few) {
     const std::size_t first = schedules.size();
     add_rows(analysis, vectors, length, false, schedules);
-    // Those that hold no row in registers have nothing to gain from another.
+    // Schedules that do not hold rows gain nothing from another.
     if (!can_be_many || schedules.back().looped()) return;
     for (std::size_t s = first; s < schedules.size(); ++s)
       limit(schedules[s], analysis, rows, many - 1);
@@ -360,7 +360,7 @@ Schedule complete_row(const ProgramAnalysis& analysis, const Schedule& requested
 
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads) {
   const int dim = analysis.last_dim(analysis.inner_dims());
-  // What is left behind whole vectors needs a row of one dimension.
+  // A tail requires rows of one dimension.
   const bool tails = dim >= 0 && analysis.inner_dims() == dim_bit(dim);
   VectorPlan vectors = plan_vectors(analysis, dim, 8, tails);
   if (!vectors.conditions.empty()) vectors = no_vectors(analysis);

@@ -1,17 +1,17 @@
-// Rows of which other kernels have some; the rest: see kRowSchedule.
+// Row schedules for kernels with other work; for the rest see kRowSchedule.
 #pragma once
 
 #include "codegen/families/loops/loop_schedule.h"
 
 namespace sinter::codegen {
 
-/// Candidates beside a rule's rows (row_candidates.cpp).
+/// Candidates near a rule's row schedule (row_candidates.cpp).
 void search_row(CandidateSearch& search);
 
-/// Rows that a block of `threads` loops over, for a kernel that has other work too: no conditions.
+/// Rows over which a block of `threads` loops, for a kernel with other work; no conditions.
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads);
 
-// One thread a row, which takes its elements one after the other, for combining scatters.
+// One thread for each row, which processes its elements in order, for combining scatters.
 bool takes_ordered(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);
 

@@ -1,5 +1,5 @@
-// Running combinations along rows: a row's threads take it part by part, a vector each. What comes
-// before a thread is what its lanes below hold, and all parts before.
+// Scans along rows: a row's threads process it part by part, one vector each. A thread's prefix is
+// the result over its lower lanes and over all earlier parts.
 #include <fmt/format.h>
 
 #include "codegen/families/loops/loop_schedule.h"
@@ -7,7 +7,7 @@
 namespace sinter::codegen {
 
 ThreadMapping map_scan(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
-  // Rows are placed as for reductions; only their elements are walked in another way.
+  // Rows are mapped as for reductions; only the loop over elements differs.
   ThreadMapping mapping = map_row(analysis, schedule, args);
   VectorLoop& loop = mapping.loop;
   loop.lines.clear();

@@ -1,5 +1,4 @@
-// Running combinations along a row's threads, always in the same order: the same inputs give the
-// same bits.
+// Scans across a row's threads, in a fixed order: equal inputs give equal bits.
 #pragma once
 
 #include "reduce.cuh"
@@ -26,13 +25,13 @@ struct Lane<u16> {
   typedef i32 type;
 };
 
-/// The value of the lane `distance` below; of lanes that have none, anything.
+/// The value of the lane `distance` below; undefined for lanes without one.
 template <class T>
 SINTER_DEVICE T lane_below(T x, int distance) {
   typedef typename Lane<T>::type Wide;
   return static_cast<T>(__shfl_up_sync(0xffffffffu, static_cast<Wide>(x), distance));
 }
-/// The value of the last of a group of kLanes lanes.
+/// The value of the last lane of each group of kLanes.
 template <int kLanes, class T>
 SINTER_DEVICE T last_lane(T x) {
   typedef typename Lane<T>::type Wide;
@@ -40,7 +39,7 @@ SINTER_DEVICE T last_lane(T x) {
   return static_cast<T>(__shfl_sync(0xffffffffu, static_cast<Wide>(x), lane));
 }
 
-/// Combines with all lanes below in groups of kLanes neighbours (a power of two, up to 32).
+/// Inclusive scan in groups of kLanes adjacent lanes (a power of two, at most 32).
 template <class Combine, int kLanes, class T>
 SINTER_DEVICE T scan_group(T x) {
 #pragma unroll
@@ -51,11 +50,11 @@ SINTER_DEVICE T scan_group(T x) {
   return x;
 }
 
-// What comes before a thread's elements in its row: `carry`, which every thread has, and the `x` of
-// all threads in front of it. `carry` then includes the `x` of all threads, for the row's next
+// These return the prefix before a thread's elements: `carry`, the same in all threads, combined
+// with `x` of all earlier threads. `carry` is updated by `x` of all threads, for the row's next
 // part.
 
-/// One thread has the row for itself.
+/// A row has one thread.
 template <class Combine, class T>
 SINTER_DEVICE T scan_thread(T x, T& carry) {
   const T before = carry;
@@ -63,7 +62,7 @@ SINTER_DEVICE T scan_thread(T x, T& carry) {
   return before;
 }
 
-/// kLanes neighbouring lanes share a row. Every lane of the warp takes part.
+/// kLanes adjacent lanes share a row; all lanes of the warp take part.
 template <class Combine, int kLanes, class T>
 SINTER_DEVICE T scan_lanes(T x, T& carry) {
   const T through = scan_group<Combine, kLanes>(x);
@@ -73,12 +72,12 @@ SINTER_DEVICE T scan_lanes(T x, T& carry) {
   return before;
 }
 
-/// A block of kWarps full warps is a row. `scratch` holds kWarps values.
+/// A block of kWarps full warps has one row. `scratch` holds kWarps values.
 template <class Combine, int kWarps, class T>
 SINTER_DEVICE T scan_block(T x, T& carry, T* scratch) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const T through = scan_group<Combine, 32>(x);
-  __syncthreads();  // the part before has been read
+  __syncthreads();  // the previous part has been read
   if (lane == 31) scratch[warp] = through;
   __syncthreads();
   T before = carry;

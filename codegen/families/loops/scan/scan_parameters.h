@@ -4,7 +4,7 @@
 
 namespace sinter::codegen {
 
-/// Threads as for rows, but a row is taken part by part, a vector for each thread.
+/// Threads as for rows; a row is processed part by part, one vector for each thread.
 struct ScanParameters {
   static constexpr const char* kName = "scan";
   static constexpr std::tuple<> kWords{};

@@ -1,4 +1,4 @@
-// Schedules of running combinations along rows.
+// Schedules of scans along rows.
 #include <algorithm>
 
 #include "codegen/families/loops/loop_schedule.h"
@@ -14,8 +14,8 @@ Schedule scan_of(const VectorPlan& vectors, int lanes) {
 
 /// Threads that share a row.
 int lanes_of(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
-  // Parts of a row that one group of threads takes before a larger one does; a warp needs no
-  // barriers, which pays as long as there are rows enough for all processors.
+  // Parts of a row up to which a small group of threads is used; a warp needs no barriers, which
+  // pays while there are rows for all multiprocessors.
   constexpr std::int64_t kParts = 4, kPartsOfMany = 16;
   const std::int64_t many_rows = std::int64_t{analysis.device().multiprocessors} * 16;
   constexpr int kFewThreads = 256, kManyThreads = 512;
@@ -33,7 +33,7 @@ bool takes_scan(const ProgramAnalysis& analysis) { return analysis.scans(); }
 std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis) {
   const VectorPlan scalar = no_vectors(analysis);
   const int dim = analysis.last_dim(analysis.inner_dims());
-  // Neighbouring threads take neighbouring rows where those lie next to each other.
+  // If adjacent rows are contiguous, adjacent threads take adjacent rows.
   if (unit_strides(analysis, analysis.last_dim(analysis.outer_dims())) >
       unit_strides(analysis, dim))
     return {scan_of(scalar, 1)};
@@ -44,7 +44,7 @@ std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis) {
 }
 
 void search_scan(CandidateSearch& search) {
-  if (search.rule.threads_x == 1) return;  // neighbouring rows, not elements, lie side by side
+  if (search.rule.threads_x == 1) return;  // adjacent rows are contiguous, not elements
   for (const VectorPlan& vectors : search.vectors())
     for (int lanes = 4; lanes <= kMostCandidateThreads; lanes *= 2) {
       const Schedule s = scan_of(vectors, lanes);

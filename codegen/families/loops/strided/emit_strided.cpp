@@ -1,6 +1,6 @@
-// Rows whose elements lie in runs, a stride apart: threadIdx.x is a vector's place in the runs of
-// the rows that a block takes, side by side, and which of the threads that share them it is. The
-// blocks of a cluster share rows, too.
+// Strided kernels: a row is a set of runs, a stride apart. threadIdx.x gives a vector's position in
+// the adjacent runs of the block's rows, threadIdx.y the thread among those that share them. Blocks
+// of a cluster share rows, too.
 #include <fmt/format.h>
 
 #include "codegen/families/loops/strided/strided_schedule.h"
@@ -48,7 +48,7 @@ ThreadMapping map_strided(const ProgramAnalysis& analysis, const Schedule& sched
   reduction.scratch = static_cast<std::size_t>(x * y + rows_of_block * cluster);
   if (cluster > 1) {
     reduction.expect = "expect_runs";
-    ++reduction.scratch;  // their arrival
+    ++reduction.scratch;  // the mbarrier
     reduction.scratch_offset = RowReduction::kClusterScratch;
     mapping.behind_preload.push_back("cluster_wait();");
   }

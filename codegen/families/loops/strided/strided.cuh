@@ -1,9 +1,9 @@
-// Reductions of rows that several threads of a block have in turns, a few neighbours each time.
+// Reductions of rows whose threads are not contiguous in a block but repeat with a stride.
 #pragma once
 
 #include "cluster.cuh"
 
-/// Behind the values of reduce_runs in shared memory: where their arrival is counted.
+/// Address of the mbarrier, which follows reduce_runs()'s values in shared memory.
 template <int kX, int kLanes, int kY, int kBlocks, class T>
 SINTER_DEVICE u32 arrivals_of_runs(T* scratch) {
 #ifdef __CUDACC__
@@ -14,17 +14,16 @@ SINTER_DEVICE u32 arrivals_of_runs(T* scratch) {
 #endif
 }
 
-/// Gets `scratch` ready for reduce_runs in a cluster, in front of cluster_arrive.
+/// Prepares `scratch` for reduce_runs() in a cluster; called before cluster_arrive().
 template <int kX, int kLanes, int kY, int kBlocks, class T>
 SINTER_DEVICE void expect_runs(T* scratch) {
   expect_values<kX / kLanes * kBlocks, T>(arrivals_of_runs<kX, kLanes, kY, kBlocks>(scratch));
 }
 
-/// Combines over the threads of a row: a block has kX / kLanes rows, each of which kLanes
-/// neighbours of kX threads take, kY times in the block and in each of the cluster's kBlocks
-/// blocks; every thread gets its row's result, in one fixed order. `scratch` has room for kX * kY +
-/// kX / kLanes * kBlocks values, and in a cluster one more, of 8 bytes, at the same place in every
-/// block, and is used once.
+/// Reduces over the threads of a row. A block has kX / kLanes rows; each has kLanes neighbours of
+/// kX threads, kY times in the block, in each of the cluster's kBlocks blocks. Every thread gets
+/// its row's result, in a fixed order. `scratch` holds kX * kY + kX / kLanes * kBlocks values of 8
+/// bytes, in a cluster one more, at the same offset in every block; used once.
 template <class Combine, int kX, int kLanes, int kY, int kBlocks, class T>
 SINTER_DEVICE T reduce_runs(T x, T* scratch, u32 rank) {
   constexpr int kRows = kX / kLanes, kEach = kLanes * kY, kWarps = kX * kY / 32;

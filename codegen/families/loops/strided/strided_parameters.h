@@ -5,9 +5,9 @@
 
 namespace sinter::codegen {
 
-/// Rows whose elements lie in runs, a stride apart, the runs of neighbouring rows side by side:
-/// GroupNorm with channels last. `threads_x` threads take the vectors of as many runs, `threads_y`
-/// of them share them.
+/// Rows that are sets of runs, a stride apart, with adjacent runs of adjacent rows: GroupNorm with
+/// channels last. `threads_x` threads cover the vectors of these runs, `threads_y` divide the
+/// strides.
 struct StridedParameters : ReductionParameters {
   static constexpr const char* kName = "strided";
   static constexpr std::tuple kWords{

@@ -1,4 +1,4 @@
-// How rows whose elements lie in runs are spread over threads, blocks and clusters.
+// Distribution of rows of strided runs over threads, blocks and clusters.
 #include "codegen/families/loops/strided/strided_schedule.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ using plan::fb::InstrKind;
 
 namespace {
 
-// Of a thread: registers for its elements, and those for addresses, sums and what one vector's
-// operations take. Of a block: threads, and shared memory for what they tell each other.
+// Per thread: registers for elements; for addresses, accumulators and one vector's operations. Per
+// block: threads, and shared memory of reductions.
 constexpr double kMostWords = 64;
 constexpr int kOtherWords = 40;
 constexpr int kLeastThreads = 128, kMostThreads = 512, kLoopThreads = 1024;
@@ -39,7 +39,7 @@ class StridedChoice {
         rows_(upper(analysis, analysis.row_count()).value_or(1)),
         reductions_(analysis.live(InstrKind::Reduce).size()) {}
 
-  /// Held in registers by what takes the least time; nothing if no cluster holds them.
+  /// The fastest schedule that holds rows in registers; nothing if no cluster can.
   std::optional<Schedule> held() const {
     std::optional<Schedule> best;
     double least = 1e30;
@@ -60,7 +60,7 @@ class StridedChoice {
     return best;
   }
 
-  /// Looped over by one block for each few rows.
+  /// Loops, with a block for each few rows.
   Schedule looped() const {
     const int x = lanes_ * least_rows();
     Shape shape{.rows = least_rows(),
@@ -76,7 +76,7 @@ class StridedChoice {
                         shape.threads_y);
   }
 
-  /// Those that hold a row's elements, whatever registers that takes.
+  /// Visits all shapes that hold a row's elements, regardless of registers.
   template <class Visit>
   void each_shape(const Visit& visit) const {
     const std::int64_t neighbours = analysis_.extent(runs_.row_dim).value();
@@ -94,7 +94,7 @@ class StridedChoice {
   }
 
  private:
-  /// The least multiple of `y`'s fraction of a warp from which `x` times it is whole warps.
+  /// `y` rounded down, but not to 0, so that x * y is a multiple of 32.
   static int whole_warps(int x, int y) {
     const int step = 32 / std::gcd(x, 32);
     return std::max(step, y / step * step);
@@ -127,13 +127,13 @@ class StridedChoice {
            threads * (kOtherWords + static_cast<int>(held)) <= analysis_.device().registers;
   }
 
-  /// Microseconds, about: what a multiprocessor moves of its blocks, whole sectors of each run,
-  /// then what the threads of a block and the blocks of a cluster wait for each other.
+  /// Approximate microseconds: traffic of a multiprocessor's blocks, in whole sectors of each run,
+  /// then synchronization within a block and a cluster.
   double time_of(const Shape& shape, double words) const {
-    constexpr double kBytesOfMultiprocessor = 35e3, kAtOnce = 4e6;  // each us
+    constexpr double kBytesOfMultiprocessor = 35e3, kAtOnce = 4e6;  // per microsecond
     const double run = run_bytes(shape.rows);
     const double moved = (run + (std::fmod(run, kSector) == 0 ? 0 : kSector)) *
-                         static_cast<double>(steps_);  // of a block's rows
+                         static_cast<double>(steps_);  // for a block's rows
     const double blocks = static_cast<double>(rows_) / shape.rows * shape.cluster;
     const int threads = lanes_ * shape.rows * shape.threads_y;
     const DeviceModel& device = analysis_.device();
@@ -141,7 +141,7 @@ class StridedChoice {
                                                (kOtherWords + shape.unroll * words)),
                                     std::floor(static_cast<double>(device.threads) / threads));
     const double each = std::ceil(blocks / device.multiprocessors);
-    // The multiprocessors of a GPU that neighbours leave to whole clusters are fewer.
+    // Whole clusters cannot use all multiprocessors of a GPC.
     const double usable = device.multiprocessors * (1 - (shape.cluster - 1) / 64.0);
     const double waves = std::ceil(blocks / usable / std::max(1.0, at_once));
     const std::int64_t walked = std::int64_t{shape.unroll} * shape.threads_y * shape.cluster;
@@ -178,7 +178,7 @@ std::vector<Schedule> choose_strided(const ProgramAnalysis& analysis) {
   const StridedChoice choice(analysis, runs, vectors_of_runs(analysis, runs));
   std::vector<Schedule> schedules;
   if (auto held = choice.held()) schedules.push_back(std::move(*held));
-  // Where a GPU has no clusters.
+  // For GPUs without clusters.
   if (schedules.empty() || schedules[0].reduction().cluster > 1)
     schedules.push_back(choice.looped());
   return schedules;
@@ -237,7 +237,7 @@ std::optional<Runs> runs_of(const ProgramAnalysis& analysis) {
   runs.length = analysis.extent(runs.run_dim).value();
   runs.steps = analysis.inner_dims() & ~dim_bit(runs.run_dim);
   const int step = analysis.last_dim(runs.steps);
-  // Of odd length they are moved element by element, which takes longer than several kernels.
+  // Odd lengths move single elements, which is slower than several kernels.
   if (step < 0 || runs.length > 256 || runs.length % 2 != 0) return std::nullopt;
   const auto lies_so = [&](std::size_t i) {
     const std::uint32_t access = analysis.instr(i).access;
@@ -247,7 +247,7 @@ std::optional<Runs> runs_of(const ProgramAnalysis& analysis) {
            analysis.stride(access, runs.row_dim) == ir::Dim(runs.length) &&
            analysis.stride(access, step) != ir::Dim(runs.length);
   };
-  // Most of what the rows' elements move.
+  // Most accesses of the rows' elements.
   std::ptrdiff_t moved = 0;
   for (const std::size_t i : analysis.live_accesses()) {
     const DimSet dims = analysis.access_dims(analysis.instr(i).access);

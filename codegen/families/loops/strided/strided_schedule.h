@@ -1,4 +1,4 @@
-// Rows whose elements lie in runs, a stride apart: what their schedule and their emitter share.
+// Rows of strided runs: common to their schedule and emitter.
 #pragma once
 
 #include <optional>
@@ -7,16 +7,16 @@
 
 namespace sinter::codegen {
 
-/// How such rows lie. The runs of neighbouring rows touch, so that a block takes several rows to
-/// move whole sectors of memory.
+/// Layout of such rows. Runs of adjacent rows are adjacent: a block takes several rows to access
+/// whole sectors.
 struct Runs {
-  int row_dim = -1;         // neighbouring rows
-  int run_dim = -1;         // the elements of a run
-  DimSet steps = 0;         // from run to run of a row
-  std::int64_t length = 0;  // elements of a run
+  int row_dim = -1;         // adjacent rows
+  int run_dim = -1;         // elements of a run
+  DimSet steps = 0;         // between runs of a row
+  std::int64_t length = 0;  // of a run
 };
 
-/// Nothing if the program's rows do not lie so, or their sizes are not known.
+/// Nothing if the program's rows have another layout, or unknown sizes.
 std::optional<Runs> runs_of(const ProgramAnalysis& analysis);
 
 }  // namespace sinter::codegen

@@ -1,5 +1,5 @@
-// Pointwise regions some of whose loads lie across what they store: a block fills tiles in shared
-// memory along the one dimension, then computes and stores along the other.
+// Pointwise kernels with transposed loads: a block fills tiles in shared memory along one
+// dimension, then computes and stores along the other.
 #include <fmt/format.h>
 
 #include "codegen/families/loops/loop_schedule.h"
@@ -9,7 +9,7 @@ namespace sinter::codegen {
 
 namespace {
 
-/// Neighbouring threads take neighbouring vectors of `lanes` side by side, then the next row.
+/// Adjacent threads take `lanes` adjacent vectors, then the next row.
 void walk_tile(const ProgramAnalysis& analysis, Arguments& args, const ThreadMapping& mapping,
                const char* along, const char* across, int lanes, VectorLoop& loop) {
   const Schedule& schedule = loop.schedule;
@@ -38,7 +38,7 @@ ThreadMapping map_transpose(const ProgramAnalysis& analysis, const Schedule& sch
   const auto& tiles = schedule.as<TileTranspose>();
   const DimSet tile = dim_bit(tiles.load_dim) | dim_bit(tiles.store_dim);
   ThreadMapping mapping = start_mapping(analysis, schedule, analysis.outer_dims() & ~tile, tile);
-  // Blocks take tiles along the stores first, then along the loads, then the other dimensions.
+  // Blocks take tiles along the stores first, then along the loads, then along other dimensions.
   std::string rest = analysis.request().block;
   mapping.blocks = analysis.size_of_dims(mapping.thread_dims);
   for (const auto& [d, size] :
@@ -62,7 +62,7 @@ ThreadMapping map_transpose(const ProgramAnalysis& analysis, const Schedule& sch
   loads.schedule.vector = tiles.load_vector;
   loads.schedule.vector_dim = tiles.load_vector > 1 ? tiles.load_dim : -1;
   loads.schedule.unroll = tiles.width * tiles.height / tiles.load_vector / schedule.threads();
-  // A loop of its own, even if of one vector, is a scope of its own.
+  // Always a loop, even for one vector, to have its own scope.
   loads.header = fmt::format("for (int k = 0; k < {}; ++k)", loads.schedule.unroll);
   walk_tile(analysis, args, mapping, "y", "x", tiles.height / tiles.load_vector, loads);
   walk_tile(analysis, args, mapping, "x", "y", tiles.width / schedule.vector, mapping.loop);

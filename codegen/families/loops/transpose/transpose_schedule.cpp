@@ -1,4 +1,4 @@
-// Tiles through shared memory: which loads need them, and how large they are.
+// Transposes through shared memory: the loads that need them, and the tile's size.
 #include <algorithm>
 #include <numeric>
 
@@ -13,18 +13,19 @@ namespace sinter::codegen {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kSharedBytes = 40 * 1024;  // static, of all tiles of a block
-// Below so many elements, a warp's loads share cache lines anyway: of a dimension, and of a tile.
+constexpr int kSharedBytes = 40 * 1024;  // static; for all tiles of a block
+// Below these counts of elements (of a dimension, of a tile) a warp's loads share cache lines
+// anyway.
 constexpr std::int64_t kLeastExtent = 8, kLeastTile = 1024;
-// Of a large tile: elements along the stores, and bytes of a run of loads.
+// Of a large tile: elements along the stores, and bytes of a contiguous load.
 constexpr int kSide = 64, kRunBytes = 256;
-constexpr std::int64_t kLarge = 1 << 20;  // where no bound is known
+constexpr std::int64_t kLarge = 1 << 20;  // assumed if no bound is known
 
 std::int64_t extent_of(const ProgramAnalysis& analysis, int dim) {
   return upper(analysis, analysis.extent(dim)).value_or(kLarge);
 }
 
-/// Whether the place of a load or store along both dimensions follows from its strides alone.
+/// Whether strides alone determine the address of an access along both dimensions.
 bool can_transpose(const ProgramAnalysis& analysis, std::uint32_t a, int load_dim, int store_dim) {
   const DimSet tile = dim_bit(load_dim) | dim_bit(store_dim);
   const ir::Dim across = analysis.stride(a, store_dim);
@@ -40,7 +41,7 @@ bool can_transpose(const ProgramAnalysis& analysis, std::uint32_t a, int load_di
                      [&](std::uint32_t node) { return (analysis.node_dims(node) & tile) == 0; });
 }
 
-/// What most accesses need, without sizes.
+/// The dimensions that suit most accesses, without tile sizes.
 std::optional<TileTranspose> find_transpose(const ProgramAnalysis& analysis) {
   if (!kPointwiseSchedule.takes(analysis) || analysis.scatters()) return std::nullopt;
   TileTranspose best;
@@ -65,14 +66,14 @@ std::optional<TileTranspose> find_transpose(const ProgramAnalysis& analysis) {
   return most > 0 ? std::optional(best) : std::nullopt;
 }
 
-/// Vectors along `tiles.store_dim` of all other accesses.
+/// Vectors of all other accesses, along `tiles.store_dim`.
 VectorPlan plan_stores(const ProgramAnalysis& analysis, const TileTranspose& tiles, int most) {
   std::vector<bool> others = tiles.values;
   others.flip();
   return plan_vectors(analysis, tiles.store_dim, most, false, &others);
 }
 
-/// Vectors along `tiles.load_dim` that all its accesses move whole.
+/// Vectors along `tiles.load_dim`, whole for all of its accesses.
 VectorPlan plan_loads(const ProgramAnalysis& analysis, const TileTranspose& tiles, int most) {
   for (; most > 1; most /= 2) {
     VectorPlan plan = plan_vectors(analysis, tiles.load_dim, most, false, &tiles.values);
@@ -84,7 +85,7 @@ VectorPlan plan_loads(const ProgramAnalysis& analysis, const TileTranspose& tile
   return no_vectors(analysis);
 }
 
-/// Bytes of an element in each tile.
+/// Bytes of an element, for each tile.
 std::vector<int> bytes_in_tiles(const ProgramAnalysis& analysis, const TileTranspose& tiles) {
   std::vector<int> sizes;
   for (std::size_t i = 0; i < tiles.values.size(); ++i)
@@ -92,14 +93,14 @@ std::vector<int> bytes_in_tiles(const ProgramAnalysis& analysis, const TileTrans
   return sizes;
 }
 
-/// Of all tiles of a block together.
+/// Bytes of all tiles of a block.
 int bytes_of_tiles(const ProgramAnalysis& analysis, const TileTranspose& tiles) {
   const std::vector<int> sizes = bytes_in_tiles(analysis, tiles);
   return tiles.width * tiles.height * std::accumulate(sizes.begin(), sizes.end(), 0);
 }
 
-/// As far as sizes are unknown they count as large. Tiles are longer where their other side is
-/// short, smaller while they would leave multiprocessors idle.
+/// Chooses the tile; unknown sizes count as large. Tiles are longer if their other side is short,
+/// and smaller if multiprocessors would idle.
 void choose_tile(const ProgramAnalysis& analysis, Schedule& schedule) {
   auto& tiles = schedule.as<TileTranspose>();
   int &width = tiles.width, &height = tiles.height;
@@ -166,7 +167,7 @@ std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-/// What `requested` says about vectors, tile and threads.
+/// Applies vectors, tile and threads of `requested`.
 Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& requested,
                             const std::string&) {
   const auto refuse = [&](const std::string& why) { refuse_schedule(analysis, "transpose", why); };
@@ -192,7 +193,7 @@ Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& req
 }
 
 void search_transpose(CandidateSearch& search) {
-  constexpr int kMostVectors = 16;  // of a tile, for each thread
+  constexpr int kMostVectors = 16;  // of a tile, per thread
   const bool same = search.rule.is<TileTranspose>();
   const Schedule usual = same ? search.rule : choose_transpose(search.analysis)[0];
   const auto& rule = usual.as<TileTranspose>();

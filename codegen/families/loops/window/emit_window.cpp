@@ -1,5 +1,5 @@
-// Short rows side by side: a thread reduces whole rows of a vector of channels, a tile of such next
-// to each other. The loops over the rows' elements stand in the body (window_body.cpp).
+// Window kernels: a thread reduces whole rows for a vector of channels, and a tile of such rows.
+// The body has the loops over the rows' elements (window_body.cpp).
 #include <fmt/format.h>
 
 #include "codegen/families/loops/loop_schedule.h"
@@ -22,7 +22,7 @@ ThreadMapping map_window(const ProgramAnalysis& analysis, const Schedule& schedu
   if (tiled) {
     const ir::Dim& extent = analysis.extent(tile_dim);
     LoopIndex& index = mapping.indices[tile_dim];
-    // The last tile of a row lies within it: some results are computed, and written, twice.
+    // The last tile is shifted to end with the row: some results are computed and stored twice.
     const bool whole = !extent.is_constant() || extent.value() % tile == 0;
     mapping.prologue.push_back(whole ? fmt::format("const i32 first = {};", index.text)
                                      : fmt::format("const i32 first = minimum({}, {});", index.text,

@@ -1,4 +1,4 @@
-// Windows with channels last: which rows a thread takes together, and what their windows share.
+// Windows with channels last: the rows of a thread, and the values that their windows share.
 #include "codegen/families/loops/window/window_schedule.h"
 
 #include <algorithm>
@@ -15,17 +15,19 @@ using plan::fb::InstrKind;
 
 namespace {
 
-constexpr int kThreads = 64;  // of a block: small blocks share out evenly
+constexpr int kThreads = 64;  // of a block: small blocks balance evenly
 constexpr std::int64_t kLongestRow = 256, kWidestWindow = 16;
-constexpr std::int64_t kFewestThreads = 64;  // of a multiprocessor: else threads share rows
-constexpr double kWords = 110;               // of a thread's registers
-constexpr std::int64_t kUnrolled = 640;      // elements of a thread in one piece
+constexpr std::int64_t kFewestThreads = 64;  // on a multiprocessor; with fewer, threads should
+                                             // share rows
+constexpr double kWords = 110;               // registers of a thread
+constexpr std::int64_t kUnrolled = 640;      // elements of a thread up to which all loops are
+                                             // unrolled
 
-/// How a value varies along the two dimensions of an overlap.
+/// Dependence of a value on the two dimensions of an overlap.
 struct Form {
-  bool known = true;                  // else in some other way
-  bool shared = false;                // as the overlap's sum does, not linearly
-  std::int64_t row = 0, element = 0;  // linearly, with these steps
+  bool known = true;                  // false: neither of the following
+  bool shared = false;                // depends nonlinearly on the overlap's sum
+  std::int64_t row = 0, element = 0;  // depends linearly, with these steps
 };
 
 class FindShared {
@@ -116,7 +118,7 @@ class FindShared {
 
 bool has(DimSet dims, int d) { return (dims & dim_bit(d)) != 0; }
 
-/// Whether all rows along `d` have results of their own.
+/// Whether rows along `d` all have separate results.
 bool separates_rows(const ProgramAnalysis& analysis, int d) {
   return std::ranges::all_of(analysis.live(), [&](std::size_t i) {
     const InstrKind kind = analysis.instr(i).kind;
@@ -167,11 +169,11 @@ Overlap find_overlap(const ProgramAnalysis& analysis) {
 
 struct Estimate {
   double instructions = 0;  // of a thread
-  double words = 0;         // of its registers
+  double words = 0;         // registers of a thread
 };
 
-/// What a thread executes for `tile` rows of vectors: reads with their guards and conversions, and
-/// what is done with each element. A read takes a slot of what four schedulers share.
+/// Instructions of a thread for `tile` rows of vectors: loads with guards and conversions, and
+/// operations for each element. A load takes an issue slot that four schedulers share.
 Estimate estimate(const ProgramAnalysis& analysis, const Overlap& overlap, int vector, int tile) {
   const auto row = static_cast<double>(analysis.row_length().value());
   const std::int64_t window = analysis.extent(overlap.window_dim).value();
@@ -213,7 +215,7 @@ ir::Dim count_threads(const ProgramAnalysis& analysis, const Overlap& overlap, i
   return threads;
 }
 
-/// `vectors` with tiles of `tile` rows.
+/// The schedule of `vectors` with tiles of `tile` rows.
 Schedule tiled(const ProgramAnalysis& analysis, const VectorPlan& vectors, const Overlap& overlap,
                int tile, int threads) {
   const std::int64_t row = analysis.row_length().value();
@@ -229,7 +231,7 @@ Schedule tiled(const ProgramAnalysis& analysis, const VectorPlan& vectors, const
   return schedule;
 }
 
-/// What sizes are judged by: the least, as a batch of one is what has too few threads.
+/// The size assumed: the minimum, as small batches lack threads.
 std::int64_t least(const ProgramAnalysis& analysis, const ir::Dim& dim) {
   if (dim.is_constant()) return dim.value();
   return std::max<std::int64_t>(
@@ -260,7 +262,7 @@ bool takes_window(const ProgramAnalysis& analysis) {
     const bool by_element = analysis.in_row(i);
     if (by_element && (kind == InstrKind::Store || info.stage > 0)) return false;
     if (kind == InstrKind::Load && info.stage > 0)
-      return false;  // a place that a reduction decides
+      return false;  // an index that a reduction computes
   }
   return true;
 }
@@ -278,7 +280,7 @@ std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
       const Estimate thread = estimate(analysis, overlap, most, tile);
       if (thread.words > kWords && tile * most > 1) continue;
       const std::int64_t threads = least(analysis, count_threads(analysis, overlap, most, tile));
-      // A processor needs two warps for each of its four schedulers to hide what instructions take.
+      // A multiprocessor needs two warps for each of its four schedulers to hide latency.
       const double warps =
           static_cast<double>(threads) / (32.0 * 4 * analysis.device().multiprocessors);
       const double time = thread.instructions * std::max(warps, 2.0);

@@ -1,11 +1,11 @@
-// What others ask about windows; the rest: see kWindowSchedule.
+// Questions of other schedules about windows; for the rest see kWindowSchedule.
 #pragma once
 
 #include "codegen/families/loops/loop_schedule.h"
 
 namespace sinter::codegen {
 
-/// True if there are so many rows that no two threads need share one.
+/// True if whole rows for each thread are enough threads for the device.
 bool fills_windows(const ProgramAnalysis& analysis);
 
 }  // namespace sinter::codegen
