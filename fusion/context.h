@@ -148,6 +148,7 @@ struct Decision {
   std::string reason;  // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
   std::vector<std::string> producer_origins, consumer_origins;  // ONNX nodes
   std::string pass;                                             // set by the driver
+  std::string sought;  // the operator that they would be part of: "Attention"; may be empty
   // Input of the cost model for a typical shape; zero if only legality decided. Fusing saves
   // `bytes` of traffic and `launches`, and repeats `operations`.
   double bytes = 0, launches = 0, operations = 0;

@@ -17,8 +17,15 @@ namespace sinter::fusion {
 struct Pass {
   std::string_view name;
   Graph (*run)(const Graph& graph, Context& context);
+  /// What must have been established in front of it, and what it establishes.
+  std::vector<const Fact*> needs = {}, establishes = {};
   bool only_when_fusing = false;  // skipped under --fuse=off
   bool on_bodies = true;          // the driver also runs it on the bodies of loops
+  /// Why nothing comes from a node behind it: what --why says.
+  std::string_view removes = "what took its place computes the same";
+  /// Whether it goes over a model as a whole where that has entry points, with all passes in front
+  /// of it; null: never. A graph for each entry is made behind the last that does.
+  bool (*of_model)(const Context& context) = nullptr;
 };
 /// Every pass, in an order that check_order allows.
 const std::vector<Pass>& pipeline();
@@ -32,6 +39,9 @@ inline constexpr bool kIsDebugBuild = true;
 struct PipelineOptions {
   std::set<std::string> disabled;  // --disable-pass
   std::string stop_after;          // --stop-after
+  /// Facts are checked behind the pass that establishes them, and those that last behind every
+  /// later one, too. Costs several times what the passes do.
+  bool check_facts = kIsDebugBuild;
   /// Called before and after each pass, with its name.
   std::function<void(std::string_view pass, bool after, const Graph&)> observe;
 };
@@ -49,7 +59,7 @@ struct PipelineResult {
   std::vector<PassTime> times;
 };
 /// Runs the pipeline and verifies the graph after every pass. Throws Error(kUsage) for an unknown
-/// pass name in the options.
+/// pass name in the options, and Error(kInternal) for a fact that does not hold.
 PipelineResult run_pipeline(const Graph& graph, Context& context,
                             const PipelineOptions& options = {});
 

@@ -23,10 +23,14 @@ struct Selection {
   std::int64_t step = 1;
 };
 
-/// Whether `count` is small enough to pay for the selection. The rows that a decoder of many
-/// sequences samples are at most its tokens.
-bool are_few(const Dim& count, const Dim& all) {
-  if (count == Dim::symbol(paged_names::kSamples)) return all == Dim::symbol(paged_names::kTokens);
+/// Whether `count` of `all` rows are so few that it pays to compute them apart: half of them, one,
+/// or a number that the run chooses and that never is larger.
+bool pays_to_select(const Graph& graph, const Dim& count, const Dim& all) {
+  if (const auto symbol = count.as_symbol()) {
+    const auto range = graph.ranges().find(*symbol);
+    return range != graph.ranges().end() && range->second.symbolic_max &&
+           *range->second.symbolic_max == all;
+  }
   if (!count.is_constant()) return false;
   return all.is_constant() ? 2 * count.value() <= all.value() : count == Dim(1);
 }

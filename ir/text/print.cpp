@@ -46,6 +46,13 @@ std::string attr_text(const Attr& attr) {
   return std::visit(Visitor(), attr);
 }
 
+/// What parsing fills in by itself.
+bool is_default(const OpDef& op, std::string_view name, const Attr& attr) {
+  const auto spec = std::ranges::find(op.attrs, name, &AttrSpec::name);
+  return spec != op.attrs.end() && spec->default_value &&
+         Attrs{{std::string(name), *spec->default_value}} == Attrs{{std::string(name), attr}};
+}
+
 // Quotes a name that would not parse back in a comma-separated list on one line.
 std::string origin_text(const std::string& name) {
   const bool plain = !name.empty() && name.front() != '"' && name.front() != ' ' &&

@@ -31,6 +31,7 @@ struct PrintOptions {
 ///     return embedding = %1
 ///   }
 ///
+/// Attributes of their operator's default value are omitted.
 /// A value is %name, or %number if it has no name; a name that is not a plain word is quoted. A
 /// body's inputs have the types of its node's inputs; its ranges are those of the enclosing graph
 /// unless stated. A range may end in a symbolic maximum ("0..15 max 2*n - 1"), be unbounded
