@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of codegen: a graph after all passes goes in, a plan comes out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan and facts about its compilation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Information in a compiled kernel (cubin): an ELF file for a GPU.
 #pragma once
 

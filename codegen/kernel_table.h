@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generated kernels of a plan: steps share them; each is written and compiled once.
 #pragma once
 

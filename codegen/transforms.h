@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transformations of weights in code generation, registered by name as in fusion/transforms.h.
 #pragma once
 

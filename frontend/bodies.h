@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of two bodies, between which an input of one bool chooses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The front door of frontend: ONNX bytes in, Graph out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Imports nodes: of the model's graph, of graphs that are attributes, and of functions.
 #pragma once
 

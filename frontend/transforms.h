@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What import does with constants, known by name as fusion/transforms.h has it.
 #pragma once
 

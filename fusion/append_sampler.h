@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --sample: adds the choice of the next token to the model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs and outputs of passes: the target, the user's options, decisions.
 #pragma once
 

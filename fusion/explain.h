@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Explains why two ONNX nodes are or are not in one kernel, with costs and savings.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Restricts a model to a part of its dimensions' ranges.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface of fusion: the ordered passes, and the driver that runs them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transformations of constants besides evaluating operators. They are registered by name: a plan
 // records how its weights were made, so that they can be made again from others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "graphs/capture.h"
 
 namespace sinter::graphs {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes of CUDA graphs: bodies that the GPU runs, or runs again, as a kernel says.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bounded cache of what was captured, the least recently used entry going first.
 #pragma once
 

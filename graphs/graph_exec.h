@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA graphs: capture, instantiation, replay.
 #pragma once
 

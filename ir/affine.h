@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views as addresses: maps an element of a view to an element of its source.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Roles of Attention's inputs: those after q, k and v are optional.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dataflow graph: immutable, typed, in topological order.
 #pragma once
 

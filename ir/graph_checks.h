@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks shared by GraphBuilder, verify and the reference evaluator; not included elsewhere.
 #pragma once
 

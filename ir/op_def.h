@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operator definitions. Every operator is defined once, in ir/ops.
 #pragma once
 

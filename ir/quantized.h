@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized weights: the meaning of QuantMatMul's operands.
 #pragma once
 

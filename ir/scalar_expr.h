@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar expression of a pointwise operator: the single definition for the reference evaluator,
 // the constant folder, and the CPU and CUDA emitters.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The semantics of each scalar primitive, for single elements and for columns. Floats are doubles;
 // integers and bool are int64 with a value of their type (uint64 as its bit pattern).
 #pragma once

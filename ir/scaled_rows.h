@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit rows with a scale each, a storage format of key and value caches. This is its only
 // definition; passes write it and kernels read it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Capabilities of a target, as passes and lowering query them.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A BERT sentence encoder as ONNX, in the two spellings that exporters have written.
 
 'current' is what exporters write today (opset 20: LayerNormalization, Gelu, scaled-dot-product

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write a Llama-style decoder as ONNX, from a GGUF file or with small random weights; its tokenizer; its chat template.
 
   build_llama.py --gguf model.gguf --out model.onnx                       float32 weights

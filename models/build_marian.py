@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write a Marian translation model as ONNX, from Hugging Face's checkpoint or with small random weights: its encoder or its
 decoder.
 

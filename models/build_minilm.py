@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write the MiniLM-L6 sentence encoder (or a small random one) as ONNX.
 
   build_minilm.py --weights model.safetensors --config config.json --spelling current --out minilm.onnx

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write Whisper as ONNX, from a CTranslate2 checkpoint of any size or with small random weights: its encoder or its decoder.
 
   build_whisper.py --ct2 model.bin --side encoder --out encoder.onnx       sound to what the decoder reads

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write the memory-bound benchmark chains as ONNX, with dtype and sizes as asked.
 
   chains.py --out build/chains --dtype f32 --rows 1024 --cols 4096

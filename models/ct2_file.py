@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights of a CTranslate2 checkpoint (model.bin), and those of Whisper by the names that Hugging Face gives them.
 
 The file: a version (uint32), and from version 2 on the name of the model's kind and its revision (uint32); a number of

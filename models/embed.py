@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Embed sentences with a compiled MiniLM plan and print how alike they are.
 
   embed.py --plan minilm.plan --sentences models/sentences.txt

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tiny decoders as ONNX Runtime GenAI's model builder exports them: seeded random weights, no download.
 
   export_genai.py --out FOLDER                            every model in its usual precisions

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Exports networks with seeded random weights from PyTorch, timm and transformers to ONNX.
 
   export_torch.py --out models/tiny                 tiny configurations, small enough to be committed

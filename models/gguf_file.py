@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Llama-style checkpoints in GGUF: configuration, weights (also in their blocks) and tokenizer."""
 from dataclasses import dataclass
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Llama-style decoder in NumPy: the reference of the graphs that llama_onnx.py writes, and independent of them."""
 import numpy as np
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Llama-style decoder as ONNX (opset 24), in three forms. Queries, keys and values may have a bias, as Qwen2's.
 
 'generate': input_ids [1, sequence] at the positions `position`, `position` + 1, .. of caches of `capacity` keys and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files as Magika's input: the first and the last bytes, stripped of white space and padded.
 
 The rule is that of the model's configuration (config.min.json) and of Magika's documentation.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Marian's translation models as two ONNX graphs (seq2seq_onnx.py): an encoder of texts, and a decoder.
 
 The encoder: input_ids [1, source] to the keys and values of the decoder's cross-attention.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sentences as MiniLM's inputs: tokenise with the model's own tokenizer."""
 from pathlib import Path
 

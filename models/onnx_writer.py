@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing ONNX graphs node by node."""
 import numpy as np
 from onnx import helper, numpy_helper

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write models of many small kernels that do not depend on each other, as ONNX.
 
   parallel.py --out build/parallel --dtype f16

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Networks of seeded random weights that ONNX Runtime's quantizers make 8-bit: what they cost, not what they know.
 
   models/quantized_networks.py --out FOLDER [NAME ...]

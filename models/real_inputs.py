@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real inputs of the models in manifest.json, and what their outputs say.
 
 INPUTS maps a manifest key to a function that gives a list of runs; a run is a dict of arrays.

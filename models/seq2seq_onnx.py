@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoders and decoders of Whisper and of Marian as ONNX (opset 24): a graph each, so that the encoder runs once.
 
 The encoder's outputs are what the decoder reads of it: `cross_key_I` and `cross_value_I` [1, heads, positions, head size]

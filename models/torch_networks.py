@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks to export: tiny and full configurations of what people deploy."""
 from dataclasses import dataclass, field
 from typing import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whisper as two ONNX graphs (seq2seq_onnx.py): an encoder that reads sound, and a decoder.
 
 The encoder: audio [1, samples], float32 at 16 kHz, of the window's length (30 s; silence is zeros), to the keys and values of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Speech and sound in the export zoo."""
 from zoo_rows import SHORT, Row, TOKENS, hugging, ids, mask, normal
 

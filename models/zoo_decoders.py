@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoders of text in the export zoo: with a padding mask, and with a cache in and out."""
 from zoo_rows import CachedDecoder, Row, TOKENS, cache_inputs, hugging, ids
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The exporters of the zoo: each writes ONNX files of one row and says what is expected of them at four sizes."""
 import shutil
 import tempfile

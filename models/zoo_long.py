@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models with the head sizes and rotary bases of real ones at long texts and late time steps, two narrow layers each: what
 16 bits make of positions, angles and time steps shows here alone."""
 from dataclasses import replace

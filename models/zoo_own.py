@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks of our own in the export zoo, where a library's smallest is large: diffusion, super-resolution, detection."""
 import torch
 from torch import nn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a row of the export zoo is: a module to make, its inputs with named dimensions, four sizes of each."""
 from dataclasses import dataclass, field
 from typing import Callable

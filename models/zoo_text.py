@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoders and encoder-decoders of text in the export zoo."""
 from zoo_rows import TOKENS, boxes, hugging, ids, mask, normal, uniform, Row
 

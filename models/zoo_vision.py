@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vision, and vision with text, in the export zoo."""
 from zoo_rows import SHORT, Row, boxes, hugging, ids, mask, normal, ones, positions
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The modules of the benchmarks (tests/perf/*_workloads.py) in tiny configurations, in the export zoo."""
 import sys
 from collections import OrderedDict

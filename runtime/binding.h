@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbol values to bound shapes, which are kept. runtime/plan/input_shapes.h finds the values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/count_tokens.h"
 
 #include <sinter/float8.h>

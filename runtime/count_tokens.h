@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens of a mask, which a session counts when it is given one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a build without the headers of a CUDA toolkit has in place of runtime/cuda: a refusal.
 #include <sinter/devices.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exceptions of the standard library as errors with a code. A header alone: the compiler's library
 // and the runtime's both need it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DLPack in and out. The structures' layout is checked against DLPack's in tests/runtime.
 #include <memory>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a target implements to run plans. Session checks and binds; executors move and compute.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors whose messages are formatted: throw usage_error("input '{}' has rank {}", name, rank).
 // Brings fmt/format.h and sinter/error.h along.
 #pragma once

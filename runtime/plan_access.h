@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a Plan holds: for the runtime itself, tools and tests.
 #pragma once
 

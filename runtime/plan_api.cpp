@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sinter::Plan: what a plan says of itself.
 #include <algorithm>
 #include <cmath>

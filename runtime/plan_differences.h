@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two plans side by side.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measurements of a session.
 #include <sinter/profile.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sinter::Session: names, checks and binding; executors do the work.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of a Session: for the calls on it that are not its members, and for tests.
 #pragma once
 

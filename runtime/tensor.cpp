@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What views check.
 #include <sinter/allocator.h>
 #include <sinter/tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decoder's step over a cache of fixed length, as PyTorch exports it: one layer's attention.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cheaper forms of functions, for results that the graph rounds to 16 bits and for arguments of
 // known range. codegen/emit/approximations.cpp decides where they are used and states their error
 // bounds. Tests check these over all float16 values; `--math precise` uses none of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thread block clusters (sm_90 and later): barriers, and access to the shared memory of other
 // blocks. Also programmatic dependent launch: kernels that start before the preceding one ends.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor-core MMAs of a warp with 8-bit operands: integers of either sign with 32-bit accumulators
 // (sm_80 and later), floats with float32 accumulators (sm_89 and later).
 #pragma once

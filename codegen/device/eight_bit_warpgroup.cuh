@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MMAs of a warpgroup with 8-bit operands in shared memory (wgmma, sm_90a only); both operands are
 // K-major.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each ScalarOp computes on the GPU; sinter/scalar_op.h defines the operators. Errors of
 // float32 functions are a few ulp. Division and square root use the hardware's full-range
 // approximations (at most 2 ulp), as the correctly rounded forms have a slow path.

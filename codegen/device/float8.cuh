@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit floats. GPUs from compute capability 8.9 convert pairs of E4M3FN and E5M2; other formats
 // and older GPUs use integer arithmetic.
 #pragma once

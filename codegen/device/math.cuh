@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each ScalarOp computes on the GPU: general forms and cheaper ones.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers for warpgroups (sm_90a): the hardware's named barriers, and mbarriers in shared memory,
 // at which threads, asynchronous copies and other blocks of a cluster arrive.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor-core MMAs of a warp (sm_80 and later), fragment loads from shared memory, and asynchronous
 // copies. A fragment's register holds two neighbouring 16-bit elements, the first in the low half.
 // On the host (tests/codegen) the lanes of a warp exchange data to emulate the hardware.

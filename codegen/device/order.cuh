@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maps elements to unsigned keys of the same order.
 #pragma once
 

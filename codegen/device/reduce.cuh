@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over a row's threads, in a fixed order: equal inputs give equal bits.
 #pragma once
 

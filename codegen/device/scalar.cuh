@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types and conversions. Storage types narrower than a compute type are structs of bits, so
 // that no arithmetic on them compiles by accident. Self-contained: NVRTC finds no toolkit headers
 // here, and compiles in a fraction of the time without them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TMA copies to shared memory (sm_90 and later) of boxes of tensors (tiled mode) and of pixels of
 // convolution windows (im2col mode). One thread starts a copy, an mbarrier counts its bytes. On the
 // host (tests/codegen) a copy completes when it starts.

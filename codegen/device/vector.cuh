@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several neighbouring elements as one memory access of up to 16 bytes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MMAs of a warpgroup (four warps, the first one's index a multiple of four) with the B operand
 // in shared memory (wgmma, sm_90a only). On the host (tests/codegen) an MMA completes when it
 // starts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses cheaper forms of functions where the argument's range or the precision of the result
 // allows them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of a kernel: its buffers, then the sizes that are not constant.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel's translation unit, put together of its variants.
 #pragma once
 

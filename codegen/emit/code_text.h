@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Source text under construction: lines with indentation by braces.
 #pragma once
 

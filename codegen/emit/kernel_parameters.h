@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters of a hand-written kernel: buffers, then 64-bit sizes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The input and the output of an emitter.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefetches of kernels with programmatic launch.
 #pragma once
 

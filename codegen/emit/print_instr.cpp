@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/emit/print_instr.h"
 
 #include <cmath>

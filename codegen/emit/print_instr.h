@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar instructions as device code: calls of codegen/device/elementary.cuh.
 #pragma once
 

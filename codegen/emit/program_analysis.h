@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Analysis of a loop program before a schedule is chosen.
 #pragma once
 

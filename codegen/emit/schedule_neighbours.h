@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules near the rule's, for timing.
 #pragma once
 

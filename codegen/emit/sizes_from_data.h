@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that a kernel reads from memory, as only the run knows them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/emit/tensor_maps.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interval analysis of the values of a loop program.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel family: all that the compiler knows about one kind of fused region. Each has a folder
 // here; registry.h lists them. The driver (codegen/compile.cpp) knows none by name.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The target and the options of a compilation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes that a step reads and writes and its operations, for profiles; exact for dense steps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dims as expression nodes of a plan; equal ones are shared.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/plan/largest_sizes.h"
 
 #include <algorithm>

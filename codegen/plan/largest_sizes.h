@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replaces sizes that only the device knows by their upper bounds, for the host.
 #pragma once
 

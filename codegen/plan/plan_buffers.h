@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plan's buffers: which memory holds each value of the graph.
 #pragma once
 

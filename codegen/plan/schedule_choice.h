@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules that replace the rules': found by timing, or to be timed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of nodes for error messages and for kernels.
 #pragma once
 

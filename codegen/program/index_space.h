@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Index arithmetic over loop variables. Symbols of the Dims are ir::index_symbol(d) (loop variable
 // d), gather_symbol(g) (a value read from an index tensor) and the graph's own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loop program under construction: equal instructions are shared, addresses are still Dims.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/program/loop_lowering.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop programs of fused regions of kinds "pointwise", "reduction", "scatter" and "scan".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values of a region's body as instructions of a loop program.
 #pragma once
 

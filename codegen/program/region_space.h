@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops of a region's body, taken from its reductions, scans and scatters, or else from its
 // output. Also traces reshapes back to their source.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts of kernels, and the code that a target compiles them to.
 #pragma once
 

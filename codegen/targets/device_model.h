@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures of one device, for schedules and estimates of time.
 #pragma once
 

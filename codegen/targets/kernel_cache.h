@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cache of compiled kernels on disk, keyed by a hash of the compiler's input.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A target: what plans are compiled for. Each has a folder here; registry.h lists them.
 #pragma once
 

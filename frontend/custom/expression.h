@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Expressions of elements, as nodes of a graph.
 #pragma once
 

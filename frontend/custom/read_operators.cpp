@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/custom/read_operators.h"
 
 #include <algorithm>

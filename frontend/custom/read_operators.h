@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Definition files of operators (TOML).
 #pragma once
 

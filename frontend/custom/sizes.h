@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes in definitions of operators: "floordiv(x[0] + 7, 8)".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files that a definition of operators names: those of its own folder, and no others.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph of the compiler as an ONNX model, to be looked at.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of nodes against those that the operator, or the function that is called, has.
 #pragma once
 

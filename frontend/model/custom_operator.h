@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that a user defines: as an expression of elements, as another model, by CUDA text, or
 // by a host function.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/model/external_data.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights kept in files next to the model.
 #pragma once
 

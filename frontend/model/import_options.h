@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user says about a model that is imported.
 #pragma once
 

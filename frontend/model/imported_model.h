@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an import gives: the graph and what is known of the model, or the nodes that are refused.
 #pragma once
 

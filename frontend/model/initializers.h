@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorProto -> ir::Tensor, whatever the storage form.
 #pragma once
 

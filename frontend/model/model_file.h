@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files: mapping them, and parsing an ONNX model out of bytes that nobody vouches for.
 #pragma once
 

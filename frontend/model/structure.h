@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold of an ONNX graph before anything is imported.
 #pragma once
 

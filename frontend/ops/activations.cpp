@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation functions. Formulas are those of the ONNX operator specification.
 #include <cmath>
 

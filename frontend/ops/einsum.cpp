@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Einsum: transposes, sums and products of two operands at a time.
 #include <algorithm>
 #include <map>

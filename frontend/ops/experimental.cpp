@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that were experiments of ONNX before version 1.5, which converters of that time wrote
 // and ONNX Runtime still reads.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations that operators of com.microsoft end with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that make tensors out of sizes and constants.
 #include <cmath>
 #include <span>

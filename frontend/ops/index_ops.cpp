@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that read from or write to places that tensors hold, on the general Take and Scatter.
 #include <algorithm>
 

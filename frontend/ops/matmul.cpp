@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products.
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"

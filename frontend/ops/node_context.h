@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an operator's importer sees: one ONNX node, its inputs as values, its attributes checked.
 #pragma once
 

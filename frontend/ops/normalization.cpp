@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisations and softmax.
 #include "frontend/ops/normalisation.h"
 #include "frontend/ops/table/op_table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that act on each element by itself, except activations.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What operators that multiply matrices share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which elements are the largest, and running sums.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"

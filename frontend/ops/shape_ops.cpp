@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that only change the shape, or tell it.
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows and transforms of signals, as formulas and as products with constant matrices.
 #include <cmath>
 #include <numbers>

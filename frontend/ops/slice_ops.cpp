@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that take tensors apart and put them together.
 #include <algorithm>
 #include <numeric>

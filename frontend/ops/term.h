@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on values as formulas: what index computations are written in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What convolutions and pooling share: windows over the spatial dimensions of [N, C, spatial..].
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/symbols/data_sizes.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that follow from data: symbols whose value the run finds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/symbols/default_ranges.h"
 
 #include <fmt/format.h>

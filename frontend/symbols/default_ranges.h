@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranges that Sinter gives symbols by default, and what a model narrows them to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model's inputs: element types, shapes, and the names and ranges of symbolic dimensions.
 #pragma once
 

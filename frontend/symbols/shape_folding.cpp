@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/symbols/shape_folding.h"
 
 #include <algorithm>

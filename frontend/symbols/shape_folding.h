@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes as values: what small integer tensors hold, as Dims.
 #pragma once
 

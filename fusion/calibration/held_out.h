@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits samples into pieces, so that decisions are judged on data to which they were not fitted.
 #pragma once
 

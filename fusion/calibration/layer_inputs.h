@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of a graph's layers while calibration samples run through it.
 #pragma once
 

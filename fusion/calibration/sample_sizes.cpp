@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fusion/calibration/sample_sizes.h"
 
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides which layers of a model get 8-bit operands, by measurement on calibration samples.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fusion/eight_bit/activation_scale.h"
 
 #include <algorithm>

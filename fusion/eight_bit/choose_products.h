@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses scales of matmuls and convolutions with 8-bit operands, and the layers that stay exact
 // because errors would be too large.
 #pragma once

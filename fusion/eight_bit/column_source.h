@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The origin of an activation's columns, so that factors can be applied there.
 #pragma once
 

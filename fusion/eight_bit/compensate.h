@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compensates rounding errors of 8-bit weights and of activations by other weights (GPTQ).
 #pragma once
 

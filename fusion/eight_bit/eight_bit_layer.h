@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls and convolutions with 8-bit operands, while they are chosen and rewritten.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fusion/eight_bit/equal_rows.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether norms after a matmul make its rows equal, whatever their sizes.
 #pragma once
 

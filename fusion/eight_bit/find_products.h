@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds matmuls and convolutions that may get 8-bit operands, by their form and by options.
 #pragma once
 

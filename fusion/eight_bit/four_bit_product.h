@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls with 4-bit weights whose other operand is a dequantized 8-bit float, as matmuls of these
 // floats; row scales are applied to the result.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Means of cached keys, which do not affect the softmax of scores.
 #pragma once
 

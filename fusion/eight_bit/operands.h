@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit operands of matmuls, spelled like imported QuantizeLinear and DequantizeLinear: the same
 // code recognises a model's own and ours.
 #pragma once

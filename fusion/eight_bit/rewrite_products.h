@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rewrites a graph so that matmuls and convolutions have 8-bit operands.
 #pragma once
 

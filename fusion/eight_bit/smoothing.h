@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Smoothing: factors that move quantization difficulty from activations to weights.
 #pragma once
 

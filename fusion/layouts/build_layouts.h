@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds a graph in the chosen layouts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Candidate forms for each node of a graph.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of values whose layout differs from what their readers want.
 #pragma once
 

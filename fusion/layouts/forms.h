@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The layouts in which a node can be done, with the requirements of each kind of operator.
 #pragma once
 

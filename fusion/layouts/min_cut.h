@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Minimum cuts, by Dinic's algorithm.
 #pragma once
 

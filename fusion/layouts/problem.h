@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of layouts as an integer problem: nodes choose among forms, and disagreements of
 // layouts have costs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views added while a new graph is built.
 #pragma once
 

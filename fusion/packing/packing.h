@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Converts values of a padded batch [batch, sequence] to packed tokens, and back.
 #pragma once
 

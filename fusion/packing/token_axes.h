@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the batch and sequence dimensions of values in a padded batch, and converts nodes to packed
 // sequences.
 #pragma once

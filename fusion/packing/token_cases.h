@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The value of an element for a token and for padding, as a mask among the model's inputs
 // distinguishes them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Identifies the inputs of a decoder: tokens, positions, masks of ones, caches.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The limit on positions from a decoder's position tables.
 #pragma once
 

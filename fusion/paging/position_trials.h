@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates a decoder's index arithmetic: exporters spell positions and masks in too many ways to
 // match patterns.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks that a decoder of many sequences computes token by token.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draws the tokens of a decoder of many sequences.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Assigns the memory layout of every value, as one optimization over the graph.
 //
 // layouts/candidates finds the possible forms of each node, layouts/costs computes the cost of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds caches: inputs that the model returns updated, for the next run.
 #include <algorithm>
 #include <optional>

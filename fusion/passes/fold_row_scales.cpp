@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folds row scales into attention: keys and values that are 8-bit rows times scales are read
 // directly; the dequantized rows are never stored.
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folds scales and shifts after a matmul with constant weights into its weights and bias:
 // BatchNormalization, the matmul's own bias, a scalar factor.
 #include <algorithm>

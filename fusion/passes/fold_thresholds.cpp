@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Folds scales and shifts of columns before decision trees (Scaler, StandardScaler) into
 // thresholds, so that every row takes the same path with unscaled columns.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuses a decoding step's queries and new cache rows (of keys and of values) into the attention
 // that reads them; its blocks compute what they need. Nothing else waits for these rows: separate
 // kernels would cost launches and memory traffic for a few thousand elements.

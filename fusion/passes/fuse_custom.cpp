@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuses users' kernels with elementwise readers of their outputs, if the definition writes an
 // output only by store(i, value): the readers are computed there.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups GEMMs and convolutions with the kernel that reads their result, and small-M GEMMs with the
 // norm that computes their rows. The tactic (one kernel, or the library's GEMM with other kernels)
 // is chosen for each shape when a plan is bound.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuses small independent regions into one launch: a kernel over a few thousand elements ends
 // before the next one starts. Regions at the same depth (length of the longest path of kernels to
 // them) are independent, and fusing them makes no cycle. Their stores do a concatenation of their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fusion/eight_bit/four_bit_product.h"
 #include "fusion/passes/passes.h"
 #include "fusion/quantize/block_product.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encoders without padding: nodes that compute token by token run on a batch's concatenated tokens,
 // and attention stays within each sequence.
 #include <algorithm>

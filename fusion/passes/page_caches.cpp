@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns decoders of one sequence into decoders of many: tokens of several sequences are
 // concatenated, and caches are paged, with block tables.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The passes, one file each with the pass's name. pipeline.cpp has their order.
 #pragma once
 

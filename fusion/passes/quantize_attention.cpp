@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --attention-precision fp8: attention with 8-bit queries, keys and values, each with a scale from
 // calibration samples, and with 8-bit weights.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches of keys and values in 8-bit rows with a scale each: half the bytes of 16-bit floats. New
 // rows are rounded when stored; readers get dequantized rows. A cache "key" has its scales in a
 // second state, "key.scales".

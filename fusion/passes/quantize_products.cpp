@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --precision int8 and fp8: rounds the operands of matmuls and convolutions of activations and
 // constant weights to 8 bits, as if the model had QuantizeLinear and DequantizeLinear there.
 #include "fusion/eight_bit/choose_products.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matches spelled-out attention: matmul, scale, softcap, masks, softmax, matmul.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reshape joins dimensions, some of which are then reduced together, as GroupNorm is often
 // spelled: [n, c, h, w] becomes [n, groups, c / groups * h * w]. This pass computes on [n, groups,
 // c / groups, h, w] instead, so that these dimensions may have another memory layout, such as

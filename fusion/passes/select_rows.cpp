@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves a Gather or Slice of few rows before nodes that compute row by row, up to attention over
 // all rows, so that unread rows are not computed.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of pass simplify. Each inspects a node that is about to be added and may return an
 // equivalent value.
 #pragma once

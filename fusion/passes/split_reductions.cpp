@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits reductions of few long rows, which leave most of a GPU idle, into one over parts and one
 // over their results. Both have a fixed order: results are reproducible. A mean and its variance
 // become those of the parts, combined from the parts' means and variances (Chan, Golub and LeVeque,

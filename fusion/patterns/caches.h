@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds caches: inputs of which the model returns a copy with updated elements.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spellings of dequantized weights. To add one: a row here, and a case in
 // tests/fusion/goldens/quantize_weights.
 #include "fusion/patterns/dequantization.h"

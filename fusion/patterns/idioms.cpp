@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Idioms of exporters. To add one: a row here, and a case in tests/fusion/goldens/recognise.
 #include "fusion/patterns/pattern.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks of attention: causal ones, and those that hide the keys from a run-time index on (unwritten
 // rows of a cache of fixed length).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matches patterns element by element.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Patterns over graphs, written as expressions.
 //
 //   "x * 0.5 * (1 + Erf(x * 0.70710678))"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values --precision fp16 and bf16 lower to the narrow type.
 //
 //   float32 inputs and outputs of the model   keep their type; casts at the model's border

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the float32 values of a graph that must not be rounded to 16 bits: the cone above operators
 // that declare so for their operands (`ir::Numerics`).
 //

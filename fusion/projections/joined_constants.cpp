@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Joined constants of several matmuls, by registered name (fusion/transforms.h).
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls of activations with constant weights, and merging several that read the same value.
 #pragma once
 

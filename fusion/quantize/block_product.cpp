@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fusion/quantize/block_product.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls of fp8 with scales that change along k, one for each block (DeepSeek-V3: 1x128 of
 // activations, 128x128 of weights).
 #pragma once

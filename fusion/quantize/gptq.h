@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPTQ: compensates the rounding error of each number by the numbers rounded after it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled for several instruction sets. No contraction to FMAs (-ffp-contract=off), and eight
 // partial sums for any vector width: all give the same bits.
 #include "fusion/quantize/group_fit.h"

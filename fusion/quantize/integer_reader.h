@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a model's own integers with scales and zero points from any layout.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Differences of constant 8-bit integers from their zero points, and their sums.
 #include <algorithm>
 

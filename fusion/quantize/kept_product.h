@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls of an activation and constant float weights that no option quantizes: the report lists
 // each with the reason.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maxima and repeated quantization of dequantized 8-bit integers.
 #pragma once
 

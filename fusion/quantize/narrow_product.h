@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls and convolutions of dequantized 8-bit integers, computed on the integers: their sums are
 // exact; scales and zero points are applied afterwards.
 #pragma once

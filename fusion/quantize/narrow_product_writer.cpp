@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "fusion/quantize/narrow_product_writer.h"
 
 #include <algorithm>

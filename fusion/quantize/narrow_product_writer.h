@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes of an 8-bit integer matmul or convolution.
 #pragma once
 

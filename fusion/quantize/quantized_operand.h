@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of matmuls that are dequantized 8-bit integers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantizes float weights, to integers or 8-bit floats.
 #pragma once
 

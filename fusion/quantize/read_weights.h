@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads recognized dequantizations as operands of QuantMatMul, and as tables from which rows are
 // gathered.
 #pragma once

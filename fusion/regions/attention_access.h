@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Capabilities of attention kernels, and how they read operands.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Correspondence of dimensions in reshapes; broadcast constants before views.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that depend on no input, computed on demand.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost model behind worth_fusing(): savings of fusion.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversion of an 8-bit matmul's sums to 16-bit floats, elementwise.
 #pragma once
 

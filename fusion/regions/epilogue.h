@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Epilogues: nodes after a matmul or convolution that can be computed when its result is stored.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gated units (SwiGLU): matmuls whose columns are a gate and the gated values, side by side.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of matmuls as strided accesses of stored tensors.
 #pragma once
 

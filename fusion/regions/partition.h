@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Partitions a graph into regions: grows them, keeps the graph acyclic, and turns them into nodes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph rewriting: replaces sets of nodes by new ones.
 #pragma once
 

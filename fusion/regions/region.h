@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A region under construction: its nodes, and the indices at which one step of its iteration needs
 // each value.
 #pragma once

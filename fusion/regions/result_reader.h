@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that read another kernel's result, and whether one can be computed when that is stored.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small sorted sets and maps in contiguous memory: regions are copied for every tried node.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How constants derive from a model's own, so that they can be derived again from others (refit).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic integers: the dimensions of tensors and the index arithmetic of views.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds of Dims under ranges of their symbols.
 //
 // Based on one function, prove_lower_bound(). It replaces terms with known relations (index symbols

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Division, minimum and maximum of Dims, and rebuilding expressions under new symbols or ranges.
 #include <algorithm>
 #include <numeric>

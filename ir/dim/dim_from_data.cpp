@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that only the run knows, and their bounds.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the dim_*.cpp files; nothing else includes this.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The error of two dimensions that must be equal.
 #pragma once
 

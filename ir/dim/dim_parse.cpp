@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parses Dims: sums of products of integers, symbols, floordiv, min, max and parentheses.
 #include <cctype>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices as GEMM libraries address them.
 #pragma once
 

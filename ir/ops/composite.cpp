@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that are kept if the target has them, and otherwise decompose into simpler ones.
 #include <numeric>
 

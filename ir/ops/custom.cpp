@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that users define.
 //
 // CustomKernel(inputs..) {operator, source, names, launches, dims, workspace, epilogues}

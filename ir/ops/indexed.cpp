@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathers and scatters at indices from other tensors, and generators of such indices.
 
 #include <fmt/format.h>

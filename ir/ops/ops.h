@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of the registry, one function a file, and common helpers.
 #pragma once
 

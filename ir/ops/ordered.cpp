@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that depend on the order of a row's elements: scans, and sorting.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise operators: one row each defines everything.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recurrent layer: RNN, GRU or LSTM of one or both directions, after the matmul of its input.
 //
 // Recurrent(x, weights, bias?, initial_h?, initial_c?, lengths?)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lookup declared in ir/op_def.h, over the tables of this folder.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SampleTokens(logits, reals, integers, sets, biased, biases) -> tokens
 // SampleTokens(logits, reals, integers, sets, biased, biases, wanted) -> tokens, likeliest,
 // logprobs

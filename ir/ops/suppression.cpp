@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Suppress(boxes, valid) {iou} -> kept
 //
 // boxes: f32 [.., n, 4], each the lower and upper corner (low, low, high, high), in order of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TreeEnsemble(x, nodes, thresholds, trees, weights) {targets, combine} -> y
 //
 // x: T [rows, columns], T f32 or f64; nodes: i32 [n, 3]; thresholds: T [n]; trees: i32 [t, 2];

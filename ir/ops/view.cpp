@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views: operators that map each output element to an element of an input.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops whose number of iterations only the run knows: a node whose body runs repeatedly.
 //
 // While(first, state.., captured..) {trips, states, checked} body(i, state.., captured..)

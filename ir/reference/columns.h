@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar expressions over columns of values: the reference evaluator's inner loop.
 #pragma once
 

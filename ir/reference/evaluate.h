@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The definition of what a graph computes: simple and slow, with float64 accumulation.
 #pragma once
 

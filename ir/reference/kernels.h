@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reference evaluation of operators on concrete tensors. The storage types of inputs are free: an
 // f32 value may be held as f64 (EvaluateOptions::keep_wide). Floats are computed in float64 and
 // rounded once, to the output's storage type.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matmuls and convolutions, in float64 (integer arithmetic wraps at its width).
 #include <Eigen/Core>
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Composite operators by definition, in float64.
 #include <algorithm>
 #include <cmath>

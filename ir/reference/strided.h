@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strided traversal of concrete shapes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of constants as lossless text.
 #include <charconv>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizes graph text, with positions for messages; private to ir/text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Untrusted text, such as a model's names, made safe for terminals and logs.
 #pragma once
 

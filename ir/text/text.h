@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs as text. parse(print(g)) is structurally equal to g.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of a map [height, width, heads, channels], the value between pixels; zero outside.
 struct Level {
   const types::value* pixels;  // of this head and channel

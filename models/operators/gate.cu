@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A warp finds the two largest logits of a token; of equal ones the first, as TopK does.
 struct Best {
   float value;

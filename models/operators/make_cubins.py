@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles this folder's Triton kernels ahead of time, for the architectures that softmax.toml names. No GPU is needed.
 
   models/operators/make_cubins.py [--out FOLDER]      # pip install triton

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The references of this folder's operators, and models that use them, with inputs.
 
   models/operators/make_models.py [--out FOLDER]

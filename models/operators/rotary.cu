@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread turns one pair of elements. `angles`: pairs of all tokens.
 extern "C" __global__ void interleaved_rotary(const types::x* x, const types::cos* cos,
                                               const types::sin* sin, types::y* y, long long elements,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Columns of record batches to the inputs of a session: sinter/arrow.h.
 #include <optional>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An Arrow array as a column of tensor elements: checked, nothing copied.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outputs of a session as Arrow arrays: sinter/arrow.h.
 #include <cstring>
 #include <memory>

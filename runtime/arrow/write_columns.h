@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Columns side by side into the rows of a tensor.
 #pragma once
 

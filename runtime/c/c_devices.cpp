@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C ABI: GPUs and memory on them.
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the handles of the C ABI stand for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C ABI: versions, errors, plans, what belongs to the process.
 #include <sinter/log.h>
 #include <sinter/threads.h>

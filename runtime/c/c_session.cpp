@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C ABI: sessions.
 #include <algorithm>
 #include <string_view>

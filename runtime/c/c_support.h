@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all functions of the C ABI do: turn exceptions into codes, read and write structures that
 // may grow.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention: softmax(mask(cap(scale * q k'))) v.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans for the CPU: loop programs over tiles, products and convolutions through oneDNN.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of the user's, computed by a function of a library.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu/prepared_step.h"
 
 #include "runtime/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of a plan made ready for the sizes of a run: what computes it, or what it says of others.
 #pragma once
 

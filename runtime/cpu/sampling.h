@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A token for each row of logits, and log probabilities.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which boxes no better one overlaps.
 #pragma once
 

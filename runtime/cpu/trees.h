@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ensembles of decision trees.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run needs, before it: memory, addresses, launches, and the graph of them.
 #include <algorithm>
 #include <mutex>

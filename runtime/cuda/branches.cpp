@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that do not need each other, in parallel branches of a graph.
 #include <algorithm>
 #include <optional>

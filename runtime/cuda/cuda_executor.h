@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs plans on a GPU. Everything a run needs is bound, allocated and captured before it.
 #pragma once
 

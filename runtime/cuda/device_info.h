@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of CUDA is found on this machine, for `sinter doctor`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all sessions of a plan share on one GPU: weights, kernels, handles of libraries.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPUs and memory on them, for programs that do not link CUDA.
 
 #include <sinter/devices.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step of a plan with sizes and addresses bound: what a run launches.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What steps that call libraries share in a session.
 #pragma once
 

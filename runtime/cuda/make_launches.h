@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Binds the steps of a plan to sizes and addresses.
 #pragma once
 

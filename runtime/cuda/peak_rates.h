@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What GPUs compute at most, by their architecture: stated, not measured.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which steps of a plan may run at once, and on which streams. No CUDA.
 #pragma once
 

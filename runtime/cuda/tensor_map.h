@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: what a kernel hands to the GPU's copy engine.
 #pragma once
 

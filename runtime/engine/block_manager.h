@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of the paged cache: who holds which, and what equal prefixes share.
 #pragma once
 

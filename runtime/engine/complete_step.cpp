@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What came of a step.
 #include <algorithm>
 

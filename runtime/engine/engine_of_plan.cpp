@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Engines of plans: what executor they have.
 #include <memory>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs a step: a model with a paged cache and a sampler.
 #pragma once
 

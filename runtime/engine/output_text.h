@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of tokens as they come, up to a stop string.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a step is filled.
 #include <algorithm>
 #include <functional>

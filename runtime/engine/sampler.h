@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sequence's draws depend on besides logits, and draws on the host.
 #pragma once
 

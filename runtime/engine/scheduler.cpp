@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests as they come and go; what a step is made of is in plan_step.cpp and complete_step.cpp.
 #include "runtime/engine/scheduler.h"
 

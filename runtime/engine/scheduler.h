@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decides what each step runs. No thread, no clock, no model: what it does follows from the calls
 // and the times that it is given, so that it is tested by simulation.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text that is generated, and the request that it belongs to.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draft tokens: guesses of what comes next, which one step checks.
 #pragma once
 

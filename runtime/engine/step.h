@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of the engine: what runs, and what came of it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8, as far as text that arrives in pieces needs it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading files that somebody named. Only regular files are read: a pipe would be waited for, and a
 // device has no end.
 #pragma once

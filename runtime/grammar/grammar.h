@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which tokens may come next in a text that a Constraint describes. By xgrammar, which nothing
 // outside of this folder includes.
 #pragma once

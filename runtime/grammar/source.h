@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constraints as grammars in EBNF, which xgrammar compiles.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled grammars as bytes, from the process that compiled them.
 #pragma once
 

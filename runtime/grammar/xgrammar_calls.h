@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of xgrammar: what it says, as errors, and an end to what would take too long.
 #pragma once
 

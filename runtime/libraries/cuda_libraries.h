@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where NVIDIA's libraries are found when they are needed: nothing is linked. Knows no CUDA header.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was chosen by timing it, kept between runs: libraries' algorithms, ways to do a step, and
 // schedules of generated kernels, which the compiler reads. No CUDA.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many processors and how much memory this process may use.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host operators of a plan: found in libraries, and called.
 #pragma once
 

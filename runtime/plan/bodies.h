@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops and branches among the steps of a plan: their bodies lie behind them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entry points: which steps are run for which shapes.
 #pragma once
 

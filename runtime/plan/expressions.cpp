@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of the plan's shape expressions.
 #include "runtime/plan/expressions.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that a run finds: symbols whose value a step computes.
 #pragma once
 

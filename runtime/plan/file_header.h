@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixed header in front of every plan file. FORMAT.md describes it byte by byte.
 #pragma once
 

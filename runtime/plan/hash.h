@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // XXH3-64, the hash of plan sections and of cache keys.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes of inputs to values of a plan's symbols, with every check that a user can fail.
 #pragma once
 

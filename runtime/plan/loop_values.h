@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which values of a loop program are one per row and which one per element.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A matrix product with sizes bound, in the terms of a column-major library. No CUDA.
 #pragma once
 

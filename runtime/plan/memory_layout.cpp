@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places arena buffers for one bound shape.
 #include <algorithm>
 

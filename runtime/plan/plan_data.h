@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan in memory: the metadata and its blobs, before writing and after loading.
 #pragma once
 

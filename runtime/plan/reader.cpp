@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes to plans. Nothing in the bytes is trusted: see FORMAT.md for the order of the checks.
 #include <cerrno>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the bindings of a plan of many sequences (`compile --serve`) must be: one table, by which
 // the compiler checks what it writes, the verifier what it loads, and the engine's executor binds.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Splits flatc's header FROM into HEADER, which declares, and SOURCE, which defines what packs and
 # unpacks whole tables. Left in the header, every file that includes it would instantiate templates
 # for them anew, used or not.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The works of a step: its own, or those of its tactics' parts.
 #pragma once
 

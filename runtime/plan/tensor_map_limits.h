@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tensor maps can say; see cuTensorMapEncodeIm2col.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans to bytes. Every byte is a function of the parts: gaps are zero, nothing is taken from the
 // clock or the machine.
 #include <algorithm>

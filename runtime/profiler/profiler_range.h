@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of host code that profilers show by name (Nsight Systems, Nsight Compute): NVTX.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How one token is drawn, and its log probability: the host's definition, which engines and the CPU
 // target share and that kernels are tested against. Host code alone.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers by index: number n of a sequence is a function of its seed and n.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights of top-p: of e^score, in whole units of 2^-40. A file of their own: most of what a draw
 // from a large vocabulary takes.
 #pragma once

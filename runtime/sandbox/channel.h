@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes between the processes of a sandbox.
 #pragma once
 

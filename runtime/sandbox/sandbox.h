@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that strangers write, in processes of its own: whatever it does there, it ends, and takes
 // nothing along. A crash is a refusal.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenSSL's libcrypto, found when it is needed: libsinter links none.
 #pragma once
 

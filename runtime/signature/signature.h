@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signatures of plan files: Ed25519 (RFC 8032) over the whole file. README.md says what one means.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenMP teams of the libraries that our threads call: they are always of one thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's pool: its settings, and its life from the first use to fork and exit.
 #include <algorithm>
 #include <charconv>

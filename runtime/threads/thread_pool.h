@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pool of threads that take parts of a caller's work. See sinter/threads.h for what users set.
 //
 // A job's parts are divided into one share for each member of its team. A member takes parts from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of many nodes: chains, towers, pieces, symbols and random graphs."""
 import random
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that hold others: branches, loops, recurrent layers, functions; einsums and selections."""
 from onnx import GraphProto, ModelProto, helper
 

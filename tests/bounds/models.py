@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models that ask for much: a few kilobytes that mean gigabytes, minutes or endless depth.
 
 Each function makes one model. Its row in MODELS says what is allowed to become of it: "compiles", "refused" (one clear

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the models here are put together from."""
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles each model of models.py: it must end within 5 s of CPU time and 1 GB, with a plan or with one clear error.
 
   run.py [--quick] [--target cpu,cuda:sm_90] [--only NAME,..] [--jobs N] [--keep FOLDER] [-- OPTION..]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of few nodes whose values are huge."""
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper

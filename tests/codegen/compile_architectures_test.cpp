@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One plan for several architectures: schedules are chosen by each one's device model.
 #ifdef SINTER_WITH_CUDA
 

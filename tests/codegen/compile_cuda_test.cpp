@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole plans for the CUDA target: what compile() adds to the kernels' own tests.
 #ifdef SINTER_WITH_CUDA
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels fetch before the step in front has ended, and the tactics of products whose
 // few rows a norm makes.
 #ifdef SINTER_WITH_CUDA

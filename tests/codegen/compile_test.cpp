@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU target's plans: buffers, aliases, lifetimes, figures, and whole plans against the
 // reference through the interpreter. Kernels for CUDA have tests of their own.
 #include "codegen/compile.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans with states: what is changed in place, what is copied, and why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel family and a target that this folder adds when the build is configured. Nothing outside
 // of their folders names them.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peer cases of com.microsoft's attention: each mask, past and packed form that transformers' optimisers
 write. Where ONNX Runtime has a form for GPUs alone, its formula is here in NumPy."""
 import numpy as np

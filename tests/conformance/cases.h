@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of ONNX's backend test data, as they lie in the onnx package.
 #pragma once
 

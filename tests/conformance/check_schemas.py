@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the attributes and inputs that import knows of each operator and version with ONNX's schemas,
 and for com.microsoft with ONNX Runtime's. Prints what differs; exit status 1 if anything does.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peer cases of com.microsoft's operators beyond those in make_peer_cases.py, but for attention: each
 input, output and attribute that transformers' optimisers write. Where ONNX Runtime has an operator for
 GPUs alone, its formula is here in NumPy."""

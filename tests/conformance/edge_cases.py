@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases at the edges of what ONNX's own data asks: positions that float32 decides, results that are finite although what
 they are made of is not, loops that a condition ends."""
 import numpy as np

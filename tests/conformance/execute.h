@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One case through the whole of Sinter: import, passes, codegen, plan bytes, session.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // list.json: the cases that are expected to fail, each with its reason.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peer cases with floats of 8 bits inside: quantized and dequantized as exporters write it. With numbers of
 their own: other cases stay as they are."""
 import ml_dtypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of com.microsoft GroupQueryAttention: caches that are empty, longer than the text, windowed, or of samples of
 different lengths."""
 import numpy as np

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // conformance: ONNX's backend test data through compile, plan bytes and session.
 #include <CLI/CLI.hpp>
 #include <algorithm>

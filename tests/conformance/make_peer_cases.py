@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the cases of tests/conformance/peer: seeded one-operator models with what ONNX Runtime
 computes for them, in the layout of ONNX's backend tests, for operators that ONNX has no tests of
 (com.microsoft) or few (recurrent layers).

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the cases of tests/conformance/tables, in the layout of ONNX's backend tests: pipelines of
 scikit-learn, XGBoost and LightGBM trained on scikit-learn's bundled data, and operators of ai.onnx.ml one
 by one, each with what ONNX Runtime makes of it. Nothing is written for a pipeline unless the library's own

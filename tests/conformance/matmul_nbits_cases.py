@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cases of com.microsoft MatMulNBits as GPTQ's models have it: columns in the order of their importance, biases."""
 import numpy as np
 

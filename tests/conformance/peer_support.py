@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What writes a peer case: a seeded model of one operator, what is fed to it and what comes out, in the
 layout of ONNX's backend tests."""
 import pathlib

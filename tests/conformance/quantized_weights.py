@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peer cases of weights in few bits: every spelling in which exporters write them, in front of a
 product or of a gather."""
 import numpy as np

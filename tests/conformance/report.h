@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run found: per case, per operator, and whether it is as listed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which cases Sinter means to pass: decided from the model, not from its name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work spread over child processes, so that a crash or a hang is the failure of one item.
 #pragma once
 

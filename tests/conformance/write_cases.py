@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the backend test data of the installed onnx in the layout that tests/conformance/run reads.
 
 Up to 1.22 the package carried all of it as files; since 1.23 the node cases are Python that makes

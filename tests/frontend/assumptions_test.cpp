@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dimensions that must be equal or fixed: what is assumed, what is said, and what the user can say.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

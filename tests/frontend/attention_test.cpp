@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which keys a query of Attention sees, opsets 23 to 25: with queries of zeros, the mean of their
 // values.
 #include <cmath>

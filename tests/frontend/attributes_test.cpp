@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes that an operator does not have, and operators of versions that are not known: errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

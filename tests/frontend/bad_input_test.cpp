@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models that are broken, hostile or beyond what Sinter does: one clear error each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that import takes apart. Their values are checked against ONNX Runtime by the cases of
 // tests/conformance/peer; here is what those cannot see: refusals, symbolic sizes, what is built.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of com.microsoft whose inputs do not fit, or that ask for what is not supported: one
 // error each. What they compute is in tests/conformance/peer.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values at the edges of their types, and sizes that no plan can hold.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs written as ONNX models: what is ONNX's, what is ours, and that names are given once.
 #include "frontend/export/export.h"
 

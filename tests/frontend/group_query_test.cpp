@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GroupQueryAttention of com.microsoft as exporters write it: caches, lengths of samples, windows.
 // With queries of zeros a result is the mean of the values that it sees.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes of ranks, numbers of inputs and attributes that their operators do not have: refused, where
 // nothing is read beyond what is there. tests/fuzz/fuzz_operators.cpp looks for more of them.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that read and write at indices, resize, sample and rank. Expected values are those of
 // ONNX's reference evaluator.
 #include "ir/reference/evaluate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbols, ranges and shapes of the model's inputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small ONNX models for tests, written with the generated classes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One-operator models: inputs in, expected outputs out.
 #pragma once
 

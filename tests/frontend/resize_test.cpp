@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resize: antialias along symbolic sizes, which elements are the nearest, coordinates of opset 11.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape arithmetic disappears: what is left has symbolic shapes and no integer computation.
 #include "ir/reference/evaluate.h"
 #include "tests/frontend/op_test_support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NonMaxSuppression with as many rows as it may select, against selecting box by box.
 #include <algorithm>
 #include <random>

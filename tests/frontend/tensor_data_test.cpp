@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorProtos of every type and storage form, and external data with its attacks.
 #include <fstream>
 

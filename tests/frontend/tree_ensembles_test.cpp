@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tree ensembles of ai.onnx.ml: what bad ones say, and what only opset 5 has.
 #include <limits>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is small and asks for much: passes end soon, and what they leave out changes no result.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

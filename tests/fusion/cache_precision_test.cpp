@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches in rows of 8 bits: what they stand for, and which caches there are none of.
 #include <algorithm>
 #include <cmath>

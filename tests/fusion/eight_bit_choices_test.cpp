@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --precision int8 and fp8: choices by errors are by those of what a model computes, on what it has
 // not been chosen by.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether norms make the rows of a product equal, however they are spelled and whatever lies
 // between.
 #include "fusion/eight_bit/equal_rows.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever the passes do, the graph computes the same.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why two nodes are or are not in one kernel: relations, boundaries, bytes at stake.
 #include "fusion/explain.h"
 

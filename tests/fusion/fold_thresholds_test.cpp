@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thresholds for columns as they come are the largest elements that the old ones let pass, by
 // plain arithmetic here.
 #include <cmath>

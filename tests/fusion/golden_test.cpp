@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every file of goldens/<pass>/: a graph, a line of dashes, and what the pass makes of it.
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",

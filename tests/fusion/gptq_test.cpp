@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rounding that makes up for errors on calibration samples.
 #include "fusion/quantize/gptq.h"
 

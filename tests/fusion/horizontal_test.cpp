@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many regions go into one launch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights that several graphs of a plan share lie the same way in all of them.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of layouts: minimum cuts, what solve() finds, and graphs in any forms that they could
 // have.
 #include <algorithm>

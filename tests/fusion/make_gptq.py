@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes gptq.json: what GPTQ in NumPy, in float64 and by the book (the inverse of the moments, column by
 column), leaves of the error that gptq_test.cpp measures. Its scales reach the largest number of a group, of 4 bits, or
 of a row, of 8 bits: integers and e4m3."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Other ranges and values of a graph's symbols.
 #include "fusion/narrow_dims.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed sequences: what is refused, and what bad masks do.
 #include <functional>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoders of many sequences give what the decoder of one gives for each; what cannot be is
 // refused.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --precision int8 and fp8: what samples decide. Goldens have what becomes of a graph.
 #include <cmath>
 #include <limits>

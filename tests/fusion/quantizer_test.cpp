@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Float weights as integers of few bits.
 #include "fusion/quantize/quantizer.h"
 

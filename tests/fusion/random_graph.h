@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random graphs over the operators that fusion rearranges.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What append_sampler makes of a decoder, as text.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bodies of completions and chats from bytes, for a model that is served: an error that a client is
 // told, or requests of an engine. SINTER_FUZZ_PLAN and SINTER_FUZZ_TOKENIZER are its files.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changed plans of compile --serve, with right hashes, under an engine that runs requests: whatever
 // they say, an Error or texts. An Error(kInternal) and an engine that has stopped are findings, and
 // so is a token that the model does not have.

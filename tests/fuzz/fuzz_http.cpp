@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes that a client sends: the server answers or closes, in time, and in the same way however
 // they are cut.
 #include <array>

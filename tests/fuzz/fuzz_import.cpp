@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models from bytes: whatever they are, an Error of the user's kind or a graph that verifies.
 #include <cstddef>
 #include <cstdint>

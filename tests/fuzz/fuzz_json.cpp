@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strangers' JSON from bytes: an Error or a value, the same in both orders and by its members.
 #include <cstdint>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models of one operator that the importer knows, with inputs of any number, rank and type, and
 // attributes of any value: an Error of the user's kind, or a graph that verifies. Where all inputs
 // are constants, the operator is evaluated too. fuzz_import starts from bytes, of which few are a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans from bytes: whatever they are, an Error or a plan. Hashes are mended first, so that
 // mutations reach the checks behind them.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipes of plans from bytes: whatever they say, an Error or weights. Inputs are changed as JSON,
 // so that most are parsed.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans that were changed field by field, with right hashes: loaded, bound and run. Whatever they
 // say, an Error or a result; an Error(kInternal) is a finding, for a check before it has a gap.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Safetensors from bytes: whatever they are, an Error or tensors that can be read.
 #include <cstdint>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constraints of a stranger, from bytes: an Error, or a grammar whose texts are followed; those of
 // a schema are JSON. The first byte says which kind.
 #include <cstdint>

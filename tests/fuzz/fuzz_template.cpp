@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chat templates of a stranger, from bytes: a text or an Error, within the limits of the sandbox.
 #include <cstdint>
 #include <cstdio>

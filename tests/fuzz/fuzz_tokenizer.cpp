@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json from bytes: an Error, or a tokenizer whose ids are encoded and decoded.
 #include <cstdint>
 #include <string>

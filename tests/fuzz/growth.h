@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that one input takes: more than so much is a finding, as a crash is.
 #pragma once
 

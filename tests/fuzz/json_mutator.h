@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs that are JSON are changed as JSON, so that most are parsed.
 #pragma once
 

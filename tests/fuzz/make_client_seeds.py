@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Seeds of the fuzzers of what clients send: make_client_seeds.py FOLDER"""
 import json
 import sys

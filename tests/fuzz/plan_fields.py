@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads runtime/plan/plan.fbs and writes a header that shows every field of a plan to a visitor:
 
   plan_fields.py plan.fbs plan_fields.h

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans as they are changed field by field, with right hashes, and what bounds their runs: for the
 // fuzzers that run them.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes a source without a check:  remove_check.py FROM TO "if (..)"
 
 The condition, which stands in it once, becomes one that never holds.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Record batches in host and device memory, in and out of a real GPU.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps in parallel branches of a graph on a real GPU: results are those of the reference whether
 // branches measured faster or not.
 #include <filesystem>

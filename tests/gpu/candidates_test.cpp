@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules that tuning may choose compute on a GPU what the rules' do.
 #include <cstdlib>
 #include <random>

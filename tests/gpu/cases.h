@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small graphs that between them use every kind of kernel and product: files cases/NAME.graph of
 // graph text, with what a case is run with in comments in front:
 //   # sizes: batch=1 seq=64; batch=3 seq=17     runs of one session, in this order

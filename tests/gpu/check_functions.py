@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How far compiled functions are from exact: every float16 and bfloat16, and float32 of every exponent.
 
   tests/gpu/check_functions.py --target cuda --out tests/gpu/results/functions.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Requests with every parameter of sampling on a GPU beside a CPU, in float16, and a model whose logits are NaN for some.
 
   check_requests.py --sinter build/bin/sinter --out tests/gpu/results/requests_h200.json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions through cuDNN on a GPU, in all types and layouts, against loops on the host; and
 // whole graphs with convolutions against the reference.
 #include <Eigen/Core>

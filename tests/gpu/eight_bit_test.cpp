@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of operands of 8 bits with schedules of every kind, each forced, and by the library,
 // against the reference. The products of one size are one graph: their kernels compile side by
 // side.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits on a GPU: every code and a dense sample of numbers, in both directions, as the
 // definition of the types has them.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Product kernels with schedules of every kind, each forced, against the reference: tiles, splits
 // of k over clusters, rows over clusters, and both. The choice that a session makes would hide
 // most.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that a library puts on a real stream: captured into the plan's graph, between kernels.
 #include <cstdio>
 

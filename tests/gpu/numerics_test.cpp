@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every case against the reference: fused and unfused, in every type, over changing shapes.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with quantized weights: every form that QuantMatMul takes, rows from one to many, what
 // may follow, numbers at the ends of their ranges, and the spellings that become such products.
 #include "ir/quantized.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tiny models of models/manifest.json on this machine's GPU under NVIDIA's compute-sanitizer.
 
   run_sanitizer.py [--sinter build/bin/sinter] [--jobs 8] [--tools memcheck,racecheck,initcheck]

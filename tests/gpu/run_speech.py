@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whisper base on a GPU: sentences as texts, compared with the CPU's; times of encoder, first token and single tokens.
 
   run_speech.py --prepare FOLDER                      where the CPU is: sounds, the CPU's texts, models and tokenizer

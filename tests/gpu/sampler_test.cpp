@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Samplers on a real GPU: they choose the tokens that the reference chooses, and feed themselves.
 #include <array>
 #include <cmath>

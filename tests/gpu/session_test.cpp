@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on a real GPU: memory, streams, threads, capture, choice of algorithms.
 #include <filesystem>
 #include <fstream>

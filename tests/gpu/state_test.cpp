@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches on a real GPU: they stay there, and one captured graph serves every position.
 #include <numeric>
 #include <span>

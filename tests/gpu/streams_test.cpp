@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on a real GPU from several threads, and in the order of the user's streams.
 #include <atomic>
 #include <optional>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One summary of GoogleTest's JSON files, of one run or of several shards.
 
   tests/gpu/summarise.py --commit HASH --out tests/gpu/results/test_gpu.json SHARD.json...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests on a GPU share: graphs to plans to sessions, and comparison with the reference.
 #pragma once
 

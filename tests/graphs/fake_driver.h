@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA driver in host memory: device memory is malloc'ed, kernels are host functions, streams run
 // at once, captured graphs are lists of closures. It counts what lives and can be made to fail.
 #pragma once

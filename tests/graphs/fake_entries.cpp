@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entry points of the fake driver: devices, memory, streams, events, modules, kernels.
 #include "tests/graphs/fake_entries.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the entry points of the fake driver begin.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures and graphs of the fake driver: lists of closures.
 #include <algorithm>
 #include <utility>

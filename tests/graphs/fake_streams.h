@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands behind the fake driver's handles of streams, events and graphs, and its tables of
 // entry points.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluation of whole graphs: symbols, precision, regions, errors.
 #include "ir/reference/evaluate.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that the run finds: order, text, evaluation, bounds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

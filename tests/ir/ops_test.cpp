@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operator table: schema, inference, index maps, decompositions.
 #include <algorithm>
 #include <functional>

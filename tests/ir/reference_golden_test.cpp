@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operator against results that NumPy and ONNX Runtime computed: see goldens/make_goldens.py.
 #include <cmath>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of 8 bits with scales, against NumPy's: see goldens/make_scaled_rows.py.
 #include "ir/scaled_rows.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbolic dimensions that tests of graphs share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops: types, text, evaluation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

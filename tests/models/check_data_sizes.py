@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sizes that follow from data, one plan for all inputs, against ONNX Runtime.
 
 NonZero, Compress, Unique, TopK and Slice and Range by inputs, gathers and scatters through masks, NonMaxSuppression,

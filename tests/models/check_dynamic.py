@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Models of PyTorch's whose lengths and sizes only the run knows, one plan at five inputs, against ONNX Runtime.
 
 torchvision's detectors; a one-stage detector of any image with the suppression inside; text to speech whose durations are

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What PP-OCR's recogniser reads and Magika says, with operands of 8 bits: as in float32.
 
   tests/models/check_eight_bit.py --out tests/models/results/eight_bit_cpu.json

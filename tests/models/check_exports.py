@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The export zoo (models/export_zoo.py) end to end: each file compiled without options, run at four sizes.
 
   check_exports.py FOLDER --out results.json                 on the CPU

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Decoders as ONNX Runtime GenAI's model builder exports them: compiled without options, run from an empty cache, and
 compared with ONNX Runtime step by step.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`sinter generate` with SmolLM2 against a float32 reference: the same greedy tokens.
 
   check_generate.py                                   all prompts, float32, both spellings, for the CPU

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """models/gguf_file.py: each kind of block against the gguf package's reading, and a small Qwen2 checkpoint with biases through
 build_llama.py and the compiler against NumPy in float64.
 

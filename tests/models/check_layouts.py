@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Where compiled models transpose: at their border alone, not between two convolutions.
 
   check_layouts.py                        the models below that lie here, or have been fetched

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Recurrent layers and loops whose lengths only the run knows, one plan at many lengths, against ONNX Runtime.
 
 LSTM, GRU and RNN in both directions, with and without sequence_lens, of 1 to 2,000 steps and batches of 1 and 16; Loop

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Merged decoders (Optimum's decoder_model_merged.onnx: an If on use_cache_branch) against ONNX Runtime.
 
   check_merged.py t5/decoder_model_merged.onnx whisper/decoder_model_merged.onnx [--target cpu|cuda] [--out JSON]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whole models end to end: compile, run, and compare with ONNX Runtime on real inputs.
 
   check_models.py --sinter build/bin/sinter --target cpu

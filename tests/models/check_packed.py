@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Encoders compiled with --packed against the same compiled without: tokens that exist and pooled outputs are equal,
 padding is zero, and masks that are none are refused. Lengths from none to full, padding at the end and anywhere.
 

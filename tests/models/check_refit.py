@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Refitted plans are those of the new models: byte for byte, and on the CPU in what they compute.
 
   check_refit.py                                the manifest's tiny models, for all targets, types and weights

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Nearest neighbours of Resize over scales, lengths and modes, as ONNX Runtime and ONNX's reference choose them.
 
   tests/models/check_resize.py [--target cpu|cuda]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Decoders as torch.onnx exports them, compiled with --serve: several prompts at once give the greedy tokens that transformers gives
 for each alone.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`sinter transcribe` with Whisper base: sentences that eSpeak NG says, and the share of words that is wrong.
 
   check_speech.py                                     ten sentences on the CPU, float32

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The models of models/manifest.json end to end, fused and unfused, against ONNX Runtime or PyTorch.
 
   check_zoo.py --target cpu                         those that lie in the repository (tiny_*)

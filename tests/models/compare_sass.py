@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares the machine code of two plans, instruction by instruction, names aside.
 
   compare_sass.py BEFORE.plan AFTER.plan              one pair

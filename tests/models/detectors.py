@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detectors of torchvision with seeded random weights, as ONNX files. Needs torch, torchvision and onnx.
 
 Layers are scaled so that their values keep the size of the image's, and scores spread: boxes are found, and rounding

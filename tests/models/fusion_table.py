@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Launches and bytes moved, unfused and fused, of every model in models/manifest.json; writes models/FUSION.md.
 
   fusion_table.py --models all           compiles for cuda:sm_90, which needs no GPU: no kernel is compiled

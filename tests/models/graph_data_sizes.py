@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makers of random nodes whose results' sizes the run finds, or that compute sizes out of them."""
 import numpy as np
 from onnx import TensorProto, helper

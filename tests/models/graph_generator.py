@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random graphs of ONNX's operators: every node is evaluated as it is made, by ONNX Runtime or ONNX's reference.
 
 A graph has one seed and one opset. Each value carries what was computed of it and how far rounding may have moved

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makers of random nodes: products, windows, norms, samples, recurrent layers, quantization, signals, control flow."""
 import numpy as np
 from onnx import TensorProto, helper

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makers of random nodes, one for each operator or family: elements, reductions, shapes and places."""
 from dataclasses import dataclass
 from typing import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compares printed graphs: equal but for the names and the order of values."""
 import hashlib
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models that a script builds, with inputs and what ONNX Runtime makes of them, through one plan each.
 
 A case is a model (or a function that writes it to a path), a function that yields inputs, and perhaps options to compile

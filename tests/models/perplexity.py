@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Perplexity of SmolLM2 on a real text, by Sinter: float32, the file's own 4-bit blocks, and ours.
 
   perplexity.py                                  for the CPU; --out results/perplexity_smollm2_cpu.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Hashes of the plans of many models: what a change that moves code about has to leave as it is.
 
   plan_hashes.py --out plans.json                       the manifest's tiny models, chains, a decoder; all targets

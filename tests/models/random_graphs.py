@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random graphs over the operators of ai.onnx, compiled and compared with ONNX Runtime or ONNX's reference.
 
   tests/models/random_graphs.py --count 300                  fused and unfused, on the CPU

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random loops and branches: plans at several lengths, against ONNX Runtime.
 
   tests/models/random_loops.py --count 5000                  on the CPU

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random fusable regions, compiled and compared with the reference.
 
   tests/models/random_regions.py --count 300                       on the CPU

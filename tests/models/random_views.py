@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random views in front of matrix products and attention, compared with ONNX's reference at several sizes.
 
   tests/models/random_views.py --count 300                                     on the CPU

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random fusable regions as ONNX: the operators, shapes and values of one seed.
 
 A region has one floating-point type (or is of integers alone), values of other types that it makes on the way

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes models/RESULTS.md from the committed results of check_zoo.py and check_exports.py.
 
   tests/models/results_table.py          after new results in tests/models/results or tests/gpu/results

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models through the command line and through ONNX Runtime: what every script that compares them shares."""
 import json
 import subprocess

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A lowered MiniLM ranks real sentences as float32 does.
 
   tests/models/similarity.py --target cuda --out tests/gpu/results/similarity_fp16.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random views in front of matrix products and attention, as ONNX: the operators, shapes and values of one seed.
 
 Of a product, one operand follows from an input by views that are drawn forwards, the other by views drawn backwards from

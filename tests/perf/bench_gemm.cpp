@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times product kernels over all their schedules against the library (cuBLASLt; cuDNN for
 // convolutions), for the products of small transformers, the convolutions of vision models, and
 // large products of 8 bits (names begin with i8_ and e4m3_; with block_ those with scales of

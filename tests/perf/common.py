@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the benchmark scripts share: running the binary, provenance of a result file."""
 import datetime
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Times the plans of two binaries beside each other, for a change that should cost nothing.
 
   compare_binaries.py --before DIR/sinter --after build/bin/sinter --out tests/perf/results/redesign_h200.json

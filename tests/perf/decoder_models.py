@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Llama-style decoders as ONNX files, with random weights that layers share; and plans of one by several ways.
 
 Models are written without PyTorch, by models/llama_onnx.py in float16. Layers share the weights of `distinct` of them

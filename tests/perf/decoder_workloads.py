@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One decoding step of Llama-style models as a PyTorch module, its weights in float16, int8 or int4."""
 from dataclasses import dataclass
 

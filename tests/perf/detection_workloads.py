@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detectors as PyTorch modules: one as YOLOv8 (decoded boxes, no suppression), one as RT-DETR (deformable attention,
 queries selected by TopK)."""
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Diffusion models as PyTorch modules of usual sizes: a U-Net as that of Stable Diffusion 1.5, a VAE's decoder, blocks of a
 diffusion transformer (DiT; adaLN-Zero) and of a joint one over text and image (SD3's MMDiT)."""
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's products of 8 bits, as peers of ours: torchao's, and torch._scaled_mm and torch._int_mm by hand.
 
 Each peer replaces the Linear layers of a module whose sizes its product takes; torch.compile does the rest (it fuses

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of 8 bits that bench_gemm times.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPU times of PyTorch's calls, taken as `sinter bench` takes those of plans: between events, the queue full, caches
 cold. README.md says what cold is and why."""
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single layers y = x w of float16 activations, with weights of 16, 8 and 4 bits, against PyTorch: run_quantized.py
 --layers.
 

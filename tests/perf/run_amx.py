@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Encoders on the CPU in float32, bfloat16 and int8: what AVX512_BF16, VNNI and AMX bring.
 
   tests/perf/run_amx.py --threads 16 --out tests/perf/results/cpu_amx.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Attention alone on a GPU, against torch's scaled_dot_product_attention with each of its backends.
 
   tests/perf/run_attention.py --out tests/perf/results/attention_h200.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Memory-bound kernels on a GPU against PyTorch in the same run: the chains, a thousand means, a sweep.
 
   tests/perf/run_chains.py --out tests/perf/results/h200_chains.json

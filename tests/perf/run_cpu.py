@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The CPU figures: compile times, chains fused against unfused, models against ONNX Runtime.
 
   tests/perf/run_cpu.py --threads 2 --out tests/perf/results/cpu.json

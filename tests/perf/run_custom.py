@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Users' operators on a GPU: against the same chain built in, against the kernel launched alone, and with what follows
 computed as the kernel stores (`epilogue`) against a kernel of its own.
 

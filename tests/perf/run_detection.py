@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """torchvision's detectors on a GPU: sizes that the run finds, against ONNX Runtime's results and PyTorch's times.
 
   run_detection.py --out tests/perf/results/detection_h200.json [--models fasterrcnn,ssdlite] [--inputs 5]

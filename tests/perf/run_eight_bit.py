@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Products of 8 bits: bench_gemm's best schedule of each shape beside the library.
 
     run_eight_bit.py [--bench build/bin/bench_gemm] [--out FILE.json] [--filter TEXT,..]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Llama-style decoders with weights and caches of 8 bits on a GPU, beside the same in float16.
 
   run_eight_bit_decoders.py --out tests/perf/results/eight_bit_decoders_h200.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whole models with products of 8 bits on a GPU, beside the same models in float16.
 
   run_eight_bit_models.py --out tests/perf/results/eight_bit_models_h200.json [--workloads bert_b32_s128,vit_l14_b8]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A service of embeddings (`sinter serve`, /v1/embeddings): many clients against one after the other.
 
   models/fetch.py minilm && models/build_minilm.py       make the model

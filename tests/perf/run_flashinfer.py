@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Attention over paged caches beside FlashInfer's, in the same minutes: decoding, prompts, and both in one step.
 
   run_flashinfer.py --out tests/perf/results/flashinfer_h200.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The GPU figures: MiniLM fused and unfused, chains against the copy rate, load to first result.
 
   tests/perf/run_gpu.py --out tests/perf/results/h200.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Norms over channels and groups on a GPU, beside PyTorch and a copy of as many bytes.
 
   tests/perf/run_norms.py --out tests/perf/results/norms_h200.json [--filter nhwc]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Single operators on the CPU against ONNX Runtime, and against an earlier build of Sinter.
 
   tests/perf/run_operators.py --threads 2 --out tests/perf/results/operators.json

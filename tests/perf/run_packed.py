@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """An encoder on a padded batch: Sinter with --packed and without, beside PyTorch, on the same weights and inputs, on one
 GPU, in the same run.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Attention over paged caches, a token of each sequence, by schedule: heads of 128 in groups of 4 over 8, as Llama-8B's.
 
   run_paged_attention.py --out tests/perf/results/paged_attention_h200.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One step of a decoder of many sequences (`compile --serve`): a token of each of B sequences behind 1,024 others.
 
   run_paged_steps.py --folder F --plans 1b.f16.serve.plan --out tests/perf/results/paged_steps_h200.json

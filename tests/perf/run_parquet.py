@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A Parquet file through a compiled pipeline: each stage alone, and all at once.
 
   run_parquet.py --make-only --target cuda:sm_90 --folder /tmp/rows      compiles and writes the file, without a GPU

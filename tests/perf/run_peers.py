@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sinter against PyTorch on the same weights and inputs in the same run, on one GPU.
 
   tests/perf/run_peers.py --workloads bert_b1_s128,chain_sin4 --modes eager,reduce-overhead

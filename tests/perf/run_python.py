@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a call from Python costs: MiniLM beside the same call in C++ and in ONNX Runtime.
 
   tools/wheel --no-test; .deps/wheel/3.11/test/bin/python tests/perf/run_python.py --out tests/perf/results/python.json

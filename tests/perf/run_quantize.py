@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Quantization fused behind what makes the values, on a GPU, beside a copy of as many bytes.
 
   tests/perf/run_quantize.py --out tests/perf/results/quantize_h200.json [--filter e4m3fn]

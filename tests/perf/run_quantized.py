@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Weights of few bits: the decode step of language models, and single layers, against PyTorch in the same run.
 
   tests/perf/run_quantized.py --models llama1b_decode_b1 --out tests/perf/results/quantized_h200.json

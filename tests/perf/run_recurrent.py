@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Recurrent layers on a GPU in float16, against PyTorch eager (cuDNN) and torch.compile in the same run.
 
   run_recurrent.py --make DIR [--schedule NAME=TEXT ..]   writes models and plans; needs no GPU

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Refitting against compiling the new model: MiniLM, and SmolLM2 in 4 bits; for CPU and GPU targets. Needs no GPU.
 
   tests/perf/run_refit.py --out tests/perf/results/refit.json      models/fetch.py minilm smollm2 first

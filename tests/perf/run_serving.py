@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Llama-style decoders that serve many requests at once on a GPU (`compile --serve`, `generate --requests`).
 
   run_serving.py --out tests/perf/results/serving_h200.json

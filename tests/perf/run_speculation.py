@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Guessed tokens (speculative decoding): texts one at a time with and without guesses, which must be equal.
 
   run_speculation.py --out tests/perf/results/speculation_h200.json              models/fetch.py smollm2 first

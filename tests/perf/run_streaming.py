@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Weights under a budget: a float16 decoder of 8 billion random weights whose plan runs in a part of the GPU's memory.
 
   tests/perf/run_streaming.py --out tests/perf/results/streaming_h200.json      16 GB: needs 40 GB of disk in --folder

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Memory-bound operators over many shapes and types: Sinter against PyTorch in the same run, on one GPU.
 
   tests/perf/run_sweep.py --out tests/perf/results/sweep_h200.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How the CPU target's threads get on with others: alone, several processes at once, beside a busy machine.
 
   tests/perf/run_threads.py --base OLD/build/bin/sinter --out tests/perf/results/threads.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Our tokenizers' time beside Hugging Face's library, on one thread: chat prompts, long texts with many added tokens, runs of
 combining marks. Tokenizers are trained on the sources of this repository, with the parts of models' own.
 

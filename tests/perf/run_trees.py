@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trees on the CPU: an ensemble of LightGBM's, 500 trees of depth 8 over 100 columns, through a plan, ONNX
 Runtime, LightGBM's own predict and treelite's (GTIL; and as compiled C, --compiled, which takes minutes to
 compile). Rounds take turns: each runs every library once, and medians are over rounds, so that what else

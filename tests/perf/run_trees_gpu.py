@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trees on a GPU: 500 trees of depth 8 over 100 columns that XGBoost has trained, through a plan and through XGBoost's own
 predictor, rows and results in GPU memory.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """torchvision's classifiers on the CPU in float32, batch 1, against ONNX Runtime with the same number of threads.
 
   run_vision.py --out tests/perf/results/vision_cpu.json [--models swin_t,googlenet] [--threads 2]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """vLLM over the work of run_serving.py, in one process, by token ids, with random weights: the peer of `sinter generate --requests`.
 
   run_vllm.py --size 8b --way f16 --out tests/perf/results/vllm_h100.json     results are added to a file of the same commit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of graphs of several products or convolutions side by side, each with weights of its
 // own.
 #pragma once

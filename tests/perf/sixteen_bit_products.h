@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products and convolutions of 16 bits that bench_gemm times: of small transformers, and of vision
 // models.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Encoders and a decoder's prefill as PyTorch modules: BERT, GPT-2, the encoder of Whisper."""
 import torch
 import torch.nn.functional as F

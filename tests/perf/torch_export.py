@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX of PyTorch modules with more weights than one wants to copy: the graph comes from tensors without contents, the
 weights go from where they lie to one file."""
 from concurrent.futures import ThreadPoolExecutor

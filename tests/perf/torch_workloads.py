@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmark workloads as PyTorch modules with seeded weights, and how they are compiled and timed."""
 import time
 

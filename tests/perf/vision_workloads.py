@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vision models as PyTorch modules: torchvision's and timm's classifiers, a vision transformer (also as DINOv2: a scale
 behind each branch), a segmenter as SegFormer."""
 import torch

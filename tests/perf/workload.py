@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a benchmark workload is, and the inputs that many of them take."""
 from dataclasses import dataclass
 from typing import Callable

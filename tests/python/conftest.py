@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models for all tests. The package that is imported is the installed wheel's."""
 import ctypes
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pysinter.compile and its relatives: options, reports, and the command line's own bits."""
 import json
 import os

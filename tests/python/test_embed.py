@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`sinter embed`: MiniLM with its own tokenizer and pooling, against ONNX Runtime a sentence at a time."""
 import json
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many texts at once: the engine over a plan of compile(serve=..)."""
 import json
 import multiprocessing

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One clear error for each wrong use; nothing crashes on hostile input."""
 import os
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The example of a KServe predictor, with KServe's own server in a process of its own."""
 import subprocess
 import sys

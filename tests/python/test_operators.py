@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators of one's own: functions of Python's, and loaders that allow none."""
 import gc
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples with real Ray on two local workers. A worker is killed in the middle, and nothing is lost."""
 import os
 import signal

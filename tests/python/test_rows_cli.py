@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`sinter run` over Parquet: results, order, errors of each stage, Ctrl-C."""
 import json
 import os

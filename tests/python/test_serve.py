@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`sinter serve` of the wheel's command. What it answers is tested with the same server in tests/tools/serve, and by
 tests/serve/check_clients.py, which tools/wheel runs with this command."""
 import contextlib

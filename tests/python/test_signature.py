@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plans that their maker has signed: `sinter sign`, load(require_signature=..), allow_custom_code."""
 import subprocess
 import sys

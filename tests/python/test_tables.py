@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables in and out: pyarrow, pandas, polars, dicts, and what speaks Arrow's PyCapsule interface alone."""
 import os
 import threading

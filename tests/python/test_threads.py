@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One plan, many threads; event loops; processes; sessions."""
 import asyncio
 import concurrent.futures

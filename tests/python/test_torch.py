@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch modules and tensors. GPU tests run where there is one."""
 import asyncio
 import concurrent.futures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models for Triton's repository, and the real server with them: nvidia-pytriton has it, tritonclient asks it."""
 import json
 import queue

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA's Triton Inference Server from PyPI's nvidia-pytriton, started as its users start it."""
 import contextlib
 import importlib.util

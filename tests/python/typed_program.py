@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a typed program does with the package; mypy reads it, nobody runs it (test_package.py)."""
 import numpy as np
 

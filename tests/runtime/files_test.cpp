@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading and writing files: what is there is not lost, and nothing is waited for.
 #include <algorithm>
 #include <cerrno>

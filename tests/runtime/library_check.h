@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of products and convolutions on the CPU share.
 #pragma once
 

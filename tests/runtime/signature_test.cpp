@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signatures of plan files: test vectors of RFC 8032, keys as OpenSSL writes them, and files of
 // which any byte was changed.
 #include "runtime/signature/signature.h"

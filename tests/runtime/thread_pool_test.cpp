@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's threads: who computes what, and what becomes of the pool.
 #include "runtime/threads/thread_pool.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The server as its users meet it: the binary, OpenAI's Python package, raw sockets, signals.
 
   check_clients.py --sinter build/bin/sinter [--seconds 5]

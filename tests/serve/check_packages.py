@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What packages of clients do with the server, as their users call them: OpenAI's, LangChain's and LiteLLM's, in their default settings.
 
   check_packages.py --sinter build/bin/sinter [--only openai]

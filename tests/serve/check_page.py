@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The server's page in headless Chromium: a prompt's tokens come, figures move, nothing on the console.
 
   check_page.py --sinter build/bin/sinter [--screenshot FILE.png] [--browser PATH]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Idle and slow clients beside honest ones: what the honest ones notice, and what the server's memory does.
 
   check_slow_clients.py --sinter build/bin/sinter [--idle 10000 --slow 1000 --honest 64 --streams 4096 --seconds 600 --strict]

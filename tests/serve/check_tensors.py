@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tensors over HTTP and gRPC, as NVIDIA's tritonclient sends them, against ONNX Runtime.
 
   check_tensors.py --sinter build/bin/sinter

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Texts of random models under random schemas: each that ends is JSON and satisfies its schema, by `jsonschema`.
 
   check_structured.py [--schemas 500] [--texts 20] [--seed 1] [--sampler build/bin/sample_texts]

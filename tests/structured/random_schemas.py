@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schemas of the kinds that are met: configurations, records, forms, calls of tools (JSONSchemaBench's, written anew)."""
 import random
 

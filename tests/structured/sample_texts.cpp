@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts of random models under constraints: sample_texts COUNT SEED < CONSTRAINTS > ANSWERS
 // A line of CONSTRAINTS is {"kind": "json_schema", "text": ".."}; one of ANSWERS {"refused": why}
 // or

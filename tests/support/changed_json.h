@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON with something in it that was not there: for what reads JSON of files.
 #pragma once
 

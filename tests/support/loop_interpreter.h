@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A slow interpreter of loop programs, the tests' definition of what they mean.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A profiler as NVTX knows them: writes the name of each range that is pushed in a domain, a line
    each, to the file that NVTX_LISTENER_LOG names. */
 #include <nvtx3/nvToolsExt.h>

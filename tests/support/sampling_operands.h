@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of SampleTokens that try each parameter, alone and with others.
 #pragma once
 

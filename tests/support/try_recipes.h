@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plan says of how its weights are made, taken at its word.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Our tokenizers beside Hugging Face's library: encoding, decoding and streaming of tokenizers that are made of random parts, and of
 those that families of models have.
 

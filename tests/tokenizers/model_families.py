@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers as families of models have them: the parts of their tokenizer.json, over small vocabularies that are trained here."""
 import json
 

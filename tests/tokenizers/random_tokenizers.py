@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers of random parts, and texts of all kinds, for check_tokenizers.py."""
 import json
 import random

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks our tokenizers what lines of JSON say, for check_tokenizers.py: {"load": PATH}, {"encode":
 // [TEXT, ..]} or {"decode": [[ID, ..], ..]}. A line of answers for each line.
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad input gives one clear error, the right exit code, and loses nothing.
 #include <gmock/gmock.h>
 #include <sinter/sinter.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Opens reports in headless Chromium: no errors on the console, ready in time, clicks do what they say.
 
 usage: check_report_page.py [--within SECONDS] [--screenshots FOLDER] REPORT.html...

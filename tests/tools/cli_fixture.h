@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the command line in this process, on small models made for the test.
 #pragma once
 

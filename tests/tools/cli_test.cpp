@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line as a user meets it: what each verb prints, and exit codes.
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
 #include <algorithm>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `compile --entry`: several lists of steps over one set of weights and states.
 #include <filesystem>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `sinter generate` over a tiny decoder with random weights (models/build_llama.py --random).
 #include <atomic>
 #include <csignal>

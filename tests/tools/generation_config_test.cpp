@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // generation_config.json: what it may say, and what `generate` makes of it.
 #include "tools/generate/generation_config.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that a library computes, from a definition file to a run.
 #include <gmock/gmock.h>
 

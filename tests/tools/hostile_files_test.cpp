@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files and names that somebody means ill with, or that are not what they are taken for.
 #include <csignal>
 #include <cstdlib>

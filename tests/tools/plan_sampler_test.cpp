@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `compile --sample`: tokens that plans choose themselves, against NumPy's (goldens/sampler.json).
 #include <cmath>
 #include <fstream>

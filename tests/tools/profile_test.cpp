@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `sinter profile` says: bounds, sums, parts.
 #include <nlohmann/json.hpp>
 

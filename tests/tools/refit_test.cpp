@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans with other weights: equal to what compiling gives, or refused by name.
 #include <cmath>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of a model one of whose generated kernels does not compile.
 #ifdef SINTER_WITH_CUDA
 #include <filesystem>

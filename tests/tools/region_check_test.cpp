@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions that cannot be run are found one by one.
 #include "tools/compiler/verify/region_check.h"
 

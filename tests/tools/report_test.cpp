@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `sinter report`: the page is whole and safe, its data are right, and two reports are put side by
 // side. check_report_page.py looks at pages in a browser.
 #include "tools/report/report.h"

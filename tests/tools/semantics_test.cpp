@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What compiled models answer where kernels could take liberties: indices that do not exist, bools
 // of other bytes, double rounding, NaN, products over nothing, sizes that steps do not allow.
 #include <cmath>

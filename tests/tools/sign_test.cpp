@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sinter sign, and verbs that require a signature: one clear error, exit code 5, whatever is wrong.
 #include <filesystem>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // States from a graph to a session: a decoder that fills its cache, on the CPU.
 #include <nlohmann/json.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is printed for people: tables that fit, time left, no words of GPUs on the CPU.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer that tests can read, of models/tiny/decoder.onnx.
 #pragma once
 

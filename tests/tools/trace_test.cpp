@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --trace of run, bench and profile.
 #include <nlohmann/json.hpp>
 

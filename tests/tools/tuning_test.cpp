@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compile --tune over a machine that is made up, and --tuning-cache.
 #ifdef SINTER_WITH_CUDA
 #include "tools/compiler/tuning/tuning.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors: recorded in plans, found region by region, reduced to what still shows them.
 #include <nlohmann/json.hpp>
 

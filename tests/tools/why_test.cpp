@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `inspect --why` and `inspect MODEL --steps`, as a user meets them.
 #include "tools/compiler/inspect/why.h"
 

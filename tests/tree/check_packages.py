@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Does a build take only what tools/setup installs? A machine where something was installed by hand hides it.
 
   check_packages.py --build DIR        fails if the configured build uses a file that a minimal Debian system

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What keeps the tree readable and quick to build: folders stay small, and headers that change
 // often are not read by most sources.
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Includes must follow the direction of dependencies that ARCHITECTURE.md tables, between
 // subfolders too.
 #include <fmt/format.h>

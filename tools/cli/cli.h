@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `sinter` command: parses arguments, runs one verb, turns errors into exit codes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --inputs, --shapes, --input-range and --seed: what a verb runs something on.
 #pragma once
 

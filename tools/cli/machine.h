@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this machine has: GPUs, drivers, libraries.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options of the command line. Behind them is CLI11, whose headers cost a file some four seconds of
 // compile time: options.cpp and cli.cpp alone include them.
 #pragma once

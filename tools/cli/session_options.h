@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sessions that a verb makes run on and with.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/signals.h"
 
 #include "runtime/files/output_file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --require-signature of verbs that load plans of others.
 #pragma once
 

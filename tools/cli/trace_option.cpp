@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/trace_option.h"
 
 #include "runtime/files/output_file.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --trace: times of steps into a file that Perfetto and chrome://tracing show.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What people who know TensorRT's command line type here.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Third-party packages. tools/setup installs them: Debian 12 packages but oneDNN, xgrammar and
 # the CUDA toolkit.
 find_package(Threads REQUIRED)

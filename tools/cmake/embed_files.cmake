@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT: a C++ source with texts of FILES by their names, as the header HEADER declares it in
 # namespace sinter::NAMESPACE: const std::vector<TYPE>& FUNCTION(), where TYPE is {name, text}.
 set(text "#include \"${HEADER}\"\n\nnamespace sinter::${NAMESPACE} {\n\n")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake --install, by component:
 #   runtime    libsinter.so.N, and oneDNN where it is not the system's
 #   compiler   libsinter_compiler.so.N

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Changes xgrammar's sources, which tools/setup has put into FOLDER: patch_xgrammar.py FOLDER
 
 Loops whose length a client's grammar decides count their work (support/work.h), so that Sinter can end them: some

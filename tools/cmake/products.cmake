@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What users link: Sinter::runtime and, with SINTER_COMPILER, Sinter::compiler. Both are put together
 # of the folders' libraries, each as a shared and as a static library; BUILD_SHARED_LIBS chooses which
 # of the two the names stand for in a project that adds this one as a subdirectory.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # sinter_library(NAME FOLDERS folder... TREES folder...): a static library of all .cpp files in the
 # named folders of the current directory, and in and below TREES, with the project's warnings. Most of a small file's compile
 # time is its headers', so that some are compiled together (SINTER_UNITY_BATCH).

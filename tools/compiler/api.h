@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The boundary of the compiler: what happens inside becomes what <sinter/compiler.h> promises.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One model compiled in several ways, side by side.
 #include <algorithm>
 

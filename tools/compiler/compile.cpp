@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model to a plan and all that is said of it.
 #include <memory>
 #include <optional>

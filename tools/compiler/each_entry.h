@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entry points one by one, for what shows or does one list of steps.
 #pragma once
 

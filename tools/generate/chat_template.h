@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations as the text that a chat model was trained on: Jinja templates of tokenizers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan as a language model: tokens in, logits of the next one or that token itself out, caches
 // kept between.
 #pragma once

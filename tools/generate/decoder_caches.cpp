@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which inputs and outputs of a decoder's plan are its caches, and how large they are.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decoder plan as an executor of the engine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan that runs once in front of a decoder's: what comes out of it are inputs of the decoder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model's authors say of how its texts are drawn: generation_config.json.
 #pragma once
 

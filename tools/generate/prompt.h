@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `generate` is asked: text or ids, a chat template around it, what ends the answer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an engine needs of a tokenizer.
 #pragma once
 

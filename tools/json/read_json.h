@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one reader of JSON that strangers write: bodies of requests, tokenizers, configurations.
 #pragma once
 

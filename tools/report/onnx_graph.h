@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ONNX nodes of a model and what flows between them, from the compiler's graphs of it.
 #pragma once
 

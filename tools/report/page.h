@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of the page, which the build puts into the binary: see page/.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A picture of what was compiled and where its time goes: data, and a page of them in one HTML
 // file.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of steps as a trace of events, which Perfetto and chrome://tracing show.
 #pragma once
 

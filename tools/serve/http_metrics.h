@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures of connections, for Prometheus.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The models of a registry over HTTP.
 #pragma once
 

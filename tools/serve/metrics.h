@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures of a server as Prometheus reads them (text exposition format 0.0.4).
 #pragma once
 

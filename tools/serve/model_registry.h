@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The models of a server by name: loaded, replaced and unloaded while requests run.
 #pragma once
 

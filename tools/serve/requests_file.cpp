@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/requests_file.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `generate --requests`: the requests of a file, as the server takes them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Answers that come later or bit by bit, as the connection takes them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sound from files, as models of speech take it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokens that Whisper's texts are framed by, as its tokenizer names them.
 #pragma once
 

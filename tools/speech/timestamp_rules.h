@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which tokens may follow in a text with times, as the Whisper paper has it and OpenAI's decoder
 // does.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whisper: what is said in a sound of any length, by an encoder's plan and a decoder's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was said, when, and how it is written down.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens that a tokenizer has besides its model's: wherever a text has their names.
 #pragma once
 

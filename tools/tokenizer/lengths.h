@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tokenizer.json says of the lengths of texts: "truncation" and "padding".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers of Hugging Face's tokenizer.json: text to ids and back, as the `tokenizers` library
 // does it.
 #pragma once

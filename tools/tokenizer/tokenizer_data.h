@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tokenizer.json says: its parts, as encoding and decoding apply them.
 #pragma once
 

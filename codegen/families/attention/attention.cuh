@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of one head: y = softmax(mask(scale * q k')) v for a tile of query rows; scores are
 // never stored. Keys and values pass through shared memory in tiles. A warp processes 16 or 32
 // rows on tensor cores. It keeps their maxima, sums and results in float32 registers and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with 8-bit (e4m3) queries, keys and values by warpgroups (sm_90a). 8-bit wgmma needs
 // K-major operands: values come transposed. The score accumulators of one MMA become the A operand
 // of the next without lane exchange, as rows of keys are permuted when copied

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, with a prologue for its queries and the new rows of its caches.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers a fused region of kind "attention" to a strided problem.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks of attention: a lane's part of a mask for one tile of keys, and how scores apply it.
 #pragma once
 

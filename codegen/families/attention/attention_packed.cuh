@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed sequences: assigns tiles of sequences to items, and clears rows that belong to no
 // sequence.
 #pragma once

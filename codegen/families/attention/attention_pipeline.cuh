@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by warpgroups: the shared memory of a block, the items that it processes, and the
 // barriers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compile-time parameters of an attention kernel (AttentionShape), and the problem of one head.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that all variants of an attention kernel share: its parameters, and the mapping from items
 // to rows and heads.
 #pragma once

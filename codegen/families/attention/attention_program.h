@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention as a strided problem for one kernel: its description, its text and its cost.
 #pragma once
 

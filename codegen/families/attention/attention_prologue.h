@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prologue of a region of kind "attention": its queries, and the row that a step adds to a
 // cache of keys and to one of values.
 #pragma once

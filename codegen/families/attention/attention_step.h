@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A region of kind "attention" as a step: one kernel, or its prologue's kernels first.
 #pragma once
 

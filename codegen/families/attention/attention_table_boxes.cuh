@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of a paged cache copied by TMA: one copy for the rows of a block and 64 columns, at the
 // row from the table.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by warpgroups: four producer warps copy tiles of queries, keys and values to shared
 // memory, or issue TMA copies.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by warpgroups (sm_90a). TMA or four producer warps copy queries, keys and values to
 // shared memory; consumer warpgroups compute 64 rows each. They alternate on the tensor cores:
 // one computes softmax while another runs MMAs (Shah et al. 2024, FlashAttention-3). Blocks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The epilogue of an output of a user's kernel: the definition of its store(i, value).
 #pragma once
 

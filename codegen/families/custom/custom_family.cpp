@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of one CustomKernel and the epilogues of its outputs: the user's CUDA text, launched as
 // its definition says.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attributes of a CustomKernel: its launches and their arguments.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prologue of a GEMM: each block computes the rows of the left operand that it needs. A function
 // that all threads of the block call, written like a row kernel.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread mapping of the epilogue: which elements of the tile a thread processes.
 #include "codegen/families/gemm/gemm_text.h"
 

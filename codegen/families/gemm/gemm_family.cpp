@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMMs and convolutions with their prologues and epilogues.
 #include <algorithm>
 

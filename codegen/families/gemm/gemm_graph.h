@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of kind "gemm" as graphs of plain operators.
 #pragma once
 

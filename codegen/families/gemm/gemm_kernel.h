@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common to the GEMM kernels: a schedule, and the interface that each kernel implements.
 #pragma once
 

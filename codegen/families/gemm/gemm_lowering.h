@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers GEMMs with their epilogues, for our kernels and for a library.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block (or a cluster) computes a tile and keeps the accumulators in shared memory. The
 // epilogue's body then processes them like rows of memory.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of a tile: addresses and strides, packed weights, or TMA descriptors.
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/tma/tma_schedule.h"

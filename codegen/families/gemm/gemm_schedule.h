@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses kernels and tiles for a GEMM, and writes their text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chooses the tactics of a GEMM's or convolution's step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a GEMM kernel; its tile writes the specific parts.
 #pragma once
 

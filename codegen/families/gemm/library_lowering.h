@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers fused regions of kinds "matmul" and "conv" to library steps. Lowers convolutions of every
 // type, grouping and rank to loop programs.
 #pragma once

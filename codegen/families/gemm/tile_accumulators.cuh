@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GEMM tile's accumulators in shared memory, from which the epilogue's threads read them in any
 // order, for every mainloop.
 #pragma once

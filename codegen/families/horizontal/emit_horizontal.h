@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many small regions in one kernel launch.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Family "horizontal": many small regions in one kernel.
 #pragma once
 

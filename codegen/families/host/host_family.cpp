@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of one HostOperator: a call of a function that is not in the plan.
 #include <algorithm>
 #include <sstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/families/loops/emit_loops.h"
 
 #include <fmt/format.h>

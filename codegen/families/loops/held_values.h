@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registers that a thread keeps across passes over its elements.
 #pragma once
 

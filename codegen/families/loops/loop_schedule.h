@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The interface that each kind of loop schedule implements.
 #pragma once
 

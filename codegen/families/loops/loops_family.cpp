@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions that become loops: pointwise chains, row reductions, scatters and scans.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Merges loops despite values that neighbouring elements share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common to schedules whose threads pass over a row several times.
 #pragma once
 

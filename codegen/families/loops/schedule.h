@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules: how a loop program is distributed over a GPU's threads.
 #pragma once
 

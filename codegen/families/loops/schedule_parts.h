@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common code of the schedules' rules.
 #pragma once
 

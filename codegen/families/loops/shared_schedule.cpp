@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of kernels that run several programs; each uses the block's threads as given.
 #include <algorithm>
 

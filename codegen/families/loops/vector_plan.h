@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds accesses that can move several adjacent elements at once.
 #pragma once
 

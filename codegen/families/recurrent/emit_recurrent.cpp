@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of a recurrent layer's kernel: parameters and arguments; the rest is in
 // recurrent.cuh.
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recurrent layer as one persistent kernel for all steps (sm_90 and later). A cluster of blocks
 // computes one direction of a few sequences. Each warp keeps the recurrent weights of four units
 // (sixteen rows) in registers, and what does not fit in shared memory. It multiplies them by the

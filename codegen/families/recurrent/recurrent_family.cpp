@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers as one persistent kernel.
 #include "codegen/families/family.h"
 #include "codegen/families/recurrent/recurrent_lowering.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of kind "recurrent": a layer's buffers and schedule.
 #pragma once
 

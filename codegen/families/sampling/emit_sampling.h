@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of kind "sampling": their buffers, and the kernel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draws a token for each row of logits, as defined in ir/ops/sampling.cpp, by a block or a cluster
 // of blocks that split the vocabulary.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of one SampleTokens.
 #include <fmt/format.h>
 #include <sinter/error.h>

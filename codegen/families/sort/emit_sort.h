@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of kind "sort": their buffers, the layout of rows, and the kernels.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorts the elements of rows: blocks sort pieces of a row in shared memory, then pairs of sorted
 // runs are merged through global memory. Entries are pairs of key and index and thus all different:
 // the result is unique, and the sort is stable.

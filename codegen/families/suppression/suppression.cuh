@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Non-maximum suppression: keeps boxes that no better kept box overlaps. A block, or a cluster of
 // blocks, processes each row of boxes, which are sorted.
 //

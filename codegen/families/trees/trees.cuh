@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluates decision trees: a thread for each row, with blocks of trees in shared memory; or, for
 // few rows, a thread for each row and tree. Results of leaves are combined in the trees' order, so
 // that they do not depend on the distribution of rows.

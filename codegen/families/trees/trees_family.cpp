@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of one TreeEnsemble.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU target: the runtime interprets fused regions over tiles; nothing is compiled.
 #pragma once
 

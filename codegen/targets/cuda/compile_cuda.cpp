@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles emitted sources for all architectures in parallel, through the kernel cache.
 #include "codegen/targets/cuda/compile_cuda.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles kernels by NVRTC, with a cache.
 #pragma once
 

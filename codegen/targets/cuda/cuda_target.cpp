@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/targets/cuda/cuda_target.h"
 
 #include "codegen/targets/cuda/compile_cuda.h"

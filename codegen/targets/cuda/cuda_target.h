@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA GPUs: fused regions become CUDA kernels, compiled by NVRTC for each architecture.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device helpers (codegen/device/*.cuh), embedded in the binary at build time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A build without CUDA toolkit headers: generates kernel text but cannot compile it.
 #include <sinter/error.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether this machine can compile kernels, for `sinter doctor`. Standard library only.
 #pragma once
 

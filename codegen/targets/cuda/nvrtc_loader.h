@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads NVRTC at run time: binaries with the CUDA target also work on machines without it.
 #pragma once
 

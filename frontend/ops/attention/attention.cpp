@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, RotaryEmbedding and FlexAttention.
 #include <limits>
 

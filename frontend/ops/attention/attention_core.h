@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every operator of attention comes down to, as compositions.
 #pragma once
 

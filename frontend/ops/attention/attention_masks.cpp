@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/ops/attention/attention_masks.h"
 
 #include "frontend/ops/control/unroll.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Padding masks of com.microsoft's attention operators.
 #pragma once
 

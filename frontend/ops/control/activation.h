@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The activations of recurrent layers, which have parameters and defaults of their own.
 #pragma once
 

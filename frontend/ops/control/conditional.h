@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // If: decided at import, selected between, or a branch of the plan.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop and Scan: unrolled at import, or loops of the plan; the table of control flow.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RNN, GRU and LSTM: one operator whose body is a loop over a sequence, unrolled where it is short.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LinearAttention and CausalConvWithState: layers that carry a state from run to run.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What operators share that are unrolled at import.
 #pragma once
 

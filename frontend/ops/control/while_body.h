@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that stay loops: the body of a While node, built among the nodes around it.
 #pragma once
 

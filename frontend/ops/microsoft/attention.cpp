@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary embeddings of com.microsoft. Source: ContribOperators.md of
 // ONNX Runtime 1.2x.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and pooling of com.microsoft: with activations, and with channels last.
 #include "frontend/ops/fused_activation.h"
 #include "frontend/ops/table/checks.h"

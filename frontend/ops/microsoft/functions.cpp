@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of com.microsoft that ONNX Runtime's optimiser and exporters for it write: fused
 // activations and products. They are taken apart again.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GroupQueryAttention of com.microsoft: its caches, and where in them each sample stands. Source:
 // ContribOperators.md of ONNX Runtime 1.3x.
 #include <algorithm>

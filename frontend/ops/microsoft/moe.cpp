@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts of com.microsoft. Every expert computes every token, and weights of zero keep
 // those out that a token does not choose: the result is that of sending tokens to experts, whose
 // numbers depend on data.

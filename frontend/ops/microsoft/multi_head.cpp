@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention, MultiHeadAttention and their quantized and decoding forms of com.microsoft. Source:
 // ContribOperators.md of ONNX Runtime.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisations of com.microsoft, with what ONNX Runtime's optimiser puts in front of them and
 // behind them. They are taken apart again.
 #include "frontend/ops/normalisation.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Biases of attention by the distance of tokens, of com.microsoft.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of com.microsoft on quantized tensors, as ONNX Runtime's quantizer writes them: each
 // input has a scale and a zero point behind it, the result is rounded to those of its own
 // (docs/ContribOperators.md of ONNX Runtime).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of com.microsoft on weights of few bits, whose blocks of elements share a scale.
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of ai.onnx.ml that prepare columns: scaling, encoding, filling in, picking.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear models of ai.onnx.ml: a product with weights that the node has as attributes.
 #include "frontend/ops/ml/scores.h"
 #include "frontend/ops/products.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What classifiers and regressors of ai.onnx.ml do with their scores.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Support vector machines of ai.onnx.ml: kernels of rows and support vectors, times coefficients.
 #include <numeric>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tree ensembles of ai.onnx.ml: both older forms, whose nodes have numbers of their own in their
 // tree, and the one of opset 5.
 #include <algorithm>

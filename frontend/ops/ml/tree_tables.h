@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decision trees of ai.onnx.ml as the tables of ir's TreeEnsemble.
 #pragma once
 

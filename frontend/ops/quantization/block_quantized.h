@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights of few bits in bytes, whose blocks of elements share a scale: as com.microsoft's
 // operators have them.
 #pragma once

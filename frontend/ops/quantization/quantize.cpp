@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization, and products and convolutions of quantized values. Formulas are those of the ONNX
 // operator specification: quantized values are round(x / scale) + zero point, saturated.
 #include "frontend/model/initializers.h"

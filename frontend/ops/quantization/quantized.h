@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic on quantized values: what they stand for is (value - zero point) * scale.
 #pragma once
 

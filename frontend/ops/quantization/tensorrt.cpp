@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization to floats of 8 bits as TensorRT's Model Optimizer exports it, in a domain of its
 // own: E4M3FN with one scale for a tensor, saturated.
 #include "frontend/ops/quantization/quantized.h"

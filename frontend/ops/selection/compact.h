@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The places where flags are true, in order.
 #pragma once
 

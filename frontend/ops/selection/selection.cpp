@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that keep the elements that data chooses: how many those are the run finds.
 #include "frontend/ops/selection/compact.h"
 #include "frontend/ops/table/op_table.h"

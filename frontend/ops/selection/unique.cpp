@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unique: sorted, told apart from their neighbours, and counted; how many there are the run finds.
 #include "frontend/ops/selection/compact.h"
 #include "frontend/ops/table/op_table.h"

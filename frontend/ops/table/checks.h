@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of an operator's inputs by what its specification says of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What to do about an operator that import does not know.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inputs that operators have, by version: what ONNX's and ONNX Runtime's schemas say.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/ops/table/op_table.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of operators: ONNX operator and version -> importer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A node's attributes and inputs against those that its operator has in its version.
 #pragma once
 

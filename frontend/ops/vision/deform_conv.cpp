@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeformConv: a convolution whose windows are sampled at positions that are data.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading between elements: weighted sums of neighbours along several dimensions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resize and Upsample: their scales, sizes and rules.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "frontend/ops/vision/resize_positions.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where in the input the elements of a resized dimension lie, and which elements are next to there.
 #pragma once
 

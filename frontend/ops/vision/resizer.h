@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resizing along dimensions: which input elements an output element is made of.
 #pragma once
 

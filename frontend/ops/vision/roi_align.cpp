@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RoiAlign: regions of an image, resampled to a grid of bins.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/interpolate.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images sampled at positions that are data: GridSample, AffineGrid, RoiAlign.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/interpolate.h"

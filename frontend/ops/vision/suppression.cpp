@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NonMaxSuppression: how many rows it selects the run finds, unless it is asked for as many as
 // there may be.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions of integers of 8 bits on CPUs on which oneDNN's are not exact.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sizes of one convolution, however the plan stores it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One product of float32, bfloat16 or integers of 8 bits, divided into parts that are primitives of
 // their own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products of the types that oneDNN does not multiply (float64, integers of more than 8
 // bits), of more dimensions than it takes, and of empty sizes: correct, not fast.
 #pragma once

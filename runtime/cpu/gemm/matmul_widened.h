@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of 16-bit floats on CPUs without instructions for them: float32 copies of the operands
 // are multiplied, and the result is rounded once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices of integers of 8 bits as the right sides of exact products, for CPUs on which oneDNN's
 // are not exact (`multiplies_exactly`).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense copies of operands of products.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains: operators one after the other, whose results stay in registers, as float32 or int32.
 // Chains begin and end with integers of 8 bits as well.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One element of any type, converted from and to double or int64.
 #pragma once
 

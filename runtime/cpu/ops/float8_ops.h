@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits from and to float32, without branches, so that loops become vectors.
 #pragma once
 

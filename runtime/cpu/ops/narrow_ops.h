@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of integers of 8 bits, widened to 16, for CPUs whose own ones are not exact: two
 // products of 16 bits and their sum are one instruction since SSE2, and all sums are exact.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of float32 blocks that lie in a core's caches, for the CPU's own vector instructions,
 // chosen at run time. What a sum is depends on nothing but its own elements.
 #pragma once

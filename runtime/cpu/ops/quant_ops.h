@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over quantized weights, for the CPU's own vector instructions, chosen at run time.
 #pragma once
 

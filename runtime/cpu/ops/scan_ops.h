@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running combinations over tiles.
 #pragma once
 

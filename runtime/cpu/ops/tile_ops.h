@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that tile programs are made of: one scalar primitive over a tile.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels for every type, in plain loops.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementary functions on float32 vectors, for one Highway target. Coefficients are minimax fits of
 // the named function on the named interval; errors are relative, before rounding.
 #if defined(SINTER_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)

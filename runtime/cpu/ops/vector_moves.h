@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves of elements of 4 bytes, or of one, for the CPU's own vector instructions, chosen at run
 // time.
 #pragma once

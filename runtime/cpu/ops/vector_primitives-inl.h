@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar primitives on float32 vectors, for one Highway target.
 #if defined(SINTER_VECTOR_PRIMITIVES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SINTER_VECTOR_PRIMITIVES_INL_H_

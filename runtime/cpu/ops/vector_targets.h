@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of Highway's targets vector code is compiled for; to be included before highway.h.
 #pragma once
 

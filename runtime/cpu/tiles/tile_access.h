@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moving values between buffers and tiles.
 //
 // A tile covers rows y0 .. y0 + rows of the loops "y" and columns x0 .. x0 + cols of the loops "x",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiling a tile program: operators that can be computed in registers, one after the other.
 #include <algorithm>
 

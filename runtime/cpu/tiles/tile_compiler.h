@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes a TileProgram: classes, stages, schedule, registers.
 #pragma once
 

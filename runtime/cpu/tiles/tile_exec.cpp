@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs tile programs.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accesses whose place is decided by values: reading by element, and scattering.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads of images, whose channels are interleaved or lie together, and of padding.
 #include <algorithm>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The last steps of compiling a tile program: where values lie, and what is known beforehand.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loop program's loops and addresses with every size a number.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loop program compiled for one bound shape: what runs over which tile, and where values lie.
 //
 // Values are of three classes: uniform (constants, computed once), per row, and per element. Each

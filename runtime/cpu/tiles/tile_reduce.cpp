@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of rows where they lie.
 #include <algorithm>
 #include <array>

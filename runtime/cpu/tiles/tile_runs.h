@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of elements between memory and tiles, with conversion between storage and compute type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu/tiles/tile_walkers.h"
 
 namespace sinter::runtime::cpu {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How TileAccess walks the loops of an access.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops and branches of a launch list, put on a stream or into a graph that it captures.
 #pragma once
 

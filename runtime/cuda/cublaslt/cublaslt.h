@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt's entry points, loaded at run time and checked at every call.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions through cuDNN, of which this header needs nothing: a build without cuDNN's headers
 // has cudnn_absent.cpp in the place of the sources that do.
 #pragma once

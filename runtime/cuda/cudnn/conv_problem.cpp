@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/cudnn/conv_problem.h"
 
 #include <algorithm>

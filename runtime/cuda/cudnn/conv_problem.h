@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution with sizes bound, in the terms of a library that takes strides. No CUDA.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN's graph interface ("backend"), loaded at run time and checked at every call.
 #pragma once
 

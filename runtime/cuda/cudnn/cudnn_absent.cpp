@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In the place of the sources that use cuDNN, in a build that has not found cuDNN's headers: every
 // plan then runs as on a machine without cuDNN.
 

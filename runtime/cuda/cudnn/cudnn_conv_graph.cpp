@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/cudnn/cudnn_conv_graph.h"
 
 #include <utility>

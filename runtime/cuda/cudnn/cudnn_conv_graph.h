@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A convolution as an operation graph of cuDNN.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN's descriptors: made, filled by attribute, finalized.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Engines of cuDNN for a convolution: which are candidates, and one made ready to run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN and its handles as names, and what is known of the library, without the library's headers.
 #pragma once
 

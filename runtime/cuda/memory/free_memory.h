@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is free on a GPU, before something is allocated.
 #pragma once
 

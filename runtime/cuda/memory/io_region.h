@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned host and device memory for a plan's inputs or outputs, side by side.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What users give a session: memory for inputs and outputs, and an allocator.
 #pragma once
 

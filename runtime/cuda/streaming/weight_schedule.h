@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which weights stay in device memory under a budget, and when and where to the others are copied.
 // No CUDA.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of weights that a session's runs need, ahead of the steps that read them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tactics of steps, timed in the graph that they are part of.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of a step's tactics is the fastest here, by timing them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evicts the GPU's L2 cache before a cold measurement; timing of candidates, which cuBLASLt's
 // algorithms and a step's tactics are chosen by.
 #pragma once

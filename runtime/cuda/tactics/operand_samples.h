@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What timed tactics multiply: a GPU that multiplies zeros takes less power, runs faster, and
 // prefers other algorithms than with a model's numbers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tactics that were chosen one step at a time, tried again in their places. No CUDA.
 #pragma once
 

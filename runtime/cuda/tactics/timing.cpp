@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measurements of bound runs: compute alone, and step by step.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What steps change of the rows of `block_tables`: most sequences stay in their row for many steps,
 // and their tables grow by a block now and then.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Speculative decoding with a draft model (Leviathan et al. 2023, arXiv:2211.17192): a small model
 // guesses what a large one checks in one step.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the tokens of a step are drawn: what the plan reads for it, and what came of it.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan for many sequences (`compile --serve`) as an executor of the engine.
 #pragma once
 

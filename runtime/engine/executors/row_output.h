@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An output of a row for each sample, most of which nobody reads on the host.
 #pragma once
 

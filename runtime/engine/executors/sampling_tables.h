@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plan's draws read besides the logits: rows of tokens, kept where the plan runs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session reads of a step, padded: the inputs that are known before the step in front ends.
 #pragma once
 

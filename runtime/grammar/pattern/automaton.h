@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of texts as deterministic automata: for what patterns cannot say alone, as "this, but none
 // of those names".
 #pragma once

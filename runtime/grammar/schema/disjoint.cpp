@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which schemas have no value in common: for `oneOf`.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats of strings that grammars are made of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A grammar as it is built, and as xgrammar's EBNF.
 #pragma once
 

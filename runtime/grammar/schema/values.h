@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON of schemas, as it is read and written here.
 #pragma once
 

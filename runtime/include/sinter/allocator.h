@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of sessions from a program's own pool.
 #pragma once
 

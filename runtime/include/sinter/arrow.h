@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Columns of Arrow tables to inputs, outputs to columns, through the Arrow C data and C device
 // interfaces. No Arrow library is needed.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The structures of the Arrow C data, C stream and C device interfaces, as Arrow's specification
  * gives them (https://arrow.apache.org/docs/format/CDataInterface.html, Apache-2.0) for programs to
  * declare: with another library's declarations beside these, the guards let the first stand. Plain

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors to and from other libraries through DLPack, without a copy. The structures have the
 // layout of DLPack 1.x; pointers to them are what a "dltensor" or "dltensor_versioned" capsule
 // holds.

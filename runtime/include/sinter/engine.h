@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generates text for many requests at once: continuous batching over a language model.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors that Sinter reports. Standard library only: every folder may include this header.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits: what their codes mean, and how numbers round to them. Standard library only:
 // every folder may include this header.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the library has to say. It prints nothing by itself.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many rows a packed batch has: the tokens of all its sequences, rounded up so that batches of
 // about as many tokens share one bound shape, and with it one CUDA graph.
 // Standard library only: every folder may include this header.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar primitives: what one element's computation is made of. The scalar expressions of pointwise
 // operators (ir), loop programs (runtime/plan) and all emitters share this one table.
 // Standard library only: every folder may include this header.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sinter for C and for languages that call C: load a plan, run it.
 //
 // Errors. Functions that can fail return a sinter_status; of others it is said what they return.

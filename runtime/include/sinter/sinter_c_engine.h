@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine, for C: text for many requests at once, over a plan of `compile --serve`. A part of
 // sinter_c.h, which includes it and says what errors, versions, handles and lifetimes are.
 #ifndef SINTER_C_ENGINE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host operators: functions of a user's library that compute operators of a plan. In C, for
 // languages that export C functions; it needs no other header of Sinter's and links nothing.
 //

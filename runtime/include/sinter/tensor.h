@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views of dense tensors in host or device memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads that plans for the CPU are computed with: one pool for a process, shared by its
 // sessions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The version of these headers. C and C++.
 #pragma once
 

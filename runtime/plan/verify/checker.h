@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the files of the verifier: a plan and the words for what is wrong with it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What depends on the bound sizes: no step may leave its buffers.
 #include <algorithm>
 

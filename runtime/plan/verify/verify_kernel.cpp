@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels: their variants, arguments and tensor maps.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kinds of work that have files of their own, and what these share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop programs: SSA order, operand types, accesses, and what is per row.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What operands of several kinds of work have to be.
 #include "runtime/plan/verify/verify_kinds.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/format_error.h"
 #include "runtime/plan/verify/verify_plan.h"
 

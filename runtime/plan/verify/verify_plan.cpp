@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables that steps refer to: symbols, expressions, buffers, bindings, states, modules.
 #include "runtime/plan/verify/verify_plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checks that let executors trust a plan's metadata.
 #pragma once
 

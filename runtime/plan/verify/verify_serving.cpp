@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the engine's executor takes for granted of a plan of many sequences.
 #include <algorithm>
 #include <array>

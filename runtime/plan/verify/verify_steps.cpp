@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps in their order: that the buffers they use are declared, alive and written before they are
 // read; bodies and entry points.
 #include <algorithm>

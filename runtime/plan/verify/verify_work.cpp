@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of each kind of step.
 #include "runtime/plan/verify/verify_work.h"
 

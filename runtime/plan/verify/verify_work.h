@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The work of a step by itself: its structure, and what it touches.
 #pragma once
 

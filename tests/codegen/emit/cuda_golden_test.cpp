@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // goldens/*.cu: the CUDA text of the regions in goldens/*.loops of the same name.
 // SINTER_UPDATE_GOLDENS=1 rewrites them; review them as a diff.
 #ifdef SINTER_WITH_CUDA

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop programs by hand, for tests of the CUDA emitter.
 #pragma once
 

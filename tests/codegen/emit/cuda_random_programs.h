@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random loop programs for tests of the CUDA emitter.
 #pragma once
 

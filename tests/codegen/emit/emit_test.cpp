@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emitted kernels, run on the host by the emulator, against the interpreter of loop programs.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>

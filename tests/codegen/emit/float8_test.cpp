@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits in generated kernels.
 #ifdef SINTER_WITH_CUDA
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hyperbolic functions and their inverses as kernels, over float32 of every exponent: finite where
 // the result is, although what they are made of overflows, and as exact as elsewhere.
 #ifdef SINTER_WITH_CUDA

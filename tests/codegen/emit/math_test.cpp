@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Value ranges, and the cheaper forms of functions that follow from them: chosen where they may be,
 // and as exact as codegen/emit/approximations.h says, over all float16 and bfloat16 values.
 #ifdef SINTER_WITH_CUDA

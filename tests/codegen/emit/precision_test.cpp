@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lower precision keeps wide stays so in kernels: large logits, squares, masks.
 #include <gtest/gtest.h>
 #include <sinter/error.h>

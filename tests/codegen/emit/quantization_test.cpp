@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integers of 8 bits made by rounding and clamping, in generated kernels.
 #ifdef SINTER_WITH_CUDA
 #include <gmock/gmock.h>

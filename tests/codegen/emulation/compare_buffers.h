@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel or program has written against what it should have.
 #pragma once
 

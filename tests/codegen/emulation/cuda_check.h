@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emits programs, runs them on the emulator and compares with the interpreter.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifdef SINTER_WITH_CUDA
 #include "cuda_emulation.h"
 

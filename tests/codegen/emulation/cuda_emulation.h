@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs emitted kernels on the CPU (see cuda_emulator/cuda_emulator.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowers a graph as if it were a region's body, interprets it and compares with the reference.
 #pragma once
 

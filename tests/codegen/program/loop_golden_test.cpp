@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // goldens/*.loops: a body, a line of dashes, and the listing of its loop program.
 // SINTER_UPDATE_GOLDENS=1 rewrites the listings.
 #include <algorithm>

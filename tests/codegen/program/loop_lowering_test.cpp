@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of loops mean what their bodies say.
 #include "codegen/program/loop_lowering.h"
 

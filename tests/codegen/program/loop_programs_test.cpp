@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that lowering makes of regions, and what it refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

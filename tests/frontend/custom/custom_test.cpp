@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that users define: definition files, expressions, references, what becomes of nodes.
 #include "frontend/custom/expression.h"
 #include "frontend/custom/read_operators.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits in ONNX models.
 #include <limits>
 

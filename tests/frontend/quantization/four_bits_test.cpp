@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constants of 4-bit integers, and the operators of com.microsoft on weights of few bits.
 #include <onnx.pb.h>
 

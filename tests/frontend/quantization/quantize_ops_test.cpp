@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantized operators, Einsum and transforms of signals.
 #include "tests/frontend/op_test_support.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // If, Loop and Scan: what is decided and unrolled at import, and what stays; and damage to a model
 // that has them.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parts of ONNX models that ModelBuilder has no words for: attributes of nodes in functions and
 // subgraphs, functions, sparse tensors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions and sparse tensors: what is inlined and made dense at import.
 #include <algorithm>
 

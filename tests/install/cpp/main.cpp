@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles the model argv[1] for the CPU, runs it on ones and writes the plan to argv[2].
 #include <cstdio>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the plan argv[1] on ones; links the runtime alone.
 #include <cstdio>
 #include <vector>

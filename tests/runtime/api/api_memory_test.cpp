@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose memory a session uses, and that it asks for none where it should not.
 #include <algorithm>
 #include <atomic>

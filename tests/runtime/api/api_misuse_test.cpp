@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong uses of the API: an error each that names both sides, and nothing worse.
 #include <condition_variable>
 #include <mutex>

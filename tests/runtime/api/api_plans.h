@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small plans for tests of the public API.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrow arrays made by hand, for tests: of memory that they own, with every release counted.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outputs to record batches, on the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Record batches to inputs, on the CPU.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C ABI: a program in C, and what may not change once it was released.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Checks of the C programs: each leaves its function with the line of what was not as expected. */
 #pragma once
 

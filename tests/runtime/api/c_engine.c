@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program in C that generates text for many requests: the engine of sinter_c.h, right and wrong.
 #include <sinter/sinter_c.h>
 #include <stddef.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where members of sinter_c.h's structures lie, as a C compiler puts them.
 #include <sinter/sinter_c.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program in C: everything that sinter_c.h has but the engine, right and wrong.
 #include "c_program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What C programs of the tests give to C++ ones. */
 #pragma once
 

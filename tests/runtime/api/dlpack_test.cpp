@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors in and out through DLPack's structures.
 #include <cstddef>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on the CPU target: states that they keep, and entry points that runs take.
 #include <memory>
 #include <tuple>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on the CPU target: what they check, and what they give back.
 #include <atomic>
 #include <thread>

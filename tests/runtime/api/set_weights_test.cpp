@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions on the CPU take other weights between runs.
 #include <random>
 #include <thread>

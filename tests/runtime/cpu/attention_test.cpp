@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on the CPU against its definition, and plans that are damaged.
 #include <cmath>
 #include <functional>

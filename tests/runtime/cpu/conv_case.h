@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as plans, and what they must give: for the fake cuDNN and for a GPU.
 #pragma once
 

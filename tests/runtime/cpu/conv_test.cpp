@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions on the CPU against their definition.
 #include <cmath>
 #include <iterator>

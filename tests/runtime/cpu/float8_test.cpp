@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floats of 8 bits on the CPU: vectors and single elements against the types' definition.
 #include <bit>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU's functions on float32: what they give for special values, how far they are from exact,
 // and chains of them against one after the other.
 #include <bit>

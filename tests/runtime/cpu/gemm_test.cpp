@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products on the CPU against their definition.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products on the CPU of operands that views leave: steps over rows, diagonals, results by rows.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One loop program run by the tile executor and by its definition.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop programs on the CPU: guarded addresses, what is filled in, addresses outside.
 #include <cmath>
 #include <cstdint>

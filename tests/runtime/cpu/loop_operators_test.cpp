@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop programs on the CPU: every operator, casts, indices.
 #include <cmath>
 #include <vector>

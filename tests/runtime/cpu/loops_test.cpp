@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tile executor against the definition of loop programs.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves of elements by vectors against the loops that they stand for.
 #include <cstdint>
 #include <numeric>

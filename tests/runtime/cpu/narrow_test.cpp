@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products and convolutions of integers of 8 bits: exact sums of any layout, by all instructions
 // that this CPU has. ctest runs these as CPUs without VNNI do as well (`narrow_without_vnni_*`).
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with quantized weights: on the CPU against their definition, and plans that are damaged.
 #include <random>
 

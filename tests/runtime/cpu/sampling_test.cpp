@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SampleTokens on the CPU against the reference.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorts on the CPU against a stable sort.
 #include <algorithm>
 #include <cmath>

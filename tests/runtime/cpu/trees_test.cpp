@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decision trees on the CPU against going down them one by one.
 #include <algorithm>
 #include <cmath>

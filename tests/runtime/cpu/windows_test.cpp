@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Poolings and images whose channels move last, on the tile executor.
 #include <gtest/gtest.h>
 

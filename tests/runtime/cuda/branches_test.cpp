@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs with parallel branches: when they are taken, and that they are joined.
 #include "tests/runtime/cuda/cuda_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops and branches that data decide, on the fake GPU: conditional nodes, and the host where there
 // are none.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions through cuDNN: descriptors, the choice of an engine, what is kept, what is said
 // where the library is missing or refuses.
 #include <algorithm>

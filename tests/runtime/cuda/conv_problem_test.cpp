@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions with sizes bound: sizes and strides as libraries take them.
 #include "runtime/cuda/cudnn/conv_problem.h"
 

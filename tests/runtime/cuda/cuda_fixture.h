@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans with kernels, and a session's executor over the fake driver and library.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operation graphs against the library itself, for a GPU that is only described (cuDNN 9.8
 // can): what its compiled engines take. Engines that are compiled at run time need a driver, so
 // what only they do (SiLU, GELU) is seen on a GPU alone: tests/gpu.

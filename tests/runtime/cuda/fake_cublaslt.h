@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cuBLASLt that computes float32 products on the host, as the library's documentation says it
 // does, and checks the shapes of all. It works on streams of the fake driver.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cuDNN that computes float32 convolutions on the host from their descriptors, as the library's
 // documentation says it does, and refuses descriptors that the library would refuse. It works on
 // streams of the fake driver.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An engine of the fake cuDNN.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fake cuDNN's descriptors as what they describe, and the arithmetic of that.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finding the driver, cuBLASLt and cuDNN on the machine, and what is said where they are missing.
 #include <cstdlib>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products as plans for the executor on a GPU: inputs, and what a plain loop gives.
 #pragma once
 

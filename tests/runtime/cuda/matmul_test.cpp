@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products: how they are put to the library, against a plain loop, and how algorithms are
 // chosen.
 #include "runtime/plan/matmul_problem.h"

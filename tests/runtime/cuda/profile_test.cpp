@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiles over the fake driver, whose clock says what takes how long.
 #include "runtime/cuda/peak_rates.h"
 #include "tests/runtime/cuda/cuda_fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public Session over the fake driver: streams, threads, kinds of memory.
 #include <thread>
 

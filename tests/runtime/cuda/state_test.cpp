@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // States of plans on a GPU: memory that stays on the device.
 #include "tests/runtime/cuda/cuda_fixture.h"
 

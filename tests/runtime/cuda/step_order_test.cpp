@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which steps run at once: what place_steps orders, and what it leaves open.
 #include "runtime/cuda/step_order.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that get tensor maps, over the fake driver: what is encoded, for whom, and what is
 // refused.
 #include "cuda_fixture.h"

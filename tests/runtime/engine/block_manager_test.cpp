@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks: references, prefixes, what is forgotten first.
 #include "runtime/engine/block_manager.h"
 

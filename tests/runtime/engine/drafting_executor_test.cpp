@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A draft model changes no text, and what it reads has always been written. Its caches and those of
 // the model are fakes, which say so.
 #include "runtime/engine/executors/drafting_executor.h"

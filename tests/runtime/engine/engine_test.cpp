@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine's threads: many that ask, one that schedules, one that computes.
 #include <atomic>
 #include <condition_variable>

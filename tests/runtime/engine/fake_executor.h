@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model that is quick and whose every answer depends on all that it should: what a cache block
 // holds, and in which order.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text of tokens as they come.
 #include "runtime/engine/output_text.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draws on the host: against NumPy's goldens, which plans' samplers are tested against too
 // (tests/tools/goldens/sampler.json), and against probabilities.
 #include "runtime/engine/sampler.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step is made of, case by case; simulation_test.cpp tries everything at once.
 #include "runtime/engine/scheduler.h"
 

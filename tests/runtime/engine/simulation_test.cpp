@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler under random requests, cancels and times: every text is what its request gives
 // alone, nobody is overtaken against the rule, no block or slot is lost.
 #include <algorithm>

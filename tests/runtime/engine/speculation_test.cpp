@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drafts: what is proposed, and that accepted ones leave the distribution as it is.
 #include "runtime/engine/speculation.h"
 

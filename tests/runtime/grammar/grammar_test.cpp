@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Masks against brute force: which tokens may come next is found by asking of each whether a text
 // of the language begins so.
 #include "runtime/grammar/grammar.h"

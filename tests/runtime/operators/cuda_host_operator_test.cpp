@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that a library puts on the stream: what they put there is part of the run's graph.
 #ifdef SINTER_WITH_CUDA
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that a library computes, on the CPU.
 #include "runtime/operators/host_operators.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Host operators of the tests. Other libraries are made of it: of another version, without a table.
  */
 #include <sinter/sinter_operator.h>

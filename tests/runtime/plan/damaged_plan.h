@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans that are damaged on purpose, and how they are refused.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sizes of a plan come to.
 #include <cstdint>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that a run finds: what plans compute with them, and what a damaged one is refused for.
 #include <functional>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where buffers lie in the arena.
 #include <cstdint>
 #include <random>

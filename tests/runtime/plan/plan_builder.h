@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds small plans by hand, for tests of the file format and of the executors.
 #pragma once
 

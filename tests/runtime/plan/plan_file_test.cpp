@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file format: round trips, and every way of being wrong that a hash can see.
 #include "runtime/plan/plan_file.h"
 

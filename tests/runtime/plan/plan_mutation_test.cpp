@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of which single bytes are damaged and whose hashes are right.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes that are how many tokens a mask has: what a session makes of them, and what it refuses.
 #include <functional>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loop programs of plans that are well-formed as bytes and wrong in meaning.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

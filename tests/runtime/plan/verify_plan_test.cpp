@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans that are well-formed as bytes and wrong in meaning: symbols, buffers, bindings, entry
 // points, and what any step declares.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorts and sampling of plans that are well-formed as bytes and wrong in meaning.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops in plans: what they compute, how far they go, and what a damaged one is refused for.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's draws against the reference of SampleTokens.
 #include "runtime/sampling/draw.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a process of its own does, ends there.
 #include "runtime/sandbox/sandbox.h"
 

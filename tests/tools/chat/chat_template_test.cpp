@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chat templates against Jinja's own (goldens/make_chat.py).
 #include "tools/generate/chat_template.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `generate --chat`: each answer is what the whole conversation gives without caches.
 #include <fstream>
 #include <iostream>

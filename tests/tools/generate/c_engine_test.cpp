@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine of the C ABI over a compiled plan; the program is in C.
 #include <gtest/gtest.h>
 #include <sinter/sinter_c.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine over a decoder plan for the CPU: every request gets the tokens that it gets alone.
 #include "tools/generate/decoder_executor.h"
 

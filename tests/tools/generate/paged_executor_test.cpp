@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine over a plan of many sequences for the CPU: every request gets the tokens that it gets
 // alone.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of compile --serve with right hashes, of shapes that the engine does not expect: refused
 // where they are read, each by the binding that is wrong.
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder of models/tiny, the tokens that NumPy makes with it, and those of an engine.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strangers' JSON: limits, and time that grows as the bytes do.
 #include "tools/json/read_json.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products and convolutions of quantized values on the CPU, as models spell them, against plain
 // sums: sizes that fill no block, both signs, zero points that are known, computed, of columns;
 // results as float32, as int32 and quantized again.

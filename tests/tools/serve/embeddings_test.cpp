@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of texts over HTTP, as OpenAI's API spells it.
 #include <atomic>
 #include <cmath>

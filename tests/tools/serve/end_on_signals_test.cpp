@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signals end the process, whatever runs.
 #include "tools/serve/end_on_signals.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields of requests that clients send: what they do, what has no effect, what is refused.
 #include <fstream>
 #include <set>

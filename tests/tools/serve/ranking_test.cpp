@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross-encoders over HTTP: /v1/rerank, /v1/score.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `generate --requests`: what the server takes, a line each.
 #include <nlohmann/json.hpp>
 #include <set>

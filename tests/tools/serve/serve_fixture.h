@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server in the test's process, and a client of it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What pages in browsers may do with a server, and what they may not.
 #include "tests/tools/serve/serve_fixture.h"
 #include "tools/serve/http/site_guard.h"

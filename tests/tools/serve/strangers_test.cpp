@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a client sends to harm others is refused by its field's name, and the server answers on.
 #include <chrono>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors over HTTP, by the Open Inference Protocol.
 #include <atomic>
 #include <chrono>

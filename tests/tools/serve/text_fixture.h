@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server of a tiny decoder with a tokenizer of characters and a chat template.
 #pragma once
 

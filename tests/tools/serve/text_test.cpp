@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts over HTTP, of a tiny decoder for the CPU: answers, errors, clients that leave.
 #include <atomic>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of tools over HTTP: each form, asked for by constraint.
 #include <sstream>
 

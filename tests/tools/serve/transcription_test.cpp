@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Speech over HTTP, by a tiny Whisper model; forms with files.
 #include <fstream>
 

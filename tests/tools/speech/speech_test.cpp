@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `sinter transcribe`, and `sinter generate --encoder`, over tiny models with random weights
 // (models/build_whisper.py and build_marian.py --random), against Hugging Face's transformers
 // (goldens/make_speech.py).

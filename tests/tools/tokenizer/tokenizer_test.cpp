@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers against Hugging Face's library (goldens/make_tokenizers.py).
 #include "tools/tokenizer/tokenizer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compile --attention-precision fp8: what it prints, what it refuses, and that the plan computes
 // it.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compile --precision int8 and fp8: what it prints, what it refuses, and that the plan computes it.
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // compile --weights: what it prints, what it refuses, and that the plan computes it.
 #include "tools/compiler/options/weights.h"
 

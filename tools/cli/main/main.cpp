@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/cli.h"
 #include "tools/serve/add_serve.h"
 #include "tools/serve/grpc/grpc_server.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What came of a compilation, for people and as JSON.
 #pragma once
 

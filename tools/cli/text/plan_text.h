@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is in a plan, for people: reports of tools/compiler/inspect as lines.
 #pragma once
 

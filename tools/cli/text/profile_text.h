@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A profile for people.
 #pragma once
 

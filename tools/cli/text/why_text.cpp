@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/text/why_text.h"
 
 #include <algorithm>

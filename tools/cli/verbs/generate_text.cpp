@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/verbs/generate_text.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens of a decoder plan one after the other, shown as they come: what `generate` does once, and
 // in a conversation for each answer.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One function a verb: adds its subcommand to the application. The callback returns through
 // `exit_code` where it is not 0.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a model to a plan: what compile, compare and verify share.
 #pragma once
 

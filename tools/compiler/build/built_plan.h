@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A compiled plan and a model's inputs as the runtime sees them.
 #pragma once
 

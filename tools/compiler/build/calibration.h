@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calibration: samples of a model's inputs, and what runs parts of the model on them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models as they come: ONNX or the graph's own text form, in files or in memory.
 #pragma once
 

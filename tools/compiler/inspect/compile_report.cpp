@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/compiler/inspect/compile_report.h"
 
 namespace sinter::tools {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a compilation did, as JSON: what the command prints and what a report's page reads.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a profile says: which step is bound by what, and where the time of a run goes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of a plan with what each moves and computes.
 #pragma once
 

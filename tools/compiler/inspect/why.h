@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why two ONNX nodes are or are not in one kernel.
 #pragma once
 

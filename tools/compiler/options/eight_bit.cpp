@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/compiler/options/eight_bit.h"
 
 #include "runtime/format_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --precision int8 and fp8: products with operands of 8 bits, and what all else is computed in.
 #pragma once
 

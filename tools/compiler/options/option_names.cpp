@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/compiler/options/option_names.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What options are called: messages inside the compiler write them as the command line does
 // ("--dim seq=8"), and the library's boundary puts the names of its fields in their place ("dims
 // seq=8").

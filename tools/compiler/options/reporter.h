@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What work in the compiler tells while it goes on, and whether it goes on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes and ranges of dimensions: what was asked for, against what a model has.
 #pragma once
 

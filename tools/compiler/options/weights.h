@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Float weights of products as integers of few bits, and what that costs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New weights: of files, and of the caller's memory.
 #include <filesystem>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a plan's weights are made of its model's constants: what a plan says of that, as text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New values for the constants that a plan's weights are made of.
 #pragma once
 

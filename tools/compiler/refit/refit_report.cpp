@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What can be refitted in a plan, and why not.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of safetensors: a header of JSON, then tensors as they lie in memory.
 // https://huggingface.co/docs/safetensors
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host tensors on a GPU, for runs whose inputs are there already.
 #pragma once
 

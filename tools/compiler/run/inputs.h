@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of a run: given, from files, or seeded random.
 #pragma once
 

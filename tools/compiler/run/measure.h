@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measuring runs: samples and what is said of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NumPy files: .npy arrays and .npz archives of them.
 #pragma once
 

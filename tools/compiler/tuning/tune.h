@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of generated kernels, chosen by timing them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU that kernels are timed on.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tuning files and timings: what is read, timed and written around one compilation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The error of a compiled model against the reference evaluation.
 #pragma once
 

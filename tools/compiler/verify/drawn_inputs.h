@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs to verify a model on where none are given: as long as its dimensions allow.
 #pragma once
 

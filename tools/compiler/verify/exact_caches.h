@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches in rows of 8 bits as what they stand for, so that a plan which has such can be compared
 // with its model.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delta reduction: the smallest graph that still fails.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fused regions against the reference, one by one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a model of 16-bit floats loses what its matmuls do not explain.
 #pragma once
 

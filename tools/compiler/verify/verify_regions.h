@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Beyond outputs: regions one by one, the first that goes wrong, the smallest graph that shows it.
 #pragma once
 

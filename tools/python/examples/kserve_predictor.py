@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A predictor of KServe: answers with a plan's tensors, by the Open Inference Protocol over HTTP and gRPC.
 
   pip install dist/pysinter-*.whl kserve

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Embeds a Parquet data set of sentences with Ray Data: actors that hold a plan each take batches.
 
   ray_batch.py --plan minilm.plan --tokenizer tokenizer.json --input sentences.parquet --output embeddings

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Serves generated text over HTTP with Ray Serve: each replica's pysinter.Engine runs all its requests at once.
 
   sinter compile decoder.onnx -o decoder.plan --serve

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Serves sentence embeddings over HTTP with Ray Serve: replicas hold a plan each and run requests in batches.
 
   ray_serve.py --plan minilm.plan --tokenizer tokenizer.json --replicas 2

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs a plan over the columns of a Parquet data set with Ray Data: actors that hold a plan each take batches as Arrow.
 
   ray_table.py --plan pipeline.plan --input rows --output predictions --columns x=age,income,height --keep id

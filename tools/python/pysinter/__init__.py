@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiles ONNX and torch models ahead of time into plans, and runs them.
 
     plan = pysinter.compile("model.onnx", dims={"batch": (1, 32)})

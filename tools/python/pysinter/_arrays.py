@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What calls return."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Texts to vectors: a tokenizer, a plan of an encoder, and the pooling that the model was trained with."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many texts at once over a plan of compile(serve=True)."""
 from __future__ import annotations
 

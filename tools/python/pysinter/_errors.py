@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exceptions. Each tells what is wrong as text, and what is known of it as data."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of files in, rows of files out: Parquet through pyarrow, a row group at a time; CSV and JSON lines, for texts."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What compile() takes as a model: files, bytes, ONNX objects and torch modules."""
 from __future__ import annotations
 

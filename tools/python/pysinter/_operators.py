@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Operators of your own: definitions, and functions that compute them."""
 from __future__ import annotations
 

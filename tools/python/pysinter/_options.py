@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keyword arguments as the compiler's options."""
 from __future__ import annotations
 

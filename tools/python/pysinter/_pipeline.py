@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pipeline of three stages on threads of their own: read and decode; fill the memory that is copied from; compute."""
 from __future__ import annotations
 

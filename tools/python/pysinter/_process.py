@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What belongs to the process: threads, GPUs, the log."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A progress bar on stderr."""
 import sys
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of columns: pyarrow, pandas, polars, dicts of arrays, and whatever has Arrow's PyCapsule interface. None of
 these is imported before a program has it."""
 from __future__ import annotations

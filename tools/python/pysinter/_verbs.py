@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs of the `sinter` command that are Python's: `run` over Parquet, `embed` and `triton`."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of NumPy, torch and CuPy as views of tensors, and new ones for outputs. All of this needs
 // the GIL.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of a plan: arguments in, arrays out. Shared by plans, whose sessions come from a pool,
 // and by sessions that a program holds itself.
 #pragma once

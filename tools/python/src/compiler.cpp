@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler: options as objects that Python fills, calls that Ctrl-C ends.
 #include <condition_variable>
 #include <exception>

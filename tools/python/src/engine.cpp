@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pysinter._core.Engine: many requests over a plan of compile(serve=..).
 #include <memory>
 #include <mutex>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of Sinter as Python's exceptions: pysinter.Error and its subclasses, with what is known as
 // data.
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GIL, taken and given so that the end of the interpreter harms no thread.
 //
 // Once the interpreter ends, a thread that asks for the GIL is ended by Python: the stack is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pysinter._core: the extension. Everything that Python's part of the package builds on.
 #include "tools/python/src/operators.h"
 #include "tools/python/src/plan.h"

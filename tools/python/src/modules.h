@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the extension uses of Python's modules, looked up once.
 #pragma once
 

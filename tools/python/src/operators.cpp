@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries of host operators: shared libraries, and functions of Python's.
 #include "tools/python/src/operators.h"
 

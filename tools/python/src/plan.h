@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan and the sessions that run it.
 #pragma once
 

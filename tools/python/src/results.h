@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler tells, as dictionaries with the names of the C++ members. pysinter/_results.py
 // makes dataclasses of them.
 #pragma once

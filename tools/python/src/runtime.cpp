@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What belongs to the process: threads, the log, GPUs, and the command line.
 #include <nanobind/stl/vector.h>
 #include <sinter/devices.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pysinter.Session: a session that a program holds itself, for states and for inputs that stay.
 #include <atomic>
 

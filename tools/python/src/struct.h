@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Structs of C++ as Python's dicts and classes, by their members' names.
 #pragma once
 

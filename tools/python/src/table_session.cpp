@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pysinter._core.TableSession: a session that takes record batches and gives record batches. Its
 // steps are called by the threads of a pipeline, one after the other.
 #include <atomic>

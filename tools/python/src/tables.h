@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Record batches of Arrow as Python's objects.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strings of C++ in Python. Names of a model are bytes that need not be UTF-8: what is not becomes
 // U+FFFD instead of an error. Takes the place of nanobind/stl/string.h and string_view.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a client wants a text to be: structured output.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What POST /v1/embeddings asks for, and its answer.
 #pragma once
 

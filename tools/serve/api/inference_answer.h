@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors that go out over HTTP, written bit by bit: beside them little memory is taken.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors as the Open Inference Protocol (KServe v2) writes them in HTTP, JSON or binary.
 #pragma once
 

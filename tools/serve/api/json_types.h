@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types of tensors whose elements JSON can say.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a request may ask for. README.md has the same table; a refusal says the field and its limit.
 #pragma once
 

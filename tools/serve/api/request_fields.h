@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields of a client's JSON, taken by name.
 #pragma once
 

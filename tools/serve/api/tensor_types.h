@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types and sizes of tensors as the Open Inference Protocol (KServe v2) names them.
 #pragma once
 

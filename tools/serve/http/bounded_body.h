@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A body of Beast's parser that counts what it holds, or throws away what comes. Private to this
 // folder.
 #pragma once

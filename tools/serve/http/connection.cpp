@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/http/connection.h"
 
 #include <boost/asio/post.hpp>

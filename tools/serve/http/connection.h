@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A connection: reads requests, one after the other, and writes their answers. Private to this
 // folder.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the connections of a server share. Private to this folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the head of a request is one that all readers understand alike: what is not, is refused
 // before it is parsed, so that no proxy in front of the server sees other requests than it does.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a server asks of the application, and counts for it.
 #pragma once
 

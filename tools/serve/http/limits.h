@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a client may ask of the server, all in one place.
 #pragma once
 

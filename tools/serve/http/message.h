@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests and answers of HTTP/1.1, as handlers see them.
 #pragma once
 

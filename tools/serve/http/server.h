@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server of HTTP/1.1 on Boost.Asio and Boost.Beast that knows no models: connections cost no
 // threads, and each has limits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may ask, as far as pages in browsers are concerned: names of the server, and origins.
 #pragma once
 

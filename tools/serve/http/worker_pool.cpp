@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/http/worker_pool.h"
 
 #include <system_error>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads for handlers: as many as are needed, up to a number.
 #pragma once
 

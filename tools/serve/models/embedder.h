@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of texts by a plan that is an encoder: token ids in, a vector for each text out.
 #pragma once
 

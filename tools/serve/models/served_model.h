@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan that is served: a decoder of texts by an engine, others by sessions.
 #pragma once
 

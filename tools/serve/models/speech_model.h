@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model of speech as the server asks it: the sound of a file in, a text out. What decodes sound
 // is a library of its own, which who serves is given (as gRPC is).
 #pragma once

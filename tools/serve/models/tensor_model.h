@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plan that takes tensors and gives tensors, for many requests: they are gathered into batches.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer that is computed while it is sent: bytes, whatever carries them.
 #pragma once
 

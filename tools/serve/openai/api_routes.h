@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Routes of OpenAI's API and its kin: one table, whatever carries the bytes.
 #pragma once
 

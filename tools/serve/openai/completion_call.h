@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A completion that runs: what the engine's thread gives to who answers, who waits for nothing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/openai/completion_request.h"
 
 #include <algorithm>

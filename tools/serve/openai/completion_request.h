@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What POST /v1/completions asks for.
 #pragma once
 

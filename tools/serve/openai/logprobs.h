@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log probabilities of tokens, as OpenAI's two forms of answers have them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A conversation of a request as a prompt: `messages`, `tools`, `tool_choice`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How well texts fit each other, by a cross-encoder: POST /v1/rerank as Jina and Cohere have it,
 // POST /v1/score as vLLM has it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/openai/response_call.h"
 
 #include <utility>

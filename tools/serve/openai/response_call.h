@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer to POST /v1/responses, whole or as typed events.
 #pragma once
 

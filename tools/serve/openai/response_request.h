@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What POST /v1/responses asks for: OpenAI's newer form of a conversation.
 #pragma once
 

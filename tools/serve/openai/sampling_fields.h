@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a client wants tokens to be drawn: one table of numbers, and what is more than a number.
 #pragma once
 

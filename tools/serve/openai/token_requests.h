@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts as token ids, and ids as texts: POST /tokenize and /detokenize, as vLLM has them.
 #pragma once
 

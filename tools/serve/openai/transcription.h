@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Speech to text: POST /v1/audio/transcriptions and /v1/audio/translations, as OpenAI's API has
 // them.
 #pragma once

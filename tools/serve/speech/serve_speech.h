@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whisper models for the server: a library of its own, because decoding sound brings others.
 #pragma once
 

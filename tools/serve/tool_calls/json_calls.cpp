@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that are JSON.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that are written as Python has them.
 #include <algorithm>
 #include <charconv>

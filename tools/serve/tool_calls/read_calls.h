@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of calls in texts, and their structural tags.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How models spell calls of tools: one table of forms.
 #pragma once
 

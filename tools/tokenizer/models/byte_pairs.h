@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-pair encoding: a word is its characters, of which neighbours are merged, the pair of the
 // lowest rank first.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts, found from a place in another text on in one walk.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What makes tokens of pieces of text: the "model" of tokenizer.json.
 #pragma once
 

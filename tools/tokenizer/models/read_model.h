@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading of the "model" of tokenizer.json.
 #pragma once
 

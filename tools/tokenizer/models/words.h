@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordPiece, the model of BERT's tokenizers: a word is the longest pieces that the vocabulary has,
 // from left to right. WordLevel: each word is a token.
 #pragma once

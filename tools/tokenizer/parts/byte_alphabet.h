@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The alphabet of byte-level tokenizers: a printable character for each byte.
 #pragma once
 

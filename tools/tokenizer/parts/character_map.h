@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The map of characters that SentencePiece compiles for its normalizer ("Precompiled" in
 // tokenizer.json): what each becomes, mostly normal form KC and single blanks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens back to text: the "decoder" of tokenizer.json.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/tokenizer/parts/fields.h"
 
 #include "tools/tokenizer/unicode/unicode.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading of one object of tokenizer.json: each of its fields is read, or refused by name.
 #pragma once
 

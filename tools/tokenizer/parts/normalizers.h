@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tokenizer does to text first: the "normalizer" of tokenizer.json.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text on its way to tokens: in pieces, and with where it comes from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens that a tokenizer puts around texts: the "post_processor" of tokenizer.json.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a tokenizer cuts text before it looks for tokens: the "pre_tokenizer" of tokenizer.json.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a character that a reader sees ends: Unicode's extended grapheme clusters (UAX #29).
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes unicode_tables.inc of ICU's tables: pip install icukit-pyicu==78.3.1 (ICU 78.3, Unicode 17), then run this.
 Characters whose values are equal share a record; a run is characters one after the other with one record."""
 import sys

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unicode's normal forms (UAX #15), as of Unicode 12: characters that came later stay as they are,
 // and their marks are in no order with others.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/tokenizer/unicode/pattern_encoding.h"
 
 #include <algorithm>

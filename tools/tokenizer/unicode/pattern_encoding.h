@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8 as Oniguruma reads it, with the characters that Unicode has had since Oniguruma's tables.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/tokenizer/unicode/text_pattern.h"
 
 #include <cctype>

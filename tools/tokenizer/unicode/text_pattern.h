@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regular expressions over text, as Oniguruma has them.
 #pragma once
 

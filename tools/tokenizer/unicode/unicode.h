@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Unicode says of characters, and UTF-8.
 #pragma once
 

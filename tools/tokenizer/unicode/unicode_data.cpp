@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/tokenizer/unicode/unicode_data.h"
 
 namespace sinter::tools::unicode {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of unicode_tables.inc.
 #pragma once
 

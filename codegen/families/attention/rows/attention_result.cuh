@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stores of results: in their own type, or scaled and rounded to 8 bits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of a warp: queries, scores, maxima, sums and results.
 #pragma once
 

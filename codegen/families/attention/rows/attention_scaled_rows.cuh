@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keys and values as 8-bit rows with a scale each (ir/scaled_rows.h): conversion to 16-bit floats
 // between shared memory and the MMA, and quantization of new rows.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Common code of the two register layouts of attention rows (AttentionRows, SwappedRows): units of
 // scores, and results from sums.
 #pragma once

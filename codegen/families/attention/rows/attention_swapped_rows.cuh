@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with swapped operands ("swap AB"): up to eight rows of a warp are the MMA's columns;
 // keys and value columns are its 16 rows. The queries of one token that share a head's keys are so
 // few; as 16 MMA rows, half of the MMAs and registers would be wasted.

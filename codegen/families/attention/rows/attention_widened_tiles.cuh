@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 8-bit keys and values for attention by warpgroups, whose tiles have 16-bit floats: the producer
 // warps convert them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constraints on attention schedules: device limits and operand layouts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of attention: tiles and launch parameters, and the memory that they need.
 #pragma once
 

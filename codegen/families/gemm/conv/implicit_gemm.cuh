@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM: the windows of a channels-last tensor as the left operand, without an im2col
 // matrix in memory.
 #pragma once

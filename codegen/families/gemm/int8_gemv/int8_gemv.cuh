@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GEMV or small-M tile in integers. Elements of x become two or three 8-bit slices, relative to
 // the largest element that the warp multiplies. Each slice is a column of the MMA's B operand, of
 // which one row would fill an eighth. Quantized weights are the A operand, without conversion to

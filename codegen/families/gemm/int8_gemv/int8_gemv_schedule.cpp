@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMVs and small-M GEMMs with quantized weights, in integers: activations are decomposed into
 // int8 slices, weights stay as they are. See Int8Tile in
 // codegen/families/gemm/int8_gemv/int8_gemv.cuh.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GEMM tile of warpgroups with packed weights (wgmma, sm_90a). Weights are the A operand, widened
 // to floats in registers; rows of x are the B operand in shared memory. A producer warp issues TMA
 // copies of x; each consumer warp copies its own weights. The accumulators end up in shared memory

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TMA warp-specialized mixed-input GEMMs (sm_90 only): packed weights are widened to x's width in
 // registers, as wgmma operands. See MixedInputTile in
 // codegen/families/gemm/mixed_input/mixed_input.cuh.

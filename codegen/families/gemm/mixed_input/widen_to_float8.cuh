@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed 4-bit weights become e4m3, exactly, as operands with e4m3 rows of x. The accumulators of
 // each group of k are multiplied by its scales and added in float32 registers.
 #pragma once

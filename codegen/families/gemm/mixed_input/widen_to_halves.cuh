@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights become 16-bit floats of x's type, as tensor core operands.
 #pragma once
 

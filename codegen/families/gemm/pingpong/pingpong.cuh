@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pingpong GEMM (sm_90a) with persistent blocks: one producer thread issues TMA copies for this and
 // the next tiles. Consumers of one or more warpgroups alternate: one runs the epilogue of its tile
 // while another runs its mainloop.

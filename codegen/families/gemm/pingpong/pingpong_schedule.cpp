@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TMA warp-specialized pingpong GEMMs (sm_90 only) with persistent blocks. Consumers alternate: one
 // runs its mainloop while the other runs the epilogue of the previous tile. See PingpongTile in
 // codegen/families/gemm/pingpong/pingpong.cuh.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tile of a small-M GEMM, whose time is that of reading the weights. Weights are the MMA's A
 // operand, so that eight rows of x fill its columns. Each warp streams its own weights through a
 // multistage pipeline in shared memory. The float32 accumulators end up in shared memory

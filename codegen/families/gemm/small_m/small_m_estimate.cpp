@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time estimates of small-M GEMMs.
 #include <algorithm>
 #include <cmath>

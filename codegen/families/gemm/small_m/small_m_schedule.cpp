@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 
 #include <algorithm>

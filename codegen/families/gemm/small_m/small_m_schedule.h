@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small-M GEMMs, and larger ones with quantized weights: warps multiply weights as they stream in,
 // packed or not. See SmallMTile in codegen/families/gemm/small_m/small_m.cuh.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GEMM tile by warpgroups (wgmma, sm_90a): one producer thread issues TMA copies into the stages,
 // warpgroups run MMAs from shared memory. The float32 accumulators end up there as in
 // warp_tile.cuh, and all threads of the block run the epilogue.

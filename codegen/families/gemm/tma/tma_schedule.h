@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TMA warp-specialized GEMMs (sm_90 only): one warp issues TMA copies into the stages,
 // warpgroups run MMAs from shared memory (wgmma). See TmaTile in
 // codegen/families/gemm/tma/tma.cuh.

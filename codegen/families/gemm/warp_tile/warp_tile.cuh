@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GEMM tile on tensor cores: operands stream through a multistage pipeline in shared memory. The
 // float32 accumulators end up there, and the epilogue's threads read them in any order.
 #pragma once

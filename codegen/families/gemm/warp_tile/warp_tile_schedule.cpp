@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMMs and convolutions by warps: multistage cp.async copies, mma.sync on each warp's part of the
 // tile. See WarpTile in codegen/families/gemm/warp_tile/warp_tile.cuh.
 #include <algorithm>

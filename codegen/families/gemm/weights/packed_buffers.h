@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights of a plan in the packed order of its kernels.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Storage formats of weights, with their conversion to fragments of 16-bit floats in a lane, and
 // their scales.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unpacks weights to a matrix of 16-bit floats in memory, for kernels and libraries that need
 // it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 
 #include <algorithm>

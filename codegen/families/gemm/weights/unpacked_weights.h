@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMMs of many rows whose packed weights are first unpacked to scratch memory, for kernels and
 // libraries that take only floats.
 #pragma once

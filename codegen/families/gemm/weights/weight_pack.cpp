@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packs weights in the order in which kernels read them (packed_weights.cuh, unpack.cuh), and
 // decides which weights kernels accept.
 #pragma once

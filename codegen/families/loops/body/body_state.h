@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Inputs of a kernel's body, and facts about each of its values.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The statements of a kernel, for any mapping.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads issued before any of them is waited for.
 #pragma once
 

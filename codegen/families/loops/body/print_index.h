@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints addresses and guards as device code.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions across threads: partial results and their combination.
 #pragma once
 

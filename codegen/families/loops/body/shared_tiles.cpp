@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/families/loops/body/shared_tiles.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposes: loads and stores that pass through tiles in shared memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the statements of a kernel's body, and its loops.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "codegen/families/loops/body/thread_mapping.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a schedule's threads traverse a program's loops: the text around a kernel's body.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bodies of window schedules: the loops over a row's elements enclose those over a thread's rows.
 //
 // Each value of the reduction's pass is computed at the outermost possible level: in the loops over

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contiguous adjacent rows: how many rows, and which part of each, a thread and a block process.
 #include <algorithm>
 

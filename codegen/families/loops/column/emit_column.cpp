@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Column kernels: adjacent rows are contiguous, elements of a row are far apart. Adjacent threads
 // take adjacent rows or vectors of them; threadIdx.y traverses the elements.
 #include <fmt/format.h>

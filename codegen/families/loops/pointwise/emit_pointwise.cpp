@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise kernels: threads along all elements, `unroll` vectors each. A thread's vectors are a
 // block's width apart, so that adjacent threads access adjacent vectors.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise schedules: elements of a thread.
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"

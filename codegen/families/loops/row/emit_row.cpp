@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row kernels: elements of a row are contiguous, and `threads_x` threads share a row. Up to a warp
 // they reduce by shuffles, and a block has several rows; beyond, a row is a block's, or a
 // cluster's. Rows that fit are read once and stay in registers.

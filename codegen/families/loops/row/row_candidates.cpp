@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Candidates near the rule's row schedule: other vectors, threads and clusters; held or looped.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row schedules: distribution of rows over threads, blocks and clusters.
 #include "codegen/families/loops/row/row_schedule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row schedules for kernels with other work; for the rest see kRowSchedule.
 #pragma once
 

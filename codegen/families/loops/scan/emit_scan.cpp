@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scans along rows: a row's threads process it part by part, one vector each. A thread's prefix is
 // the result over its lower lanes and over all earlier parts.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Strided kernels: a row is a set of runs, a stride apart. threadIdx.x gives a vector's position in
 // the adjacent runs of the block's rows, threadIdx.y the thread among those that share them. Blocks
 // of a cluster share rows, too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of rows whose threads are not contiguous in a block but repeat with a stride.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Distribution of rows of strided runs over threads, blocks and clusters.
 #include "codegen/families/loops/strided/strided_schedule.h"
 

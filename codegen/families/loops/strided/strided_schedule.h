@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of strided runs: common to their schedule and emitter.
 #pragma once
 

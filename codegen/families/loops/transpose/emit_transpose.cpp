@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pointwise kernels with transposed loads: a block fills tiles in shared memory along one
 // dimension, then computes and stores along the other.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposes tiles of elements in shared memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transposes through shared memory: the loads that need them, and the tile's size.
 #include <algorithm>
 #include <numeric>

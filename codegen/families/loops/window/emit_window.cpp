@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Window kernels: a thread reduces whole rows for a vector of channels, and a tile of such rows.
 // The body has the loops over the rows' elements (window_body.cpp).
 #include <fmt/format.h>

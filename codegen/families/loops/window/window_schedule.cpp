@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows with channels last: the rows of a thread, and the values that their windows share.
 #include "codegen/families/loops/window/window_schedule.h"
 

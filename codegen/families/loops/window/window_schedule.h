@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions of other schedules about windows; for the rest see kWindowSchedule.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN with Sinter's errors, and what products and convolutions share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NaN that oneDNN's activations lose: found at no cost, and put back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of weights in the layouts that oneDNN's primitives prefer.
 #pragma once
 

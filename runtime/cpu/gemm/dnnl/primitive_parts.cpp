@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu/gemm/dnnl/primitive_parts.h"
 
 #include <algorithm>

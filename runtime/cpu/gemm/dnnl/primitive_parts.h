@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN's primitives as parts of one step, which threads of the pool execute side by side: each
 // primitive is made for and run by one thread.
 #pragma once

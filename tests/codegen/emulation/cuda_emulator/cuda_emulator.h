@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generated kernels as host code: what codegen/device/*.cuh and a kernel need of CUDA, so that
 // tests check numbers without a GPU. The threads of a cluster are fibers of one system thread;
 // barriers and shuffles switch between them. A barrier that some threads never reach is reported,

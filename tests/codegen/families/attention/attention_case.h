@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An attention region that tests of its kernels go through.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention regions that tests of its kernels go through.
 #pragma once
 

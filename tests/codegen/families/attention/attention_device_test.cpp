@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of attention for devices other than the one that the rules were measured on.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of queries, keys and values of 8 bits: its kernels on the emulator.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>

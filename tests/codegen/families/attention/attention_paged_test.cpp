@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over paged caches on the emulator: what rows of it may depend on, and what not.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>

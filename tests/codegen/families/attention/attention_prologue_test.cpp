@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention whose blocks make their queries and a cache's new row themselves: on the emulator.
 #ifdef SINTER_WITH_CUDA
 #include "codegen/families/attention/attention_prologue.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention regions: what they are lowered to, and their kernels on the emulator.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What follows users' kernels and is computed as they store: passes, NVRTC, and the kernels on the
 // emulator against the reference.
 #ifdef SINTER_WITH_CUDA

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of users' kernels: what plans have of them, and text that NVRTC does not take.
 #ifdef SINTER_WITH_CUDA
 

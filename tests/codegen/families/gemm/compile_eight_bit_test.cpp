@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which ways the step of a product of 8 bits gets on the CUDA target.
 #ifdef SINTER_WITH_CUDA
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ways that the one step of a compiled graph has.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions as loop programs, on the interpreter.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions of kind "gemm" around a convolution, for tests of what is generated for them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of products whose operands have 8 bits, for tests of their kernels: x [m, k] times w,
 // which is stored as [n, k] unless a graph says otherwise.
 #pragma once

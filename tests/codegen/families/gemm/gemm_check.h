@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emits product kernels, runs them on the emulator and compares with the reference evaluation of
 // their region.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of products for devices other than the one that estimates were fitted on.
 #ifdef SINTER_WITH_CUDA
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs with a product and what follows it, for tests of its kernels: x [m, k] times w [k, n].
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random products: views around the operands and the result, every epilogue. A body may be refused,
 // but what is accepted must be right.
 #include <array>

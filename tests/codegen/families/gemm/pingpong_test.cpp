@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ping-pong products by warpgroups: emitted with given schedules, run on the emulator and compared
 // with the reference evaluation of their region.
 #ifdef SINTER_WITH_CUDA

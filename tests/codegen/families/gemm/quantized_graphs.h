@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs of products with quantized weights, for tests of their kernels, and schedules of small-M.
 #pragma once
 

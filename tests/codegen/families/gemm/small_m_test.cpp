@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of few rows, with weights of 16 bits and of few: emitted with given schedules, run on
 // the emulator and compared with the reference evaluation of their region.
 #ifdef SINTER_WITH_CUDA

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights made floats in memory: the kernel on the emulator against the weights' definition,
 // and when a product has it.
 #ifdef SINTER_WITH_CUDA

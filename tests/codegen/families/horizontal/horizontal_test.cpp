@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many small regions as one kernel: its table, its text, and what it computes on the emulator.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that a library computes: what plans have of them, on every target.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

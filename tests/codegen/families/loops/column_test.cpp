@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of rows that lie side by side: threads take vectors of rows.
 #ifdef SINTER_WITH_CUDA
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Take and Scatter: from regions to loops, and from loops to kernels on the emulator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

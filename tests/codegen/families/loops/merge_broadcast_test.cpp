@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that are one but for values that many neighbours share.
 #ifdef SINTER_WITH_CUDA
 #include "codegen/families/loops/merge_broadcast.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scan and ArgSort: from regions to loops, and kernels on the emulator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

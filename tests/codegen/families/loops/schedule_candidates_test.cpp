@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules beside the rules': what is listed, that it compiles and computes the same, and
 // how a choice gets into a plan.
 #ifdef SINTER_WITH_CUDA

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads across what a kernel stores: tiles through shared memory.
 #ifdef SINTER_WITH_CUDA
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions of windows with channels last: a thread takes several channels of several positions.
 #ifdef SINTER_WITH_CUDA
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers: schedules, what is refused, and kernels on the emulator against their bodies.
 #ifdef SINTER_WITH_CUDA
 #include <cmath>

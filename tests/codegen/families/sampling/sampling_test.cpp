@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SampleTokens on the emulator against the reference: blocks and clusters, cuts among equal logits,
 // sets, biases and penalties.
 #ifdef SINTER_WITH_CUDA

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Suppress on the emulator: tiles, clusters, and a length that the kernel reads in memory.
 #ifdef SINTER_WITH_CUDA
 #include <cstring>

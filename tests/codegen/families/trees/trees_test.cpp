@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TreeEnsemble on the emulator: blocks of trees, rows in shared memory and
 // not, one target and several, every combination, missing values.
 #ifdef SINTER_WITH_CUDA

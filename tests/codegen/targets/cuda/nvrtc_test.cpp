@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compilation with NVRTC: needs the CUDA toolkit's library, but no GPU.
 #ifdef SINTER_WITH_CUDA
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A toy: regions of one negation, by a kernel that is written by hand. The folder is all of it.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A toy: a target that interprets loops as the CPU does, and has no library. The folder is all of
 // it.
 #include <sinter/error.h>

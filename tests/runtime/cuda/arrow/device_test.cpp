@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Record batches of a GPU's, and to one, over the fake driver.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of a plan's weights is resident and what is streamed, and that no copy hurts what is in use.
 #include "runtime/cuda/streaming/weight_schedule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights under a budget, and weights that are replaced, on the fake GPU.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps with tactics: which one runs, on which GPU, what it is launched with, and what the
 // reader refuses.
 #include <fstream>

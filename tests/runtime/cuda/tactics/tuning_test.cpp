@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was chosen by timing: how it is kept in files and used again.
 #include <atomic>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What slow, silent, greedy and leaving clients cost: their own connection.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A server of HTTP without models, and a client that sends bytes as they are.
 #pragma once
 

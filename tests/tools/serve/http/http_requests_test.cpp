@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One request has one answer, whatever it looks like.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the compiler is asked: models, inputs, options, and who is told while it works.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiler as a library: a model in, a plan out, and what is known of both as data.
 //
 // Nothing here prints, and no call ends the process. Calls may be made by several threads at once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Triton's Python backend runs: 1/model.py of a model that write_model() made imports one of these classes.
 
 Parameters of config.pbtxt are write_model()'s: plan, tokenizer (files, by default beside model.py), threads, sequences,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Folders of models for Triton's model repository, from plans."""
 from __future__ import annotations
 

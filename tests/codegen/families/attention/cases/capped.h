@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention whose scores are capped.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Caches of 8 bits, and results of 8 bits.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of 16 bits: masks, limits and sizes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Items in turns, tiles under way, rows that see nothing, packed sequences.
 #pragma once
 
