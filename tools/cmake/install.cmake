@@ -4,7 +4,6 @@
 #   tools      the command `sinter`
 #   dev        headers, links and static libraries, CMake package, pkg-config files
 # `cpack -G DEB` makes a Debian package of each.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Sinter)

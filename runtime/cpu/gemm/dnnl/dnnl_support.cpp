@@ -57,6 +57,7 @@ dnnl::primitive_attr dnnl_attributes() {
 
 dnnl::stream& dnnl_stream() {
   thread_local dnnl::stream stream(dnnl_engine());
+  threads::keep_openmp_out();  // the library may be younger than the thread
   return stream;
 }
 
