@@ -73,11 +73,12 @@ constexpr NamedVerb kVerbs[] = {
 
 /// Declares the verbs of a command line: of one that begins with a verb's name that one, which is
 /// most of what a short verb's process would do; of --version alone none.
-void add_verbs(Cli& cli, std::string_view first) {
+void add_verbs(Cli& cli, std::string_view first, std::span<const AddVerb> more) {
   if (first == "--version") return;
   const auto named = std::ranges::find(kVerbs, first, &NamedVerb::name);
   for (const NamedVerb& verb : kVerbs)
     if (named == std::end(kVerbs) || verb.name == first) verb.add(cli);
+  for (const AddVerb add : more) add(cli);
 }
 
 int run_words(int argc, char** argv, std::span<const AddVerb> more) {
@@ -95,8 +96,7 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   int exit_code = 0;
   Command command(app);
   Cli cli{command, console, exit_code};
-  add_verbs(cli, argc > 1 ? argv[1] : "");
-  for (const AddVerb add : more) add(cli);
+  add_verbs(cli, argc > 1 ? argv[1] : "", more);
 
   try {
     app.parse(argc, argv);
