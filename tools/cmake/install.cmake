@@ -2,6 +2,7 @@
 #   runtime    libsinter.so.N, and oneDNN where it is not the system's
 #   compiler   libsinter_compiler.so.N
 #   tools      the command `sinter`
+#   grpc       its module for gRPC
 #   dev        headers, links and static libraries, CMake package, pkg-config files
 # `cpack -G DEB` makes a Debian package of each.
 include(CMakePackageConfigHelpers)
@@ -39,6 +40,7 @@ if(SINTER_COMPILER)
   set_target_properties(sinter PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../${private_dir}")
   install(TARGETS sinter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  install(TARGETS sinter_grpc LIBRARY DESTINATION ${private_dir} COMPONENT grpc)
 endif()
 
 if(SINTER_DNNL_IS_PRIVATE)
@@ -91,7 +93,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL runtime dev)
 if(SINTER_COMPILER)
-  list(APPEND CPACK_COMPONENTS_ALL compiler tools)
+  list(APPEND CPACK_COMPONENTS_ALL compiler tools grpc)
 endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -102,10 +104,22 @@ if(SINTER_DNNL_IS_PRIVATE)
   list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${dnnl_folder})
 endif()
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libsinter)
+if(NOT SINTER_DNNL_IS_PRIVATE)
+  sinter_debian_package(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS ${SINTER_DNNL_FILE} libdnnl3)
+endif()
+if(SINTER_COMPILER)
+  sinter_debian_package(zip_package ${ZIP_LIBRARY} libzip4)
+  set(zip_dependency ", ${zip_package}")
+endif()
 set(CPACK_DEBIAN_COMPILER_PACKAGE_NAME libsinter-compiler)
 set(CPACK_DEBIAN_COMPILER_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME sinter)
-set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
+# What the command opens late no one finds in it (libhwy: libsinter has it, too).
+set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})${zip_dependency}")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "libsndfile1, libsamplerate0")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS "sinter-grpc (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_GRPC_PACKAGE_NAME sinter-grpc)
+set(CPACK_DEBIAN_GRPC_PACKAGE_DEPENDS "sinter (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libsinter-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
 # Static libraries are linked with those of Debian.
