@@ -46,8 +46,8 @@ class Checks:
         if not holds:
             self.failed.append(what)
 
-    def loaded(self, *words):
-        """Names of the libraries that a process opens, without versions."""
+    def opened(self, *words):
+        """Names of the libraries' files that a process opens."""
         trace = self.folder / "trace"
         for old in self.folder.glob("trace.*"):
             old.unlink()
@@ -55,11 +55,11 @@ class Checks:
         environment.pop("LD_PRELOAD", None)
         subprocess.run([self.sinter, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
         text = "".join(file.read_text() for file in self.folder.glob("trace.*"))
-        return {Path(name).name.split(".so")[0] for name in re.findall(r"calling init: (\S+)", text)}
+        return {Path(name).name for name in re.findall(r"calling init: (\S+)", text)}
 
     def loads(self, words, needed=()):
         """Exactly the base and `needed`, and what these link in turn."""
-        found = self.loaded(*words)
+        found = {name.split(".so")[0] for name in self.opened(*words)}
         extra = found - BASE - set(needed)
         heavy = {name for name in extra if not any(self.is_of(name, library) for library in needed)}
         self.check(not heavy, f"sinter {words[0]} loads nothing but {', '.join(sorted(needed)) or 'the least'}: "
@@ -73,8 +73,9 @@ class Checks:
     def is_of(self, name, library):
         return name in self.OF.get(library, ())
 
-    def refused(self, words, *says, sinter=None):
-        run = subprocess.run([sinter or self.sinter, *words], capture_output=True, text=True, timeout=60)
+    def refused(self, words, *says, sinter=None, **environment):
+        run = subprocess.run([sinter or self.sinter, *words], capture_output=True, text=True, timeout=60,
+                             env=dict(os.environ, **environment))
         holds = run.returncode == 7 and all(text in run.stderr for text in says)
         self.check(holds, f"refused, saying {', '.join(says)}" + ("" if holds else f": {run.returncode} {run.stderr}"))
 
@@ -93,6 +94,15 @@ def check_loads(checks, relu, product, npz):
     with started(checks.sinter, relu) as (process, _):
         maps = Path(f"/proc/{process.pid}/maps").read_text()
         checks.check(not re.search("libgrpc|libabsl|libprotobuf|libsndfile|libdnnl", maps), "sinter serve alone does not")
+
+
+def check_damaged(checks, words, library, *says):
+    """With a library that is none in front of the one that `words` open."""
+    [file] = [name for name in checks.opened(*words) if name.startswith(library + ".so")]
+    folder = checks.folder / library
+    folder.mkdir()
+    (folder / file).write_text("no library")
+    checks.refused(words, "cannot be loaded", file, *says, LD_LIBRARY_PATH=str(folder))
 
 
 def check_modules(checks, relu):
@@ -145,6 +155,9 @@ def main():
                            check=True)
         np.savez(npz, x=np.ones((1, SIZE), np.float32))
         check_loads(checks, relu, product, npz)
+        check_damaged(checks, ["run", product], "libdnnl", "oneDNN", "install the package libsinter")
+        check_damaged(checks, ["run", relu], "libhwy", "Highway", "apt install libhwy1")
+        check_damaged(checks, ["run", relu, "--inputs", npz], "libzip", ".npz", "apt install libzip")
         check_modules(checks, relu)
         checks.check(threads_of(checks, product, 1) == threads_of(checks, product, 7), "OpenMP's threads stay out")
         print(f"{len(checks.failed)} failed")
