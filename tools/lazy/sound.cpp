@@ -9,10 +9,10 @@
 namespace {
 constinit sinter::libraries::LazyLibrary sndfile(SINTER_SNDFILE_SONAME,
                                                  "libsndfile (files of sound)",
-                                                 "apt install libsndfile1");
+                                                 "apt install " SINTER_SNDFILE_PACKAGE);
 constinit sinter::libraries::LazyLibrary samplerate(SINTER_SAMPLERATE_SONAME,
                                                     "libsamplerate (other rates of sound)",
-                                                    "apt install libsamplerate0");
+                                                    "apt install " SINTER_SAMPLERATE_PACKAGE);
 }  // namespace
 
 SINTER_LAZY_1(sndfile, sf_close)

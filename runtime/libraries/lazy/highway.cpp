@@ -8,7 +8,7 @@
 
 namespace {
 constinit sinter::libraries::LazyLibrary highway(SINTER_HWY_SONAME, "Highway (loops of CPU plans)",
-                                                 "apt install libhwy1");
+                                                 "apt install " SINTER_HWY_PACKAGE);
 }  // namespace
 
 namespace hwy {

@@ -6,9 +6,9 @@
 #include "runtime/libraries/lazy/lazy_library.h"
 
 namespace {
-constinit sinter::libraries::LazyLibrary onednn(
-    SINTER_DNNL_SONAME, "oneDNN (matmuls and convolutions on the CPU)",
-    "install the package libsinter whole, which brings it");
+constinit sinter::libraries::LazyLibrary onednn(SINTER_DNNL_SONAME,
+                                                "oneDNN (matmuls and convolutions on the CPU)",
+                                                SINTER_DNNL_INSTALL);
 }  // namespace
 
 SINTER_LAZY_13(onednn, dnnl_convolution_forward_primitive_desc_create)
