@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// start_time COUNT PROGRAM ARGUMENT...: runs a program COUNT times without its stdout; for each run a line with its
-// microseconds, those of them on a processor, and its most resident memory in kB. Small itself: a process begins with
-// the memory of the one that it was forked from.
+// start_time COUNT PROGRAM ARGUMENT...: runs a program COUNT times without its stdout; for each run
+// a line with its microseconds, those of them on a processor, and its most resident memory in kB.
+// Small itself: a process begins with the memory of the one that it was forked from.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
     }
     if (child < 0 || wait4(child, &status, 0, &used) != child || status != 0) return 1;
     clock_gettime(CLOCK_MONOTONIC, &to);
-    printf("%.0f %.0f %ld\n", (double)(to.tv_sec - from.tv_sec) * 1e6 + (double)(to.tv_nsec - from.tv_nsec) / 1e3,
+    printf("%.0f %.0f %ld\n",
+           (double)(to.tv_sec - from.tv_sec) * 1e6 + (double)(to.tv_nsec - from.tv_nsec) / 1e3,
            microseconds(used.ru_utime) + microseconds(used.ru_stime), used.ru_maxrss);
   }
   return 0;
