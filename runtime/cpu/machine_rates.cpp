@@ -7,10 +7,11 @@
 #include <limits>
 #include <vector>
 
-#include <dnnl.h>
 #include <fmt/format.h>
 
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/host_buffer.h"
+#include "runtime/threads/openmp.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
@@ -64,8 +65,10 @@ double products_per_second(int threads, const Multiply& multiply) {
 }
 
 double single_products(int threads) {
+  dnnl_engine();  // opens oneDNN, and keeps its threads out
   const std::vector<float> a(kSize * kSize, 0.5F), b(kSize * kSize, 0.25F);
   return products_per_second<float>(threads, [&](float* c) {
+    threads::keep_openmp_out();
     dnnl_sgemm('N', 'N', kSize, kSize, kSize, 1.0F, a.data(), kSize, b.data(), kSize, 0.0F, c,
                kSize);
   });
@@ -75,6 +78,7 @@ double int8_products(int threads) {
   const std::vector<std::uint8_t> a(kSize * kSize, 3);
   const std::vector<std::int8_t> b(kSize * kSize, 2);
   return products_per_second<std::int32_t>(threads, [&](std::int32_t* c) {
+    threads::keep_openmp_out();
     const std::int32_t zero = 0;
     dnnl_gemm_u8s8s32('N', 'N', 'F', kSize, kSize, kSize, 1.0F, a.data(), kSize, 0, b.data(), kSize,
                       0, 0.0F, c, kSize, &zero);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/threads/openmp.h"
 
+#include <atomic>
+#include <initializer_list>
+
 #include <dlfcn.h>
 
 namespace sinter::runtime::threads {
@@ -11,35 +14,68 @@ struct OpenMp {
   void (*set)(int) = nullptr;
   int (*get)() = nullptr;
 
-  OpenMp() {
-    set = reinterpret_cast<void (*)(int)>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-    get = reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
-    if (!set || !get) set = nullptr, get = nullptr;
+  explicit OpenMp(void* library) {
+    set = reinterpret_cast<void (*)(int)>(::dlsym(library, "omp_set_num_threads"));
+    get = reinterpret_cast<int (*)()>(::dlsym(library, "omp_get_max_threads"));
   }
+  bool is_whole() const { return set != nullptr && get != nullptr; }
 };
 
-const OpenMp& openmp() {
-  static const OpenMp found;
-  return found;
+std::atomic<const OpenMp*> found = nullptr;
+
+/// Of the process, or of a library that was opened for itself alone.
+const OpenMp* look() {
+  const auto take = [](void* library) {
+    const OpenMp openmp(library);
+    if (!openmp.is_whole()) return false;
+    const OpenMp* expected = nullptr;
+    const auto* kept = new OpenMp(openmp);  // for good: threads read it while statics are destroyed
+    if (!found.compare_exchange_strong(expected, kept)) delete kept;
+    return true;
+  };
+  if (take(RTLD_DEFAULT)) return found.load();
+  for (const char* name : {"libgomp.so.1", "libomp.so.5", "libiomp5.so"})
+    if (void* library = ::dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+        library != nullptr && take(library))
+      return found.load();
+  return nullptr;
+}
+
+/// What a thread asked for. The number of OpenMP's threads is a variable of each, too.
+struct Wish {
+  int wanted = 0;  // how many times
+  bool holds = false;
+  int before = 0;
+};
+thread_local Wish wish;
+
+void want() {
+  [[maybe_unused]] static const bool looked = has_openmp();
+  ++wish.wanted;
+  keep_openmp_out();
 }
 
 }  // namespace
 
-bool has_openmp() { return openmp().set != nullptr; }
+bool has_openmp() { return found.load() != nullptr || look() != nullptr; }
 
-// The number is a variable of each thread.
-void stay_out_of_openmp() {
-  if (has_openmp()) openmp().set(1);
+void keep_openmp_out() {
+  if (wish.wanted == 0 || wish.holds) return;
+  const OpenMp* openmp = found.load(std::memory_order_acquire);
+  if (openmp == nullptr) return;
+  wish.before = openmp->get();
+  openmp->set(1);
+  wish.holds = true;
 }
 
-NoOpenMpTeams::NoOpenMpTeams() {
-  if (!has_openmp()) return;
-  before_ = openmp().get();
-  openmp().set(1);
-}
+void stay_out_of_openmp() { want(); }
+
+NoOpenMpTeams::NoOpenMpTeams() { want(); }
 
 NoOpenMpTeams::~NoOpenMpTeams() {
-  if (before_ > 0) openmp().set(before_);
+  if (--wish.wanted > 0 || !wish.holds) return;
+  found.load()->set(wish.before);
+  wish.holds = false;
 }
 
 }  // namespace sinter::runtime::threads

@@ -61,6 +61,27 @@ The Python package's command (pip install; python -m pysinter) has rows of files
 Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
 5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";
 
+struct NamedVerb {
+  std::string_view name;
+  AddVerb add;
+};
+constexpr NamedVerb kVerbs[] = {
+    {"compile", add_compile}, {"refit", add_refit},       {"sign", add_sign},
+    {"run", add_run},         {"generate", add_generate}, {"bench", add_bench},
+    {"compare", add_compare}, {"inspect", add_inspect},   {"verify", add_verify},
+    {"profile", add_profile}, {"report", add_report},     {"ops", add_ops},
+    {"doctor", add_doctor}};
+
+/// Declares the verbs of a command line: of one that begins with a verb's name that one, which is
+/// most of what a short verb's process would do; of --version alone none.
+void add_verbs(Cli& cli, std::string_view first, std::span<const AddVerb> more) {
+  if (first == "--version") return;
+  const auto named = std::ranges::find(kVerbs, first, &NamedVerb::name);
+  for (const NamedVerb& verb : kVerbs)
+    if (named == std::end(kVerbs) || verb.name == first) verb.add(cli);
+  for (const AddVerb add : more) add(cli);
+}
+
 int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   CLI::App app{"Sinter compiles ONNX models into plans and runs them.", "sinter"};
   app.require_subcommand(1);
@@ -76,20 +97,7 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   int exit_code = 0;
   Command command(app);
   Cli cli{command, console, exit_code};
-  add_compile(cli);
-  add_refit(cli);
-  add_sign(cli);
-  add_run(cli);
-  add_generate(cli);
-  add_bench(cli);
-  add_compare(cli);
-  add_inspect(cli);
-  add_verify(cli);
-  add_profile(cli);
-  add_report(cli);
-  add_ops(cli);
-  add_doctor(cli);
-  for (const AddVerb add : more) add(cli);
+  add_verbs(cli, argc > 1 ? argv[1] : "", more);
 
   try {
     app.parse(argc, argv);

@@ -36,6 +36,37 @@ if(NOT EXISTS ${SINTER_XGRAMMAR}/cpp/support/work.h)
                       "from PyPI and patches them, or set SINTER_XGRAMMAR to such a folder")
 endif()
 
+# What packages have of it: the smaller build of tools/onednn, where that was made.
+set(small_dnnl ${CMAKE_CURRENT_LIST_DIR}/../../.deps/onednn-small/lib/libdnnl.so.3)
+set(SINTER_SHIPPED_DNNL_FILE ${SINTER_DNNL_FILE})
+if(SINTER_DNNL_IS_PRIVATE AND EXISTS ${small_dnnl})
+  file(REAL_PATH ${small_dnnl} SINTER_SHIPPED_DNNL_FILE)
+  message(STATUS "oneDNN in packages: ${SINTER_SHIPPED_DNNL_FILE}")
+endif()
+
+# sinter_soname(VARIABLE file): what the loader knows a shared library by.
+function(sinter_soname variable file)
+  execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${file} OUTPUT_VARIABLE headers ERROR_QUIET)
+  if(NOT headers MATCHES "SONAME +([^ \n]+)")
+    message(FATAL_ERROR "${file} is no shared library with a soname (by ${CMAKE_OBJDUMP} -p)")
+  endif()
+  set(${variable} ${CMAKE_MATCH_1} PARENT_SCOPE)
+endfunction()
+# sinter_debian_package(VARIABLE file otherwise): the installed package that has a file, where there is dpkg.
+function(sinter_debian_package variable file otherwise)
+  file(REAL_PATH ${file} file)
+  execute_process(COMMAND dpkg-query -S ${file} OUTPUT_VARIABLE owner ERROR_QUIET RESULT_VARIABLE failed)
+  set(${variable} ${otherwise} PARENT_SCOPE)
+  if(NOT failed AND owner MATCHES "^([^:, ]+)")
+    set(${variable} ${CMAKE_MATCH_1} PARENT_SCOPE)
+  endif()
+endfunction()
+sinter_soname(SINTER_DNNL_SONAME ${SINTER_DNNL_FILE})
+# What the build's own binaries open late is found as what they link.
+if(SINTER_DNNL_IS_PRIVATE)
+  list(APPEND CMAKE_BUILD_RPATH ${dnnl_folder})
+endif()
+
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 find_program(FLATC flatc REQUIRED)
 find_path(FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)  # headers suffice
@@ -48,8 +79,11 @@ if(SINTER_COMPILER)
   find_package(nlohmann_json 3.11 REQUIRED)
   find_package(Eigen3 3.4 REQUIRED NO_MODULE)
   find_program(PROTOC protoc REQUIRED)
-  # The shared one: Debian's libprotobuf.a fits into no shared library.
+  # The shared one: Debian's libprotobuf.a fits into no shared library. It fits into the command, which so has no
+  # library to load, where it is there.
   find_library(PROTOBUF_SHARED_LIBRARY NAMES protobuf REQUIRED)
+  find_library(PROTOBUF_STATIC_LIBRARY NAMES libprotobuf.a)
+  find_library(PROTOBUF_Z_LIBRARY NAMES z)
   find_path(PROTOBUF_INCLUDE_DIR google/protobuf/message.h REQUIRED)
   find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
   find_library(ZIP_LIBRARY NAMES zip REQUIRED)

@@ -3,6 +3,7 @@
 #   runtime    libsinter.so.N, and oneDNN where it is not the system's
 #   compiler   libsinter_compiler.so.N
 #   tools      the command `sinter`
+#   grpc       its module for gRPC
 #   dev        headers, links and static libraries, CMake package, pkg-config files
 # tools/release makes packages of them, by tools/packaging/packages.toml.
 include(GNUInstallDirs)
@@ -44,10 +45,20 @@ if(SINTER_COMPILER)
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../${private_dir}")
   target_link_options(sinter PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS sinter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  install(TARGETS sinter_grpc LIBRARY DESTINATION ${private_dir} COMPONENT grpc)
 endif()
 
 if(SINTER_DNNL_IS_PRIVATE)
-  install(FILES ${SINTER_DNNL_FILE} DESTINATION ${private_dir} COMPONENT runtime RENAME libdnnl.so.3)
+  # Without names of its inner functions, a fifth of PyPI's.
+  set(stripped ${CMAKE_CURRENT_BINARY_DIR}/shipped/libdnnl.so.3)
+  if(CMAKE_STRIP)
+    file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/shipped)
+    execute_process(COMMAND ${CMAKE_STRIP} -o ${stripped} ${SINTER_SHIPPED_DNNL_FILE} RESULT_VARIABLE failed)
+    if(NOT failed)
+      set(SINTER_SHIPPED_DNNL_FILE ${stripped})
+    endif()
+  endif()
+  install(FILES ${SINTER_SHIPPED_DNNL_FILE} DESTINATION ${private_dir} COMPONENT runtime RENAME libdnnl.so.3)
 endif()
 
 # Headers: what users include. scalar_op.h is for the compiler's own folders.

@@ -35,7 +35,7 @@ endif()
 sinter_product(sinter ${runtime_parts})
 set(runtime_headers $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/include>
                     $<INSTALL_INTERFACE:include>)
-set(runtime_libraries DNNL::dnnl fmt::fmt Threads::Threads ${CMAKE_DL_LIBS}
+set(runtime_libraries fmt::fmt Threads::Threads ${CMAKE_DL_LIBS}
                       $<BUILD_INTERFACE:${HWY_LIBRARY}> $<INSTALL_INTERFACE:hwy>)
 foreach(kind shared static)
   target_include_directories(sinter_${kind} INTERFACE ${runtime_headers})
@@ -43,6 +43,9 @@ foreach(kind shared static)
   # Of a static library the user's link has to do it.
   target_link_libraries(sinter_${kind} PRIVATE ${runtime_libraries})
 endforeach()
+set_target_properties(sinter_shared PROPERTIES SINTER_LAZY ${SINTER_OPENS_LATE})
+target_link_libraries(sinter_shared PRIVATE sinter_onednn)
+target_link_libraries(sinter_static PRIVATE DNNL::dnnl)
 
 if(SINTER_COMPILER)
   # Files and the plan format are in both libraries: they are not API.

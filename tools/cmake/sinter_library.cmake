@@ -101,6 +101,23 @@ function(sinter_precompile name)
                             <optional> <span> <string> <string_view> <variant> <vector> ${ARGN})
 endfunction()
 
+# sinter_lazy_library(NAME source libraries...): what targets link to have the C libraries: these, or, where the
+# target that is linked has the property SINTER_LAZY, NAME_lazy, whose functions open them when they are called.
+function(sinter_lazy_library name source)
+  add_library(${name}_lazy STATIC ${source})
+  target_link_libraries(${name}_lazy PRIVATE sinter_lazy)
+  foreach(library ${ARGN})
+    if(TARGET ${library})
+      target_include_directories(${name}_lazy SYSTEM PRIVATE
+                                 $<TARGET_PROPERTY:${library},INTERFACE_INCLUDE_DIRECTORIES>)
+    endif()
+  endforeach()
+  sinter_warnings(${name}_lazy)
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:SINTER_LAZY>>,${name}_lazy,${ARGN}>")
+endfunction()
+
 function(sinter_warnings name)
   target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-missing-field-initializers)
   # Instrumented code gives GCC false positives, so warnings are errors in plain builds alone.

@@ -179,11 +179,12 @@ class LogOnConsole {
   LogOnConsole& operator=(const LogOnConsole&) = delete;
 };
 
-int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console& console) {
-  if (options.grpc_port && start_grpc == nullptr)
+int run_serve(ServeArguments options, FindGrpc find_grpc, const Console& console) {
+  if (options.grpc_port && find_grpc == nullptr)
     throw usage_error(
         "--grpc-port: the Python package's command is built without gRPC. The same tensors are "
         "answered over HTTP; the command that tools/build makes (build/bin/sinter) has gRPC, too");
+  const StartGrpcServer start_grpc = options.grpc_port ? find_grpc() : nullptr;
   EndOnSignals signals;
   const LogOnConsole log(console);
   HttpOptions http = options.http;
@@ -244,7 +245,7 @@ int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console&
 
 }  // namespace
 
-void add_serve(Cli& cli, StartGrpcServer start_grpc, MakeSpeechModel make_speech) {
+void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
   cli.run_requests = run_requests_file;
   auto options = std::make_shared<ServeArguments>();
   options->model.make_speech = make_speech;
@@ -349,9 +350,9 @@ void add_serve(Cli& cli, StartGrpcServer start_grpc, MakeSpeechModel make_speech
   add_signature_option(*verb, options->model.load);
   verb->add_weight_budget(options->model.session.weight_budget);
   verb->add_threads_option();
-  verb->callback([options, start_grpc, &console = cli.console, &exit_code = cli.exit_code] {
+  verb->callback([options, find_grpc, &console = cli.console, &exit_code = cli.exit_code] {
     sandbox::start();  // before there are threads
-    exit_code = run_serve(*options, start_grpc, console);
+    exit_code = run_serve(*options, find_grpc, console);
   });
 }
 

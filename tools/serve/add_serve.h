@@ -13,12 +13,14 @@ class GrpcServer;
 struct GrpcOptions;
 class ModelRegistry;
 
-/// start_grpc_server, or null in a command that is built without gRPC: there --grpc-port is
-/// refused.
 using StartGrpcServer = std::unique_ptr<GrpcServer> (*)(ModelRegistry&, const GrpcOptions&);
+/// Called when a server over gRPC is asked for: start_grpc_server. Throws where it is not
+/// installed.
+using FindGrpc = StartGrpcServer (*)();
 
+/// `find_grpc`: null in a command that is built without gRPC: there --grpc-port is refused.
 /// `make_speech`: make_speech_model, or null in a command that is built without: there --encoder is
 /// refused. Gives `generate` its --requests, too.
-void add_serve(Cli& cli, StartGrpcServer start_grpc, MakeSpeechModel make_speech = nullptr);
+void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech = nullptr);
 
 }  // namespace sinter::tools

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <sinter/export.h>
+
 #include "tools/serve/models/served_model.h"
 
 namespace sinter::tools {
@@ -26,18 +28,18 @@ class ModelRegistry {
   /// The same of one that is loaded, from no files: it cannot be loaded anew.
   void put(std::shared_ptr<ServedModel> model);
   /// What it was loaded from stays known. Throws ApiError (404) if there is none.
-  void unload(const std::string& name);
+  SINTER_API void unload(const std::string& name);
   /// Loads what has or had that name anew, from the same files. Throws as both.
-  void reload(const std::string& name);
+  SINTER_API void reload(const std::string& name);
 
   /// Of no name: the only model. Throws ApiError (404) if there is none.
-  std::shared_ptr<ServedModel> find(const std::string& name) const;
+  SINTER_API std::shared_ptr<ServedModel> find(const std::string& name) const;
   /// Those that are loaded.
-  std::vector<std::shared_ptr<ServedModel>> all() const;
+  SINTER_API std::vector<std::shared_ptr<ServedModel>> all() const;
   /// Names of those that were unloaded.
-  std::vector<std::string> unloaded() const;
+  SINTER_API std::vector<std::string> unloaded() const;
   /// Of a model that is not ready, if there is one; not ready where none is loaded.
-  ModelState state() const;
+  SINTER_API ModelState state() const;
   /// Waits until the requests of all models have ended; they take no more.
   void drain();
 

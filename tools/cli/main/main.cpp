@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/cli.h"
+#include "tools/cli/main/modules.h"
 #include "tools/serve/add_serve.h"
-#include "tools/serve/grpc/grpc_server.h"
 #include "tools/serve/speech/serve_speech.h"
 #include "tools/speech/add_transcribe.h"
 
+namespace sinter::tools {
+namespace {
+
+StartGrpcServer find_grpc() {
+  constexpr ModuleOfCommand kGrpc = {"grpc", "gRPC", "sinter-grpc"};
+  return reinterpret_cast<StartGrpcServer>(find_in_module(kGrpc, "sinter_start_grpc_server"));
+}
+
+}  // namespace
+}  // namespace sinter::tools
+
 int main(int argc, char** argv) {
-  constexpr sinter::tools::AddVerb kMore[] = {[](sinter::tools::Cli& cli) {
-                                                add_serve(cli, sinter::tools::start_grpc_server,
-                                                          sinter::tools::make_speech_model);
-                                              },
-                                              sinter::tools::add_transcribe};
-  return sinter::tools::run_cli(argc, argv, kMore);
+  using namespace sinter::tools;
+  constexpr AddVerb kMore[] = {[](Cli& cli) { add_serve(cli, find_grpc, make_speech_model); },
+                               add_transcribe};
+  return run_cli(argc, argv, kMore);
 }

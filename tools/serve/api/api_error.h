@@ -7,11 +7,12 @@
 #include <string>
 
 #include <sinter/error.h>
+#include <sinter/export.h>
 
 namespace sinter::tools {
 
 /// An answer with an error in it.
-class ApiError : public std::exception {
+class SINTER_API ApiError : public std::exception {
  public:
   /// `status` of HTTP; `parameter`: of the request, that the message is about, or empty.
   ApiError(int status, std::string message, std::string parameter = "");

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include <sinter/export.h>
+
 namespace sinter::tools {
 
 /// Whether `authorization` is "Bearer KEY" with one of `keys`, in a time that does not say how much
 /// of one is right; true if there are none.
-bool is_admitted(const std::vector<std::string>& keys, const std::string& authorization);
+SINTER_API bool is_admitted(const std::vector<std::string>& keys, const std::string& authorization);
 
 /// What who has none is told.
 inline constexpr char kNoKey[] =

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sinter/export.h>
+
 #include "tools/serve/models/tensor_model.h"
 
 namespace sinter::tools {
@@ -18,19 +20,20 @@ inline constexpr std::size_t kMostTensorRank = 16;
 inline constexpr char kModelVersion[] = "1", kModelPlatform[] = "sinter_plan";
 
 /// "FP32" of kFloat32; of a type that the protocol has not, Sinter's own name.
-std::string protocol_name(DType dtype);
+SINTER_API std::string protocol_name(DType dtype);
 /// Nothing for what is not supported ("BYTES").
-std::optional<DType> type_of_protocol(std::string_view name);
+SINTER_API std::optional<DType> type_of_protocol(std::string_view name);
 
 /// Of an input or output; -1: any size.
-std::vector<std::int64_t> protocol_shape(const BindingInfo& binding);
+SINTER_API std::vector<std::int64_t> protocol_shape(const BindingInfo& binding);
 
 /// Throws ApiError (400) that names the tensor.
-[[noreturn]] void fail_tensor(const std::string& tensor, std::string_view what);
+[[noreturn]] SINTER_API void fail_tensor(const std::string& tensor, std::string_view what);
 /// Elements of a shape. Throws ApiError (400) if a dimension is negative or beyond 31 bits, or
 /// there are too many.
-std::size_t checked_count(const std::string& tensor, const std::vector<std::int64_t>& shape);
+SINTER_API std::size_t checked_count(const std::string& tensor,
+                                     const std::vector<std::int64_t>& shape);
 /// Throws ApiError (400) if the tensor has not the bytes of `count` elements.
-void check_bytes(const std::string& name, const OwnedTensor& tensor, std::size_t count);
+SINTER_API void check_bytes(const std::string& name, const OwnedTensor& tensor, std::size_t count);
 
 }  // namespace sinter::tools

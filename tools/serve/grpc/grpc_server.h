@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <sinter/export.h>
+
 #include "tools/serve/model_registry.h"
 
 namespace sinter::tools {
@@ -19,8 +21,9 @@ struct GrpcOptions {
   std::size_t body_bytes = 64 << 20;  // of a message at most
 };
 
-/// A server that answers. An interface, so that a command without gRPC does not link it.
-class GrpcServer {
+/// A server that answers. An interface, so that a command without gRPC does not link it; shown, so
+/// that command and module mean the same class.
+class SINTER_API GrpcServer {
  public:
   /// Calls that run end first, if abort() was not called.
   virtual ~GrpcServer() = default;

@@ -67,7 +67,7 @@ class ServedModel {
   const std::string& plan() const { return options_.plan; }
   std::time_t created() const { return created_; }
   /// Any thread. A model whose engine has stopped for good is not ready.
-  ModelState state() const;
+  SINTER_API ModelState state() const;
   /// Of a decoder of texts; else null.
   Engine* engine() const { return engine_.get(); }
   /// Of any other plan; else null.

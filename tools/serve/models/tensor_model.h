@@ -72,7 +72,7 @@ class TensorModel {
   /// Outputs by the plan's order. Throws QueueFullError, Error(kUsage) for an input that is
   /// missing, unknown or does not fit, and as Session::run does: a request's error is its own,
   /// whatever it runs with. From any thread.
-  std::vector<OwnedTensor> infer(const std::map<std::string, OwnedTensor>& inputs);
+  SINTER_API std::vector<OwnedTensor> infer(const std::map<std::string, OwnedTensor>& inputs);
   TensorModelStats stats() const;
 
  private:

@@ -47,6 +47,9 @@ const dnnl::engine& dnnl_engine() {
           "would start threads of its own: link its OpenMP runtime as a shared library");
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
+  // The library may be younger than the thread; how many threads a primitive takes is decided as it
+  // is made.
+  threads::keep_openmp_out();
   return engine;
 }
 
@@ -58,6 +61,7 @@ dnnl::primitive_attr dnnl_attributes() {
 
 dnnl::stream& dnnl_stream() {
   thread_local dnnl::stream stream(dnnl_engine());
+  threads::keep_openmp_out();
   return stream;
 }
 

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// libsinter_grpc.so, the command's module for gRPC: start_grpc_server by the name that
+// find_in_module is asked for.
+#include "tools/cli/main/modules.h"
+#include "tools/serve/grpc/grpc_server.h"
+
+extern "C" SINTER_API const char sinter_module_version[] = SINTER_VERSION;
+extern "C" SINTER_API const sinter::tools::ModuleFunction sinter_start_grpc_server =
+    reinterpret_cast<sinter::tools::ModuleFunction>(sinter::tools::start_grpc_server);
