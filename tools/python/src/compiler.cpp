@@ -1,4 +1,5 @@
 // The compiler: options as objects that Python fills, calls that Ctrl-C ends.
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <sinter/compiler.h>
 
 #include "runtime/format_error.h"
+#include "tools/compiler/options/option_values.h"
 #include "tools/python/src/arrays.h"
 #include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
@@ -180,6 +182,32 @@ struct HeldTensor : NamedTensor {
   Array array;
 };
 
+/// The rows of options of compiling.
+nb::list option_dicts() {
+  nb::list list;
+  for (const tools::OptionRow& row : tools::option_rows()) {
+    nb::dict d;
+    d["flag"] = text(row.flag);
+    d["keyword"] = text(row.keyword);
+    d["type"] = text(row.type);
+    d["values"] = text(row.values);
+    d["default"] = text(row.standard);
+    d["help"] = text(row.help);
+    d["kind"] = text(to_string(row.kind));
+    d["group"] = text(title_of(row.group));
+    d["group_index"] = static_cast<int>(row.group);
+    list.append(d);
+  }
+  return list;
+}
+
+/// A message that names the flag, with the keyword in its place.
+std::string with_keyword(std::string message, const tools::OptionRow& row) {
+  if (const std::size_t at = message.find(row.name()); !row.flag.empty() && at != message.npos)
+    message.replace(at, row.name().size(), row.keyword);
+  return message;
+}
+
 }  // namespace
 
 void bind_compiler(nb::module_& module) {
@@ -232,6 +260,20 @@ void bind_compiler(nb::module_& module) {
             o.attention_precision = parse_attention_precision(text);
           });
 
+  module.def("compile_option_rows", &option_dicts);
+  module.def(
+      "set_option",
+      [](CompileOptions& options, const std::string& keyword, const std::string& text) {
+        const auto rows = tools::option_rows();
+        const auto row = std::ranges::find(rows, keyword, &tools::OptionRow::keyword);
+        if (row == rows.end()) throw usage_error("there is no option '{}'", keyword);
+        try {
+          tools::set_option(*row, text, options);
+        } catch (const Error& error) {
+          throw Error(error.code(), with_keyword(error.what(), *row));
+        }
+      },
+      nb::arg("options"), nb::arg("keyword"), nb::arg("text"));
   module.def("parse_weights", [](const std::string& text) { return parse_weights(text); });
   module.def("parse_bytes", [](const std::string& text) { return parse_bytes(text); });
   module.def("parse_paging", [](const std::string& text) { return parse_paging(text); });
