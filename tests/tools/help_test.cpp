@@ -54,8 +54,8 @@ class HelpTest : public CliTest {
  protected:
   std::vector<std::string> verbs() {
     std::vector<std::string> names;
-    for (const auto& verb : json::parse(sinter({"help", "--json"}).out).at("verbs"))
-      names.push_back(verb.at("name"));
+    const json listed = json::parse(sinter({"help", "--json"}).out);
+    for (const auto& verb : listed.at("verbs")) names.push_back(verb.at("name"));
     return names;
   }
   json help_of(const std::string& verb) {
@@ -72,7 +72,8 @@ TEST_F(HelpTest, FitsEightyColumnsInGroupsWithExamples) {
     EXPECT_THAT(result.out, HasSubstr("\nExamples:\n")) << verb;
     for (const std::string& line : lines_of(result.out)) EXPECT_LE(line.size(), 80U) << line;
     // Every option has a heading of its own kind, and what takes a value says which.
-    for (const auto& option : help_of(verb).at("options")) {
+    const json help = help_of(verb);
+    for (const auto& option : help.at("options")) {
       EXPECT_NE(option.at("group"), "Options") << verb << ' ' << option;
       const std::string type = option.at("type");
       EXPECT_THAT(type, Not(HasSubstr("TEXT:"))) << option;
@@ -101,8 +102,10 @@ TEST_F(HelpTest, SlipsAreNamed) {
   };
   expect({"compil", model}, "there is no verb 'compil': did you mean 'compile'?");
   expect({"compile", model, "--precison=fp16"}, "did you mean '--precision'?");
-  expect({"compile", model, "--precision=pf16"}, "did you mean 'fp16'?");
+  expect({"compile", model, "--precision=fp17"}, "did you mean 'fp16'?");
   expect({"compile", model, "--target=cpu", "--dim", "bacth=4"}, "did you mean 'batch'?");
+  expect({"compile", model, "--target=cpu", "--entry", "all:bacth=4"}, "did you mean 'batch'?");
+  expect({"compile", model, "--target=cpu", "--minShapes=xx:4x8"}, "did you mean 'x'?");
   expect({"compile", model, "--target=cpu", "--disable-pass=simplfy"}, "did you mean 'simplify'?");
   expect({"compile", model, "--target=cpu", "--dump-ir=after:fuse_matmull"},
          "did you mean 'fuse_matmul'?");
@@ -140,7 +143,7 @@ TEST_F(HelpTest, MessagesNameTopics) {
   for (const tools::Topic& topic : tools::topics()) known.insert(topic.name);
   for (const std::string& verb : verbs()) known.insert(verb);
   namespace fs = std::filesystem;
-  const std::regex literal(R"re("(?:[^"\\\n]|\\.)*")re"), topic("sinter help ([a-z-]+)");
+  const std::regex literal(R"re("(?:[^"\\\n]|\\.)*")re"), topic("sinter help ([a-z][a-z-]*)");
   for (const char* folder : {"frontend", "ir", "fusion", "codegen", "runtime", "tools"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / folder)) {
       const auto kind = entry.path().extension();
@@ -176,8 +179,9 @@ TEST_F(HelpTest, ExamplesRun) {
   ASSERT_EQ(sinter({"sign", "--new-key", "own.key"}).code, 0);
   std::filesystem::remove("own.key");
   int ran = 0;
-  for (const std::string& verb : verbs())
-    for (const auto& example : help_of(verb).at("examples")) {
+  for (const std::string& verb : verbs()) {
+    const json help = help_of(verb);
+    for (const auto& example : help.at("examples")) {
       const std::string command = example.at("command");
       ASSERT_TRUE(command.starts_with("sinter " + verb)) << command;
       if (command.find("cuda") != std::string::npos || command.find("--chat") != std::string::npos)
@@ -193,6 +197,7 @@ TEST_F(HelpTest, ExamplesRun) {
       EXPECT_EQ(result.code, 0) << command << '\n' << result.err;
       ++ran;
     }
+  }
   std::filesystem::current_path(before);
   EXPECT_GT(ran, 25);
 }
@@ -208,7 +213,7 @@ TEST_F(HelpTest, BenchAndProfileTakeModels) {
   const auto profile =
       sinter({"profile", model, "--target=cpu", "--fuse=off", "--rounds=2", "--json"});
   ASSERT_EQ(profile.code, 0) << profile.err;
-  EXPECT_GT(json::parse(profile.out).at("step_list").size(), 2U);
+  EXPECT_GT(json::parse(profile.out).at("steps").size(), 2U);
   // What would do nothing is refused.
   for (const char* verb : {"bench", "profile"}) {
     const auto refused = sinter({verb, plan, "--fuse=off"});
@@ -247,7 +252,7 @@ TEST_F(HelpTest, OptionsAreOneTable) {
       start = bar + 1;
     }
   }
-  EXPECT_EQ(keywords.size(), 49U);
+  EXPECT_EQ(keywords.size(), 44U);
   for (const char* wrong :
        {"--jobs=x", "--max-layer-error=x", "--smooth=x", "--packed=x", "--max-compile-memory=x"})
     EXPECT_EQ(sinter({"compile", save(small_model()), "--target=cpu", wrong}).code, 2) << wrong;
@@ -318,7 +323,7 @@ TEST_F(HelpTest, CompletesInZshAndFish) {
                        "; complete -C \"" + words + "\"' 2>&1 | cut -f1 | tr '\\n' ' '");
     };
     EXPECT_EQ(complete("sinter comp"), "compare compile completion ");
-    EXPECT_EQ(complete("sinter compile --precision f"), "fp16 fp8 ");
+    EXPECT_EQ(complete("sinter compile --precision f"), "fp8 fp16 ");
     EXPECT_EQ(complete("sinter help tok"), "tokenizer ");
   }
 }

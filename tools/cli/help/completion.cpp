@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/help/completion.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,7 +19,9 @@ std::string quoted(const std::string& text, const char* quote = "'\\''") {
 /// The first clause, for a list.
 std::string brief(const std::string& help) {
   constexpr std::size_t kMost = 60;
-  std::string text = help.substr(0, help.find_first_of(".;:("));
+  std::size_t end = help.size();
+  for (const char* mark : {". ", "; ", ": ", " ("}) end = std::min(end, help.find(mark));
+  std::string text = help.substr(0, end);
   if (text.size() > kMost) text = text.substr(0, text.rfind(' ', kMost));
   while (!text.empty() && text.back() == ' ') text.pop_back();
   return text;

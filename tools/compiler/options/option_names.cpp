@@ -11,6 +11,7 @@ namespace {
 
 // Of calls that take more than CompileOptions, and options that set several members.
 constexpr std::array kOthers = {
+    OptionName{"--calibration", "weights.calibration"},
     OptionName{"--max-error", "verify.max_error"},
     OptionName{"--op-library", "operator_libraries"},
     OptionName{"--partial", "partial"},
