@@ -1,4 +1,5 @@
 """sinter.compile and its relatives: options, reports, and the command line's own bits."""
+import inspect
 import json
 import os
 import pickle
@@ -299,3 +300,20 @@ def test_other_weights_are_those_of_the_compiled_model(x):
         plan.with_weights({other: array for other, array in weights.items() if other != name})
     with pytest.raises(sinter.UsageError, match="nothing"):
         plan.with_weights({"nothing": x})
+
+
+def test_options_are_the_compilers_rows(mlp):
+    """Signature, text and refusals come from the table that the command line has, too."""
+    rows = json.loads(cli("help", "--options", "--json").stdout)["options"]
+    parameters = inspect.signature(sinter.compile).parameters
+    for row in rows:
+        if row["keyword"]:
+            assert row["keyword"] in parameters and f"      {row['keyword']}" in sinter.compile.__doc__, row
+    assert parameters["fuse"].default is True and parameters["precision"].default == "model"
+    assert parameters["calibration"].default is None and parameters["states"].default == "auto"
+    with pytest.raises(TypeError, match="did you mean 'precision'"):
+        sinter.compile(mlp, precison="fp16")
+    with pytest.raises(sinter.UsageError, match="jobs is 'x': it takes a whole number"):
+        sinter.compile(mlp, jobs="x")
+    with pytest.raises(sinter.UsageError, match="^max_compile_memory: "):
+        sinter.compile(mlp, max_compile_memory="much")

@@ -7,8 +7,9 @@ import ast
 import sys
 from pathlib import Path
 
-TYPES = {"switch": "bool", "integer": "int", "number": "float", "text": "str | os.PathLike[str]", "choice": "str",
-         "texts": "Sequence[str | os.PathLike[str]]", "bytes": "int | str | None"}
+PATH = "str | os.PathLike[str]"
+TYPES = {"switch": "bool", "integer": "int", "number": "float | None", "text": f"{PATH} | None", "choice": "str",
+         "texts": f"Sequence[{PATH}]", "bytes": "int | str | None"}
 
 
 def main() -> None:

@@ -58,8 +58,8 @@ void add_profile(Cli& cli) {
                    "Plan, ONNX file or Graph text; a model is compiled in memory")
       ->required();
   add_input_options(*verb, options->inputs);
-  add_trace_option(*verb, options->trace);
   verb->group("Measuring");
+  add_trace_option(*verb, options->trace);
   verb->add_option("--rounds N", options->profile.rounds, "Rounds; medians are printed")
       ->capture_default_str()
       ->check_positive();

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter
@@ -14,7 +15,7 @@ from . import _core
 from ._errors import UsageError, VerificationError
 from ._html import Facts
 from ._models import source_of
-from ._options import (FORMS, ROWS, Tensors, compile_options, default_of, run_inputs, session_options, shapes,
+from ._options import (FORMS, ROWS, WORDS, Tensors, compile_options, default_of, run_inputs, session_options, shapes,
                        verify_options)
 from ._plan import Plan
 from ._progress import Bar
@@ -109,14 +110,18 @@ def _describe(function: Any) -> None:
     known = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     known += [Parameter(name, Parameter.KEYWORD_ONLY, default=default_of(row)) for name, row in ROWS.items()]
     function.__signature__ = signature.replace(parameters=known)
+    names = {row["flag"].rpartition(",")[2]: name for name, row in ROWS.items()}
     lines, group = [], None
     for name, row in sorted(ROWS.items(), key=lambda item: item[1]["group_index"]):
         if row["group"] != group:
             group = row["group"]
             lines += ["", f"    {group}"]
-        values = f" ({row['values'].replace('|', ', ')})" if row["values"] else ""
-        said = " ".join([row["help"], *(FORMS[name].__doc__ or "").split()] if name in FORMS else [row["help"]])
-        lines += textwrap.wrap(f"{name}{values}: {said}", 116, initial_indent="      ", subsequent_indent="        ")
+        values = f" ({row['values'].replace('|', ', ')})" if row["kind"] == "choice" or name in WORDS else ""
+        said = re.sub("--[a-zA-Z][a-zA-Z-]*", lambda flag: names.get(flag[0], flag[0]), row["help"])
+        if name in FORMS and FORMS[name].__doc__:
+            said += ". " + FORMS[name].__doc__
+        said = " ".join(f"{name}{values}: {said}".split())
+        lines += textwrap.wrap(said, 116, initial_indent="      ", subsequent_indent="        ")
     function.__doc__ += "\n".join(lines) + "\n    "
 
 

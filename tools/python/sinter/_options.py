@@ -130,7 +130,7 @@ def _set_precision(tensors: Tensors, options: Any, value: Any) -> None:
     name = name.removeprefix("torch.")
     if name not in PRECISIONS:
         raise UsageError(f"precision '{name}' is none of {', '.join(PRECISIONS)}")
-    options.precision = PRECISIONS[name]
+    _core.set_option(options, "precision", PRECISIONS[name])
 
 
 def _set_calibration(tensors: Tensors, options: Any,
@@ -146,13 +146,6 @@ def _set_calibration(tensors: Tensors, options: Any,
 def _set_smoothing(tensors: Tensors, options: Any, value: float | None) -> None:
     """SmoothQuant's exponent (0: none; None: the best for each layer)."""
     _core.set_option(options, "smoothing", "auto" if value is None else repr(float(value)))
-
-
-def _set_max_error(tensors: Tensors, options: Any, value: float | None) -> None:
-    if value is not None:
-        eight_bit = options.eight_bit
-        eight_bit.max_error = float(value)
-        options.eight_bit = eight_bit
 
 
 def _set_dims(tensors: Tensors, options: Any, value: Mapping[str, Any] | None) -> None:
@@ -268,9 +261,9 @@ def default_of(row: Mapping[str, Any]) -> Any:
         return text if keyword in WORDS else bool(text) and text == row["values"].partition("|")[0]
     if kind == "texts":
         return ()
-    if kind in ("integer", "number"):
-        return (int if kind == "integer" else float)(text or 0)
-    return None if kind == "bytes" else text
+    if kind in ("integer", "number") and text:
+        return (int if kind == "integer" else float)(text)
+    return text or ("" if kind == "text" else None)
 
 
 # Switches whose values Python names, too.
