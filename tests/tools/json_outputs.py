@@ -92,6 +92,7 @@ def commands(folder: Path, has_cuda: bool = True) -> Iterator[tuple[str, list, i
     yield "transcribe", [folder / "speech_decoder.plan", GOLDENS / "speech.wav", "--encoder",
                          folder / "speech_encoder.plan", "--tokenizer", GOLDENS / "speech_tokenizer.json",
                          "--timestamps"], 0
+    yield "serve", [plan, "--port", 0, "--grpc-port", 0], 0
     yield "error", ["compile", folder / "none.onnx"], 2
     yield "error", ["compile", bert, "--precison=fp16"], 2
     yield "error", ["fly"], 2
@@ -104,7 +105,17 @@ def node_names(model: Path) -> list[str]:
 
 def output_of(sinter: Path, verb: str, words: list, code: int):
     """The object that a command prints; raises for another exit code, or for what is no single object."""
+    # serve prints it once it answers, and goes on until it is ended.
     command = [str(sinter), *([] if verb == "error" else [verb]), *map(str, words), "--json"]
+    if verb == "serve":
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            text = ""
+            while not text.rstrip().endswith("}"):
+                line = process.stdout.readline()
+                assert line, "the server ended"
+                text += line
+            process.terminate()
+        return json.loads(text)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, f"{command}: exit code {done.returncode}\n{done.stdout[:500]}\n{done.stderr[-2000:]}"
     return json.loads(done.stdout)
