@@ -64,7 +64,7 @@ class Command {
   void group(const std::string& title) { group_ = title; }
   const std::string& group() const { return group_; }
   /// A command line that --help ends with. Files have the names of the tests' folder: model.onnx,
-  /// model.plan, in.npz, .. (tests/tools/help_test.cpp runs them).
+  /// model.plan, in.npz, .. (tests/tools/help/help_test.cpp runs them).
   void example(const std::string& command, const std::string& comment = "");
   /// All that was declared, for --help, `sinter help` and completion.
   VerbHelp describe() const;

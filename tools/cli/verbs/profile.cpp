@@ -2,10 +2,10 @@
 
 #include "runtime/files/output_file.h"
 #include "tools/cli/input_options.h"
-#include "tools/cli/plan_source.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/text/profile_text.h"
 #include "tools/cli/trace_option.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
 #include "tools/compiler/inspect/profile_report.h"

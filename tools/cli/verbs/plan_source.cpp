@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/plan_source.h"
+#include "tools/cli/verbs/plan_source.h"
 
 #include "runtime/format_error.h"
 #include "tools/compiler/api.h"
