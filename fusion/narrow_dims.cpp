@@ -2,17 +2,28 @@
 #include "fusion/narrow_dims.h"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/text/similar.h"
+
 namespace sinter::fusion {
 namespace {
+
+std::vector<std::string> symbols_of(const Graph& graph) {
+  std::vector<std::string> symbols;
+  for (const auto& [symbol, range] : graph.ranges()) symbols.push_back(symbol);
+  return symbols;
+}
 
 void check(const Graph& graph, const std::string& symbol, const Range& range) {
   const auto known = graph.ranges().find(symbol);
   if (known == graph.ranges().end())
-    throw Error(ErrorCode::kUsage, fmt::format("the model has no symbolic dimension '{}'", symbol));
+    throw Error(ErrorCode::kUsage, fmt::format("the model has no symbolic dimension '{}'{}", symbol,
+                                               ir::did_you_mean(symbol, symbols_of(graph))));
   if (range.min > range.max || range.min < known->second.min || range.max > known->second.max)
     throw Error(ErrorCode::kUsage,
                 fmt::format("dimension '{}' is {} to {}, of which {}..{} is no part", symbol,

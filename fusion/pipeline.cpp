@@ -14,6 +14,7 @@
 
 #include "fusion/passes/passes.h"
 #include "ir/constants/recipe.h"
+#include "ir/text/similar.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {
@@ -194,11 +195,14 @@ std::string_view last_pass_of_model(const Context& context) {
 namespace {
 
 void check_name(const std::string& name, std::string_view option) {
-  std::vector<std::string_view> known;
-  for (const Pass& pass : pipeline()) known.push_back(pass.name);
+  std::vector<std::string> known;
+  for (const Pass& pass : pipeline()) known.emplace_back(pass.name);
   if (std::ranges::find(known, name) != known.end()) return;
-  throw Error(ErrorCode::kUsage, fmt::format("{}: there is no pass '{}'; the passes are {}", option,
-                                             name, fmt::join(known, ", ")));
+  const std::string hint = ir::did_you_mean(name, known);
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{}: there is no pass '{}'{}", option, name,
+                          hint.empty() ? fmt::format("; the passes are {}", fmt::join(known, ", "))
+                                       : hint));
 }
 
 bool is_loop(const Node& node) { return node.op->kind == OpKind::kWhile; }

@@ -212,7 +212,11 @@ void Session::Impl::start(void* stream) {
   executor->prepare(shape);
   if (bound != shape)
     runtime::log(LogLevel::kDebug, [&] {
-      return fmt::format("running with symbols [{}]", fmt::join(shape->symbols, ", "));
+      std::vector<std::string> sizes;
+      for (std::size_t i = 0; i < shape->symbols.size(); ++i)
+        sizes.push_back(fmt::format("{}={}", meta().symbols[i]->name, shape->symbols[i]));
+      return sizes.empty() ? std::string("running")
+                           : fmt::format("running with {}", fmt::join(sizes, ", "));
     });
   bound = shape;
   executor->run(shape, stream);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """pysinter.compile and its relatives: options, reports, and the command line's own bits."""
+import inspect
 import json
 import os
 import pickle
@@ -300,3 +301,20 @@ def test_other_weights_are_those_of_the_compiled_model(x):
         plan.with_weights({other: array for other, array in weights.items() if other != name})
     with pytest.raises(pysinter.UsageError, match="nothing"):
         plan.with_weights({"nothing": x})
+
+
+def test_options_are_the_compilers_rows(mlp):
+    """Signature, text and refusals come from the table that the command line has, too."""
+    rows = json.loads(cli("help", "--options", "--json").stdout)["options"]
+    parameters = inspect.signature(pysinter.compile).parameters
+    for row in rows:
+        if row["keyword"]:
+            assert row["keyword"] in parameters and f"      {row['keyword']}" in pysinter.compile.__doc__, row
+    assert parameters["fuse"].default is True and parameters["precision"].default == "model"
+    assert parameters["calibration"].default is None and parameters["states"].default == "auto"
+    with pytest.raises(TypeError, match="did you mean 'precision'"):
+        pysinter.compile(mlp, precison="fp16")
+    with pytest.raises(pysinter.UsageError, match="jobs is 'x': it takes a whole number"):
+        pysinter.compile(mlp, jobs="x")
+    with pytest.raises(pysinter.UsageError, match="^max_compile_memory: "):
+        pysinter.compile(mlp, max_compile_memory="much")

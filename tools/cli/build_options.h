@@ -3,52 +3,38 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
 #include "tools/compiler/build/build.h"
+#include "tools/compiler/options/option_table.h"
 #include "tools/compiler/run/npy.h"
 
 namespace sinter::tools {
 
-/// As the command line has them.
+/// The options of a verb that compiles, as the command line has them, by their rows
+/// (tools/compiler/options/option_table.h).
 struct BuildTexts {
   std::string model;
-  CompileOptions options;  // what needs no reading
-  std::string precision = "model", weights = "model", smooth = "auto";
-  std::vector<std::string> keep, calibration;
-  double max_layer_error = 0;
-  std::string min_shapes, max_shapes;
-  std::vector<std::string> dims;    // "seq=1..512" or "batch=8"
-  std::vector<std::string> bounds;  // "frames=1000"
-  std::vector<std::string> states;  // auto, none, or INPUT=OUTPUT
-  std::string cache_precision = "model";
-  std::string activation_scales = "static", attention_precision = "model";
-  std::string paging_text;             // of --serve; empty: none
-  std::string sample;                  // empty: none
-  std::vector<std::string> entries;    // empty: one list of steps
-  std::vector<std::string> constants;  // NAME=FILE.npy or NAME=FILE.pb
-  std::string stop_after, dump_ir, dump_dir;
-  std::string explain_fusion;  // empty: no; "summary" or "all"
-  std::string max_memory;      // empty: half of what there is
-  std::string cache_dir;       // kernel cache; "none" for none
+  /// By flag: those that were declared, empty as long as they are not given. CLI11 writes into
+  /// them.
+  std::map<std::string, std::string, std::less<>> texts;
+  std::map<std::string, std::vector<std::string>, std::less<>> lists;  // may be repeated
+
+  /// What was given for an option that is no list; else its default ("model" of --precision), or
+  /// "".
+  std::string_view text(std::string_view flag) const;
+  const std::vector<std::string>& list(std::string_view flag) const;
+  bool is_given(std::string_view flag) const;
 };
 
-/// `with_passes`: options about single passes, too.
-void add_build_options(Command& verb, BuildTexts& texts, bool with_passes);
-/// --fuse, which with_passes has, too.
-void add_fuse_option(Command& verb, BuildTexts& texts);
-
-/// --tune and what belongs to it.
-struct TuneTexts {
-  TuneOptions options;
-  std::string shapes;
-};
-/// Behind add_build_options.
-void add_tuning_options(Command& verb, TuneTexts& texts);
-TuneOptions parse(const TuneTexts& texts);
+/// Declares the options of <sinter/compile_option_rows.inc> that `verbs` have: kAll, kNotCompare,
+/// kPasses or kCompile, each with those of the ones before.
+void add_build_options(Command& verb, BuildTexts& texts, OptionVerbs verbs);
 
 /// What the texts ask for, told on `console`, which must outlive it. Graphs that --dump-ir asks for
 /// are printed on stderr, or into files of --dump-dir. Throws Error(kUsage) quoting what it does

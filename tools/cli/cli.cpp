@@ -6,12 +6,16 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sinter/error.h>
 #include <sinter/sinter.h>
 
+#include "ir/text/shown.h"
+#include "ir/text/similar.h"
 #include "runtime/current_error.h"
 #include "runtime/sandbox/sandbox.h"
 #include "tools/cli/console.h"
+#include "tools/cli/help/help_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/trtexec.h"
@@ -43,23 +47,58 @@ bool asks_for_json(int argc, char** argv) {
                      [](const char* word) { return std::string_view(word) == "--json"; });
 }
 
-constexpr const char* kFooter = R"(
-Examples:
-  sinter compile model.onnx -o model.plan                   for the GPU found here, else the CPU
-  sinter compile model.onnx -o model.plan --target=cuda:sm_90,sm_80 --precision=fp16
-  sinter run model.plan --inputs in.npz --outputs out.npz
-  sinter bench model.plan --shapes=ids:1x64
-  sinter compare model.onnx --shapes=ids:1x64               fused and unfused, side by side
-  sinter compile decoder.onnx -o decoder.plan --weights=int8 --sample greedy
-  sinter generate decoder.plan --tokenizer tokenizer.json --prompt "Once upon a time"
+constexpr const char* kEnd = R"(
+`sinter VERB --help` says what a verb takes, `sinter help TOPIC` shows a page.
+The Python package's command (python -m pysinter) also has embed and triton.
 
-The Python package's command (pip install; python -m pysinter) has rows of files and models for Triton, too:
-  sinter run model.plan --inputs rows.parquet --outputs predictions.parquet --columns x=age,income
-  sinter embed encoder.plan --column text --inputs rows.parquet --outputs embedded.parquet
-  sinter triton model.plan -o model_repository
+Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model,
+4 invalid model, 5 invalid plan, 6 out of memory, 7 device, 70 a defect of
+Sinter, 130 interrupted.
+)";
 
-Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
-5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";
+/// --help in groups, of 80 columns.
+class HelpFormatter : public CLI::FormatterBase {
+ public:
+  explicit HelpFormatter(const Command*& root) : root_(root) {}
+
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    const VerbHelp general = general_help(*root_);
+    const std::vector<VerbHelp> verbs = verbs_of(*root_);
+    const auto verb = std::ranges::find(verbs, app->get_name(), &VerbHelp::name);
+    return verb == verbs.end() ? help_text(general, verbs, kEnd) : help_text(*verb, general);
+  }
+
+ private:
+  const Command*& root_;
+};
+
+/// Why words were refused, with what was meant perhaps; empty: CLI11 says it.
+std::string refusal_of(const CLI::App& app, const Command& root, int argc, char** argv) {
+  const std::vector<VerbHelp> verbs = verbs_of(root);
+  const auto* first = std::find_if(argv + 1, argv + argc,
+                                   [](const char* word) { return word[0] != '-' && word[0] != 0; });
+  if (first == argv + argc) return "";
+  const auto verb = std::ranges::find(verbs, *first, &VerbHelp::name);
+  if (verb == verbs.end()) {
+    std::vector<std::string> names;
+    for (const VerbHelp& each : verbs) names.push_back(each.name);
+    return fmt::format("there is no verb '{}'{}", ir::shown(*first),
+                       ir::did_you_mean(*first, names));
+  }
+  std::vector<std::string> known, refused;
+  const VerbHelp general = general_help(root);
+  for (const VerbHelp* each : {&*verb, &general})
+    for (const OptionHelp& option : each->options)
+      if (!option.positional) known.push_back(option.name());
+  for (const std::string& word : app.remaining(true)) {
+    const std::string name = word.substr(0, word.find('='));
+    refused.push_back(name.starts_with('-') && name.size() > 1
+                          ? fmt::format("{} has no option '{}'{}", verb->name, ir::shown(name),
+                                        ir::did_you_mean(name, known))
+                          : fmt::format("'{}' was not expected", ir::shown(word)));
+  }
+  return fmt::format("{}", fmt::join(refused, "; "));
+}
 
 struct NamedVerb {
   std::string_view name;
@@ -80,41 +119,58 @@ void add_verbs(Cli& cli, std::string_view first, std::span<const AddVerb> more) 
   for (const NamedVerb& verb : kVerbs)
     if (named == std::end(kVerbs) || verb.name == first) verb.add(cli);
   for (const AddVerb add : more) add(cli);
+  if (named != std::end(kVerbs)) return;
+  add_help(cli);
+  add_completion(cli);
 }
 
 int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   CLI::App app{"Sinter compiles ONNX models into plans and runs them.", "sinter"};
   app.require_subcommand(1);
+  const Command* root = nullptr;
+  app.formatter(std::make_shared<HelpFormatter>(root));
   app.set_version_flag("--version", std::string(version()));
-  app.footer(kFooter);
   app.fallthrough();
   Console console;
-  app.add_flag("--json", console.json, "Print one JSON object on stdout");
-  app.add_flag("-q,--quiet", console.quiet, "No progress, no notes");
-  app.add_flag("--wide", console.wide,
-               "Tables keep their whole width on a terminal, as they do in a pipe");
+  Command command(app);
+  root = &command;
+  command.group("Everywhere");
+  command.add_flag("--json", console.json, "Print one JSON object on stdout");
+  command.add_flag("-q,--quiet", console.quiet, "No progress, no notes");
+  command.add_flag("--wide", console.wide,
+                   "Tables keep their whole width on a terminal, as they do in a pipe");
+  command.describe_flag("-h,--help", "Print this, or what a verb takes");
+  command.describe_flag("--version", "Print the version");
+  command.example("sinter compile model.onnx -o model.plan",
+                  "for the GPU found here, else the CPU");
+  command.example("sinter run model.plan --inputs in.npz --outputs out.npz");
+  command.example("sinter bench model.plan");
+  command.example("sinter compare model.onnx", "fused and unfused, side by side");
+  command.example(
+      "sinter generate decoder.plan --tokenizer tokenizer.json --prompt \"Once upon a time\"");
 
   int exit_code = 0;
-  Command command(app);
   Cli cli{command, console, exit_code};
   add_verbs(cli, argc > 1 ? argv[1] : "", more);
 
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string instead =
-        error.get_exit_code() == 0 ? "" : command_for_trtexec({argv + 1, argv + argc});
-    const std::string hint =
-        instead.empty() ? "" : fmt::format("these are options of trtexec; write: {}", instead);
-    if (error.get_exit_code() != 0 && asks_for_json(argc, argv)) {
-      console.json = true;
-      console.error(ErrorCode::kUsage,
-                    hint.empty() ? error.what() : fmt::format("{}; {}", error.what(), hint));
-      return exit_code_of(ErrorCode::kUsage);
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::string message = error.what();
+    const std::string instead = command_for_trtexec({argv + 1, argv + argc});
+    if (!instead.empty()) {
+      message += fmt::format("; these are options of trtexec; write: {}", instead);
+    } else {
+      if (const std::string refusal = refusal_of(app, command, argc, argv); !refusal.empty())
+        message = refusal;
+      const auto chosen = app.get_subcommands();
+      message += fmt::format("; see `sinter {}--help`",
+                             chosen.empty() ? "" : chosen.front()->get_name() + " ");
     }
-    const int code = app.exit(error);
-    if (!hint.empty()) console.note(hint);
-    return code == 0 ? 0 : 2;
+    console.json = console.json || asks_for_json(argc, argv);
+    console.error(ErrorCode::kUsage, message);
+    return exit_code_of(ErrorCode::kUsage);
   } catch (const CompileError& error) {
     console.error(error);
     return exit_code_of(error.code());

@@ -8,16 +8,17 @@
 namespace sinter::tools {
 
 void add_input_options(Command& verb, InputTexts& texts) {
+  const OptionsUnder heading(verb, "Inputs");
   verb.add_option(
-      "--inputs", texts.inputs.files,
-      "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb (Parquet: python -m pysinter run)");
-  verb.add_option("--shapes", texts.shapes,
+      "--inputs FILE", texts.inputs.files,
+      "FILE.npz, NAME=FILE.npy or NAME=FILE.pb; rows of Parquet: the Python package's command");
+  verb.add_option("--shapes SHAPES", texts.shapes,
                   "Shapes of random inputs: NAME:1x64,NAME:1x64 (else the least; to verify, the "
                   "greatest that takes seconds)");
-  verb.add_option("--input-range", texts.ranges,
-                  "Random inputs uniform in NAME=LOW..HIGH (else floats normal, integers 0 or 1, a "
+  verb.add_option("--input-range NAME=LOW..HIGH", texts.ranges,
+                  "Random inputs uniform in a range (else floats normal, integers 0 or 1, a "
                   "mask of a plan compiled with --packed full)");
-  verb.add_option("--seed", texts.inputs.seed, "Seed of random inputs")->capture_default_str();
+  verb.add_option("--seed N", texts.inputs.seed, "Seed of random inputs")->capture_default_str();
 }
 
 RunInputs parse(const InputTexts& texts) {

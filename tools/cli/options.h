@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/cli/help/verb_help.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -22,12 +24,13 @@ namespace sinter::tools {
 class Option {
  public:
   explicit Option(CLI::Option& option) : option_(option) {}
+  Option(const Option&) = delete;
+  Option& operator=(const Option&) = delete;
 
   Option* required();
   /// `--help` shows the value that the variable has now.
   Option* capture_default_str();
   Option* default_str(const std::string& text);
-  Option* type_name(const std::string& text);
   /// Says something else in --help than what it was declared with.
   Option* describe(const std::string& help);
   /// Takes exactly so many values.
@@ -39,11 +42,16 @@ class Option {
   Option* excludes(const std::string& name);
   Option* check_positive();
   Option* check_range(std::int64_t least, std::int64_t most);
+  /// No others; --help and completion list them, and an error names the nearest.
   Option* check_one_of(const std::vector<std::string>& values);
   Option* check_existing_folder();
 
  private:
+  friend class Command;
   CLI::Option& option_;
+  std::string names_, type_, group_;  // as declared; without names it was declared elsewhere
+  std::vector<std::string> values_;
+  bool optional_value_ = false;
 };
 
 /// The `sinter` command, or one of its verbs. Owns its options and verbs; variables that options
@@ -53,7 +61,18 @@ class Command {
   explicit Command(CLI::App& app);
   ~Command();
 
-  /// `names`: "plan" for a positional argument, else "--name" or "-n,--name". T: std::string, int,
+  /// The heading of --help under which options stand that are declared from here on.
+  void group(const std::string& title) { group_ = title; }
+  const std::string& group() const { return group_; }
+  /// A command line that --help ends with. Files have the names of the tests' folder: model.onnx,
+  /// model.plan, in.npz, .. (tests/tools/help/help_test.cpp runs them).
+  void example(const std::string& command, const std::string& comment = "");
+  /// All that was declared, for --help, `sinter help` and completion.
+  VerbHelp describe() const;
+  const std::vector<std::unique_ptr<Command>>& commands() const { return commands_; }
+
+  /// `names`: "plan" for a positional argument, else "--name TYPE" or "-n,--name TYPE", where TYPE
+  /// is what --help calls the value: FILE, SHAPES, N. T: std::string, int,
   /// std::int64_t, std::uint64_t, double, an std::optional of the last three, or std::vector of
   /// strings for what may be given several times.
   template <typename T>
@@ -61,10 +80,9 @@ class Command {
   /// One of two words: `value` becomes whether it is `on`.
   Option* add_switch(const std::string& names, bool& value, const std::string& on,
                      const std::string& off, const std::string& help);
-  /// An option that may be given several times, with a value that --help calls `type`; `take` is
-  /// called with each.
-  Option* add_each(const std::string& names, const std::string& type,
-                   std::function<void(const std::string&)> take, const std::string& help);
+  /// An option that may be given several times; `take` is called with each value.
+  Option* add_each(const std::string& names, std::function<void(const std::string&)> take,
+                   const std::string& help);
   /// --threads: the size of the process's pool of threads for CPU plans.
   Option* add_threads_option();
   /// --no-graph makes the variable false.
@@ -73,11 +91,13 @@ class Command {
   Option* add_weight_budget(std::uint64_t& bytes);
   /// `names` that begin with '!' make the variable false.
   Option* add_flag(const std::string& names, bool& value, const std::string& help);
-  /// A flag that may have a value behind '='; without one `value` becomes `plain`.
+  /// A flag that may have a value behind '=' ("--serve TYPE"); without one `value` becomes `plain`.
   Option* add_flag(const std::string& name, std::string& value, const std::string& plain,
                    const std::string& help);
   /// A flag that only other options speak of.
   Option* add_flag(const std::string& names, const std::string& help);
+  /// Says of a flag that CLI11 has by itself what --help shows.
+  void describe_flag(const std::string& names, const std::string& help);
   /// An option declared before; throws if there is none of this name.
   Option* get_option(const std::string& name);
 
@@ -89,12 +109,32 @@ class Command {
   void callback(std::function<void()> run);
 
  private:
-  Option* keep(CLI::Option* option);
+  /// `declared`: names and type.
+  Option* keep(CLI::Option* option, const std::string& declared = "");
   Command* keep(CLI::App* command);
 
   CLI::App& app_;
   std::vector<std::unique_ptr<Option>> options_;
   std::vector<std::unique_ptr<Command>> commands_;
+  std::string group_ = "Options";
+  std::vector<Example> examples_;
+  std::vector<OptionHelp> described_;
+};
+
+/// A heading for the options that are declared while this is there.
+class OptionsUnder {
+ public:
+  OptionsUnder(Command& command, const std::string& title)
+      : command_(command), before_(command.group()) {
+    command.group(title);
+  }
+  ~OptionsUnder() { command_.group(before_); }
+  OptionsUnder(const OptionsUnder&) = delete;
+  OptionsUnder& operator=(const OptionsUnder&) = delete;
+
+ private:
+  Command& command_;
+  std::string before_;
 };
 
 }  // namespace sinter::tools

@@ -4,9 +4,10 @@
 namespace sinter::tools {
 
 void add_session_options(Command& verb, SessionOptions& options) {
-  verb.add_option("--device", options.device, "CUDA device")->capture_default_str();
+  const OptionsUnder heading(verb, "Session");
+  verb.add_option("--device N", options.device, "CUDA device")->capture_default_str();
   verb.add_each(
-      "--op-library", "FILE",
+      "--op-library FILE",
       [&options](const std::string& path) {
         options.operator_libraries.push_back(OperatorLibrary::open(path));
       },

@@ -4,7 +4,8 @@
 namespace sinter::tools {
 
 void add_signature_option(Command& verb, LoadOptions& load) {
-  verb.add_option("--require-signature", load.require_signature,
+  const OptionsUnder heading(verb, "Session");
+  verb.add_option("--require-signature KEY", load.require_signature,
                   "Public key of Ed25519 (a file, or base64): plans without a signature by it over "
                   "their whole file are refused (`sinter sign`)");
 }

@@ -6,7 +6,7 @@
 namespace sinter::tools {
 
 void add_trace_option(Command& verb, std::string& path) {
-  verb.add_option("--trace", path,
+  verb.add_option("--trace FILE", path,
                   "Time every step, and write them into this file as a trace (JSON) that "
                   "ui.perfetto.dev and chrome://tracing show");
 }

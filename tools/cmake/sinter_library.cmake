@@ -163,11 +163,12 @@ endfunction()
 # sinter_embed(OUTPUT header namespace type function files...): makes a source that has the files'
 # texts, as embed_files.cmake says.
 function(sinter_embed output header namespace type function)
+  list(TRANSFORM ARGN REPLACE "^[^=]+=" "" OUTPUT_VARIABLE files)
   set(embed ${PROJECT_SOURCE_DIR}/tools/cmake/embed_files.cmake)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DHEADER=${header} -DNAMESPACE=${namespace}
             -DTYPE=${type} -DFUNCTION=${function} "-DFILES=${ARGN}" -P ${embed}
-    DEPENDS ${ARGN} ${embed} VERBATIM)
+    DEPENDS ${files} ${embed} VERBATIM)
 endfunction()
 
 # sinter_device_headers(OUTPUT folders...): makes a source of all device headers (.cuh) in and below

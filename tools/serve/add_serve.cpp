@@ -253,94 +253,100 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
       "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
       ->required();
-  verb->add_option("--tokenizer", options->tokenizers,
+  verb->group("Models");
+  verb->add_option("--tokenizer FILE", options->tokenizers,
                    "tokenizer.json of all models, or NAME=FILE of one; without it prompts and "
                    "answers are token ids");
-  verb->add_option("--chat-template", options->templates,
+  verb->add_option("--chat-template FILE", options->templates,
                    "tokenizer_config.json or a Jinja file, of all models or NAME=FILE (default: of "
                    "tokenizer_config.json beside the tokenizer)");
-  verb->add_option("--tool-call-form", options->forms,
+  verb->add_option("--tool-call-form FORM", options->forms,
                    "How the model spells calls of tools (NAME=FORM: of one model; default: as its "
                    "chat template shows): " +
                        tool_form_names());
   verb->add_flag("--no-generation-config", options->no_generation_config,
                  "Defaults of draws and the tokens that end a text are not those of "
                  "generation_config.json beside the tokenizer");
-  verb->add_option("--encoder", options->encoders,
+  verb->add_option("--encoder PLAN", options->encoders,
                    "Plan of a Whisper model's encoder, whose decoder is served (NAME=FILE: of one "
                    "model): /v1/audio/transcriptions");
-  verb->add_option("--host", options->http.host,
+  verb->group("Addresses and access");
+  verb->add_option("--host ADDRESS", options->http.host,
                    "Address to listen at; 0.0.0.0: all of this machine")
       ->capture_default_str();
-  verb->add_option("--port", options->port, "Port; 0: one that is free")
+  verb->add_option("--port N", options->port, "Port; 0: one that is free")
       ->capture_default_str()
       ->check_range(0, 65535);
   verb->add_option(
-          "--grpc-port", options->grpc_port,
+          "--grpc-port N", options->grpc_port,
           "Port for tensors over gRPC (KServe v2's GRPCInferenceService), too; 0: one that "
           "is free")
       ->check_range(0, 65535);
-  verb->add_option("--api-key-file", options->key_file,
+  verb->add_option("--api-key-file FILE", options->key_file,
                    "File of keys, one a line: requests need one ('Authorization: Bearer KEY')");
-  verb->add_option("--sessions", options->sessions,
+  verb->group("Work at once");
+  verb->add_option("--sessions N", options->sessions,
                    "Sessions of a model that generates no text: runs at once")
       ->capture_default_str()
       ->check_range(1, 256);
-  verb->add_option("--batch-rows", options->batch_rows,
+  verb->add_option("--batch-rows N", options->batch_rows,
                    "Requests of a model that generates no text run at once, up to so many rows, if "
                    "they differ along the first dimension alone (of an encoder with an "
                    "attention_mask in length, too); 1: each by itself")
       ->capture_default_str()
       ->check_range(1, 1 << 20);
-  verb->add_option("--batch-delay-ms", options->batch_delay_ms,
+  verb->add_option("--batch-delay-ms MS", options->batch_delay_ms,
                    "How long a request waits for others to run with, in milliseconds")
       ->capture_default_str();
-  verb->add_option("--pooling", options->pooling,
+  verb->add_option("--pooling KIND", options->pooling,
                    "Vectors of texts (/v1/embeddings) from vectors of tokens: their mean, or the "
                    "first token's")
       ->capture_default_str()
       ->check_one_of({"mean", "first"});
-  verb->add_option("--sequences", options->sequences,
+  verb->add_option("--sequences N", options->sequences,
                    "Sequences of a decoder at once; by default as many as a plan of "
                    "compile --serve takes, 8 of others")
       ->check_range(1, 4096);
-  verb->add_option("--draft", options->drafts,
+  verb->add_option("--draft PLAN", options->drafts,
                    "Plan of a smaller model of compile --serve with the same tokens, which guesses "
                    "what this one checks (NAME=FILE: of one model); texts stay as they are");
-  verb->add_option("--draft-tokens", options->model.draft_tokens,
+  verb->add_option("--draft-tokens N", options->model.draft_tokens,
                    "Tokens that are guessed in a step for each of a few sequences: by --draft "
                    "(default: 4), else from what stood before in the text (default: none)")
       ->check_range(1, 16);
-  verb->add_option("--cache-memory", options->cache_memory,
+  verb->add_option("--cache-memory BYTES", options->cache_memory,
                    "Memory of the caches of a plan of compile --serve, as 8G; by default most of "
                    "what a GPU has left, 1G of the host's");
-  verb->add_option("--context", options->model.context,
+  verb->add_option("--context N", options->model.context,
                    "Tokens that caches of open size hold, for each sequence")
       ->check_positive();
-  verb->add_option("--waiting", options->model.waiting,
+  verb->add_option("--waiting N", options->model.waiting,
                    "Requests of a model that wait; more are refused (429)")
       ->capture_default_str()
       ->check_range(1, 1 << 20);
-  verb->add_option("--connections", options->connections,
+  verb->group("Connections");
+  verb->add_option("--connections N", options->connections,
                    "Connections of HTTP that are open at once; then the one that is idle longest "
                    "makes room. Each is a file: 'ulimit -Hn' may allow fewer")
       ->capture_default_str()
       ->check_range(1, 1 << 20);
-  verb->add_option("--idle-seconds", options->idle_seconds,
+  verb->add_option("--idle-seconds SECONDS", options->idle_seconds,
                    "How long a connection of HTTP is kept between requests")
       ->capture_default_str()
       ->check_range(1, 86400);
-  verb->add_option("--max-body", options->body_bytes,
+  verb->add_option("--max-body BYTES", options->body_bytes,
                    "Bytes of a request's body at most, without the coding of chunks")
       ->capture_default_str()
       ->check_range(1024, 1 << 30);
-  verb->add_option("--allow-host", options->http.hosts,
+  verb->group("Addresses and access");
+  verb->add_option("--allow-host NAME", options->http.hosts,
                    "Further names that clients ask this server by, beside addresses, localhost, "
                    "--host and the machine's name; the page and what changes the server are not "
                    "answered to others");
-  verb->add_option("--allow-origin", options->http.origins,
+  verb->add_option("--allow-origin ORIGIN", options->http.origins,
                    "Pages that may ask from a browser, as https://app.example (CORS); '*': all");
-  verb->add_option("--drain-seconds", options->drain_seconds,
+  verb->group("Connections");
+  verb->add_option("--drain-seconds SECONDS", options->drain_seconds,
                    "How long requests that run may take to end after SIGTERM; two seconds later "
                    "the process has ended, whatever runs (with code 124 where something had to be "
                    "broken off by force)")
@@ -350,6 +356,9 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
   add_signature_option(*verb, options->model.load);
   verb->add_weight_budget(options->model.session.weight_budget);
   verb->add_threads_option();
+  verb->example("sinter serve model.plan --port 8000", "tensors, as KServe's protocol");
+  verb->example("sinter serve chat=decoder.plan --tokenizer tokenizer.json",
+                "texts, as OpenAI's API");
   verb->callback([options, find_grpc, &console = cli.console, &exit_code = cli.exit_code] {
     sandbox::start();  // before there are threads
     exit_code = run_serve(*options, find_grpc, console);

@@ -158,7 +158,7 @@ struct HttpServer::Impl {
             .refuse =
                 [](const Request& request, int status, std::string_view message) {
                   std::string text(message);
-                  if (status == 404) text += ": tools/serve/README.md lists what there is";
+                  if (status == 404) text += ": `sinter help serve` lists what there is";
                   if (status == 413) text += ": see --max-body";
                   return failure(request, ApiError(status, std::move(text)));
                 },

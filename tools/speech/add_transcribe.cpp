@@ -116,31 +116,41 @@ void add_transcribe(Cli& cli) {
   verb->add_option("sound", options->files,
                    "WAV, FLAC, Ogg or MP3 files of any rate and number of channels")
       ->required();
-  verb->add_option("--encoder", options->encoder, "Plan of the encoder")->required();
-  verb->add_option("--tokenizer", options->tokenizer, "tokenizer.json of the model")->required();
-  verb->add_option("--language", options->options.language,
+  verb->group("Model");
+  verb->add_option("--encoder PLAN", options->encoder, "Plan of the encoder")->required();
+  verb->add_option("--tokenizer FILE", options->tokenizer, "tokenizer.json of the model")
+      ->required();
+  verb->group("What is written");
+  verb->add_option("--language CODE", options->options.language,
                    "Code of what is spoken, as en or de (default: the likeliest)");
-  verb->add_option("--task", options->task, "transcribe, or translate to English")
+  verb->add_option("--task TASK", options->task, "transcribe, or translate to English")
       ->capture_default_str()
       ->check_one_of({"transcribe", "translate"});
   verb->add_flag("--timestamps", options->options.timestamps,
                  "Begin and end of each segment, too (sound longer than a window is always cut at "
                  "such times)");
-  verb->add_option("--format", options->format,
+  verb->add_option("--format FORMAT", options->format,
                    "text, or subtitles, which are of segments: srt or vtt")
       ->capture_default_str()
       ->check_one_of({"text", "srt", "vtt"});
-  verb->add_option("--temperature", options->options.temperature,
+  verb->add_option("--temperature T", options->options.temperature,
                    "Draw tokens; 0: the likeliest ones")
       ->capture_default_str();
-  verb->add_option("--seed", options->options.seed, "Of the draws");
+  verb->add_option("--seed N", options->options.seed, "Of the draws");
   verb->add_flag("--no-previous-text", options->no_previous_text,
                  "Windows of long sound do not know the text before them");
-  verb->add_option("--max-seconds", options->most_seconds, "Most sound of a file")
+  verb->add_option("--max-seconds SECONDS", options->most_seconds, "Most sound of a file")
       ->capture_default_str();
   add_session_options(*verb, options->session);
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
+  verb->example(
+      "sinter transcribe speech_decoder.plan speech.wav --encoder speech_encoder.plan --tokenizer "
+      "speech_tokenizer.json");
+  verb->example(
+      "sinter transcribe speech_decoder.plan talk.mp3 --encoder speech_encoder.plan --tokenizer "
+      "speech_tokenizer.json --format srt",
+      "subtitles");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_transcribe(*options, console);
   });

@@ -73,7 +73,7 @@ Transcriber::Transcriber(const Plan& encoder, const Plan& decoder, const Tokeniz
   if (!is_audio)
     throw usage_error(
         "the encoder does not take '{}', f32 [1, samples] of a fixed number of samples: "
-        "models/build_whisper.py writes one that does",
+        "`sinter help speech` says how one is made",
         kAudio);
   if (!decoder_.seeks())
     throw usage_error(

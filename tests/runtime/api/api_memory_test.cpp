@@ -392,7 +392,7 @@ TEST(Log, GoesToTheProgramsLoggerAlone) {
              LogLevel::kDebug);
   session.set_input("x", {2}, std::vector<float>(2));
   session.run();
-  EXPECT_EQ(lines.back(), "running with symbols [2]");
+  EXPECT_EQ(lines.back(), "running with n=2");
   set_logger({});
   lines.clear();
   Session other(doubling().build(), on_one_thread());

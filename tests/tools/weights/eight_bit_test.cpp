@@ -190,7 +190,7 @@ TEST_F(EightBitTest, RefusesWhatMeansNothing) {
                        "--weight-scales=tensor"}),
               HasSubstr("leave out --weight-scales tensor"));
   EXPECT_THAT(refusal({"--precision=int8", "--activation-scales=row"}),
-              HasSubstr("static, token or block"));
+              HasSubstr("static, token, block"));
   EXPECT_THAT(refusal({"--max-error=0.1"}), HasSubstr("--verify"));
   EXPECT_THAT(refusal({"--precision=int8", "--calibration", samples({5, 40, 8}, "z")}),
               HasSubstr("no input 'z'"));

@@ -14,6 +14,7 @@
 #include "tools/cli/signature_option.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/trace_option.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/inspect/profile_report.h"
 #include "tools/compiler/run/device_copies.h"
@@ -28,7 +29,8 @@ namespace {
 constexpr int kTraceRounds = 5;
 
 struct BenchArguments {
-  std::vector<std::string> plans;
+  std::vector<std::string> files;
+  BuildTexts build;
   InputTexts inputs;
   SessionOptions session;
   LoadOptions load;
@@ -47,12 +49,13 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
   return cells;
 }
 
-/// Measures the plan in `file`, prints its figures and returns them.
+/// Measures the plan or model in `file`, prints its figures and returns them.
 nlohmann::ordered_json measure(const std::string& file, const BenchArguments& options,
                                const Console& console) {
-  const double context = create_context(Plan::load(file, options.load), options.session.device);
+  const PlanSource source(file, options.build, options.load, console);
+  const double context = create_context(source.load(), options.session.device);
   auto start = std::chrono::steady_clock::now();
-  const auto plan = Plan::load(file, options.load);
+  const auto plan = source.load();
   const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -161,14 +164,14 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
 
 void run_bench(const BenchArguments& options, const Console& console) {
   std::vector<std::string> read = tensor_paths(options.inputs.inputs.files);
-  read.insert(read.end(), options.plans.begin(), options.plans.end());
+  read.insert(read.end(), options.files.begin(), options.files.end());
   files::check_output(options.trace, read);
-  if (!options.trace.empty() && options.plans.size() > 1)
-    throw usage_error("--trace is of one plan: measure these {} one by one", options.plans.size());
-  if (options.plans.size() == 1)
-    return console.result(measure(options.plans.front(), options, console));
+  if (!options.trace.empty() && options.files.size() > 1)
+    throw usage_error("--trace is of one plan: measure these {} one by one", options.files.size());
+  if (options.files.size() == 1)
+    return console.result(measure(options.files.front(), options, console));
   auto all = nlohmann::ordered_json::array();
-  for (const auto& plan : options.plans) all.push_back(measure(plan, options, console));
+  for (const auto& file : options.files) all.push_back(measure(file, options, console));
   console.result(all);
 }
 
@@ -176,15 +179,19 @@ void run_bench(const BenchArguments& options, const Console& console) {
 
 void add_bench(Cli& cli) {
   auto options = std::make_shared<BenchArguments>();
-  auto* verb =
-      cli.app.add_subcommand("bench", "Measure plans: transfers, compute, latency, throughput");
-  verb->add_option("plans", options->plans, "Plan files, measured one after the other")->required();
+  auto* verb = cli.app.add_subcommand(
+      "bench", "Measure plans or models: transfers, compute, latency, throughput");
+  verb->add_option("file", options->files,
+                   "Plans, ONNX files or Graph texts, measured one after the other; models are "
+                   "compiled in memory")
+      ->required();
   add_input_options(*verb, options->inputs);
-  verb->add_option("--iterations", options->iterations, "Most measurements")
+  verb->group("Measuring");
+  verb->add_option("--iterations N", options->iterations, "Most measurements")
       ->capture_default_str()
       ->check_positive();
-  verb->add_option("--duration", options->duration, "Most seconds")->capture_default_str();
-  verb->add_option("--warmUp", options->warm_up, "Runs before measuring")->capture_default_str();
+  verb->add_option("--duration SECONDS", options->duration, "Most seconds")->capture_default_str();
+  verb->add_option("--warmUp N", options->warm_up, "Runs before measuring")->capture_default_str();
   verb->add_flag(
       "--hot", options->hot,
       "Leave the caches as the last run left them, instead of emptying them before each timed run");
@@ -196,9 +203,14 @@ void add_bench(Cli& cli) {
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");
   verb->add_graph_flag(options->session.cuda_graphs);
   verb->add_weight_budget(options->session.weight_budget);
-  verb->add_option("--max-iterations", options->session.max_iterations,
+  verb->group("Session");
+  verb->add_option("--max-iterations N", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();
+  add_build_options(*verb, options->build, OptionVerbs::kNotCompare);
+  verb->example("sinter bench model.plan --shapes=x:4x8");
+  verb->example("sinter bench model.onnx --fuse=off --iterations 20",
+                "a model, compiled in memory");
   verb->callback([options, &console = cli.console] { run_bench(*options, console); });
 }
 

@@ -34,8 +34,8 @@ void run_compare(const CompareArguments& options, const Console& console) {
                 "memory"}};
   nlohmann::ordered_json report = {{"model", options.build.model},
                                    {"target", result.target},
-                                   {"precision", options.build.precision},
-                                   {"weights", options.build.weights},
+                                   {"precision", options.build.text("--precision")},
+                                   {"weights", options.build.text("--weights")},
                                    {"shapes", result.shapes},
                                    {"cold_l2", !how.hot},
                                    {"fused_against_unfused_error", result.difference}};
@@ -62,7 +62,7 @@ void run_compare(const CompareArguments& options, const Console& console) {
                 result.target != "cpu" && !how.hot ? ", cold L2" : "", result.difference);
   if (result.weights_error)
     console.print("--weights {}: outputs are off by {:.1e} from those of the model's own",
-                  options.build.weights, *result.weights_error);
+                  options.build.text("--weights"), *result.weights_error);
   console.result(report);
 }
 
@@ -75,16 +75,19 @@ void add_compare(Cli& cli) {
       "Compile a model fused and unfused, and measure both, interleaved in one process; with "
       "--weights also with the model's own");
   verb->add_option("model", options->build.model, "ONNX file")->required();
-  add_build_options(*verb, options->build, false);
+  add_build_options(*verb, options->build, OptionVerbs::kAll);
   add_input_options(*verb, options->inputs);
-  verb->add_option("--rounds", options->compare.rounds, "Most rounds")->capture_default_str();
-  verb->add_option("--duration", options->compare.seconds, "Most seconds of measuring")
+  verb->group("Measuring");
+  verb->add_option("--rounds N", options->compare.rounds, "Most rounds")->capture_default_str();
+  verb->add_option("--duration SECONDS", options->compare.seconds, "Most seconds of measuring")
       ->capture_default_str();
   verb->add_flag("--hot", options->compare.hot,
                  "Leave the caches as the last run left them, instead of emptying them before each "
                  "timed run");
   add_session_options(*verb, options->compare.session);
   verb->add_threads_option();
+  verb->example("sinter compare model.onnx --shapes=x:4x8");
+  verb->example("sinter compare model.onnx --weights=int8", "also with the model's own weights");
   verb->callback([options, &console = cli.console] { run_compare(*options, console); });
 }
 

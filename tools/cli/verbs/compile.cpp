@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <memory>
+#include <utility>
 
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
@@ -15,6 +16,7 @@
 #include "tools/compiler/api.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/eight_bit.h"
+#include "tools/compiler/options/option_values.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
@@ -23,9 +25,7 @@ namespace {
 struct CompileArguments {
   BuildTexts build;
   InputTexts inputs;
-  TuneTexts tuning;
   std::string output;
-  bool verify = false;
   VerifyOptions accuracy;
 };
 
@@ -45,21 +45,25 @@ int run_compile(const CompileArguments& options, const Console& console) {
   BuildRequest request(options.build, console);
   BuildOptions& build = request.options();
   if (!build.stop_after.empty()) return print_graphs(build, console);
-  build.tuning = parse(options.tuning);
-  if (options.accuracy.max_error > 0) {
+  const bool verify = options.build.is_given("--verify");
+  if (options.build.is_given("--max-error"))
+    set_option(*find_option("--max-error"), options.build.text("--max-error"), build);
+  VerifyOptions accuracy = options.accuracy;
+  if (options.build.is_given("--max-error")) {
     const bool has_budget =
         has_eight_bit(build.precision) || build.attention_precision != AttentionPrecision::kModel;
-    if (!options.verify && !has_budget)
+    if (!verify && !has_budget)
       throw usage_error(
           "--max-error is about --verify, or --precision int8 or fp8, or --attention-precision "
           "fp8");
-    if (has_budget) build.eight_bit.max_error = options.accuracy.max_error;
+    accuracy.max_error = std::exchange(build.eight_bit.max_error, EightBitOptions().max_error);
+    if (has_budget) build.eight_bit.max_error = accuracy.max_error;
   }
-  build.tuning.operator_libraries = options.accuracy.session.operator_libraries;
-  if (!build.tuning.operator_libraries.empty() && !options.verify && build.tuning.seconds <= 0)
+  build.tuning.operator_libraries = accuracy.session.operator_libraries;
+  if (!build.tuning.operator_libraries.empty() && !verify && build.tuning.seconds <= 0)
     throw usage_error("--op-library is for --verify and --tune, which run the plan");
-  if (options.verify) {
-    build.verify = options.accuracy;
+  if (verify) {
+    build.verify = accuracy;
     build.verify->inputs = parse(options.inputs);
   } else {
     for (const auto& [name, shape] : parse(options.inputs).shapes)
@@ -70,7 +74,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
   std::string path = options.output;
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
-  files::check_output(path, tensor_paths(options.build.constants));
+  files::check_output(path, tensor_paths(options.build.list("--constant")));
   // compile_to_file, with what --dump-ir asks for besides.
   const CompileResult result =
       at_boundary(build.monitor, OptionNames::kFlags,
@@ -84,8 +88,8 @@ int run_compile(const CompileArguments& options, const Console& console) {
     console.print(accuracy_text(*result.accuracy, "--max-error"));
   }
   if (result.ok()) {
-    if (!options.build.explain_fusion.empty())
-      print_all(fusion_text(result, options.build.explain_fusion == "all"));
+    if (options.build.is_given("--explain-fusion"))
+      print_all(fusion_text(result, options.build.text("--explain-fusion") == "all"));
     console.print("{}: {}, {} nodes -> {} steps{} for {}", path,
                   format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported,
                   result.steps,
@@ -95,7 +99,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
                   result.target);
     print_all(states_text(result.states));
     print_all(caches_text(result.caches));
-    print_all(layers_text(result, !options.build.calibration.empty()));
+    print_all(layers_text(result, !options.build.list("--calibration").empty()));
     console.print("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms", result.import_ms,
                   result.passes_ms, result.codegen_ms);
     if (result.tuning) print_all(tuning_text(*result.tuning));
@@ -110,18 +114,11 @@ void add_compile(Cli& cli) {
   auto options = std::make_shared<CompileArguments>();
   auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
   verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
-  verb->add_option("-o,--output", options->output,
+  verb->group("Output");
+  verb->add_option("-o,--output FILE", options->output,
                    "Plan file (default: the model's name with .plan)");
-  add_build_options(*verb, options->build, true);
-  auto* verify = verb->add_flag("--verify", options->verify,
-                                "Run the plan once and record its error against the float64 "
-                                "reference; above --max-error no plan is written");
-  verb->add_option(
-      "--max-error", options->accuracy.max_error,
-      fmt::format("Most relative error of an output: with --verify of the plan (by default as "
-                  "`verify --tolerance`); under --precision int8 and fp8 on the samples, where "
-                  "layers stay as they are until it holds ({})",
-                  EightBitOptions{}.max_error));
+  add_build_options(*verb, options->build, OptionVerbs::kCompile);
+  Option* verify = verb->get_option("--verify");
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
   for (const auto* name : {"--inputs", "--input-range", "--seed", "--device"})
@@ -130,7 +127,14 @@ void add_compile(Cli& cli) {
       ->describe(
           "The only shapes of inputs: NAME:1x64,NAME:1x64; with --verify those that it runs "
           "with, and the plan takes others, too");
-  add_tuning_options(*verb, options->tuning);
+  verb->example("sinter compile model.onnx -o model.plan", "for the GPU found here, else the CPU");
+  verb->example("sinter compile model.onnx --target=cpu --verify --max-error=1e-3",
+                "measure the error, and record it in the plan");
+  verb->example("sinter compile model.onnx -o small.plan --weights=int8 --dim batch=1..8");
+  verb->example("sinter compile decoder.onnx -o decoder.plan --sample greedy",
+                "a decoder that chooses its tokens itself");
+  verb->example("sinter compile model.onnx -o gpu.plan --target=cuda:sm_90,sm_80 --precision=fp16",
+                "for GPUs that need not be here");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_compile(*options, console);
   });

@@ -38,8 +38,10 @@ void run_doctor(const Console& console) {
 }  // namespace
 
 void add_doctor(Cli& cli) {
-  cli.app.add_subcommand("doctor", "Say what this machine has, what is missing and how to get it")
-      ->callback([&console = cli.console] { run_doctor(console); });
+  auto* verb = cli.app.add_subcommand(
+      "doctor", "Say what this machine has, what is missing and how to get it");
+  verb->example("sinter doctor");
+  verb->callback([&console = cli.console] { run_doctor(console); });
 }
 
 }  // namespace sinter::tools

@@ -188,105 +188,113 @@ void add_generate(Cli& cli) {
                                       "Continue a text with a decoder plan: tokens as they come, "
                                       "then how fast; Ctrl-C ends the text");
   verb->add_option("plan", options->plan, "Plan file")->required();
+  verb->group("Prompt");
   auto* prompt = verb->add_option_group("prompt");
-  auto* text = prompt->add_option("--prompt", options->prompt.text, "Text; - is standard input");
-  prompt->add_option("--ids", options->prompt.ids, "Token ids: 1,2,3, or a file of them");
+  auto* text =
+      prompt->add_option("--prompt TEXT", options->prompt.text, "Text; - is standard input");
+  prompt->add_option("--ids IDS", options->prompt.ids, "Token ids: 1,2,3, or a file of them");
   auto* chat = prompt->add_flag("--chat", options->chat,
                                 "A conversation: lines of standard input, and their answers");
   auto* requests = prompt->add_option(
-      "--requests", options->requests.file,
+      "--requests FILE", options->requests.file,
       "File of a request a line, as `sinter serve` takes it: {\"prompt\": TEXT or \"ids\": [..] or "
       "\"messages\": [..], \"max_tokens\": N, ..}, and \"arrival_ms\"; of a plan of compile "
       "--serve, "
       "many at once; answers come as they end");
   prompt->require_option(1);
-  auto* tokenizer = verb->add_option("--tokenizer", options->tokenizer,
+  auto* tokenizer = verb->add_option("--tokenizer FILE", options->tokenizer,
                                      "tokenizer.json; without it tokens are printed as ids");
   text->needs(tokenizer);
   chat->needs(tokenizer);
   auto* encoder = verb->add_option(
-      "--encoder", options->encoder,
+      "--encoder PLAN", options->encoder,
       "Plan of an encoder, which reads the prompt; the decoder begins with --start");
   encoder->excludes(chat)->excludes(requests);
-  auto* start = verb->add_option("--start", options->start,
+  auto* start = verb->add_option("--start TOKEN", options->start,
                                  "Of --encoder: first token of the decoder, id or name");
   start->needs(encoder);
   encoder->needs(start);
-  verb->add_option("--template", options->prompt.template_file,
+  verb->add_option("--template FILE", options->prompt.template_file,
                    "File in which {prompt} stands for the text, such as a chat's")
       ->needs(text);
-  verb->add_option("--chat-template", options->chat_template,
+  verb->add_option("--chat-template FILE", options->chat_template,
                    "Of --chat and --requests: tokenizer_config.json, or a Jinja file (default: "
                    "tokenizer_config.json beside the tokenizer)");
-  verb->add_option("--system", options->system, "Of --chat: what stands in front of it");
-  verb->add_option("--max-tokens", options->max_tokens, "Most tokens to generate")
+  verb->add_option("--system TEXT", options->system, "Of --chat: what stands in front of it");
+  verb->group("Where texts end");
+  verb->add_option("--max-tokens N", options->max_tokens, "Most tokens to generate")
       ->capture_default_str()
       ->check_range(1, std::int64_t{1} << 24);
   auto* stop = verb->add_option(
-      "--stop", options->prompt.stops,
+      "--stop TOKEN", options->prompt.stops,
       "Token (id or name) that ends the text, besides the tokenizer's special tokens");
   verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
 
-  auto* temperature = verb->add_option("--temperature", options->temperature,
+  verb->group("Drawing tokens");
+  auto* temperature = verb->add_option("--temperature T", options->temperature,
                                        "Draw tokens; 0: the most likely one");
   verb->add_flag("--greedy", options->greedy, "The most likely token (default)")
       ->excludes(temperature);
-  verb->add_option("--top-k", options->top_k, "Of so many most likely tokens; 0: all");
-  verb->add_option("--top-p", options->top_p,
+  verb->add_option("--top-k N", options->top_k, "Of so many most likely tokens; 0: all");
+  verb->add_option("--top-p P", options->top_p,
                    "Of the fewest tokens that have this probability together");
-  verb->add_option("--seed", options->seed, "Of the draws");
+  verb->add_option("--seed N", options->seed, "Of the draws");
   verb->add_flag("--no-generation-config", options->no_generation_config,
                  "Do not draw as generation_config.json beside the tokenizer says, where nothing "
                  "else is given (with do_sample its temperature, top_k, top_p, min_p; "
                  "repetition_penalty; eos_token_id)");
 
+  verb->group("Constrained texts");
   ConstraintArguments& constraint = options->constraint;
   verb->add_flag("--json-object", constraint.json_object,
                  "The text is a JSON object: other tokens are not drawn");
-  verb->add_option("--json-schema", constraint.schema_file,
+  verb->add_option("--json-schema FILE", constraint.schema_file,
                    "The text is JSON as this file, a JSON Schema, describes");
-  verb->add_option("--regex", constraint.regex, "The text is what this expression matches");
-  verb->add_option("--grammar", constraint.grammar_file,
+  verb->add_option("--regex EXPRESSION", constraint.regex,
+                   "The text is what this expression matches");
+  verb->add_option("--grammar FILE", constraint.grammar_file,
                    "The text is the rule `root` of this file, a grammar in GBNF");
-  verb->add_option("--choice", constraint.choices, "The text is this, or another --choice");
+  verb->add_option("--choice TEXT", constraint.choices, "The text is this, or another --choice");
 
-  verb->add_option("--sequences", options->requests.sequences,
+  verb->group("Many requests (--requests)");
+  verb->add_option("--sequences N", options->requests.sequences,
                    "Of --requests: how many run at once (default: as many as the plan takes)")
       ->check_positive()
       ->needs(requests);
-  verb->add_option("--step-tokens", options->requests.step_tokens,
+  verb->add_option("--step-tokens N", options->requests.step_tokens,
                    "Of --requests: most tokens of a step (default: as many as the plan takes)")
       ->check_positive()
       ->needs(requests);
-  verb->add_option("--draft-tokens", options->requests.draft_tokens,
+  verb->add_option("--draft-tokens N", options->requests.draft_tokens,
                    "Of --requests: tokens that are guessed from what stood before (default: none), "
                    "or by --draft (default: 4)")
       ->check_positive()
       ->needs(requests);
-  verb->add_option("--draft", options->requests.draft,
+  verb->add_option("--draft PLAN", options->requests.draft,
                    "Of --requests: the plan of a smaller model, which guesses tokens that this one "
                    "checks; texts stay as they are")
       ->needs(requests);
-  verb->add_option("--cache-memory", options->requests.cache_memory,
+  verb->add_option("--cache-memory BYTES", options->requests.cache_memory,
                    "Of --requests: memory of the caches, as 8G")
       ->needs(requests);
   verb->add_flag("--no-prefix-cache", options->requests.no_prefix_cache,
                  "Of --requests: equal beginnings of prompts are computed again")
       ->needs(requests);
 
-  verb->add_option("--context", options->decoder.context,
+  verb->group("Bindings of the plan");
+  verb->add_option("--context N", options->decoder.context,
                    "Tokens that caches of open size hold (default: the prompt and --max-tokens)")
       ->check_positive();
-  verb->add_option("--ids-input", options->decoder.ids, "Input of token ids")
+  verb->add_option("--ids-input NAME", options->decoder.ids, "Input of token ids")
       ->capture_default_str();
-  verb->add_option("--position-input", options->position,
+  verb->add_option("--position-input NAME", options->position,
                    "Input of the first token's position, or of each token's (default: position, "
                    "position_ids or cache_position)");
-  verb->add_option("--mask-input", options->mask,
+  verb->add_option("--mask-input NAME", options->mask,
                    "Input of ones for all tokens so far (default: attention_mask)");
-  verb->add_option("--logits-output", options->decoder.logits, "Output of logits")
+  verb->add_option("--logits-output NAME", options->decoder.logits, "Output of logits")
       ->capture_default_str();
-  verb->add_option("--state", options->decoder.states,
+  verb->add_option("--state IN=OUT", options->decoder.states,
                    "INPUT=OUTPUT of a cache (default: the plan's states, and past_X=present_X)");
   verb->add_flag("--no-rates", options->no_rates,
                  "Do not measure what the machine copies (some tenths of a second)");
@@ -294,6 +302,10 @@ void add_generate(Cli& cli) {
   add_signature_option(*verb, options->load);
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
+  verb->example("sinter generate decoder.plan --ids 1,2,3 --max-tokens 8");
+  verb->example(
+      "sinter generate decoder.plan --tokenizer tokenizer.json --prompt \"Once upon a time\"");
+  verb->example("sinter generate chat.plan --tokenizer tokenizer.json --chat", "a conversation");
   verb->callback([options, &cli] {
     sandbox::start();  // before there are threads
     cli.exit_code = run_generate(*options, cli.run_requests, cli.console);

@@ -198,6 +198,7 @@ void add_inspect(Cli& cli) {
   auto options = std::make_shared<InspectArguments>();
   auto* verb = cli.app.add_subcommand("inspect", "Show what is in a plan or a model");
   verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text");
+  verb->group("What to show");
   verb->add_flag("--graph", options->views.graph,
                  "The graph as text (of a plan: after the passes)");
   verb->add_flag("--steps", options->views.steps,
@@ -212,19 +213,23 @@ void add_inspect(Cli& cli) {
   verb->add_flag("--refit", options->refit,
                  "Which tensors of the model `sinter refit` can give other values, and which not "
                  "and why");
-  verb->add_option("--shapes", options->shapes, "Shapes for --memory and --steps: NAME:1x64");
+  verb->add_option("--shapes SHAPES", options->shapes,
+                   "Shapes for --memory and --steps: NAME:1x64");
   verb->add_flag("--passes", options->passes, "The names of the passes, in order");
-  verb->add_option("--why", options->why,
+  verb->add_option("--why A B", options->why,
                    "Why two ONNX nodes are or are not in one kernel, and what that saves")
       ->expected(2);
-  auto* onnx = verb->add_option("--onnx", options->onnx,
+  auto* onnx = verb->add_option("--onnx FILE", options->onnx,
                                 "Write the fused graph into this ONNX file, with a function for "
                                 "each kernel, for viewers such as Netron");
   verb->add_flag("--with-weights", options->with_weights,
                  "With large constants, which --onnx leaves out")
       ->needs(onnx);
-  add_build_options(*verb, options->build, false);
-  add_fuse_option(*verb, options->build);
+  add_build_options(*verb, options->build, OptionVerbs::kNotCompare);
+  verb->example("sinter inspect model.plan --steps");
+  verb->example("sinter inspect model.onnx", "its inputs, dimensions and operators");
+  verb->example("sinter inspect model.onnx --why product bias",
+                "why two nodes are or are not in one kernel");
   verb->callback([options, &console = cli.console] { run_inspect(*options, console); });
 }
 

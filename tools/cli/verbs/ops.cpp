@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +9,8 @@
 #include "codegen/targets/registry.h"
 #include "frontend/custom/expression.h"
 #include "frontend/import.h"
+#include "ir/text/similar.h"
+#include "runtime/format_error.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 
@@ -59,13 +63,25 @@ void print_functions(const Console& console) {
   console.result({{"functions", names}});
 }
 
-void run_ops(const Console& console) {
+/// Throws if import knows no operator called `name`.
+void check_name(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& op : frontend::supported_ops()) known.push_back(op.name);
+  if (std::ranges::find(known, name) == known.end())
+    throw usage_error("import knows no operator '{}'{}; `sinter ops` lists them", name,
+                      ir::did_you_mean(name, known));
+}
+
+/// All, or the one called `name`.
+void run_ops(const std::string& name, const Console& console) {
+  if (!name.empty()) check_name(name);
   Rows rows = {{"domain", "operator", "since opset", "types", "targets"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
   // What is imported is compiled for every target: no operator is known to one alone.
   nlohmann::ordered_json targets = nlohmann::ordered_json::array();
   for (const codegen::Target* target : codegen::targets()) targets.push_back(target->name());
   for (const auto& op : frontend::supported_ops()) {
+    if (!name.empty() && op.name != name) continue;
     rows.push_back({op.domain, op.name, fmt::format("{}", op.since_version), op.types,
                     codegen::target_names()});
     nlohmann::ordered_json types = nlohmann::ordered_json::array();
@@ -95,17 +111,22 @@ void run_ops(const Console& console) {
 }  // namespace
 
 void add_ops(Cli& cli) {
+  auto name = std::make_shared<std::string>();
   auto markdown = std::make_shared<bool>(false);
   auto* verb = cli.app.add_subcommand("ops", "List the ONNX operators that import knows");
+  verb->add_option("name", *name, "Only this operator: Conv");
+  verb->group("Lists");
   verb->add_flag("--markdown", *markdown, "As frontend/OPERATORS.md has them");
   auto functions = std::make_shared<bool>(false);
   verb->add_flag("--functions", *functions,
                  "The functions that expressions of --op files may call instead");
-  verb->callback([markdown, functions, &console = cli.console] {
+  verb->example("sinter ops");
+  verb->example("sinter ops Conv");
+  verb->callback([name, markdown, functions, &console = cli.console] {
     if (*functions)
       print_functions(console);
     else
-      *markdown ? print_markdown(console) : run_ops(console);
+      *markdown ? print_markdown(console) : run_ops(*name, console);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "tools/cli/session_options.h"
 #include "tools/cli/text/profile_text.h"
 #include "tools/cli/trace_option.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
 #include "tools/compiler/inspect/profile_report.h"
@@ -15,7 +16,8 @@ namespace sinter::tools {
 namespace {
 
 struct ProfileArguments {
-  std::string plan;
+  std::string file;
+  BuildTexts build;
   InputTexts inputs;
   ProfileOptions profile;
   std::string trace;
@@ -24,21 +26,21 @@ struct ProfileArguments {
 void run_profile(const ProfileArguments& options, const Console& console) {
   ProfileOptions how = options.profile;
   how.inputs = parse(options.inputs);
-  files::check_output(options.trace, {options.plan});
+  files::check_output(options.trace, {options.file});
   how.monitor = monitor_of(console);
   // profile, whose messages name flags.
-  const Plan plan = Plan::load(options.plan);
+  const Plan plan = PlanSource(options.file, options.build, {}, console).load();
   const ProfileReport report =
       at_boundary(how.monitor, OptionNames::kFlags,
                   [&](Reporter& reporter) { return profile_plan(plan, how, reporter); });
   if (!options.trace.empty()) {
     std::vector<StepTime> steps;
     for (const StepProfile& step : report.steps) steps.push_back(step.time);
-    write_trace(options.trace, trace_of(plan, steps, report.whole_us, options.plan), console);
+    write_trace(options.trace, trace_of(plan, steps, report.whole_us, options.file), console);
   }
   console.print(profile_table(report, console.line_width()));
   for (const auto& line : profile_summary(report)) console.print(line);
-  nlohmann::ordered_json json = {{"plan", options.plan},
+  nlohmann::ordered_json json = {{"plan", options.file},
                                  {"target", report.target},
                                  {"shapes", report.shapes},
                                  {"rounds", how.rounds}};
@@ -51,16 +53,23 @@ void run_profile(const ProfileArguments& options, const Console& console) {
 void add_profile(Cli& cli) {
   auto options = std::make_shared<ProfileArguments>();
   auto* verb = cli.app.add_subcommand(
-      "profile", "Where the time of a plan goes: every step against what the machine can do");
-  verb->add_option("plan", options->plan, "Plan file")->required();
+      "profile",
+      "Where the time goes of a plan or a model: every step against what the machine can do");
+  verb->add_option("file", options->file,
+                   "Plan, ONNX file or Graph text; a model is compiled in memory")
+      ->required();
   add_input_options(*verb, options->inputs);
+  verb->group("Measuring");
   add_trace_option(*verb, options->trace);
-  verb->add_option("--rounds", options->profile.rounds, "Rounds; medians are printed")
+  verb->add_option("--rounds N", options->profile.rounds, "Rounds; medians are printed")
       ->capture_default_str()
       ->check_positive();
   add_session_options(*verb, options->profile.session);
   verb->add_weight_budget(options->profile.session.weight_budget);
   verb->add_threads_option();
+  add_build_options(*verb, options->build, OptionVerbs::kNotCompare);
+  verb->example("sinter profile model.plan");
+  verb->example("sinter profile model.onnx --target=cpu --trace trace.json");
   verb->callback([options, &console = cli.console] { run_profile(*options, console); });
 }
 

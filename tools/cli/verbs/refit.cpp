@@ -39,13 +39,15 @@ void add_refit(Cli& cli) {
   auto* verb =
       cli.app.add_subcommand("refit", "Give a plan other weights, without compiling again");
   verb->add_option("plan", options->plan, "Plan file")->required();
+  verb->group("Weights and output");
   verb->add_option(
-          "--weights", options->weights,
+          "--weights FILE", options->weights,
           "The new weights: an ONNX file of the same model, or safetensors under the names "
           "of its initializers")
       ->required();
-  verb->add_option("-o,--output", options->output, "Plan file")->required();
+  verb->add_option("-o,--output FILE", options->output, "Plan file")->required();
   verb->add_flag("--partial", options->partial, "Keep weights of which no tensor is given");
+  verb->example("sinter refit model.plan --weights model.onnx -o refitted.plan");
   verb->callback([options, &console = cli.console] { run_refit(*options, console); });
 }
 

@@ -95,29 +95,33 @@ void add_report(Cli& cli) {
       "report",
       "Write one HTML file that shows the graph, the kernels, memory and where the time goes");
   verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text")->required();
-  verb->add_option("-o,--output", options->output,
+  verb->group("Output");
+  verb->add_option("-o,--output FILE", options->output,
                    "HTML file (default: the file's name with .html)");
-  auto* profile = verb->add_option("--profile", options->profile,
+  verb->group("Times and comparisons");
+  auto* profile = verb->add_option("--profile FILE", options->profile,
                                    "Times from this file, which `sinter profile --json` printed, "
                                    "instead of measuring them now");
   verb->add_flag("!--no-profile", options->report.measure, "Do not run the plan: no times")
       ->excludes(profile);
-  verb->add_option("--compare", options->compare,
+  verb->add_option("--compare FILE", options->compare,
                    "Fused against unfused from this file, which `sinter compare --json` printed");
-  auto* against = verb->add_option("--against", options->against,
+  auto* against = verb->add_option("--against FILE", options->against,
                                    "A plan, a model or an earlier report to put beside this one");
-  verb->add_option("--against-profile", options->against_profile, "Its times")->needs(against);
-  verb->add_option("--against-compare", options->against_compare, "Its comparison")->needs(against);
-  verb->add_option("--rounds", options->report.rounds, "Rounds of measuring; medians are shown")
+  verb->add_option("--against-profile FILE", options->against_profile, "Its times")->needs(against);
+  verb->add_option("--against-compare FILE", options->against_compare, "Its comparison")
+      ->needs(against);
+  verb->add_option("--rounds N", options->report.rounds, "Rounds of measuring; medians are shown")
       ->capture_default_str()
       ->check_positive();
   verb->add_flag("--verify", options->report.verify,
                  "Of a model: run each kernel on the reference's inputs and show its error");
   add_session_options(*verb, options->report.session);
   verb->add_threads_option();
-  add_build_options(*verb, options->build, false);
-  add_fuse_option(*verb, options->build);
+  add_build_options(*verb, options->build, OptionVerbs::kNotCompare);
   add_input_options(*verb, options->inputs);
+  verb->example("sinter report model.plan -o report.html");
+  verb->example("sinter report model.onnx --no-profile --fuse=off -o unfused.html");
   verb->callback([options, &console = cli.console] { run_report(*options, console); });
 }
 

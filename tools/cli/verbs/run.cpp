@@ -106,9 +106,11 @@ void add_run(Cli& cli) {
   auto* verb = cli.app.add_subcommand("run", "Run a plan once");
   verb->add_option("plan", options->plan, "Plan file")->required();
   add_input_options(*verb, options->inputs);
-  verb->add_option("--outputs", options->outputs, "Write the outputs to this .npz file");
-  verb->add_option("--expected", options->expected, "Compare with the arrays of this .npz file");
-  verb->add_option("--tolerance", options->tolerance,
+  verb->group("Outputs");
+  verb->add_option("--outputs FILE", options->outputs, "Write the outputs to this .npz file");
+  verb->add_option("--expected FILE", options->expected,
+                   "Compare with the arrays of this .npz file");
+  verb->add_option("--tolerance E", options->tolerance,
                    "Most relative error ||a - b|| / ||b|| allowed")
       ->capture_default_str();
   add_trace_option(*verb, options->trace);
@@ -117,9 +119,12 @@ void add_run(Cli& cli) {
   verb->add_threads_option();
   verb->add_graph_flag(options->session.cuda_graphs);
   verb->add_weight_budget(options->session.weight_budget);
-  verb->add_option("--max-iterations", options->session.max_iterations,
+  verb->group("Session");
+  verb->add_option("--max-iterations N", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();
+  verb->example("sinter run model.plan --inputs in.npz --outputs out.npz");
+  verb->example("sinter run model.plan --shapes=x:4x8 --seed 7", "random inputs");
   verb->callback([options, &cli_console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_run(*options, cli_console);
   });

@@ -72,12 +72,15 @@ void add_sign(Cli& cli) {
   auto* verb = cli.app.add_subcommand(
       "sign", "Sign a plan (Ed25519), for those who load it with --require-signature");
   verb->add_option("plan", options->plan, "Plan file");
-  verb->add_option("--key", options->key,
+  verb->group("Keys and output");
+  verb->add_option("--key FILE", options->key,
                    "File of the private key, as --new-key or `openssl genpkey -algorithm ed25519` "
                    "makes it");
-  verb->add_option("-o,--output", options->output, "Signed plan (default: in place)");
-  verb->add_option("--new-key", options->new_key,
+  verb->add_option("-o,--output FILE", options->output, "Signed plan (default: in place)");
+  verb->add_option("--new-key FILE", options->new_key,
                    "Make a pair of keys instead: this file, and FILE.pub");
+  verb->example("sinter sign --new-key own.key", "a pair of keys: own.key and own.key.pub");
+  verb->example("sinter sign model.plan --key own.key -o signed.plan");
   verb->callback([options, &console = cli.console] { run_sign(*options, console); });
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/cli/console.h"
+#include "tools/cli/help/verb_help.h"
 #include "tools/cli/options.h"
 
 namespace sinter::tools {
@@ -38,5 +39,11 @@ void add_profile(Cli& cli);
 void add_report(Cli& cli);
 void add_ops(Cli& cli);
 void add_doctor(Cli& cli);
+void add_help(Cli& cli);
+void add_completion(Cli& cli);
+
+/// What the verbs of the command, and the command itself, say of themselves.
+std::vector<VerbHelp> verbs_of(const Command& root);
+VerbHelp general_help(const Command& root);
 
 }  // namespace sinter::tools

@@ -181,9 +181,10 @@ void add_verify(Cli& cli) {
   auto* verb = cli.app.add_subcommand(
       "verify", "Compare a compiled model with the reference, output by output");
   verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
-  add_build_options(*verb, options->build, true);
+  add_build_options(*verb, options->build, OptionVerbs::kPasses);
   add_input_options(*verb, options->inputs);
-  verb->add_option("--tolerance", options->accuracy.max_error,
+  verb->group("What to compare");
+  verb->add_option("--tolerance E", options->accuracy.max_error,
                    "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 3e-2 "
                    "for bf16, 3e-3 for tf32, 5e-2 for --weights int8, 3e-1 for int4; on CUDA at "
                    "least 2e-4 for float16 outputs, 1e-3 for bfloat16");
@@ -194,19 +195,22 @@ void add_verify(Cli& cli) {
   auto* bisect = verb->add_flag("--bisect", options->bisect,
                                 "The first pass that changes what is computed, else the first "
                                 "region above its bound as errors propagate");
-  auto* reduce = verb->add_option("--reduce", options->reduce,
+  auto* reduce = verb->add_option("--reduce FILE", options->reduce,
                                   "Write the smallest Graph text that still fails to this file");
   per_node->excludes(bisect)->excludes(reduce);
   bisect->excludes(reduce);
-  verb->add_option("--runs", options->accuracy.runs, "Runs whose results must have the same bits")
+  verb->add_option("--runs N", options->accuracy.runs, "Runs whose results must have the same bits")
       ->check_positive()
       ->capture_default_str();
-  verb->add_option("--save", options->accuracy.save_folder,
+  verb->add_option("--save FOLDER", options->accuracy.save_folder,
                    "Write outputs.npz, reference.npz and rounded.npz (the reference with each "
                    "operator's result rounded to its type) into this folder")
       ->check_existing_folder();
   add_session_options(*verb, options->accuracy.session);
   verb->add_threads_option();
+  verb->example("sinter verify model.onnx --target=cpu");
+  verb->example("sinter verify model.onnx --per-node", "the error of each fused region");
+  verb->example("sinter verify model.onnx --bisect", "the first pass or region that goes wrong");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_verify(*options, console);
   });

@@ -19,6 +19,7 @@
 #include "tools/compiler/options/eight_bit.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
+#include "tools/compiler/options/option_values.h"
 #include "tools/compiler/options/paging.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/weights.h"
@@ -233,41 +234,6 @@ std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
   return entries;
 }
 
-/// What the manifest says of how the plan was made: options that are not defaults, and some that
-/// always matter.
-std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOptions& options,
-                                                                  const Target& target) {
-  std::vector<std::pair<std::string, std::string>> all = {
-      {"fuse", options.fuse ? "on" : "off"},
-      {"precision", std::string(to_string(options.precision))}};
-  if (options.attention_precision != AttentionPrecision::kModel)
-    all.emplace_back("attention-precision", to_string(options.attention_precision));
-  if (has_eight_bit(options.precision) || options.attention_precision != AttentionPrecision::kModel)
-    for (auto& text : eight_bit_texts(options.eight_bit)) all.push_back(std::move(text));
-  if (options.weights.bits != 0) all.emplace_back("weights", to_text(options.weights));
-  if (options.states.cache_precision != CachePrecision::kModel)
-    all.emplace_back("cache-precision", to_string(options.states.cache_precision));
-  for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
-  if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");
-  for (const auto& pass : options.disabled_passes) all.emplace_back("disable-pass", pass);
-  if (target.traits().generates_kernels && !options.programmatic_launch)
-    all.emplace_back("programmatic-launch", "off");
-  if (target.traits().approximates_functions)
-    all.emplace_back("math", options.precise_math ? "precise" : "short");
-  if (options.fast_accumulation) all.emplace_back("fp8-accumulation", "fast");
-  if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
-  for (const auto& file : options.operators) all.emplace_back("op", file);
-  for (const auto& [name, most] : options.bounds)
-    all.emplace_back("bound", fmt::format("{}={}", name, most));
-  if (options.pad_selections) all.emplace_back("nms-pad", "on");
-  if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
-  if (options.packed) all.emplace_back("packed", "on");
-  if (options.paging) all.emplace_back(kPagingKey, to_text(*options.paging));
-  if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
-  for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
-  return all;
-}
-
 codegen::CompileOptions codegen_options(const BuildOptions& options, const Target& target,
                                         const frontend::ImportedModel& model) {
   codegen::CompileOptions compile;
@@ -287,7 +253,9 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.model_name = name_of(options.model);
   compile.model_hash = model.hash;
   compile.nodes_imported = model.node_count;
-  compile.options = manifest_options(options, target);
+  compile.options =
+      recorded_options(options, {.generates_kernels = target.traits().generates_kernels,
+                                 .approximates_functions = target.traits().approximates_functions});
   return compile;
 }
 

@@ -216,7 +216,7 @@ class Inspector {
   const PlanT& meta_;
   std::vector<std::string> texts_;
   std::vector<std::int64_t> values_;
-  ordered_json report_;
+  ordered_json report_ = ordered_json::object();
 };
 
 }  // namespace

@@ -130,18 +130,4 @@ fusion::Precision precision_to_fusion(Precision precision, const ir::TargetTrait
   return fusion::Precision::kModel;
 }
 
-std::vector<std::pair<std::string, std::string>> eight_bit_texts(const EightBitOptions& options) {
-  std::vector<std::pair<std::string, std::string>> all;
-  if (options.activation_scales != ActivationScales::kStatic)
-    all.emplace_back("activation-scales", to_string(options.activation_scales));
-  if (!options.per_channel) all.emplace_back("weight-scales", "tensor");
-  if (!options.compensate) all.emplace_back("weight-rounding", "nearest");
-  if (options.smoothing) all.emplace_back("smooth", fmt::format("{}", *options.smoothing));
-  if (options.max_error != EightBitOptions{}.max_error)
-    all.emplace_back("max-error", fmt::format("{}", options.max_error));
-  for (const auto& text : options.include) all.emplace_back("include", text);
-  if (options.emulate) all.emplace_back("emulate", "on");
-  return all;
-}
-
 }  // namespace sinter::tools

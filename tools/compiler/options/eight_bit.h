@@ -2,10 +2,6 @@
 // --precision int8 and fp8: products with operands of 8 bits, and what all else is computed in.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include <sinter/compiler.h>
 
 #include "fusion/context.h"
@@ -24,8 +20,5 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
 /// What is not computed in 8 bits: float16 where kernels are generated, since tensor cores have it;
 /// else, on a CPU, the model's own types. Other precisions are what they say.
 fusion::Precision precision_to_fusion(Precision precision, const ir::TargetTraits& target);
-
-/// For the manifest, under such a precision: names and values of options that are not defaults.
-std::vector<std::pair<std::string, std::string>> eight_bit_texts(const EightBitOptions& options);
 
 }  // namespace sinter::tools

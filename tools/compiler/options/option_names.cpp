@@ -3,53 +3,20 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
+
+#include "tools/compiler/options/option_table.h"
 
 namespace sinter::tools {
 namespace {
 
-constexpr std::array kOptionNames = {
-    OptionName{"--activation-scales", "eight_bit.activation_scales"},
-    OptionName{"--attention-precision", "attention_precision"},
-    OptionName{"--bound", "bounds"},
-    OptionName{"--cache-precision", "states.cache_precision"},
+// Of calls that take more than CompileOptions, and options that set several members.
+constexpr std::array kOthers = {
     OptionName{"--calibration", "weights.calibration"},
-    OptionName{"--constant", "constants"},
-    OptionName{"--dim", "dims"},
-    OptionName{"--disable-pass", "disabled_passes"},
-    OptionName{"--drop-unsupported-outputs", "drop_unsupported_outputs"},
-    OptionName{"--emulate", "eight_bit.emulate"},
-    OptionName{"--entry", "entries"},
-    OptionName{"--fuse", "fuse"},
-    OptionName{"--include", "eight_bit.include"},
-    OptionName{"--keep", "weights.keep"},
-    OptionName{"--max-compile-memory", "max_compile_memory"},
     OptionName{"--max-error", "verify.max_error"},
-    OptionName{"--max-layer-error", "weights.max_layer_error"},
-    OptionName{"--maxShapes", "max_shapes"},
-    OptionName{"--minShapes", "min_shapes"},
-    OptionName{"--nms-pad", "pad_selections"},
-    OptionName{"--op", "operators"},
     OptionName{"--op-library", "operator_libraries"},
-    OptionName{"--optShapes", "tuning.shapes"},
-    OptionName{"--packed", "packed"},
     OptionName{"--partial", "partial"},
-    OptionName{"--precision", "precision"},
-    OptionName{"--sample", "sample"},
-    OptionName{"--schedule", "schedule"},
-    OptionName{"--serve", "paging"},
     OptionName{"--shapes", "shapes"},
-    OptionName{"--state", "states"},
-    OptionName{"--smooth", "eight_bit.smoothing"},
-    OptionName{"--stop-after", "behind_pass"},
-    OptionName{"--strict", "strict"},
-    OptionName{"--target", "target"},
-    OptionName{"--tune", "tuning.seconds"},
-    OptionName{"--tuning-cache", "tuning.file"},
-    OptionName{"--tuning-gpu", "tuning.gpu"},
-    OptionName{"--verify", "verify"},
-    OptionName{"--weight-rounding", "eight_bit.compensate"},
-    OptionName{"--weight-scales", "eight_bit.per_channel"},
-    OptionName{"--weights", "weights"},
 };
 
 bool is_of_flag(char c) {
@@ -58,7 +25,17 @@ bool is_of_flag(char c) {
 
 }  // namespace
 
-std::span<const OptionName> option_names() { return kOptionNames; }
+std::span<const OptionName> option_names() {
+  static const std::vector<OptionName> all = [] {
+    std::vector<OptionName> names(kOthers.begin(), kOthers.end());
+    for (const OptionRow& row : option_rows())
+      if (!row.flag.empty() && !row.field.empty() &&
+          std::ranges::find(kOthers, row.name(), &OptionName::flag) == kOthers.end())
+        names.push_back({row.name(), row.field});
+    return names;
+  }();
+  return all;
+}
 
 std::string with_fields(std::string_view message) {
   std::string result;
@@ -70,9 +47,8 @@ std::string with_fields(std::string_view message) {
     message.remove_prefix(at);
     const auto end = std::ranges::find_if_not(message, is_of_flag);
     const std::string_view flag(message.begin(), end);
-    const auto found = std::ranges::find_if(
-        kOptionNames, [&](const OptionName& name) { return name.flag == flag; });
-    result += begins && found != kOptionNames.end() ? found->field : flag;
+    const auto found = std::ranges::find(option_names(), flag, &OptionName::flag);
+    result += begins && found != option_names().end() ? found->field : flag;
     message.remove_prefix(flag.size());
   }
   return result;

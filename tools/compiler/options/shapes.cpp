@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "ir/text/similar.h"
 #include "runtime/format_error.h"
 
 namespace sinter::tools {
@@ -37,6 +38,25 @@ Error no_dim(std::string_view text) {
       text);
 }
 
+Error no_symbol(const std::string& name, const ir::Graph& model) {
+  std::vector<std::string> symbols;
+  for (const auto& [symbol, range] : model.ranges()) symbols.push_back(symbol);
+  if (symbols.empty())
+    return usage_error("the model has no symbolic dimension '{}', nor any", name);
+  const std::string hint = ir::did_you_mean(name, symbols);
+  return usage_error(
+      "the model has no symbolic dimension '{}'{}", name,
+      hint.empty() ? fmt::format("; it has '{}'", fmt::join(symbols, "', '")) : hint);
+}
+
+Error no_input(const std::string& name, const ir::Graph& model) {
+  std::vector<std::string> inputs;
+  for (const auto id : model.inputs()) inputs.push_back(model.value(id).name);
+  const std::string hint = ir::did_you_mean(name, inputs);
+  return usage_error("the model has no input '{}'{}", name,
+                     hint.empty() ? fmt::format("; it has '{}'", fmt::join(inputs, "', '")) : hint);
+}
+
 /// The range of `symbol` in `ranges`, which are those that something is said of; else the model's.
 ir::Range& range_of(std::map<std::string, ir::Range>& ranges, const std::string& symbol,
                     const ir::Graph& model) {
@@ -49,7 +69,7 @@ void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
     const ir::Value* input = nullptr;
     for (const auto id : model.inputs())
       if (model.value(id).name == name) input = &model.value(id);
-    if (input == nullptr) throw usage_error("the model has no input '{}'", name);
+    if (input == nullptr) throw no_input(name, model);
     const auto& type = input->type;
     if (type.shape.size() != shape.size())
       throw usage_error("input '{}' is {}, the shape given has rank {}", name, ir::to_string(type),
@@ -109,14 +129,11 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
       result.flags[name] = wanted.min != 0;
       continue;
     }
-    if (!model.ranges().contains(name))
-      throw usage_error("the model has no symbolic dimension '{}'{}", name,
-                        model.ranges().empty() ? "" : "; see `sinter inspect MODEL`");
+    if (!model.ranges().contains(name)) throw no_symbol(name, model);
     if (!wanted.same_as.empty()) {
       const ir::Dim same = ir::parse_dim(wanted.same_as);
       for (const std::string& symbol : same.symbols())
-        if (!model.ranges().contains(symbol))
-          throw no_dim(fmt::format("{}={}", name, wanted.same_as));
+        if (!model.ranges().contains(symbol)) throw no_symbol(symbol, model);
       result.same.insert_or_assign(name, same);
       result.ranges.erase(name);
       continue;
@@ -139,7 +156,10 @@ ir::Bindings given_sizes(const InputDims& inputs, const Shapes& shapes) {
     if (!known) {
       std::vector<std::string> names;
       for (const auto& input : inputs) names.push_back(input.first);
-      throw usage_error("there is no input '{}'; the inputs are {}", name, fmt::join(names, ", "));
+      const std::string hint = ir::did_you_mean(name, names);
+      throw usage_error(
+          "there is no input '{}'{}", name,
+          hint.empty() ? fmt::format("; the inputs are {}", fmt::join(names, ", ")) : hint);
     }
   }
   ir::Bindings symbols;
@@ -191,11 +211,10 @@ ir::Bindings typical_sizes(const ir::Graph& model, const Shapes& shapes) {
     const ir::Value* input = nullptr;
     for (const auto id : model.inputs())
       if (model.value(id).name == name) input = &model.value(id);
-    if (input == nullptr || input->type.shape.size() != shape.size())
-      throw usage_error(input == nullptr
-                            ? fmt::format("the model has no input '{}'", name)
-                            : fmt::format("input '{}' is {}, the shape given has rank {}", name,
-                                          ir::to_string(input->type), shape.size()));
+    if (input == nullptr) throw no_input(name, model);
+    if (input->type.shape.size() != shape.size())
+      throw usage_error("input '{}' is {}, the shape given has rank {}", name,
+                        ir::to_string(input->type), shape.size());
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const ir::Dim& dim = input->type.shape[d];
       const auto symbols = dim.symbols();

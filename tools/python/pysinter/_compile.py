@@ -5,17 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Union
+from inspect import Parameter
+from inspect import signature as _signature
+from typing import TYPE_CHECKING, Any, Union, Unpack
 
 from . import _core
 from ._errors import UsageError, VerificationError
 from ._html import Facts, Why
 from ._models import source_of
-from ._options import Tensors, compile_options, run_inputs, session_options, shapes, verify_options
+from ._options import (FORMS, ROWS, WORDS, Tensors, compile_options, default_of, run_inputs, session_options, shapes,
+                       verify_options)
 from ._plan import Plan
 from ._progress import Bar
 from ._results import Accuracy, CompareReport, CompileReport, Diagnostic, ProfileReport, build
+
+if TYPE_CHECKING:
+    from ._keywords import CompileKeywords
 
 Progress = Union[bool, Callable[[str, int, int], None], None]
 _SOURCE_KEYS = ("example_inputs", "dynamic_shapes", "external_data", "name")
@@ -64,26 +72,8 @@ def _split(keywords):
 
 def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_inputs: Any = None,
             dynamic_shapes: Any = "auto", external_data: str | os.PathLike[str] | None = None, name: str | None = None,
-            target: str = "auto", precision: Any = "model", weights: str = "model", keep_layers: Sequence[str] = (),
-            max_layer_error: float = 0.0, calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-            activation_scales: str = "static", weight_scales: str = "channel", smoothing: float | None = None,
-            weight_rounding: str = "compensated", max_error: float | None = None, include_layers: Sequence[str] = (), emulate: bool = False,
-            attention_precision: str = "model",
-            dims: Mapping[str, Any] | None = None, bounds: Mapping[str, int] | None = None,
-            min_shapes: Mapping[str, Sequence[int]] | str | None = None,
-            max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
-            operators: Sequence[Any] = (), operator_libraries: Sequence[str | os.PathLike[str]] = (),
-            pad_selections: bool = False, drop_unsupported_outputs: bool = False,
-            states: str | Mapping[str, str] | None = "auto", cache_precision: str = "model", packed: bool = False,
-            serve: bool | str | Mapping[str, int] | None = None, sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
-            fuse: bool = True, disabled_passes: Sequence[str] = (), programmatic_launch: bool = True,
-            precise_math: bool = False, fast_accumulation: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
-            tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
-            tuning_shapes: Mapping[str, Sequence[int]] | str | None = None, jobs: int = 0,
-            max_compile_memory: int | str | None = None,
-            kernel_cache: str | os.PathLike[str] | None = "default", verify: bool | Mapping[str, Any] | None = None,
             progress: Progress = None, on_diagnostic: Callable[[Diagnostic], None] | None = None, device: int = 0,
-            threads: int = 0, max_sessions: int = 0) -> CompiledPlan:
+            threads: int = 0, max_sessions: int = 0, **options: Unpack[CompileKeywords]) -> CompiledPlan:
     """Compiles a model and returns its plan, ready to be called.
 
     The model
@@ -96,45 +86,6 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       external_data: the folder where weights of bytes or a ModelProto lie
       name: what the plan says its model is called
 
-    What is asked for
-      target: "auto" (the GPU that is here, else the CPU), "cpu", "cuda", "cuda:sm_90,sm_80"
-      precision: "model", "fp16", "bf16", "tf32"; "int8" and "fp8": products with operands of 8 bits
-      weights: "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E"
-      keep_layers, max_layer_error, calibration: layers that keep their weights; samples by input, or a file.npz
-      activation_scales, weight_scales, smoothing, weight_rounding, max_error, include_layers, emulate: of "int8" and
-        "fp8": "static" (on `calibration`), "token" or, of "fp8", "block"; "channel" or "tensor"; SmoothQuant's exponent (0: none, None: the
-        best for each layer); "compensated" (on `calibration`) or "nearest"; the most that outputs may be off by on the samples; layers that would stay for what they are; products
-        that the target does not have in float on rounded operands
-      attention_precision: "model", or "fp8": queries, keys, values and weights of attention in e4m3 (sm_90), with
-        scales from `calibration`
-      dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or what it equals ("batch",
-        "past + seq"); an input of one bool that chooses between two bodies: 0 or 1
-      bounds: the most that sizes may be which follow from data, by the value that holds one or the node that finds it
-      min_shapes, max_shapes: by input: the least and the largest
-      constants: inputs that become constants, as arrays
-      operators: operators of your own: files that define them, by expressions, by CUDA text or as functions of a
-        library, and what custom_op() makes
-      operator_libraries: shared libraries with such functions, for verify, tune and the plan
-      pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
-      drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
-      states: "auto", None, or {input: output}: memory that sessions keep
-      cache_precision: "model", or "fp8" or "int8": caches among the states in rows of 8 bits with a scale each; with
-        `calibration` keys less the means of their channels
-      packed: encoders compute the tokens alone that the attention mask, an input of 0 and 1, says exist
-      serve: True, "block=16,sequences=256", or a dict of block, sequences, step_tokens, positions and few_tokens: a decoder
-        becomes one of many sequences at once, for Engine; steps of few_tokens have kernels of their own
-      sample: the plan chooses the next token: "greedy", "top_k=40,temperature=0.7", or a dict
-      entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
-      verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
-        plan beside the reference and keeps the errors in it; raises VerificationError above max_error
-      fast_accumulation: sums of products of 8-bit floats stay in the tensor cores' accumulators, of about 14 bits
-      fuse, disabled_passes, programmatic_launch, precise_math, schedule: for measurements
-      strict: a generated kernel that NVRTC does not take is an error; else its operators have kernels of their own
-      tune: seconds to time kernels for on this machine's GPU; tuning_file, tuning_gpu, tuning_shapes
-      jobs: kernels compiled at once; kernel_cache: a folder, None for none
-      max_compile_memory: bytes or "512M" that constants and tables may take which are computed while compiling; None:
-        half of the memory that this process may use
-
     While it works
       progress: True for a bar on stderr, or a function of stage, done and total
       on_diagnostic: called with each Diagnostic as it arises; the plan's `diagnostics` have all. Exceptions of both end
@@ -143,29 +94,43 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     device, threads, max_sessions: of the plan, as load() takes them.
     """
     tensors = Tensors()
-    options = compile_options(
-        tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
-        max_layer_error=max_layer_error, calibration=calibration, activation_scales=activation_scales,
-        weight_scales=weight_scales, smoothing=smoothing, weight_rounding=weight_rounding, max_error=max_error,
-        include_layers=include_layers, emulate=emulate, attention_precision=attention_precision, dims=dims, bounds=bounds, min_shapes=min_shapes,
-        max_shapes=max_shapes, constants=constants, operators=operators, pad_selections=pad_selections,
-        drop_unsupported_outputs=drop_unsupported_outputs, states=states, cache_precision=cache_precision, packed=packed, serve=serve, sample=sample,
-        entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
-        precise_math=precise_math, fast_accumulation=fast_accumulation, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
-        tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,
-        kernel_cache=kernel_cache, verify=verify, operator_libraries=operator_libraries)
+    made = compile_options(tensors, **options)
     path = os.path.abspath(os.fspath(path)) if path is not None else None
     tell = None if on_diagnostic is None else lambda said: on_diagnostic(build(Diagnostic, said))
     with _shown(progress) as bar, source_of(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes,
                                             external_data=external_data, name=name) as source:
-        contents, report = _core.compile(source, options, path, bar, tell)
+        contents, report = _core.compile(source, made, path, bar, tell)
     report = build(CompileReport, report)
     if not report.ok:
         raise _failed(report)
     plan = CompiledPlan(path if path is not None else contents, device=device, threads=threads,
-                        max_sessions=max_sessions, operator_libraries=operator_libraries)
+                        max_sessions=max_sessions, operator_libraries=options.get("operator_libraries", ()))
     plan.report = report
     return plan
+
+
+def _describe(function: Any) -> None:
+    """Says the options by name: in the signature, and behind the text, by their groups."""
+    signature = _signature(function)
+    known = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    known += [Parameter(name, Parameter.KEYWORD_ONLY, default=default_of(row)) for name, row in ROWS.items()]
+    function.__signature__ = signature.replace(parameters=known)
+    names = {row["flag"].rpartition(",")[2]: name for name, row in ROWS.items()}
+    lines, group = [], None
+    for name, row in sorted(ROWS.items(), key=lambda item: item[1]["group_index"]):
+        if row["group"] != group:
+            group = row["group"]
+            lines += ["", f"    {group}"]
+        values = f" ({row['values'].replace('|', ', ')})" if row["kind"] == "choice" or name in WORDS else ""
+        said = re.sub("--[a-zA-Z][a-zA-Z-]*", lambda flag: names.get(flag[0], flag[0]), row["help"])
+        if name in FORMS and FORMS[name].__doc__:
+            said += ". " + FORMS[name].__doc__
+        said = " ".join(f"{name}{values}: {said}".split())
+        lines += textwrap.wrap(said, 116, initial_indent="      ", subsequent_indent="        ")
+    function.__doc__ += "\n".join(lines) + "\n    "
+
+
+_describe(compile)
 
 
 def _failed(report: CompileReport) -> VerificationError:

@@ -2,6 +2,7 @@
 """Keyword arguments as the compiler's options."""
 from __future__ import annotations
 
+import difflib
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ class Tensors:
     def __init__(self) -> None:
         self._kept: list[_core.NamedTensor] = []
         self._folders: list[Any] = []
+        self.operator_libraries: Sequence[str | os.PathLike[str]] = ()  # paths
 
     def definitions(self, operators: Sequence[Any]) -> list[str]:
         """Files that define the operators, there as long as this is."""
@@ -119,100 +121,187 @@ def verify_options(tensors: Tensors, value, operator_libraries=()):
     return result
 
 
-def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
-                    max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None, weight_rounding="compensated",
-                    max_error=None, include_layers=(), emulate=False, attention_precision="model", dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
-                    operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, serve=None, sample=None, entries=None, fuse=True, disabled_passes=(),
-                    programmatic_launch=True, precise_math=False, fast_accumulation=False, schedule="", strict=False, tune=0.0, tuning_file=None,
-                    tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
-                    verify=None, operator_libraries=()):
-    options = _core.CompileOptions()
-    options.target = target
-    name = precision if isinstance(precision, str) else getattr(precision, "__name__", str(precision)).split(".")[-1]
+# Keywords of compile() whose values are no plain texts, numbers or lists: what each makes of the options. The
+# keywords themselves, their defaults and help are the compiler's rows (`sinter help --options`). Annotations of
+# `value` are what type checkers see (make_keywords.py).
+
+
+def _set_precision(tensors: Tensors, options: Any, value: Any) -> None:
+    name = value if isinstance(value, str) else getattr(value, "__name__", str(value)).split(".")[-1]
     name = name.removeprefix("torch.")
     if name not in PRECISIONS:
         raise UsageError(f"precision '{name}' is none of {', '.join(PRECISIONS)}")
-    options.precision = PRECISIONS[name]
+    _core.set_option(options, "precision", PRECISIONS[name])
 
-    weight_options = _core.parse_weights(weights)
-    weight_options.keep = list(keep_layers)
-    weight_options.max_layer_error = float(max_layer_error)
-    if isinstance(calibration, Mapping):
-        weight_options.calibration = tensors.named(calibration)
-    elif calibration is not None:
-        weight_options.calibration_files = [os.fspath(calibration)]
-    options.weights = weight_options
-    if weight_scales not in ("channel", "tensor"):
-        raise UsageError(f"weight_scales is {weight_scales!r}: it is 'channel' or 'tensor'")
-    eight_bit = _core.EightBitOptions()
-    if weight_rounding not in ("compensated", "nearest"):
-        raise UsageError(f"weight_rounding is {weight_rounding!r}: it is 'compensated' or 'nearest'")
-    eight_bit.compensate = weight_rounding == "compensated"
-    eight_bit.activation_scales, eight_bit.per_channel = activation_scales, weight_scales == "channel"
-    if smoothing is not None:
-        eight_bit.smoothing = float(smoothing)
-    if max_error is not None:
-        eight_bit.max_error = float(max_error)
-    eight_bit.include, eight_bit.emulate = list(include_layers), bool(emulate)
-    options.eight_bit = eight_bit
-    options.attention_precision = attention_precision
 
-    options.min_shapes, options.max_shapes = shapes(min_shapes), shapes(max_shapes)
-    options.dims = dim_ranges(dims)
-    options.bounds = {name: int(most) for name, most in (bounds or {}).items()}
-    options.constants = tensors.named(constants or {})
-    options.operators = tensors.definitions(operators)
-    options.pad_selections = bool(pad_selections)
-    options.drop_unsupported_outputs = bool(drop_unsupported_outputs)
-    options.packed = bool(packed)
-    if isinstance(serve, Mapping):
-        serve = ",".join(f"{name.replace('_', '-')}={int(value)}" for name, value in serve.items())
-    if serve is not None and serve is not False:
-        options.paging = _core.parse_paging("" if serve is True else serve)
-    state_options = _core.StateOptions()
-    if states is None:
-        state_options.find = False
-    elif isinstance(states, Mapping):
-        state_options.pairs = [(taken, given) for taken, given in states.items()]
-    elif states != "auto":
-        raise UsageError(f"states is {states!r}: it takes 'auto', None, or a dict of inputs and their outputs")
-    state_options.cache_precision = cache_precision
-    options.states = state_options
-    if isinstance(sample, str):
-        options.sample = _core.parse_sample(sample)
-    elif sample is not None:
+def _set_calibration(tensors: Tensors, options: Any,
+                     value: Mapping[str, Any] | str | os.PathLike[str] | None) -> None:
+    weights = options.weights
+    if isinstance(value, Mapping):
+        weights.calibration = tensors.named(value)
+    elif value is not None:
+        weights.calibration_files = [os.fspath(value)]
+    options.weights = weights
+
+
+def _set_smoothing(tensors: Tensors, options: Any, value: float | None) -> None:
+    """SmoothQuant's exponent (0: none; None: the best for each layer)."""
+    _core.set_option(options, "smoothing", "auto" if value is None else repr(float(value)))
+
+
+def _set_dims(tensors: Tensors, options: Any, value: Mapping[str, Any] | None) -> None:
+    """By name: 8, (1, 64), (32, 960, 32) or range(32, 961, 32) for multiples of 32, or what it equals ("batch",
+    "past + seq"); of an input of one bool that chooses between two bodies 0 or 1."""
+    options.dims = dim_ranges(value)
+
+
+def _set_bounds(tensors: Tensors, options: Any, value: Mapping[str, int] | None) -> None:
+    options.bounds = {name: int(most) for name, most in (value or {}).items()}
+
+
+def _set_min_shapes(tensors: Tensors, options: Any, value: Mapping[str, Sequence[int]] | str | None) -> None:
+    options.min_shapes = shapes(value)
+
+
+def _set_max_shapes(tensors: Tensors, options: Any, value: Mapping[str, Sequence[int]] | str | None) -> None:
+    options.max_shapes = shapes(value)
+
+
+def _set_tuning_shapes(tensors: Tensors, options: Any, value: Mapping[str, Sequence[int]] | str | None) -> None:
+    tuning = options.tuning
+    tuning.shapes = shapes(value)
+    options.tuning = tuning
+
+
+def _set_constants(tensors: Tensors, options: Any, value: Mapping[str, Any] | None) -> None:
+    """Arrays by name."""
+    options.constants = tensors.named(value or {})
+
+
+def _set_operators(tensors: Tensors, options: Any, value: Sequence[Any] | None) -> None:
+    """Files, and what custom_op() makes."""
+    options.operators = tensors.definitions(value or ())
+
+
+def _set_operator_libraries(tensors: Tensors, options: Any, value: Sequence[str | os.PathLike[str]] | None) -> None:
+    tensors.operator_libraries = value = value or ()
+    tuning = options.tuning
+    tuning.operator_libraries = libraries(value)
+    options.tuning = tuning
+
+
+def _set_serve(tensors: Tensors, options: Any, value: bool | str | Mapping[str, int] | None) -> None:
+    """True, "block=16,sequences=256", or a dict of block, sequences, step_tokens, positions and few_tokens."""
+    if isinstance(value, Mapping):
+        value = ",".join(f"{name.replace('_', '-')}={int(each)}" for name, each in value.items())
+    if value is not None and value is not False:
+        options.paging = _core.parse_paging("" if value is True else value)
+
+
+def _set_states(tensors: Tensors, options: Any, value: str | Mapping[str, str] | None) -> None:
+    """"auto", None, or {input: output}."""
+    states = options.states
+    if value is None:
+        states.find = False
+    elif isinstance(value, Mapping):
+        states.pairs = list(value.items())
+    elif value != "auto":
+        raise UsageError(f"states is {value!r}: it takes 'auto', None, or a dict of inputs and their outputs")
+    options.states = states
+
+
+def _set_sample(tensors: Tensors, options: Any, value: str | Mapping[str, Any] | None) -> None:
+    """Text, or a dict of temperature, top_k, top_p, keep_logits, ids, logits and position."""
+    if isinstance(value, str):
+        options.sample = _core.parse_sample(value)
+    elif value is not None:
         chosen = _core.SampleOptions()
-        for key, value in sample.items():
+        for key, each in value.items():
             if not hasattr(chosen, key):
-                raise UsageError(f"sample has no '{key}': there are temperature, top_k, top_p, keep_logits, ids, logits, "
-                                 "position")
-            setattr(chosen, key, [value] if key == "position" and isinstance(value, str) else value)
+                raise UsageError(f"sample has no '{key}': there are temperature, top_k, top_p, keep_logits, ids, "
+                                 "logits, position")
+            setattr(chosen, key, [each] if key == "position" and isinstance(each, str) else each)
         options.sample = chosen
+
+
+def _set_entries(tensors: Tensors, options: Any, value: Mapping[str, Mapping[str, Any]] | None) -> None:
+    """{"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}."""
     made = []
-    for entry_name, limits in (entries or {}).items():
+    for name, limits in (value or {}).items():
         entry = _core.EntryOptions()
-        entry.name, entry.limits = entry_name, dim_ranges(limits)
+        entry.name, entry.limits = name, dim_ranges(limits)
         made.append(entry)
     options.entries = made
 
-    options.fuse = bool(fuse)
-    options.disabled_passes = list(disabled_passes)
-    options.programmatic_launch, options.precise_math = bool(programmatic_launch), bool(precise_math)
-    options.fast_accumulation = bool(fast_accumulation)
-    options.schedule, options.strict = schedule, bool(strict)
-    tuning = _core.TuneOptions()
-    tuning.seconds = float(tune)
-    tuning.file, tuning.gpu = os.fspath(tuning_file or ""), tuning_gpu
-    tuning.shapes = shapes(tuning_shapes)
-    tuning.operator_libraries = libraries(operator_libraries)
-    options.tuning = tuning
-    options.jobs = int(jobs)
-    if max_compile_memory is not None:
-        options.max_compile_memory = _core.parse_bytes(str(max_compile_memory))
-    if kernel_cache is None:
-        options.kernel_cache = ""
-    elif kernel_cache != "default":
-        options.kernel_cache = os.fspath(kernel_cache)
-    if verify is not None and verify is not False:
-        options.verify = verify_options(tensors, verify, operator_libraries)
+
+def _set_kernel_cache(tensors: Tensors, options: Any, value: str | os.PathLike[str] | None) -> None:
+    """A folder; None: none."""
+    if value != "default":
+        options.kernel_cache = "" if value is None else os.fspath(value)
+
+
+def _set_verify(tensors: Tensors, options: Any, value: bool | Mapping[str, Any] | None) -> None:
+    """True, or a dict of inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder. Raises
+    VerificationError above max_error."""
+    if value is not None and value is not False:
+        options.verify = verify_options(tensors, value, tensors.operator_libraries)
+
+
+FORMS = {name.removeprefix("_set_"): form for name, form in list(globals().items()) if name.startswith("_set_")}
+# In the order of the compiler's rows, where `weights` stand in front of what it keeps; what verify runs comes last.
+ROWS = {row["keyword"]: row for row in _core.compile_option_rows() if row["keyword"]}
+ROWS = {keyword: row for keyword, row in ROWS.items() if keyword != "verify"} | {"verify": ROWS["verify"]}
+
+
+def default_of(row: Mapping[str, Any]) -> Any:
+    """A keyword's default, as a signature has it."""
+    keyword, kind, text = row["keyword"], row["kind"], row["default"]
+    if keyword in FORMS:
+        return {"kernel_cache": "default", "smoothing": None}.get(keyword, text or None)
+    if kind == "switch":
+        return text if keyword in WORDS else bool(text) and text == row["values"].partition("|")[0]
+    if kind == "texts":
+        return ()
+    if kind in ("integer", "number") and text:
+        return (int if kind == "integer" else float)(text)
+    return text or ("" if kind == "text" else None)
+
+
+# Switches whose values Python names, too.
+WORDS = ("weight_scales", "weight_rounding")
+NAMES = {"integer": "whole number", "bytes": "number of bytes", "choice": "text", "other": "text"}
+
+
+def _text(row, value):
+    """The text of a plain value, as the command line has it."""
+    kind = row["kind"]
+    try:
+        if kind == "switch":
+            on, _, off = (row["values"] or "on|off").partition("|")
+            return value if isinstance(value, str) else on if value else off
+        if kind == "integer":
+            return str(operator.index(value))
+        return repr(float(value)) if kind == "number" else os.fspath(value) if kind != "bytes" else str(value)
+    except TypeError:
+        raise UsageError(f"{row['keyword']} is {value!r}: it takes a {NAMES.get(kind, kind)}") from None
+
+
+def compile_options(tensors: Tensors, **keywords):
+    """Options from the keywords of compile()."""
+    for keyword in keywords:
+        if keyword not in ROWS:
+            near = difflib.get_close_matches(keyword, ROWS, 1)
+            raise TypeError(f"there is no option '{keyword}'" + (f": did you mean '{near[0]}'?" if near else ""))
+    options = _core.CompileOptions()
+    for keyword, row in ROWS.items():
+        if keyword not in keywords:
+            continue
+        value = keywords[keyword]
+        if keyword in FORMS:
+            FORMS[keyword](tensors, options, value)
+        elif row["kind"] == "texts":
+            for each in value:
+                _core.set_option(options, keyword, os.fspath(each))
+        elif value is not None:
+            _core.set_option(options, keyword, _text(row, value))
     return options

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler: options as objects that Python fills, calls that Ctrl-C ends.
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -15,6 +16,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/compiler/api.h"
+#include "tools/compiler/options/option_values.h"
 #include "tools/python/src/arrays.h"
 #include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
@@ -226,6 +228,32 @@ struct HeldTensor : NamedTensor {
   Array array;
 };
 
+/// The rows of options of compiling.
+nb::list option_dicts() {
+  nb::list list;
+  for (const tools::OptionRow& row : tools::option_rows()) {
+    nb::dict d;
+    d["flag"] = text(row.flag);
+    d["keyword"] = text(row.keyword);
+    d["type"] = text(row.type);
+    d["values"] = text(row.values);
+    d["default"] = text(row.standard);
+    d["help"] = text(row.help);
+    d["kind"] = text(to_string(row.kind));
+    d["group"] = text(title_of(row.group));
+    d["group_index"] = static_cast<int>(row.group);
+    list.append(d);
+  }
+  return list;
+}
+
+/// A message that names the flag, with the keyword in its place.
+std::string with_keyword(std::string message, const tools::OptionRow& row) {
+  if (const std::size_t at = message.find(row.name()); !row.flag.empty() && at != message.npos)
+    message.replace(at, row.name().size(), row.keyword);
+  return message;
+}
+
 }  // namespace
 
 void bind_compiler(nb::module_& module) {
@@ -238,58 +266,43 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(DimRange, min, max, multiple_of, same_as);
   SINTER_CLASS(SessionOptions, device, threads, cuda_graphs, operator_libraries);
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
-  SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
-  SINTER_CLASS(EightBitOptions, per_channel, smoothing, compensate, max_error, include, emulate)
-      .def_prop_rw(
-          "activation_scales",
-          [](const EightBitOptions& o) { return std::string(to_string(o.activation_scales)); },
-          [](EightBitOptions& o, const std::string& text) {
-            o.activation_scales = parse_activation_scales(text);
-          });
-  SINTER_CLASS(StateOptions, find, pairs)
-      .def_prop_rw(
-          "cache_precision",
-          [](const StateOptions& o) { return std::string(to_string(o.cache_precision)); },
-          [](StateOptions& o, const std::string& text) {
-            o.cache_precision = parse_cache_precision(text);
-          });
-  SINTER_CLASS(PagingOptions, block_size, max_sequences, max_step_tokens, max_positions,
-               few_tokens);
+  // Options whose values are texts, numbers or lists of them are set by set_option.
+  SINTER_CLASS(WeightOptions, calibration, calibration_files);
+  SINTER_CLASS(StateOptions, find, pairs);
+  nb::class_<PagingOptions>(module, "PagingOptions");
   SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
-  SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device, operator_libraries);
+  SINTER_CLASS(TuneOptions, shapes, operator_libraries);
   SINTER_CLASS(VerifyOptions, inputs, session, max_error, runs, save_folder);
   SINTER_CLASS(CompareOptions, inputs, session, rounds, seconds, hot);
   SINTER_CLASS(ProfileOptions, inputs, session, rounds);
   SINTER_CLASS(RefitOptions, partial);
   SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
-  SINTER_CLASS(CompileOptions, target, weights, eight_bit, min_shapes, max_shapes, dims, bounds,
-               constants, operators, pad_selections, drop_unsupported_outputs, max_compile_memory,
-               states, packed, paging, sample, entries, fuse, disabled_passes, strict,
-               programmatic_launch, precise_math, fast_accumulation, schedule, tuning, jobs,
-               kernel_cache, verify)
-      .def_prop_rw(
-          "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },
-          [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); })
-      .def_prop_rw(
-          "attention_precision",
-          [](const CompileOptions& o) { return std::string(to_string(o.attention_precision)); },
-          [](CompileOptions& o, const std::string& text) {
-            o.attention_precision = parse_attention_precision(text);
-          });
+  SINTER_CLASS(CompileOptions, weights, min_shapes, max_shapes, dims, bounds, constants, operators,
+               states, paging, sample, entries, tuning, kernel_cache, verify);
 
-  module.def("parse_weights", [](const std::string& text) { return parse_weights(text); });
-  module.def("parse_bytes", [](const std::string& text) { return parse_bytes(text); });
+  module.def("compile_option_rows", &option_dicts);
+  module.def(
+      "set_option",
+      [](CompileOptions& options, const std::string& keyword, const std::string& text) {
+        const auto rows = tools::option_rows();
+        const auto row = std::ranges::find(rows, keyword, &tools::OptionRow::keyword);
+        if (row == rows.end()) throw usage_error("there is no option '{}'", keyword);
+        try {
+          tools::set_option(*row, text, options);
+        } catch (const Error& error) {
+          throw Error(error.code(), with_keyword(error.what(), *row));
+        }
+      },
+      nb::arg("options"), nb::arg("keyword"), nb::arg("text"));
   module.def("parse_paging", [](const std::string& text) { return parse_paging(text); });
   module.def("parse_sample", [](const std::string& text) { return parse_sample(text); });
-  module.def("parse_entry", [](const std::string& text) { return parse_entry(text); });
   module.def("parse_dim", [](const std::string& text) {
     DimRanges ranges;
     parse_dim(text, ranges);
     return ranges;
   });
   module.def("parse_shapes", [](const std::string& text) { return parse_shapes(text); });
-  module.def("default_kernel_cache", &default_kernel_cache);
 
   module.def("compile", &compile_model, nb::arg("source"), nb::arg("options"),
              nb::arg("path").none(), nb::arg("progress").none(), nb::arg("diagnostic").none());

@@ -7,7 +7,7 @@ namespace sinter::tools {
 
 void unsupported_part(const std::string& what) {
   throw unsupported_error(
-      "tokenizer: {} is not supported: tools/tokenizer/README.md has what is (or encode elsewhere "
+      "tokenizer: {} is not supported: `sinter help tokenizer` says what is (or encode elsewhere "
       "and give ids)",
       what);
 }

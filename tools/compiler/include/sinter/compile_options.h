@@ -276,55 +276,12 @@ struct VerifyOptions {
 };
 
 struct CompileOptions {
-  std::string target = "auto";  // auto, cpu, cuda, or cuda:sm_90,sm_80
-  Precision precision = Precision::kModel;
-  WeightOptions weights;
-  EightBitOptions eight_bit;
-  /// kFloat8: attention that cannot be so stays, and the result's layers say why; `eight_bit` says
-  /// the most that the outputs may be off by, and whether targets without it emulate it.
-  AttentionPrecision attention_precision = AttentionPrecision::kModel;
-
-  Shapes min_shapes, max_shapes;
-  DimRanges dims;
-  std::vector<NamedTensor> constants;  // inputs that become constants of the plan
-  /// Definition files of operators (frontend/custom/README.md), which go before those that the
-  /// model itself defines.
-  std::vector<std::string> operators;
-  Bounds bounds;
-  bool pad_selections = false;  // NonMaxSuppression gives all rows that it may, -1 where fewer are
-  /// Outputs that depend on what is not supported (strings, sequences) are left out, with a
-  /// warning.
-  bool drop_unsupported_outputs = false;
-  StateOptions states;
-  /// Encoders are computed over the tokens that the attention mask, an input of 0 and 1, says
-  /// exist.
-  bool packed = false;
-  std::optional<PagingOptions> paging;  // --serve
-  std::optional<SampleOptions> sample;
-  std::vector<EntryOptions> entries;  // none: one list of steps
-
-  bool fuse = true;  // false: every operator its own kernel
-  std::vector<std::string> disabled_passes;
-  bool programmatic_launch = true;  // CUDA, sm_90: kernels start before the one in front has ended
-  bool precise_math = false;        // CUDA: no short forms of functions
-  /// CUDA: products of 8-bit floats are added up in the tensor cores' accumulators alone, which
-  /// have about 14 bits; else deep ones (k above 1,024) are promoted to float32 every 512 of k or
-  /// sooner.
-  bool fast_accumulation = false;
-  std::string schedule;  // CUDA: one schedule for all kernels of its family, to measure it
-  /// CUDA: a generated kernel that NVRTC does not take is an error. Otherwise its operators have
-  /// kernels of their own, with a warning.
-  bool strict = false;
-  TuneOptions tuning;
-  int jobs = 0;  // kernels to compile at once; 0: all cores
-  /// Bytes that constants and tables may take which are computed while compiling: a model of a few
-  /// kilobytes can ask for any amount. 0: half of the memory that this process may use.
-  std::uint64_t max_compile_memory = 0;
-  /// Folder of compiled kernels; empty: none. Without a value default_kernel_cache().
-  std::optional<std::string> kernel_cache;
-
-  /// Runs the plan and writes its errors into it. Above max_error there is no plan.
-  std::optional<VerifyOptions> verify;
+  // Each member, with its default, its flag, its keyword and its help, is a row of this file.
+#define SINTER_MEMBER(type, name, standard) type name = standard;
+#define SINTER_OPTION(type, name, standard, ...) type name = standard;
+#define SINTER_PART(...)
+#define SINTER_COMMAND(...)
+#include <sinter/compile_option_rows.inc>
 
   Monitor monitor;
 };

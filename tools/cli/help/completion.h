@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion for shells, made from the declarations of verbs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/cli/help/verb_help.h"
+
+namespace sinter::tools {
+
+/// "bash", "zsh", "fish".
+const std::vector<std::string>& shells();
+
+/// What `shell` reads: it completes verbs, options, their values, files, and behind `help` the
+/// `topics`.
+std::string completion_for(const std::string& shell, const VerbHelp& general,
+                           std::span<const VerbHelp> verbs, std::span<const std::string> topics);
+
+}  // namespace sinter::tools
