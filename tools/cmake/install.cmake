@@ -42,6 +42,10 @@ if(SINTER_COMPILER)
   set_target_properties(sinter PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../${private_dir}")
   target_link_options(sinter PRIVATE -Wl,--disable-new-dtags)
+  if(TARGET sinter_grpc)
+    set_target_properties(sinter_grpc PROPERTIES INSTALL_RPATH "$ORIGIN")
+    target_link_options(sinter_grpc PRIVATE -Wl,--disable-new-dtags)
+  endif()
   install(TARGETS sinter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endif()
 
