@@ -10,7 +10,7 @@
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
-#include "runtime/plan/formats.h"
+#include "runtime/plan/formats/formats.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/verify/verify_plan.h"

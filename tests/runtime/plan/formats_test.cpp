@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of other formats: those of the last two are read; others say who made them.
 // tests/runtime/plan/formats keeps some.
-#include "runtime/plan/formats.h"
+#include "runtime/plan/formats/formats.h"
 
 #include <cstring>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/plan/formats.h"
+#include "runtime/plan/formats/formats.h"
 
 #include <algorithm>
 #include <cstring>
