@@ -288,7 +288,8 @@ TEST_F(ServeTest, AModelThatCannotAnswerIsNotReady) {
   EXPECT_THAT(refusal(body, 503), HasSubstr("the device is lost"));
   EXPECT_EQ(status("/v2/health/live"), 200);
   EXPECT_EQ(status("/v2/models/tiny/ready"), 200);
-  for (const json& model : json::parse(client().Get("/v1/models")->body)["data"]) {
+  const json models = json::parse(client().Get("/v1/models")->body);
+  for (const json& model : models["data"]) {
     EXPECT_EQ(model["ready"], model["id"] == "tiny");
     EXPECT_EQ(model.contains("error"), model["id"] == "lost");
   }
