@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libsinter_grpc.so, the command's module for gRPC: start_grpc_server by the name that
 // find_in_module is asked for.
+#include <sinter/version.h>
+
 #include "tools/cli/main/modules.h"
 #include "tools/serve/grpc/grpc_server.h"
 
