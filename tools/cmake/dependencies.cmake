@@ -36,14 +36,6 @@ if(NOT EXISTS ${SINTER_XGRAMMAR}/cpp/support/work.h)
                       "from PyPI and patches them, or set SINTER_XGRAMMAR to such a folder")
 endif()
 
-# What packages have of it: the smaller build of tools/onednn, where that was made.
-set(small_dnnl ${CMAKE_CURRENT_LIST_DIR}/../../.deps/onednn-small/lib/libdnnl.so.3)
-set(SINTER_SHIPPED_DNNL_FILE ${SINTER_DNNL_FILE})
-if(SINTER_DNNL_IS_PRIVATE AND EXISTS ${small_dnnl})
-  file(REAL_PATH ${small_dnnl} SINTER_SHIPPED_DNNL_FILE)
-  message(STATUS "oneDNN in packages: ${SINTER_SHIPPED_DNNL_FILE}")
-endif()
-
 # sinter_soname(VARIABLE file): what the loader knows a shared library by.
 function(sinter_soname variable file)
   execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${file} OUTPUT_VARIABLE headers ERROR_QUIET)

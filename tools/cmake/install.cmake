@@ -54,15 +54,16 @@ endif()
 
 if(SINTER_DNNL_IS_PRIVATE)
   # Without names of its inner functions, a fifth of PyPI's.
+  set(shipped_dnnl ${SINTER_DNNL_FILE})
   set(stripped ${CMAKE_CURRENT_BINARY_DIR}/shipped/libdnnl.so.3)
   if(CMAKE_STRIP)
     file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/shipped)
-    execute_process(COMMAND ${CMAKE_STRIP} -o ${stripped} ${SINTER_SHIPPED_DNNL_FILE} RESULT_VARIABLE failed)
+    execute_process(COMMAND ${CMAKE_STRIP} -o ${stripped} ${SINTER_DNNL_FILE} RESULT_VARIABLE failed)
     if(NOT failed)
-      set(SINTER_SHIPPED_DNNL_FILE ${stripped})
+      set(shipped_dnnl ${stripped})
     endif()
   endif()
-  install(FILES ${SINTER_SHIPPED_DNNL_FILE} DESTINATION ${private_dir} COMPONENT runtime RENAME libdnnl.so.3)
+  install(FILES ${shipped_dnnl} DESTINATION ${private_dir} COMPONENT runtime RENAME libdnnl.so.3)
 endif()
 
 # Headers: what users include. scalar_op.h is for the compiler's own folders.
