@@ -24,6 +24,25 @@ std::string changes_nothing(const Graph& graph, const Context& context) {
                      graph.nodes().size());
 }
 
+/// That, with the first node that it changes.
+std::string all_is_decomposed(const Graph& graph, const Context& context) {
+  std::string why = changes_nothing<decompose>(graph, context);
+  if (why.empty()) return why;
+  for (const Node& node : graph.nodes())
+    if (node.op->kind == OpKind::kComposite && context.fuse)
+      return fmt::format("'{}' is composite; {}", describe(node), why);
+  return why;
+}
+
+/// Convolutions have channels last where the target wants that.
+std::string layouts_are_assigned(const Graph& graph, const Context& context) {
+  for (const Node& node : graph.nodes())
+    if (node.op->name == "Conv" && node.attrs.get_int("channels_last") == 0 &&
+        (context.target.conv_channels_last || context.target.conv_any_float))
+      return fmt::format("'{}' has channels first", describe(node));
+  return "";
+}
+
 std::string states_are_found(const Graph& graph, const Context& context) {
   for (const auto& [input, output] : context.states.pairs) {
     const auto is_pair = [&, &in = input, &out = output](const ir::State& state) {
@@ -57,8 +76,8 @@ const Fact kPrecisionLowered{"precision lowered", changes_nothing<lower_precisio
 const Fact kSimplified{"simplified", changes_nothing<simplify>};
 const Fact kEightBitOperandsFound{"8-bit operands found", changes_nothing<fuse_quantization>};
 const Fact kAttentionFound{"attention found", changes_nothing<recognise_attention>};
-const Fact kDecomposed{"decomposed", changes_nothing<decompose>, true};
-const Fact kLayoutsAssigned{"layouts assigned", changes_nothing<assign_layouts>};
+const Fact kDecomposed{"decomposed", all_is_decomposed, true};
+const Fact kLayoutsAssigned{"layouts assigned", layouts_are_assigned};
 const Fact kWeightsLaidOut{"weights laid out", changes_nothing<lay_out_weights>};
 const Fact kAllFused{"all fused", all_is_fused, true};
 

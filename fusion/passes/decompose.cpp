@@ -215,7 +215,11 @@ Graph decompose(const Graph& graph, Context& context) {
     context.precision_notes.push_back(
         fmt::format("the quantized weights of {} product{} are floats in the plan: {}{}", products,
                     products == 1 ? "" : "s", why, ways_out(context)));
-  return result;
+  // What attention is made of is composite, too.
+  const bool is_left = context.fuse && std::ranges::any_of(result.nodes(), [](const Node& node) {
+                         return node.op->kind == OpKind::kComposite;
+                       });
+  return is_left ? decompose(result, context) : result;
 }
 
 }  // namespace sinter::fusion

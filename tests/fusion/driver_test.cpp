@@ -46,7 +46,6 @@ void expect_usage_error(const PipelineOptions& options, const std::string& text)
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
     EXPECT_THAT(error.what(), HasSubstr(text));
-    EXPECT_THAT(error.what(), HasSubstr("fuse_reductions"));
   }
 }
 
@@ -54,9 +53,10 @@ TEST(Driver, NamesTheUnknownPassAndTheKnownOnes) {
   PipelineOptions disabled;
   disabled.disabled = {"fuse_everything"};
   expect_usage_error(disabled, "--disable-pass: there is no pass 'fuse_everything'");
+  expect_usage_error(disabled, "fuse_reductions");
   PipelineOptions stop;
   stop.stop_after = "simplfy";
-  expect_usage_error(stop, "--stop-after: there is no pass 'simplfy'");
+  expect_usage_error(stop, "--stop-after: there is no pass 'simplfy': did you mean 'simplify'?");
 }
 
 TEST(Driver, RunsEveryPassInOrder) {

@@ -39,24 +39,24 @@ TEST(AppendSampler, FeedsTheTokenBack) {
   %table = const f32[4, 4] {1, 2, 3, 5, 8, 13, 21, 34, 55, 2, 4, 6, -1, -2, -3, -4}
   %x = Gather(%table, %2) {axis = 0} : f32[1, n, 4]
   %rows = Reshape(%x) {shape = [n, 4]} : f32[n, 4]
-  %row = Iota() {axis = 0, dtype = i64, shape = [n, 1]} : i64[n, 1]
+  %row = Iota() {shape = [n, 1]} : i64[n, 1]
   %place = Add(%row, %position) : i64[n, 1]
-  %column = Iota() {axis = 1, dtype = i64, shape = [1, 4]} : i64[1, 4]  # from sampler
-  %next = Scatter(%cache, %rows, %place, %column) {combine = "none"} : f32[8, 4]
-  %sum = ReduceSum(%next) {axes = [0], keepdims = 1} : f32[1, 4]
+  %column = Iota() {axis = 1, shape = [1, 4]} : i64[1, 4]
+  %next = Scatter(%cache, %rows, %place, %column) : f32[8, 4]
+  %sum = ReduceSum(%next) {axes = [0]} : f32[1, 4]
   %logits = Add(%sum, %x) : f32[1, n, 4]
   %3 = Reshape(%logits) {shape = [n, 4]} : f32[n, 4]  # from sampler
   %4 = Slice(%3) {shape = [1, 4], starts = [n - 1, 0], steps = [1, 1]} : f32[1, 4]  # from sampler
-  %5 = ReduceMax(%4) {axes = [1], keepdims = 1} : f32[1, 1]  # from sampler
+  %5 = ReduceMax(%4) {axes = [1]} : f32[1, 1]  # from sampler
   %6 = Equal(%4, %5) : bool[1, 4]  # from sampler
   %7 = const i64[] {4}
   %8 = Where(%6, %column, %7) : i64[1, 4]  # from sampler
-  %9 = ReduceMin(%8) {axes = [1], keepdims = 1} : i64[1, 1]  # from sampler
+  %9 = ReduceMin(%8) {axes = [1]} : i64[1, 1]  # from sampler
   %10 = Equal(%9, %7) : bool[1, 1]  # from sampler
   %11 = const i64[] {-1}
   %12 = Where(%10, %11, %9) : i64[1, 1]  # from sampler
   %13 = Reshape(%12) {shape = [1]} : i64[1]  # from sampler
-  %14 = Size() {dtype = i64, value = [n]} : i64[]  # from sampler
+  %14 = Size() {value = [n]} : i64[]  # from sampler
   %15 = Add(%position, %14) : i64[1]  # from sampler
   return cache_next = %next, token = %13, next_sampled_token = %13, next_position = %15
 }

@@ -81,9 +81,11 @@ TEST(GraphBuilder, SharedConstantsHaveNoOrigins) {
   }
   const Graph graph = builder.finish();
   for (const Node& node : graph.nodes()) {
-    if (node.op->name == "Mul") EXPECT_THAT(node.origins, ElementsAre("first", "second"));
-    if (node.op->name == "Abs") EXPECT_THAT(node.origins, ElementsAre("second"));
-    if (node.op->name == "Sqrt" || node.op->name == "Neg") EXPECT_TRUE(node.origins.empty());
+    const std::vector<std::string> expected =
+        node.op->name == "Mul"   ? std::vector<std::string>{"first", "second"}
+        : node.op->name == "Abs" ? std::vector<std::string>{"second"}
+                                 : std::vector<std::string>{};
+    EXPECT_EQ(node.origins, expected) << node.op->name;
   }
 }
 
