@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fusion/pipeline.h"
 #include "fusion/regions/cost.h"
 
 namespace sinter::fusion {
@@ -326,7 +327,7 @@ void explain_shared(const Graph& imported, const Graph& last, const Context& con
 }  // namespace
 
 Trace::Trace(std::vector<std::string> names, const Graph& imported) {
-  for (std::string& name : names) lives_.push_back({std::move(name), {}, {}, {}});
+  for (std::string& name : names) lives_.push_back({.name = std::move(name)});
   after("import", imported);
 }
 
@@ -347,9 +348,14 @@ void Trace::after(std::string_view pass, const Graph& graph) {
       if (is_kernel(node)) life.kernels.push_back(id);
     }
     const std::string became = fmt::format("{}", fmt::join(kinds, " and "));
-    if (became.empty())
+    if (became.empty()) {
       life.gone_in = pass;
-    else if (life.changes.empty() || life.changes.back().became != became)
+      const auto found = std::ranges::find(pipeline(), pass, &Pass::name);
+      life.gone_because =
+          found != pipeline().end()
+              ? found->removes
+              : "its result was known at import: a constant, a shape, or nothing reads it";
+    } else if (life.changes.empty() || life.changes.back().became != became)
       life.changes.push_back({std::string(pass), became});
   }
 }

@@ -19,6 +19,7 @@ struct NodeLife {
   std::string name;
   std::vector<Change> changes;
   std::string gone_in;          // the pass that removed it; empty if it still exists
+  std::string gone_because;     // what that means
   std::vector<NodeId> kernels;  // kernels of the last graph that compute parts of it
 };
 

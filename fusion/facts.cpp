@@ -2,13 +2,10 @@
 #include "fusion/facts.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
-#include "fusion/pipeline.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -82,20 +79,5 @@ const Fact kWeightsLaidOut{"weights laid out", changes_nothing<lay_out_weights>}
 const Fact kAllFused{"all fused", all_is_fused, true};
 
 }  // namespace facts
-
-void check_order(std::span<const Pass> passes) {
-  std::set<const Fact*> established;
-  std::set<std::string_view> names;
-  for (const Pass& pass : passes) {
-    if (!names.insert(pass.name).second)
-      throw Error(ErrorCode::kInternal, fmt::format("two passes are named '{}'", pass.name));
-    for (const Fact* fact : pass.needs)
-      if (!established.contains(fact))
-        throw Error(ErrorCode::kInternal,
-                    fmt::format("pass '{}' needs '{}', which no pass in front of it establishes",
-                                pass.name, fact->name));
-    established.insert(pass.establishes.begin(), pass.establishes.end());
-  }
-}
 
 }  // namespace sinter::fusion

@@ -3,7 +3,6 @@
 // does.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -51,11 +50,5 @@ extern const Fact kWeightsLaidOut;
 extern const Fact kAllFused;
 
 }  // namespace facts
-
-struct Pass;
-
-/// Throws Error(kInternal) if a pass of `passes` needs what none in front of it establishes, or two
-/// have one name. Said are the pass and the fact.
-void check_order(std::span<const Pass> passes);
 
 }  // namespace sinter::fusion

@@ -185,6 +185,21 @@ const std::vector<Pass>& pipeline() {
   return passes;
 }
 
+void check_order(std::span<const Pass> passes) {
+  std::set<const Fact*> established;
+  std::set<std::string_view> names;
+  for (const Pass& pass : passes) {
+    if (!names.insert(pass.name).second)
+      throw Error(ErrorCode::kInternal, fmt::format("two passes are named '{}'", pass.name));
+    for (const Fact* fact : pass.needs)
+      if (!established.contains(fact))
+        throw Error(ErrorCode::kInternal,
+                    fmt::format("pass '{}' needs '{}', which no pass in front of it establishes",
+                                pass.name, fact->name));
+    established.insert(pass.establishes.begin(), pass.establishes.end());
+  }
+}
+
 std::string_view last_pass_of_model(const Context& context) {
   std::string_view last;
   for (const Pass& pass : pipeline())

@@ -28,6 +28,9 @@ struct Pass {
   /// of it; null: never. A graph for each entry is made behind the last that does.
   bool (*of_model)(const Context& context) = nullptr;
 };
+/// Throws Error(kInternal) if a pass of `passes` needs what none in front of it establishes, or two
+/// have one name. Says the pass and the fact.
+void check_order(std::span<const Pass> passes);
 /// Every pass, in an order that check_order allows.
 const std::vector<Pass>& pipeline();
 

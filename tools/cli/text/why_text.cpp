@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/text/why_text.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fusion/pipeline.h"
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "tools/cli/text/table.h"
@@ -22,14 +19,6 @@ using fusion::Relation;
 
 /// Longer lists end with how much is left out; --json has all.
 constexpr std::size_t kMostLines = 12;
-
-/// Why nothing comes from a node behind a pass.
-std::string gone_because(const std::string& pass) {
-  if (pass == "import")
-    return "its result was known at import: a constant, a shape, or nothing reads it";
-  const auto found = std::ranges::find(fusion::pipeline(), pass, &fusion::Pass::name);
-  return std::string(found != fusion::pipeline().end() ? found->removes : fusion::Pass{}.removes);
-}
 
 std::string launches(double count) {
   return fmt::format("{:.3g} launch{}", count, count == 1 ? "" : "es");
@@ -66,7 +55,7 @@ class WhyText {
     for (const auto& change : life.changes)
       text += fmt::format("\n  {}: {}", change.pass, ir::shown(change.became));
     if (!life.gone_in.empty())
-      text += fmt::format("\n  {}: gone; {}", life.gone_in, gone_because(life.gone_in));
+      text += fmt::format("\n  {}: gone; {}", life.gone_in, life.gone_because);
     std::vector<std::string> kernels;
     for (const auto id : life.kernels) kernels.push_back(kernel(id));
     if (!kernels.empty()) text += fmt::format("\n  computed in {}", fmt::join(kernels, " and in "));
