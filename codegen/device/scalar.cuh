@@ -33,7 +33,7 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
-// 8-bit floats; float8.cuh converts them.
+// 8-bit floats; Float8 says how they are converted.
 struct e4m3fn {
   u8 bits;
 };

@@ -133,7 +133,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 #define SINTER_TILES_8(j)                                                                         \
   SINTER_TILE(j), SINTER_TILE(j + 1), SINTER_TILE(j + 2), SINTER_TILE(j + 3), SINTER_TILE(j + 4), \
       SINTER_TILE(j + 5), SINTER_TILE(j + 6), SINTER_TILE(j + 7)
-// Also used by eight_bit_warpgroup.cuh.
+// Also used for operands of 8 bits.
 #define SINTER_REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SINTER_REGISTERS_32 \
   SINTER_REGISTERS_16       \
@@ -300,7 +300,7 @@ SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int firs
 #endif
 }
 
-/// Starts an MMA of elements of A and B, both in shared memory; eight_bit_warpgroup.cuh has the
+/// Starts an MMA of elements of A and B, both in shared memory; that for 8 bits has the
 /// 8-bit ones. `first` is the first of kFragmentDepth<A> elements along k; see wgmma().
 template <class A, class B>
 struct WarpgroupProduct {
