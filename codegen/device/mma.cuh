@@ -97,9 +97,9 @@ using SumOf = typename ProductSum<A>::type;
 template <class A>
 constexpr int kFragmentDepth = 32 / static_cast<int>(sizeof(A));
 
-/// d[16][8] += a[16][k] b[k][8] of one warp, k = kFragmentDepth<A>; operands of 8 bits have their own.
-/// A register is 4 bytes of a row; with g = lane / 4 and t = lane % 4 * 4 a lane holds of the bytes
-/// of rows of A and of columns of B
+/// d[16][8] += a[16][k] b[k][8] of one warp, k = kFragmentDepth<A>; operands of 8 bits have their
+/// own. A register is 4 bytes of a row; with g = lane / 4 and t = lane % 4 * 4 a lane holds of the
+/// bytes of rows of A and of columns of B
 ///   a: {A[g][t ..], A[g+8][t ..], A[g][16 + t ..], A[g+8][16 + t ..]}, b: {B[g][t ..], B[g][16 + t
 ///   ..]}
 /// and d as above.

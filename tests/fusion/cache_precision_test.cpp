@@ -241,8 +241,7 @@ TEST(CachePrecisions, BothTypesTakeAsManyKernels) {
     std::vector<std::size_t> kernels;
     for (const DType type : {DType::kFloat8E4M3FN, DType::kInt8}) {
       Context context = context_of(target, type);
-      kernels.push_back(
-          run_checked(ir::parse_graph(kMaskedDecoder), context).graph.nodes().size());
+      kernels.push_back(run_checked(ir::parse_graph(kMaskedDecoder), context).graph.nodes().size());
     }
     EXPECT_EQ(kernels[0], kernels[1]);
   }

@@ -277,9 +277,9 @@ const Edges kAllowed = {
 
 // Headers of scalar types and errors are open to all.
 const std::set<std::string> kLeaves = {
-    "sinter/error.h",       "sinter/dtype.h",  "sinter/float8.h",        "sinter/scalar_op.h",
-    "sinter/packed_rows.h", "sinter/export.h", "runtime/format_error.h", "sinter/file_error.h",
-    "sinter/version.h"};
+    "sinter/error.h",         "sinter/dtype.h",       "sinter/float8.h",
+    "sinter/scalar_op.h",     "sinter/packed_rows.h", "sinter/export.h",
+    "runtime/format_error.h", "sinter/file_error.h",  "sinter/version.h"};
 
 // Libraries that only some folders may see.
 const std::map<std::string, std::set<std::string>> kPrivate = {
