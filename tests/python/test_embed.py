@@ -127,7 +127,7 @@ def test_options_in_place_of_files(models, tmp_path, reference):
     for options, message in (({"tokenizer": tokenizer}, "nothing says how they are pooled"),
                              ({"pooling": "mean"}, "no tokenizer"),
                              ({"tokenizer": str(tmp_path / "none.json"), "pooling": "mean"}, "cannot read the tokenizer"),
-                             ({"model": str(tmp_path / "none")}, "is no folder"),
+                             ({"model": str(tmp_path / "none")}, "cannot read the model's folder"),
                              ({"tokenizer": tokenizer, "pooling": "mean", "max_length": 129}, "1 to 128 tokens")):
         with pytest.raises(pysinter.UsageError, match=message):
             Embedder(plan, **options)

@@ -57,7 +57,7 @@ def test_flags_of_all_verbs(files):
                           capture_output=True, text=True)
     assert done.returncode == 0 and json.loads(done.stdout)["rows"] == ROWS, done.stderr
     done = run("--help")
-    assert done.returncode == 0 and "python -m pysinter" in done.stdout  # of the verb in C++
+    assert done.returncode == 0 and "the Python package's command" in done.stdout  # of the verb in C++
     done = run("--inputs", "rows.parquet", "--help")
     assert done.returncode == 0 and "--columns" in done.stdout
 
