@@ -106,6 +106,12 @@ class Stage:
             self.write(f"folders/{folder}.md", f"# {folder}\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n")
         return result
 
+    def language_of(self, path):
+        """Of what has no ending, by its shebang."""
+        if Path(path).suffix or (ROOT / path).read_bytes().startswith(b"#!"):
+            return SOURCES[Path(path).suffix]
+        return "text"
+
     def build(self):
         for name in self.pages:
             text = self.rewrite(name, (ROOT / name).read_text())
@@ -117,7 +123,7 @@ class Stage:
             depth = "../" * (path.count("/") + 1)
             self.write(path, (ROOT / path).read_text())
             self.write(f"files/{path}.md", f"---\norphan: true\n---\n# {path}\n\n```{{literalinclude}} {depth}{path}\n"
-                       f":language: {SOURCES[Path(path).suffix]}\n:linenos:\n```\n")
+                       f":language: {self.language_of(path)}\n:linenos:\n```\n")
         # Doxygen's folders are there under Sphinx's names; their pages replace these.
         for kind in ("cpp", "c"):
             self.write(f"{kind}/index.md", f"# {'C++' if kind == 'cpp' else 'C'}\n")

@@ -2,6 +2,7 @@
 """Sphinx's settings; tools/site/build.py copies this beside the pages."""
 import os
 import sys
+from pathlib import Path
 import types
 
 project = "Sinter"
@@ -46,5 +47,8 @@ def setup(app):
 sys.path.insert(0, os.environ["SINTER_PYTHON"])
 sys.path.insert(0, os.environ["SINTER_SITE"])
 from docstrings import convert  # noqa: E402
+from option_rows import option_rows  # noqa: E402
 
-sys.modules["pysinter._core"] = Extension("pysinter._core")
+core = Extension("pysinter._core")
+core.compile_option_rows = lambda: option_rows(Path(os.environ["SINTER_SITE"]).resolve().parents[1])
+sys.modules["pysinter._core"] = core
