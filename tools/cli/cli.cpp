@@ -59,17 +59,17 @@ Sinter, 130 interrupted.
 /// --help in groups, of 80 columns.
 class HelpFormatter : public CLI::FormatterBase {
  public:
-  explicit HelpFormatter(const Command*& root) : root_(root) {}
+  explicit HelpFormatter(const Command& root) : root_(root) {}
 
   std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
-    const VerbHelp general = general_help(*root_);
-    const std::vector<VerbHelp> verbs = verbs_of(*root_);
+    const VerbHelp general = general_help(root_);
+    const std::vector<VerbHelp> verbs = verbs_of(root_);
     const auto verb = std::ranges::find(verbs, app->get_name(), &VerbHelp::name);
     return verb == verbs.end() ? help_text(general, verbs, kEnd) : help_text(*verb, general);
   }
 
  private:
-  const Command*& root_;
+  const Command& root_;
 };
 
 /// Why words were refused, with what was meant perhaps; empty: CLI11 says it.
@@ -81,6 +81,7 @@ std::string refusal_of(const CLI::App& app, const Command& root, int argc, char*
   const auto verb = std::ranges::find(verbs, *first, &VerbHelp::name);
   if (verb == verbs.end()) {
     std::vector<std::string> names;
+    names.reserve(verbs.size());
     for (const VerbHelp& each : verbs) names.push_back(each.name);
     return fmt::format("there is no verb '{}'{}", ir::shown(*first),
                        ir::did_you_mean(*first, names));
@@ -127,13 +128,11 @@ void add_verbs(Cli& cli, std::string_view first, std::span<const AddVerb> more) 
 int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   CLI::App app{"Sinter compiles ONNX models into plans and runs them.", "sinter"};
   app.require_subcommand(1);
-  const Command* root = nullptr;
-  app.formatter(std::make_shared<HelpFormatter>(root));
   app.set_version_flag("--version", std::string(version()));
   app.fallthrough();
   Console console;
   Command command(app);
-  root = &command;
+  app.formatter(std::make_shared<HelpFormatter>(command));
   command.group("Everywhere");
   command.add_flag("--json", console.json, "Print one JSON object on stdout");
   command.add_flag("-q,--quiet", console.quiet, "No progress, no notes");

@@ -157,7 +157,7 @@ std::string zsh(const VerbHelp& general, std::span<const VerbHelp> verbs,
         value = option.values.empty()
                     ? fmt::format(":{}:_files", type)
                     : fmt::format(":{}:({})", type, fmt::join(option.values, " "));
-        if (option.optional_value) value = ":" + value;
+        if (option.optional_value) value.insert(0, 1, ':');
       }
       for (const std::string& name : flags_of(option)) {
         const char* form = value.empty()            ? ""

@@ -107,8 +107,8 @@ std::string wrap(const std::string& text, std::size_t indent, std::size_t width)
 std::string help_text(const VerbHelp& verb, const VerbHelp& general) {
   std::string usage = fmt::format("Usage: sinter {}", verb.name);
   VerbHelp ordered = verb;
-  std::ranges::stable_partition(ordered.options,
-                                [](const OptionHelp& option) { return option.positional; });
+  std::stable_partition(ordered.options.begin(), ordered.options.end(),
+                        [](const OptionHelp& option) { return option.positional; });
   for (const OptionHelp& option : ordered.options)
     if (option.positional)
       usage += option.required ? " " + left_of(option) : fmt::format(" [{}]", left_of(option));

@@ -18,6 +18,7 @@ using nlohmann::ordered_json;
 
 std::vector<std::string> names_of(const std::vector<HelpFile>& files) {
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const HelpFile& file : files) names.emplace_back(file.name);
   return names;
 }
