@@ -44,7 +44,7 @@ struct PipelineOptions {
   std::set<std::string> disabled;  // --disable-pass
   std::string stop_after;          // --stop-after
   /// Facts are checked behind the pass that establishes them, and those that last behind every
-  /// later one, too. Costs several times what the passes do.
+  /// later one, too. Most checks run the pass once more.
   bool check_facts = kIsDebugBuild;
   /// Called before and after each pass, with its name.
   std::function<void(std::string_view pass, bool after, const Graph&)> observe;

@@ -126,7 +126,7 @@ def check_modules(checks, relu):
 
 
 def threads_of(checks, product, threads):
-    """Of a server of one thread that has computed a matmul, where OpenMP would have so many."""
+    """Counts the threads of a server with --threads=1 that has computed a matmul, while OMP_NUM_THREADS is `threads`."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     with started(checks.sinter, product, "--threads=1") as (process, said):
         rows = 64

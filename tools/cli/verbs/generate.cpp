@@ -235,10 +235,10 @@ void add_generate(Cli& cli) {
                                        "Draw tokens; 0: the most likely one");
   verb->add_flag("--greedy", options->greedy, "The most likely token (default)")
       ->excludes(temperature);
-  verb->add_option("--top-k N", options->top_k, "Of so many most likely tokens; 0: all");
+  verb->add_option("--top-k N", options->top_k, "Draw among the N most likely tokens; 0: all");
   verb->add_option("--top-p P", options->top_p,
-                   "Of the fewest tokens that have this probability together");
-  verb->add_option("--seed N", options->seed, "Of the draws");
+                   "Draw among the fewest tokens whose probabilities add up to P");
+  verb->add_option("--seed N", options->seed, "Seed of the draws");
   verb->add_flag("--no-generation-config", options->no_generation_config,
                  "Do not draw as generation_config.json beside the tokenizer says, where nothing "
                  "else is given (with do_sample its temperature, top_k, top_p, min_p; "

@@ -51,7 +51,7 @@ class Chooser {
       else
         return;
     }
-    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // not implemented
+    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // no merge buffer, which split-KV needs
     add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
   }
 
