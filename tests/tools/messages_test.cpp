@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages name options that exist (compiler_api_test.cpp: that the library has names for).
+// Messages name options that exist (compiler_messages_test.cpp: that the library has names for).
 #include <filesystem>
 #include <fstream>
 #include <iterator>

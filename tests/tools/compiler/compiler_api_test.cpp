@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
-#include "tests/tools/compiler_api.h"
+#include "tests/tools/compiler/compiler_api.h"
 
 #include <algorithm>
 #include <cerrno>

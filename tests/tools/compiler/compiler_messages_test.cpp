@@ -13,7 +13,7 @@
 #include <sinter/compiler.h>
 
 #include "tests/support/paths.h"
-#include "tests/tools/compiler_api.h"
+#include "tests/tools/compiler/compiler_api.h"
 #include "tools/compiler/options/option_names.h"
 
 namespace sinter::tests {
