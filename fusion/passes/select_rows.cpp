@@ -25,7 +25,7 @@ struct Selection {
 
 /// Whether `count` is small enough to pay for the selection. The rows that a decoder of many
 /// sequences samples are at most its tokens.
-bool are_few(const Dim& count, const Dim& all) {
+bool pays_to_select(const Dim& count, const Dim& all) {
   if (count == Dim::symbol(paged_names::kSamples)) return all == Dim::symbol(paged_names::kTokens);
   if (!count.is_constant()) return false;
   return all.is_constant() ? 2 * count.value() <= all.value() : count == Dim(1);
@@ -67,7 +67,7 @@ std::optional<Selection> selection_of(const Graph& graph, const Node& node) {
                node.attrs.get_ints("steps")[d]};
     }
   }
-  return found && are_few(found->count, found->all) ? found : std::nullopt;
+  return found && pays_to_select(found->count, found->all) ? found : std::nullopt;
 }
 
 bool is_query_of(const Node& node, ValueId value) {
