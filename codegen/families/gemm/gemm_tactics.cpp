@@ -110,14 +110,14 @@ class TacticList {
     return kernels_.accept(std::move(kernel), refusal);
   }
 
-  void add(GemmTactic way) {
-    if (product_.rows() && !way.kernel_has_prologue()) {
-      way.prologue_first = true;
-      way.name = "prologue, then " + way.name;
-      if (way.conditions.empty() && !rows_refusal_.empty())
-        way.name += "; not in one kernel: " + rows_refusal_;
+  void add(GemmTactic tactic) {
+    if (product_.rows() && !tactic.kernel_has_prologue()) {
+      tactic.prologue_first = true;
+      tactic.name = "prologue, then " + tactic.name;
+      if (tactic.conditions.empty() && !rows_refusal_.empty())
+        tactic.name += "; not in one kernel: " + rows_refusal_;
     }
-    tactics_.push_back(std::move(way));
+    tactics_.push_back(std::move(tactic));
   }
 
   GemmTactic prologue_tactic() const {
@@ -132,9 +132,9 @@ class TacticList {
   GemmTactic library_tactic(std::string name) const {
     return {std::move(name), {}, {}, {}, product_.rest().has_value()};
   }
-  GemmTactic limited(GemmTactic way) const {
-    way.conditions = kernels_.limits(*way.kernel);
-    return way;
+  GemmTactic limited(GemmTactic tactic) const {
+    tactic.conditions = kernels_.limits(*tactic.kernel);
+    return tactic;
   }
 
   bool is_quantized() const { return product_.is_quantized(); }
@@ -143,11 +143,11 @@ class TacticList {
   void unpacked() {
     const auto unpacking = kernels_.unpack(whole_ ? *whole_ : *alone_);
     if (!unpacking) return;
-    const auto add_unpacked = [&](GemmTactic way) {
-      way.name = "dequantized weights, " + way.name;
-      way.conditions = unpacking->conditions;
-      way.unpacking = unpacking;
-      add(std::move(way));
+    const auto add_unpacked = [&](GemmTactic tactic) {
+      tactic.name = "dequantized weights, " + tactic.name;
+      tactic.conditions = unpacking->conditions;
+      tactic.unpacking = unpacking;
+      add(std::move(tactic));
     };
     const auto by_warpgroups = [&](bool with_epilogue) {
       std::string ignored;
@@ -204,9 +204,9 @@ class TacticList {
       return add(library_tactic("library"));
     GemmTactic last = last_tactic();
     // A kernel without limits would be timed twice.
-    const auto try_before = [&](GemmTactic way) {
-      way = limited(std::move(way));
-      if (way.name != last.name || !way.conditions.empty()) add(std::move(way));
+    const auto try_before = [&](GemmTactic tactic) {
+      tactic = limited(std::move(tactic));
+      if (tactic.name != last.name || !tactic.conditions.empty()) add(std::move(tactic));
     };
     if (whole_) try_before(whole_tactic());
     if (groups_) try_before(warpgroups_tactic());
