@@ -195,7 +195,7 @@ class RegionTactics {
       product_.set_library(result.parts.emplace_back().work,
                            tactic.unpacking ? &*tactic.unpacking : nullptr);
     }
-    if (tactic.then_epilogue && product_.rest()) add("_epilogue", loops(*product_.rest()));
+    if (tactic.then_epilogue && product_.epilogue()) add("_epilogue", loops(*product_.epilogue()));
     return result;
   }
 

@@ -56,16 +56,16 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
     lower_eight_bit_library(reads, options.fast_accumulation);
   else
     library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, options.tf32);
-  if (!nodes_.rest) return;
-  std::vector<std::uint32_t> rest_reads, rest_writes;
-  for (const ValueId input : nodes_.rest->inputs) rest_reads.push_back(buffer_of(input));
-  for (const ValueId output : nodes_.rest->outputs) {
+  if (!nodes_.epilogue) return;
+  std::vector<std::uint32_t> epilogue_reads, epilogue_writes;
+  for (const ValueId input : nodes_.epilogue->inputs) epilogue_reads.push_back(buffer_of(input));
+  for (const ValueId output : nodes_.epilogue->outputs) {
     const auto buffer = output_of(output);
     if (!buffer)
       throw Error(ErrorCode::kInternal, "a product's region computes what nothing reads");
-    rest_writes.push_back(*buffer);
+    epilogue_writes.push_back(*buffer);
   }
-  rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
+  epilogue_ = lower_region(*nodes_.epilogue->body, epilogue_reads, epilogue_writes, exprs_);
 }
 
 std::uint32_t GemmStep::input_buffer(ValueId value) const {
@@ -162,7 +162,7 @@ void GemmStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpac
 }
 
 bool GemmStep::reduces() const {
-  return rest_ && std::ranges::any_of(rest_->instrs, [](const auto& instr) {
+  return epilogue_ && std::ranges::any_of(epilogue_->instrs, [](const auto& instr) {
            return instr->kind == InstrKind::Reduce;
          });
 }
@@ -200,9 +200,9 @@ StepCost GemmStep::work() const {
     work.bytes_read = work.bytes_read - passed;
     work.bytes_written = work.bytes_written - passed;
   }
-  if (!rest_) return work;
+  if (!epilogue_) return work;
   const Dim passed = buffers_.size(between_).bytes;
-  work += cost_of(*rest_, exprs_, size);
+  work += cost_of(*epilogue_, exprs_, size);
   work.bytes_read = work.bytes_read - passed;
   if (is_scratch_) work.bytes_written = work.bytes_written - passed;
   return work;

@@ -51,7 +51,7 @@ class GemmStep {
   /// Sets `work` to the library's GEMM; `unpacking`: its weights are unpacked first.
   void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
   /// The epilogue as a separate program; nothing if the library's call includes it all.
-  const std::optional<LoopProgramT>& rest() const { return rest_; }
+  const std::optional<LoopProgramT>& epilogue() const { return epilogue_; }
   /// True if the epilogue reduces rows.
   bool reduces() const;
   /// One kernel for everything, or without the epilogue, or without the prologue.
@@ -78,7 +78,7 @@ class GemmStep {
   std::string library_refusal_;
   std::vector<Condition> library_conditions_;
   DType left_type_;
-  std::optional<LoopProgramT> rows_, rest_;
+  std::optional<LoopProgramT> rows_, epilogue_;
   std::optional<std::uint32_t> prologue_rows_;
 };
 

@@ -83,7 +83,7 @@ class TacticList {
     if (!packs_elements_ &&
         (any || requested_ == "warp-specialized" || is_warpgroup_schedule(requested_)))
       groups_ = kernel(true, true, any ? ignored : refusal_);
-    if (!product_.rest()) return;
+    if (!product_.epilogue()) return;
     if (requested_ == "alone" || ((any || is_quantized()) && (!whole_ || product_.reduces())))
       alone_ = kernel(false, false, ignored);
     if (!packs_elements_ &&
@@ -130,7 +130,7 @@ class TacticList {
     return {"warp-specialized gemm, then its epilogue", {}, warpgroups_alone_, {}, true};
   }
   GemmTactic library_tactic(std::string name) const {
-    return {std::move(name), {}, {}, {}, product_.rest().has_value()};
+    return {std::move(name), {}, {}, {}, product_.epilogue().has_value()};
   }
   GemmTactic limited(GemmTactic tactic) const {
     tactic.conditions = kernels_.limits(*tactic.kernel);
@@ -156,12 +156,12 @@ class TacticList {
       return accept(std::move(kernel), true, ignored);
     };
     // With an epilogue the library needs another kernel; without, it is the better guess.
-    const bool library_first = !product_.rest();
+    const bool library_first = !product_.epilogue();
     if (library_first) add_unpacked(library_tactic("library"));
     if (requested_ != "library") {
       if (auto whole = by_warpgroups(true))
         add_unpacked({"warp-specialized gemm", {}, std::move(whole), {}, false});
-      else if (auto alone = product_.rest() ? by_warpgroups(false) : std::nullopt)
+      else if (auto alone = product_.epilogue() ? by_warpgroups(false) : std::nullopt)
         add_unpacked({"warp-specialized gemm, then its epilogue", {}, std::move(alone), {}, true});
     }
     if (!library_first) add_unpacked(library_tactic("library"));
