@@ -144,10 +144,10 @@ class RegionTactics {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
-    if (product->rows)
-      for (std::size_t b = 0; b + 1 < product->rows->program.buffers.size(); ++b)
-        product->rows->weights.push_back(
-            buffers.is_weight(product->program.buffers[product->rows->first + b]));
+    if (product->prologue)
+      for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
+        product->prologue->weights.push_back(
+            buffers.is_weight(product->program.buffers[product->prologue->first + b]));
     packed_.pack(*product);
     KernelRequest request;
     request.name = region_.name;
@@ -183,7 +183,7 @@ class RegionTactics {
     const auto loops = [&](LoopProgramT program) {
       return loops_kernel(std::move(program), plan_.options);
     };
-    if (tactic.prologue_first) add("_prologue", loops(*product_.rows()));
+    if (tactic.prologue_first) add("_prologue", loops(*product_.prologue()));
     if (tactic.unpacking) add("_unpack", std::make_shared<UnpackKernel>(*tactic.unpacking));
     if (tactic.kernel) {
       const std::string suffix = std::string(tactic.prologue_first ? "_after_prologue" : "") +

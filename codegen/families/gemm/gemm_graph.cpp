@@ -71,8 +71,8 @@ GemmBody gemm_body(const Graph& body) {
       result.is_conv = conv;
     } else if (node.op->kind == OpKind::kFused && node.body && result.matmul && !result.epilogue) {
       result.epilogue = &node;
-    } else if (is_kind(node, "reduction") && !result.matmul && !result.rows) {
-      result.rows = &node;
+    } else if (is_kind(node, "reduction") && !result.matmul && !result.prologue) {
+      result.prologue = &node;
     } else {
       throw Error(
           ErrorCode::kInternal,
@@ -123,7 +123,7 @@ Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogu
   for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i) {
     const ValueId input = nodes.matmul->inputs[i];
     // The rows have no other reader than the GEMM, whose node stays whole.
-    if (!nodes.rows || root_of(body, input) != nodes.rows->outputs[0])
+    if (!nodes.prologue || root_of(body, input) != nodes.prologue->outputs[0])
       inner.bind(part.inputs()[i], outer.import(input));
   }
   {

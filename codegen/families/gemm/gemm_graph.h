@@ -13,7 +13,7 @@ namespace sinter::codegen {
 /// that computes the left operand's rows, and maybe an epilogue of another kind. The values between
 /// them may be reshaped.
 struct GemmBody {
-  const Node* rows = nullptr;      // prologue; null: the left operand is in memory
+  const Node* prologue = nullptr;  // null: the left operand is in memory
   const Node* matmul = nullptr;    // or the convolution
   const Node* epilogue = nullptr;  // null: none
   bool is_conv = false;

@@ -31,17 +31,17 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   const auto own = output_of(result);
   is_scratch_ = !own;
   between_ = own ? *own : buffers_.scratch(body_->type(result));
-  if (nodes_.rows) {
-    prologue_rows_ = buffers_.scratch(body_->type(nodes_.rows->outputs[0]));
+  if (nodes_.prologue) {
+    prologue_rows_ = buffers_.scratch(body_->type(nodes_.prologue->outputs[0]));
     std::vector<std::uint32_t> reads;
-    for (const ValueId input : nodes_.rows->inputs) reads.push_back(input_buffer(input));
+    for (const ValueId input : nodes_.prologue->inputs) reads.push_back(input_buffer(input));
     const std::uint32_t writes[] = {*prologue_rows_};
-    rows_ = lower_region(*nodes_.rows->body, reads, writes, exprs_);
+    prologue_ = lower_region(*nodes_.prologue->body, reads, writes, exprs_);
   }
   const auto buffer_of = [&](ValueId value) {
     value = root_of(*body_, value);
     if (value == result) return between_;
-    if (nodes_.rows && value == nodes_.rows->outputs[0]) return *prologue_rows_;
+    if (nodes_.prologue && value == nodes_.prologue->outputs[0]) return *prologue_rows_;
     return input_buffer(value);
   };
   std::vector<std::uint32_t> reads;
@@ -194,9 +194,9 @@ StepCost GemmStep::work() const {
           : cost_of(*loops(false), exprs_, size);
   if (!library_refusal_.empty())
     work.arithmetic = gemm_arithmetic(left_type_, plan::fb::MathMode::Default);
-  if (rows_) {
+  if (prologue_) {
     const Dim passed = buffers_.size(*prologue_rows_).bytes;
-    work += cost_of(*rows_, exprs_, size);
+    work += cost_of(*prologue_, exprs_, size);
     work.bytes_read = work.bytes_read - passed;
     work.bytes_written = work.bytes_written - passed;
   }

@@ -37,7 +37,7 @@ class GemmStep {
   bool is_conv() const { return nodes_.is_conv; }
   /// The prologue that computes the left operand's rows, if any, and the scratch buffer for its
   /// result.
-  const std::optional<LoopProgramT>& rows() const { return rows_; }
+  const std::optional<LoopProgramT>& prologue() const { return prologue_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
   /// Whether both operands have 8 bits.
@@ -78,7 +78,7 @@ class GemmStep {
   std::string library_refusal_;
   std::vector<Condition> library_conditions_;
   DType left_type_;
-  std::optional<LoopProgramT> rows_, epilogue_;
+  std::optional<LoopProgramT> prologue_, epilogue_;
   std::optional<std::uint32_t> prologue_rows_;
 };
 

@@ -75,8 +75,8 @@ class TacticList {
         is_quantized() && (requested_ == "dequantized" || requested_ == "library");
     if (any || unpacked || (scheduled && !is_warpgroup_schedule(requested_))) {
       whole_ = kernel(true, false, refusal_);
-      if (product_.rows() && (any || is_small_m_schedule(requested_)))
-        with_prologue_ = kernel(true, false, rows_refusal_, true);
+      if (product_.prologue() && (any || is_small_m_schedule(requested_)))
+        with_prologue_ = kernel(true, false, prologue_refusal_, true);
       if (scheduled && with_prologue_) whole_.reset();
     }
     // Warpgroup kernels read weights unpacked.
@@ -111,11 +111,11 @@ class TacticList {
   }
 
   void add(GemmTactic tactic) {
-    if (product_.rows() && !tactic.kernel_has_prologue()) {
+    if (product_.prologue() && !tactic.kernel_has_prologue()) {
       tactic.prologue_first = true;
       tactic.name = "prologue, then " + tactic.name;
-      if (tactic.conditions.empty() && !rows_refusal_.empty())
-        tactic.name += "; not in one kernel: " + rows_refusal_;
+      if (tactic.conditions.empty() && !prologue_refusal_.empty())
+        tactic.name += "; not in one kernel: " + prologue_refusal_;
     }
     tactics_.push_back(std::move(tactic));
   }
@@ -234,7 +234,7 @@ class TacticList {
   const GemmStep& product_;
   const std::string& requested_;
   const GemmKernelQueries& kernels_;
-  std::string refusal_, rows_refusal_;
+  std::string refusal_, prologue_refusal_;
   bool packs_elements_ = false;  // 16-bit weights, only for kernels of few rows
   std::optional<GemmProgram> with_prologue_, whole_, alone_, groups_, warpgroups_alone_;
   std::vector<GemmTactic> tactics_;

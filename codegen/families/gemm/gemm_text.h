@@ -14,7 +14,7 @@ namespace sinter::codegen {
 
 /// A function that a block calls first, for `block` = 0 .. `blocks` - 1: computes the rows of the
 /// GEMM's left operand.
-struct PrologueRows {
+struct PrologueFunction {
   std::string name, text;
   ir::Dim blocks;
   std::vector<std::uint32_t> sizes;  // expressions of the parameters between the buffers and
@@ -26,7 +26,7 @@ struct PrologueRows {
 /// The parts of a GEMM kernel's text.
 struct GemmMapping {
   ThreadMapping epilogue;
-  std::optional<PrologueRows> rows;
+  std::optional<PrologueFunction> prologue;
   std::vector<MapParameter> maps;  // parameters after the kernel's arguments
 };
 
@@ -127,7 +127,7 @@ class GemmText {
   const GemmProgram& product_;
   const GemmProblem problem_;
   ThreadMapping mapping_;
-  std::optional<PrologueRows> rows_;
+  std::optional<PrologueFunction> prologue_;
   std::vector<MapParameter> maps_;
   ir::Dim tiles_m_, tiles_n_;
 };
@@ -137,7 +137,7 @@ GemmMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedu
                      Arguments& args);
 
 /// The prologue function: computes the GEMM's left operand rows in a block of `threads`.
-PrologueRows prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
+PrologueFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
 
 /// Alignment of the reductions' dynamic shared memory, which follows the tile's.
 inline constexpr std::uint32_t kScratchAlignment = 16;

@@ -120,7 +120,7 @@ std::string refuse_scales(const GemmProgram& product) {
 std::string refuse_product(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (std::string reason = refuse_packing(product); !reason.empty()) return reason;
-  if (product.rows) return "warpgroups do not make rows";
+  if (product.prologue) return "warpgroups do not make rows";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows || !product.batch.empty())
     return "the copy engine is told of a matrix of rows";

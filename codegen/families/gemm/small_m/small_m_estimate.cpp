@@ -117,7 +117,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
       waves * steps *
       (costs.step + units * costs.unit_alone + (tile.warps_n > 1 ? costs.meeting : 0));
   const double rows_there =
-      product.rows ? 0.0 : static_cast<double>(k * std::min<std::int64_t>(s.m, m)) * 2;
+      product.prologue ? 0.0 : static_cast<double>(k * std::min<std::int64_t>(s.m, m)) * 2;
   const double traffic =
       (total + tiles * rows_there) / std::min(costs.traffic, costs.tile_traffic * tiles);
   // Blocks of a wave end together: the fewer remain, the longer most multiprocessors idle.

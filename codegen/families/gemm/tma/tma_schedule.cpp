@@ -208,7 +208,7 @@ bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !p
 
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
-  if (product.rows) return "warpgroups do not make rows";
+  if (product.prologue) return "warpgroups do not make rows";
   if (product.blocks && (product.blocks->depth != kPromotionStep || product.parts > 1))
     return fmt::format("scales of blocks are those of {} of k and of one part", kPromotionStep);
   if (product.is_eight_bit() && product.rows_are_k)

@@ -63,7 +63,7 @@ Costs scaled(Costs costs, const RelativeRates& rates) {
 }
 
 bool is_for(const GemmProgram& product) {
-  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
+  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.prologue;
 }
 
 constexpr std::int64_t kScaledDepth = 128;  // k's with one block scale: BlockScales
