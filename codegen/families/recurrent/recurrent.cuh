@@ -252,13 +252,13 @@ SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned cha
 #endif
 }
 
-/// sums[16][8] of the tile, for each eight columns: its weights times the state at `state`; reads
-/// `columns` columns.
+/// accumulators[16][8] of the tile, for each eight columns: its weights times the state at `state`;
+/// reads `columns` columns.
 template <class Shape>
 SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
                                       const unsigned char* state, const unsigned char* staged,
                                       int lane, int columns,
-                                      float (&sums)[Shape::kColumnTiles][4]) {
+                                      float (&accumulators)[Shape::kColumnTiles][4]) {
   typedef typename Shape::Element T;
   constexpr int kTiles = Shape::kColumnTiles;
   // Independent MMA chains; long rows leave no registers for more.
@@ -290,19 +290,20 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
   for (int n = 0; n < kTiles; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      sums[n][i] = parts[0][n][i];
+      accumulators[n][i] = parts[0][n][i];
 #pragma unroll
-      for (int chain = 1; chain < kChains; ++chain) sums[n][i] += parts[chain][n][i];
+      for (int chain = 1; chain < kChains; ++chain) accumulators[n][i] += parts[chain][n][i];
     }
 }
 
-/// Collects all gates of the lane's unit and column from its tile's sums. The upper half of the
-/// lanes has gates 2 and 3 of both columns, and computes the second column.
-SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)[4]) {
+/// Collects all gates of the lane's unit and column from its tile's accumulators. The upper half of
+/// the lanes has gates 2 and 3 of both columns, and computes the second column.
+SINTER_DEVICE void gather_gates(const float (&accumulators)[4], int lane, float (&gates)[4]) {
   const bool upper = lane >= 16;
-  const float mine0 = upper ? sums[1] : sums[0], mine1 = upper ? sums[3] : sums[2];
-  const float got0 = __shfl_xor_sync(0xffffffffu, upper ? sums[0] : sums[1], 16);
-  const float got1 = __shfl_xor_sync(0xffffffffu, upper ? sums[2] : sums[3], 16);
+  const float mine0 = upper ? accumulators[1] : accumulators[0],
+              mine1 = upper ? accumulators[3] : accumulators[2];
+  const float got0 = __shfl_xor_sync(0xffffffffu, upper ? accumulators[0] : accumulators[1], 16);
+  const float got1 = __shfl_xor_sync(0xffffffffu, upper ? accumulators[2] : accumulators[3], 16);
   gates[0] = upper ? got0 : mine0;
   gates[1] = upper ? got1 : mine1;
   gates[2] = upper ? mine0 : got0;
@@ -426,7 +427,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 
   // Matmul q reads the state in buffer q % 2 and writes the other one.
   const i64 products = steps * Cell::kProducts;
-  float sums[kColumnTiles][4];
+  float accumulators[kColumnTiles][4];
   const auto multiply = [&](i64 q) {
     const u32 which = static_cast<u32>(q) & 1;
     if (q > 0 && Shape::kBlocks == 1) __syncthreads();
@@ -435,7 +436,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
       if (threadIdx.x == 0 && q + 2 < products) expect_arrivals(barriers + which * 8, bytes);
     }
     multiply_recurrent<Shape>(weights, shared + which * Shape::kStateBytes, staged, p.lane, columns,
-                              sums);
+                              accumulators);
   };
   const auto send = [&](i64 q, int n, float value) {
     if (q + 1 == products) return;
@@ -463,7 +464,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
       for (int n = 0; n < kColumnTiles; ++n) {
         float gates[4];
-        gather_gates(sums[n], p.lane, gates);
+        gather_gates(accumulators[n], p.lane, gates);
         send(last - 1, n, Cell::first(now[n], gates, h[n], kept[n]));
       }
     }
@@ -471,7 +472,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
       float gates[4], new_h = h[n], new_c = c[n];
-      gather_gates(sums[n], p.lane, gates);
+      gather_gates(accumulators[n], p.lane, gates);
       if constexpr (Cell::kProducts == 2)
         Cell::second(now[n], gates, kept[n], new_h);
       else

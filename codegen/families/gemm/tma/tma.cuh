@@ -277,14 +277,14 @@ struct TmaMainloop {
   }
 
   typedef Sum Parts[kColumns / 8][4];
-  SINTER_DEVICE static void promote(Parts& sums, Parts& parts, const float (&scales)[2]) {
+  SINTER_DEVICE static void promote(Parts& accumulators, Parts& parts, const float (&scales)[2]) {
     settle(parts);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        sums[n][e] =
-            kScaled ? fmaf(parts[n][e], scales[e / 2], sums[n][e]) : sums[n][e] + parts[n][e];
+        accumulators[n][e] = kScaled ? fmaf(parts[n][e], scales[e / 2], accumulators[n][e])
+                                     : accumulators[n][e] + parts[n][e];
   }
   /// Loads the scales of the thread's two rows, for the columns of one MMA.
   SINTER_DEVICE static void load_scales(float (&scales)[2], const Operands& x, int step, int i,
@@ -303,7 +303,7 @@ struct TmaMainloop {
   /// compiler would serialize all of them. MMAs of a stage's other rows and columns, which need the
   /// same registers, therefore follow the promotion of the first.
   template <class Progress>
-  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared,
+  SINTER_DEVICE static int promote_products(Accumulators& accumulators, unsigned char* shared,
                                             const Operands& x, int steps, int group,
                                             PipelineState<kStages> at, Progress progress) {
     Parts parts;
@@ -341,7 +341,7 @@ struct TmaMainloop {
         if (is_last && done + count == steps) progress.all_started();
         warpgroup_wait<0>();
         if (is_last && done + count < steps) release(shared, before);
-        promote(sums[i][j], parts, scales);
+        promote(accumulators[i][j], parts, scales);
       }
       done += count;
     }

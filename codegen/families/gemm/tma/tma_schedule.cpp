@@ -284,8 +284,8 @@ struct Tma final : GemmTile {
     const double element = kStored + (kElement + kInstruction * epilogue.instructions +
                                       kRowByte * epilogue.row_bytes) /
                                          s.split_k / problem.product.parts;
-    const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
-    double time = latency + waves * (work + sums + wave);
+    const double epilogue_time = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
+    double time = latency + waves * (work + epilogue_time + wave);
     if (s.cluster() > 1) time += barrier + block * s.cluster();
     return time;
   }
