@@ -389,7 +389,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   const i64 x_step = batch * Shape::kDirections * kGates * kUnits;
   constexpr i64 kNextTile = i64(8) * Shape::kDirections * kGates * kUnits;
   const i64 sequence = first + p.column;
-  const i64 place = (i64(p.direction) * batch + sequence) * kUnits + p.unit;
+  const i64 offset = (i64(p.direction) * batch + sequence) * kUnits + p.unit;
   const T* x_at = x + (sequence * Shape::kDirections + p.direction) * kGates * kUnits + p.unit;
   if (backwards) x_at += (steps - 1) * x_step;
   float own_bias[4] = {};
@@ -400,8 +400,8 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
   for (int n = 0; n < kColumnTiles; ++n) {
     makes[n] = p.unit < kUnits && n * 8 + p.column < columns;
-    h[n] = makes[n] ? element_at(initial_h, place + n * 8 * kUnits) : 0.0f;
-    c[n] = makes[n] ? element_at(initial_c, place + n * 8 * kUnits) : 0.0f;
+    h[n] = makes[n] ? element_at(initial_h, offset + n * 8 * kUnits) : 0.0f;
+    c[n] = makes[n] ? element_at(initial_c, offset + n * 8 * kUnits) : 0.0f;
     length[n] = makes[n] ? length_at(lengths, sequence + n * 8, steps) : 0;
 #pragma unroll
     for (int gate = 0; gate < kGates; ++gate)
@@ -493,7 +493,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
   for (int n = 0; n < kColumnTiles; ++n)
     if (makes[n]) {
-      store_at(last_h, place + n * 8 * kUnits, h[n]);
-      if constexpr (Cell::kHasCell) store_at(last_c, place + n * 8 * kUnits, c[n]);
+      store_at(last_h, offset + n * 8 * kUnits, h[n]);
+      if constexpr (Cell::kHasCell) store_at(last_c, offset + n * 8 * kUnits, c[n]);
     }
 }

@@ -36,17 +36,17 @@ struct MappedWindows {
   template <class T>
   SINTER_DEVICE void copy(T* to, const TensorMap& map, i32 k, MBarrier& arrivals) const {
     u32 tap = static_cast<u32>(k) / static_cast<u32>(padded);
-    i32 place[kDims + 2], behind[kDims];
-    place[0] = k - static_cast<i32>(tap) * padded;
-    place[kDims + 1] = image;
+    i32 coordinates[kDims + 2], behind[kDims];
+    coordinates[0] = k - static_cast<i32>(tap) * padded;
+    coordinates[kDims + 1] = image;
 #pragma unroll
     for (int d = kDims - 1; d >= 0; --d) {
       const u32 count = static_cast<u32>(kernel[d]);
-      place[kDims - d] = at[d];
+      coordinates[kDims - d] = at[d];
       behind[kDims - 1 - d] = static_cast<i32>(d > 0 ? tap % count : tap) * dilation[d];
       tap /= count;
     }
-    tma_load_im2col(to, map, place, behind, arrivals);
+    tma_load_im2col(to, map, coordinates, behind, arrivals);
   }
 };
 template <>
