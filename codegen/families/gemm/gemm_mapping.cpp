@@ -53,10 +53,11 @@ void GemmText::place_block() {
   line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
                    : "const u32 rank = 0;");
   if (cluster > 1) line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
-  for (std::string& text : place(cluster > 1 ? "tile" : "blockIdx.x")) line(std::move(text));
+  for (std::string& text : tile_coordinates(cluster > 1 ? "tile" : "blockIdx.x"))
+    line(std::move(text));
 }
 
-std::vector<std::string> GemmText::place(std::string rest) {
+std::vector<std::string> GemmText::tile_coordinates(std::string rest) {
   std::vector<std::string> lines;
   const auto line = [&](std::string text) { lines.push_back(std::move(text)); };
   const bool along_m = s_.tile->rasters_along_m(problem_);

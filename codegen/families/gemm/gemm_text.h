@@ -58,7 +58,7 @@ class GemmText {
   /// Number of tiles in all batches; a cluster's tile counts once.
   Dim tiles() const;
   /// The coordinates of tile index `rest`: batch, `first_row` and `first_column`.
-  std::vector<std::string> place(std::string rest);
+  std::vector<std::string> tile_coordinates(std::string rest);
   /// Begin and end of k for part `part` of split_k; appends their declarations to `lines`.
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);

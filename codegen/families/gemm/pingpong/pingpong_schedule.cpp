@@ -211,7 +211,7 @@ struct Pingpong final : GemmTile {
   }
 
   void write_operands(GemmText& text) const override {
-    std::vector<std::string> lines = text.place("tile");
+    std::vector<std::string> lines = text.tile_coordinates("tile");
     lines.push_back("Tile::Operands operands;");
     for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
     const auto [begin, end] = text.range_of_k("Tile::part_of_k()", lines);
@@ -247,7 +247,7 @@ struct Pingpong final : GemmTile {
     text.write_behind_wait();
     mapping.gemm.tile_loop_header =
         "for (Tile::TileScheduler turn; turn.tile < tiles; turn.advance())";
-    mapping.gemm.tile_loop_lines = text.place("turn.tile");
+    mapping.gemm.tile_loop_lines = text.tile_coordinates("turn.tile");
     mapping.behind_preload = {
         "Tile::Accumulators accumulators = {};",
         "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
@@ -299,12 +299,13 @@ struct Pingpong final : GemmTile {
     text.split_columns(columns);
     for (std::size_t i = 0; i < text.analysis().instr_count(); ++i) {
       if (!text.is_product(i)) continue;
-      std::string sums = "sums", place = "accumulators, shared, pass, " + k;
+      std::string accumulators = "sums", arguments = "accumulators, shared, pass, " + k;
       if (product.parts > 1) {
-        sums += std::to_string(text.part_of(i));
-        place += fmt::format(", {}", text.part_of(i));
+        accumulators += std::to_string(text.part_of(i));
+        arguments += fmt::format(", {}", text.part_of(i));
       }
-      mapping.gemm.products.push_back({i, fmt::format("Tile::sum({})", place), sums, place});
+      mapping.gemm.products.push_back(
+          {i, fmt::format("Tile::sum({})", arguments), accumulators, arguments});
     }
   }
 };
