@@ -189,15 +189,15 @@ std::vector<NodeId> shortest_path(const Graph& graph, const std::vector<NodeId>&
 }
 
 /// Names of the parts of a kernel that store (or read) the values at a boundary.
-Names ends(const Node& kernel, const std::set<std::size_t>& places, bool stores) {
+Names ends(const Node& kernel, const std::set<std::size_t>& indices, bool stores) {
   Names names;
   const Graph& body = *kernel.body;
-  for (const std::size_t place : places) {
+  for (const std::size_t i : indices) {
     if (stores) {
-      if (const Node* node = body.producer(body.outputs()[place]))
+      if (const Node* node = body.producer(body.outputs()[i]))
         names.insert(node->origins.begin(), node->origins.end());
     } else {
-      for (const NodeId reader : readers_of(body, body.inputs()[place]))
+      for (const NodeId reader : readers_of(body, body.inputs()[i]))
         names.insert(body.node(reader).origins.begin(), body.node(reader).origins.end());
     }
   }
