@@ -159,9 +159,9 @@ class Compiler {
     if (is_branch) loop.states.erase(loop.states.begin());
     for (const PlanBuffers::Copy& copy : loop.initial)
       if (!is_branch || copy.output != 0) add_copy(copy);
-    const std::size_t place = steps_.size();
+    const std::size_t number = steps_.size();
     StepT step;
-    step.name = fmt::format("{}_{}", is_branch ? "branch" : "loop", place);
+    step.name = fmt::format("{}_{}", is_branch ? "branch" : "loop", number);
     step.origins = node.origins;
     std::set<std::uint32_t> reads(loop.captured.begin(), loop.captured.end());
     reads.insert(loop.states.begin(), loop.states.end());
@@ -174,12 +174,12 @@ class Compiler {
     add_body(*node.body);
     for (const PlanBuffers::Copy& copy : buffers_.end_body())
       if (!is_branch || copy.output != 0) add_copy(copy);
-    const auto steps = static_cast<std::uint32_t>(steps_.size() - place - 1);
+    const auto steps = static_cast<std::uint32_t>(steps_.size() - number - 1);
     if (is_branch) {
       plan::fb::IfStepT work;
       work.condition = loop.first_state;
       work.then_steps = steps;
-      steps_[place].work.Set(work);
+      steps_[number].work.Set(work);
       return;
     }
     plan::fb::WhileStepT work;
@@ -188,7 +188,7 @@ class Compiler {
     if (const auto& trips = node.attrs.get_dims("trips"); !trips.empty())
       work.trips = static_cast<std::int32_t>(exprs_.intern(trips[0]));
     if (checked) work.condition = static_cast<std::int32_t>(loop.states[0]);
-    steps_[place].work.Set(std::move(work));
+    steps_[number].work.Set(std::move(work));
   }
 
   /// Whether a loop has at most one iteration and nothing reads its number or condition.

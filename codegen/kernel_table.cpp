@@ -131,7 +131,7 @@ class KernelTable::Impl {
         Written kernels = write(group, key);
         if (auto known = info(group, key, steps[group.places[0].step], kernels.kernels[0].choices))
           result.kernels.push_back(std::move(*known));
-        place(group, kernels, written.size() * devices_.size(), steps);
+        set_work(group, kernels, written.size() * devices_.size(), steps);
         written.push_back(std::move(kernels));
       });
       if (options_.edit_source)
@@ -232,8 +232,8 @@ class KernelTable::Impl {
   }
 
   /// Sets the kernels of the group's steps; `module` is the index of their first module.
-  void place(const Group& group, const Written& written, std::size_t module,
-             std::vector<StepT>& steps) const {
+  void set_work(const Group& group, const Written& written, std::size_t module,
+                std::vector<StepT>& steps) const {
     std::vector<std::vector<std::uint32_t>> architectures(written.kernels.size());
     for (std::size_t a = 0; a < written.kernel_of.size(); ++a)
       architectures[written.kernel_of[a]].push_back(static_cast<std::uint32_t>(a));

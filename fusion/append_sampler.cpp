@@ -65,10 +65,10 @@ class Formulas {
     if (dim.is_constant()) return builder_.scalar(type, static_cast<double>(dim.value()));
     return op("Size", {}, {{"value", std::vector<Dim>{dim}}, {"dtype", type}});
   }
-  /// Elements of a row at the indices `places` ([n], or [1, n]).
-  ValueId gather(ValueId row, ValueId places) {
-    const Shape& shape = builder_.type(places).shape;
-    return op("Gather", {row, reshape(places, {shape.back()})}, {{"axis", std::int64_t{1}}});
+  /// Elements of a row at `indices` ([n], or [1, n]).
+  ValueId gather(ValueId row, ValueId indices) {
+    const Shape& shape = builder_.type(indices).shape;
+    return op("Gather", {row, reshape(indices, {shape.back()})}, {{"axis", std::int64_t{1}}});
   }
 
   /// The last row of `x`, as [1, n].
@@ -129,16 +129,16 @@ class Sampler {
           "Where", {formulas_.with("Less", ids, 0.0), formulas_.cast(last, type.dtype), ids});
     }
     outputs = ir::inline_graph(builder_, graph_, replaced);
-    std::vector<int> places;  // indices of the model's outputs in those of the result
+    std::vector<int> indices;  // indices of the model's outputs in those of the result
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      places.push_back(output_count_);
+      indices.push_back(output_count_);
       if (i == logits_ && !options_.keep_logits) continue;
       builder_.output(graph_.output_names()[i], outputs[i]);
       ++output_count_;
     }
     for (const ir::State& state : graph_.states()) {
       if (state.output == static_cast<int>(logits_)) refuse("the logits are a state");
-      states_.push_back({state.input, places[static_cast<std::size_t>(state.output)]});
+      states_.push_back({state.input, indices[static_cast<std::size_t>(state.output)]});
     }
     const GraphBuilder::OriginScope scope(builder_, {"sampler"});
     const ValueId row = formulas_.last_row(outputs[logits_]);
@@ -151,10 +151,11 @@ class Sampler {
     if (next_random)
       add_state(static_cast<int>(inputs.size()) + 1, sampler_names::kRandomState, *next_random);
     if (position_) {
-      const ValueId place = inputs[*position_];
-      const DType place_type = builder_.type(place).dtype;
-      add_state(static_cast<int>(*position_), graph_.value(graph_.inputs()[*position_]).name,
-                formulas_.op("Add", {place, formulas_.size(type.shape.back(), place_type)}));
+      const ValueId position_value = inputs[*position_];
+      const DType position_type = builder_.type(position_value).dtype;
+      add_state(
+          static_cast<int>(*position_), graph_.value(graph_.inputs()[*position_]).name,
+          formulas_.op("Add", {position_value, formulas_.size(type.shape.back(), position_type)}));
     }
     for (const ir::State& state : states_) builder_.state(state);
     return builder_.finish();
@@ -229,12 +230,12 @@ class Sampler {
   }
 
   /// An index of `row`, or -1 if it is past the row's end.
-  ValueId or_none(ValueId place, ValueId row, std::optional<ValueId> order = std::nullopt) {
+  ValueId or_none(ValueId index, ValueId row, std::optional<ValueId> order = std::nullopt) {
     const auto count = static_cast<double>(builder_.type(row).shape.back().value());
-    ValueId id = place;
-    if (order) id = formulas_.gather(*order, formulas_.with("Min", place, count - 1));
+    ValueId id = index;
+    if (order) id = formulas_.gather(*order, formulas_.with("Min", index, count - 1));
     return formulas_.op(
-        "Where", {formulas_.with("Equal", place, count), builder_.scalar(DType::kInt64, -1), id});
+        "Where", {formulas_.with("Equal", index, count), builder_.scalar(DType::kInt64, -1), id});
   }
 
   ValueId draw(ValueId row, ValueId random) {

@@ -108,11 +108,11 @@ Nodes between(const Graph& graph, const Nodes& from, const Nodes& to) {
   return both;
 }
 
-/// Bytes that an unfused model would move between `way`'s nodes, and `kernel` does not.
-double saved_on(const Graph& graph, const Nodes& way, const Names& kernel, Precision precision) {
+/// Bytes that an unfused model would move between `path`'s nodes, and `kernel` does not.
+double saved_on(const Graph& graph, const Nodes& path, const Names& kernel, Precision precision) {
   const bool lowered = precision == Precision::kFloat16 || precision == Precision::kBFloat16;
   double saved = 0;
-  for (const NodeId id : way) {
+  for (const NodeId id : path) {
     const Node& node = graph.node(id);
     if (is_alias(node)) continue;
     for (const ValueId value : node.outputs) {
@@ -121,7 +121,7 @@ double saved_on(const Graph& graph, const Nodes& way, const Names& kernel, Preci
       std::size_t inside = 0;
       bool is_stored = leaves_graph(graph, value);
       for (const NodeId reader : readers_of(graph, value)) {
-        inside += way.count(reader);
+        inside += path.count(reader);
         is_stored = is_stored || !meet(graph.node(reader).origins, kernel);
       }
       if (inside > 0) saved += bytes * (static_cast<double>(inside) + (is_stored ? 0.0 : 1.0));
@@ -171,17 +171,17 @@ double read_by_both(const Graph& graph, const Node& kernel, const std::string& a
 }
 
 /// A shortest path over kernels from one of `from` to one of `to`; empty if there is none.
-std::vector<NodeId> shortest_way(const Graph& graph, const std::vector<NodeId>& from,
-                                 const std::vector<NodeId>& to) {
+std::vector<NodeId> shortest_path(const Graph& graph, const std::vector<NodeId>& from,
+                                  const std::vector<NodeId>& to) {
   std::map<NodeId, NodeId> reached;  // predecessors
   std::vector<NodeId> open;
   for (const NodeId id : from)
     if (reached.emplace(id, NodeId{}).second) open.push_back(id);
   for (std::size_t i = 0; i < open.size(); ++i) {
     if (std::ranges::find(to, open[i]) != to.end()) {
-      std::vector<NodeId> way;
-      for (NodeId at = open[i]; at.valid(); at = reached.at(at)) way.insert(way.begin(), at);
-      return way;
+      std::vector<NodeId> path;
+      for (NodeId at = open[i]; at.valid(); at = reached.at(at)) path.insert(path.begin(), at);
+      return path;
     }
     for (const ValueId output : graph.node(open[i]).outputs)
       for (const NodeId reader : readers_of(graph, output))
@@ -191,15 +191,15 @@ std::vector<NodeId> shortest_way(const Graph& graph, const std::vector<NodeId>& 
 }
 
 /// Names of the parts of a kernel that store (or read) the values at a boundary.
-Names ends(const Node& kernel, const std::set<std::size_t>& places, bool stores) {
+Names ends(const Node& kernel, const std::set<std::size_t>& indices, bool stores) {
   Names names;
   const Graph& body = *kernel.body;
-  for (const std::size_t place : places) {
+  for (const std::size_t i : indices) {
     if (stores) {
-      if (const Node* node = body.producer(body.outputs()[place]))
+      if (const Node* node = body.producer(body.outputs()[i]))
         names.insert(node->origins.begin(), node->origins.end());
     } else {
-      for (const NodeId reader : readers_of(body, body.inputs()[place]))
+      for (const NodeId reader : readers_of(body, body.inputs()[i]))
         names.insert(body.node(reader).origins.begin(), body.node(reader).origins.end());
     }
   }
@@ -286,25 +286,25 @@ void explain_shared(const Graph& imported, const Graph& last, const Context& con
   for (const NodeId id : result.shared) kernel.merge(names_of(last.node(id)));
   const Nodes of_a = nodes_from(imported, result.a.name),
               of_b = nodes_from(imported, result.b.name);
-  Nodes way = between(imported, of_a, of_b);
-  if (way.empty()) {
-    way = between(imported, of_b, of_a);
-    result.from_b_to_a = !way.empty();
+  Nodes path = between(imported, of_a, of_b);
+  if (path.empty()) {
+    path = between(imported, of_b, of_a);
+    result.from_b_to_a = !path.empty();
   }
-  result.side_by_side = way.empty();
+  result.side_by_side = path.empty();
   if (result.side_by_side) {
     result.bytes = read_by_both(last, last.node(result.shared[0]), result.a.name, result.b.name);
     result.launches = 1;
-    way = of_a;
-    way.insert(of_b.begin(), of_b.end());
+    path = of_a;
+    path.insert(of_b.begin(), of_b.end());
   } else {
-    result.bytes = saved_on(imported, way, kernel, context.precision);
+    result.bytes = saved_on(imported, path, kernel, context.precision);
     const auto kernels =
-        std::ranges::count_if(way, [&](NodeId id) { return !is_alias(imported.node(id)); });
+        std::ranges::count_if(path, [&](NodeId id) { return !is_alias(imported.node(id)); });
     result.launches = static_cast<double>(std::max<std::ptrdiff_t>(kernels - 1, 0));
   }
   Names names;
-  for (const NodeId id : way) names.merge(names_of(imported.node(id)));
+  for (const NodeId id : path) names.merge(names_of(imported.node(id)));
   for (const std::string& name : names)
     if (name != result.a.name && name != result.b.name && kernel.count(name) != 0)
       result.between.push_back(name);
@@ -381,16 +381,16 @@ Explanation explain(const Graph& imported, const Graph& last, const Context& con
   // With a node in several kernels, each may precede the other: the model's order counts.
   result.from_b_to_a =
       !between(imported, nodes_from(imported, b.name), nodes_from(imported, a.name)).empty();
-  const auto way_from = [&](bool from_b) {
-    return from_b ? shortest_way(last, b.kernels, a.kernels)
-                  : shortest_way(last, a.kernels, b.kernels);
+  const auto path_from = [&](bool from_b) {
+    return from_b ? shortest_path(last, b.kernels, a.kernels)
+                  : shortest_path(last, a.kernels, b.kernels);
   };
-  std::vector<NodeId> way = way_from(result.from_b_to_a);
-  if (way.empty()) {
-    way = way_from(!result.from_b_to_a);
-    result.from_b_to_a = !way.empty() && !result.from_b_to_a;
+  std::vector<NodeId> path = path_from(result.from_b_to_a);
+  if (path.empty()) {
+    path = path_from(!result.from_b_to_a);
+    result.from_b_to_a = !path.empty() && !result.from_b_to_a;
   }
-  if (way.empty()) {
+  if (path.empty()) {
     result.relation = Relation::kUnrelated;
     result.bytes = read_by_both(last, {a.kernels.begin(), a.kernels.end()},
                                 {b.kernels.begin(), b.kernels.end()});
@@ -398,8 +398,8 @@ Explanation explain(const Graph& imported, const Graph& last, const Context& con
     return result;
   }
   result.relation = Relation::kSeparate;
-  for (std::size_t i = 0; i + 1 < way.size(); ++i) {
-    result.boundaries.push_back(boundary_at(last, context, way[i], way[i + 1]));
+  for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+    result.boundaries.push_back(boundary_at(last, context, path[i], path[i + 1]));
     const Boundary& boundary = result.boundaries.back();
     result.bytes += boundary.read_bytes + boundary.stored_bytes;
     result.launches += 1;

@@ -62,8 +62,8 @@ std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bit
   const int bias = (1 << (exponent_bits - 1)) - 1;
   // |value| = (2^52 + fraction) * 2^(exponent - 52). Subnormal doubles round to zero.
   const int exponent = stored_exponent - 1023;
-  const int place = std::max(exponent, 1 - bias);  // subnormals share the smallest exponent
-  const int shift = place - exponent + 52 - mantissa_bits;
+  const int clamped = std::max(exponent, 1 - bias);  // subnormals share the smallest exponent
+  const int shift = clamped - exponent + 52 - mantissa_bits;
   if (shift >= 54) return static_cast<std::uint16_t>(sign);
   const std::uint64_t mantissa = (1ULL << 52) | fraction;
   std::uint64_t units = mantissa >> shift;
@@ -71,7 +71,7 @@ std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bit
   if (rest > half || (rest == half && (units & 1) != 0)) ++units;
   // The leading one of `units` adds to the exponent field, as does a carry from the mantissa; a
   // subnormal has no leading one and thus exponent field zero.
-  const std::uint64_t field = static_cast<std::uint64_t>(place + bias - 1) << mantissa_bits;
+  const std::uint64_t field = static_cast<std::uint64_t>(clamped + bias - 1) << mantissa_bits;
   return static_cast<std::uint16_t>(sign | std::min<std::uint64_t>(field + units, infinity));
 }
 

@@ -33,10 +33,10 @@ SINTER_DEVICE void prefetch_tma_descriptor(const TensorMap& map) {
 inline void emulated_tma_row(unsigned char* to, const TensorMap& map, long row, long from,
                              bool valid, long first) {
   for (long column = 0; column < map.box[0]; ++column) {
-    const long place = first + column, byte = column * map.bytes;
+    const long element = first + column, byte = column * map.bytes;
     unsigned char* const target = to + row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16;
-    if (valid && place >= 0 && place < map.extents[0])
-      memcpy(target, reinterpret_cast<const char*>(map.base) + (from + place) * map.bytes,
+    if (valid && element >= 0 && element < map.extents[0])
+      memcpy(target, reinterpret_cast<const char*>(map.base) + (from + element) * map.bytes,
              static_cast<unsigned long>(map.bytes));
     else
       memset(target, 0, static_cast<unsigned long>(map.bytes));
@@ -53,25 +53,25 @@ inline void check_emulated_copy(const void* to, const TensorMap& map, long rank)
 /// `tap`.
 inline void emulated_im2col_load(unsigned char* to, const TensorMap& map, const i32* at,
                                  const i32* tap) {
-  long place[5];
-  for (int d = 0; d < map.rank; ++d) place[d] = at[d];
+  long window[5];
+  for (int d = 0; d < map.rank; ++d) window[d] = at[d];
   for (long row = 0; row < map.box[1]; ++row) {
-    long from = place[map.rank - 1] * map.strides[map.rank - 1];
-    bool valid = place[map.rank - 1] < map.extents[map.rank - 1];
+    long from = window[map.rank - 1] * map.strides[map.rank - 1];
+    bool valid = window[map.rank - 1] < map.extents[map.rank - 1];
     for (int d = 1; d + 1 < map.rank; ++d) {
-      const long pixel = place[d] + tap[d - 1];
+      const long pixel = window[d] + tap[d - 1];
       valid = valid && pixel >= 0 && pixel < map.extents[d];
       from += pixel * map.strides[d];
     }
     emulated_tma_row(to, map, row, from, valid, at[0]);
     for (int d = 1; d < map.rank; ++d) {
       if (d + 1 == map.rank) {
-        ++place[d];
+        ++window[d];
         break;
       }
-      place[d] += map.steps[d - 1];
-      if (place[d] <= map.extents[d] - 1 + map.upper[d - 1]) break;
-      place[d] = map.lower[d - 1];
+      window[d] += map.steps[d - 1];
+      if (window[d] <= map.extents[d] - 1 + map.upper[d - 1]) break;
+      window[d] = map.lower[d - 1];
     }
   }
 }
@@ -83,10 +83,10 @@ inline void emulated_tma_load(unsigned char* to, const TensorMap& map, const i32
     long from = 0, rest = row;
     bool valid = true;
     for (int d = 1; d < map.rank; ++d) {
-      const long place = at[d] + rest % map.box[d];
+      const long coordinate = at[d] + rest % map.box[d];
       rest /= map.box[d];
-      valid = valid && place >= 0 && place < map.extents[d];
-      from += place * map.strides[d];
+      valid = valid && coordinate >= 0 && coordinate < map.extents[d];
+      from += coordinate * map.strides[d];
     }
     emulated_tma_row(to, map, row, from, valid, at[0]);
   }

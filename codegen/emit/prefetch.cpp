@@ -49,10 +49,10 @@ class Fetches {
     for (const auto& gather : access.gathers) {
       const auto& value = analysis_.instr(gather.value());
       if (value.kind != InstrKind::Load) return std::nullopt;
-      const auto& place = analysis_.access(value.access);
-      if (!place.gathers.empty() || span(place) != 1) return std::nullopt;
-      text += fmt::format(" + wrap_index(widen({}[{}]), {}) * {}", args_.buffer(place.buffer),
-                          args_.expression(place.offset), args_.expression(gather.extent()),
+      const auto& index = analysis_.access(value.access);
+      if (!index.gathers.empty() || span(index) != 1) return std::nullopt;
+      text += fmt::format(" + wrap_index(widen({}[{}]), {}) * {}", args_.buffer(index.buffer),
+                          args_.expression(index.offset), args_.expression(gather.extent()),
                           args_.expression(gather.stride()));
     }
     return text;

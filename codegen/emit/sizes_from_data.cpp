@@ -14,9 +14,9 @@ void SizesFromData::add(const Dim& dim) {
     if (std::ranges::find(extents_, symbol, &Extent::symbol) != extents_.end()) continue;
     const Dim size = Dim::symbol(symbol);
     extents_.push_back({symbol, buffer, {}, {}});
-    const std::size_t place = extents_.size() - 1;
-    extents_[place].least = int_literal(ir::lower_bound(size, exprs_.ranges()).value_or(0));
-    extents_[place].most = known_(ir::largest(size, exprs_.ranges()));
+    Extent& extent = extents_.back();
+    extent.least = int_literal(ir::lower_bound(size, exprs_.ranges()).value_or(0));
+    extent.most = known_(ir::largest(size, exprs_.ranges()));
   }
   // Its other symbols become parameters now, as none can be added later.
   for (const std::string& symbol : dim.symbols())

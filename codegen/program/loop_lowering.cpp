@@ -33,7 +33,7 @@ bool is_worth_cutting(const LoopSpace& space, const Cuts& cuts) {
   constexpr std::size_t kMostParts = 128;
   constexpr std::int64_t kLeastElements = 256;  // of a part
   std::size_t parts = 1;
-  for (const auto& [dim, places] : cuts) parts *= places.size() + 1;
+  for (const auto& [dim, ends] : cuts) parts *= ends.size() + 1;
   const Dim elements = ir::element_count(space.shape());
   return parts <= kMostParts &&
          !(elements.is_constant() &&
@@ -55,12 +55,12 @@ std::vector<LoopProgramT> lower_region_parts(const Graph& body, Buffers inputs, 
   if (scatter_of(body) || cuts.empty() || !is_worth_cutting(space, cuts)) return programs;
   // The parts are the cross product of the ranges along all dimensions.
   std::vector<LoopSpace> parts{space};
-  for (auto& [dim, places] : cuts) {
-    places.insert(space.shape()[dim].value());
+  for (auto& [dim, ends] : cuts) {
+    ends.insert(space.shape()[dim].value());
     std::vector<LoopSpace> finer;
     for (const LoopSpace& part : parts) {
       std::int64_t start = 0;
-      for (const std::int64_t end : places) {
+      for (const std::int64_t end : ends) {
         finer.push_back(part);
         finer.back().restrict(dim, start, end - start);
         start = end;

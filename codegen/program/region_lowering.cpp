@@ -324,10 +324,10 @@ class RegionLowering {
       Guards all = guards;
       all.insert(all.end(), source.guards.begin(), source.guards.end());
       // The load of the last source can supply the fill value.
-      const auto [stored, place] = node.inputs.size() == 1 ? behind_views(from, source.index)
-                                                           : std::pair(from, source.index);
+      const auto [stored, stored_index] = node.inputs.size() == 1 ? behind_views(from, source.index)
+                                                                  : std::pair(from, source.index);
       if (!result && !body_.producer(stored) && !body_.is_constant(stored)) {
-        std::vector<Dim> at = place;
+        std::vector<Dim> at = stored_index;
         const Shape& shape = body_.type(stored).shape;
         for (std::size_t d = 0; d < shape.size(); ++d)
           if (shape[d] == Dim(1) && !build_.is_check(at[d])) at[d] = Dim(0);

@@ -61,10 +61,10 @@ void add_extremes_and_rows(GraphBuilder& builder, ValueId matrix, const ir::Bind
     probes.push_back(builder.add(op, {matrix}, {{"axes", Ints{0}}, {"keepdims", std::int64_t{0}}}));
   const std::int64_t count = row_count(builder, matrix, sizes),
                      taken = std::min(count, rows_wanted);
-  std::vector<std::int64_t> places(static_cast<std::size_t>(taken));
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(taken));
   for (std::int64_t i = 0; i < taken; ++i)
-    places[static_cast<std::size_t>(i)] = (2 * i + 1) * count / (2 * taken);
-  const ValueId index = builder.constant(Tensor::from_ints(DType::kInt64, {taken}, places));
+    indices[static_cast<std::size_t>(i)] = (2 * i + 1) * count / (2 * taken);
+  const ValueId index = builder.constant(Tensor::from_ints(DType::kInt64, {taken}, indices));
   probes.push_back(builder.add("Gather", {matrix, index}, {{"axis", std::int64_t{0}}}));
 }
 

@@ -44,8 +44,8 @@ EightBitTrial::EightBitTrial(const Graph& graph, const Calibration& calibration,
     : calibration_(calibration), layers_(layers.size()), outputs_(graph.outputs().size()) {
   const auto visit = [&](GraphBuilder& builder, const Graph&, const Node& node,
                          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-    const auto place = static_cast<std::size_t>(&node - graph.nodes().data());
-    const auto found = std::ranges::find(layers, place);
+    const auto node_index = static_cast<std::size_t>(&node - graph.nodes().data());
+    const auto found = std::ranges::find(layers, node_index);
     if (found == layers.end()) return std::nullopt;
     const auto number = static_cast<std::size_t>(found - layers.begin());
     const ValueId exact = builder.add(node.op->name, {inputs.begin(), inputs.end()}, node.attrs);

@@ -92,27 +92,27 @@ class PieceJudge {
   }
 
  private:
-  struct Place {
+  struct Position {
     std::size_t value, piece, axis;
   };
 
-  void add_errors(GraphBuilder& builder, const Place& place, ValueId value,
+  void add_errors(GraphBuilder& builder, const Position& position, ValueId value,
                   std::vector<ValueId>& errors) const {
-    const RangeChoice& choice = choices_[place.value];
+    const RangeChoice& choice = choices_[position.value];
     const auto name = [&](const char* what) {
-      return fmt::format("{}{}_{}", what, place.value, place.piece);
+      return fmt::format("{}{}_{}", what, position.value, position.piece);
     };
     const ValueId scale = builder.input(name("scale"), {DType::kFloat32, {}});
     if (builder.type(value).dtype != DType::kFloat32)
       value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
     // A column's error is weighted by its factor, by which the weights multiply it again.
-    ValueId weight = column_weights(builder, choice, place, value), smoothed = value,
+    ValueId weight = column_weights(builder, choice, position, value), smoothed = value,
             counted = weight;
     if (!choice.whole.smoothing.empty()) {
       const Dim columns = std::ssize(choice.whole.smoothing);
       const ValueId factors =
           builder.add("Reshape", {builder.input(name("factors"), {DType::kFloat32, {columns}})},
-                      {{"shape", along(columns, builder.type(value).shape.size(), place.axis)}});
+                      {{"shape", along(columns, builder.type(value).shape.size(), position.axis)}});
       smoothed = builder.add("Div", {value, factors});
       counted = builder.add("Mul", {weight, factors});
     }
@@ -133,9 +133,9 @@ class PieceJudge {
   }
 
   static ValueId column_weights(GraphBuilder& builder, const RangeChoice& choice,
-                                const Place& place, ValueId value) {
+                                const Position& position, ValueId value) {
     if (choice.importance.empty()) return builder.scalar(DType::kFloat32, 1);
-    Ints shape(builder.type(value).shape.size() - place.axis, 1);
+    Ints shape(builder.type(value).shape.size() - position.axis, 1);
     shape[0] = std::ssize(choice.importance);
     return builder.constant(Tensor::of(DType::kFloat32, shape, choice.importance));
   }

@@ -54,7 +54,7 @@ class ProductChooser {
  private:
   bool is_static() const { return options_.activation_scales == ActivationScales::kStatic; }
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
-  const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.place]; }
+  const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.node_index]; }
 
   /// A layer's weights multiplied by the factors of its group, traced.
   Tensor smoothed_weights(const EightBitLayer& layer) {
@@ -106,7 +106,7 @@ class ProductChooser {
   void compensate_weights() {
     std::vector<RoundedLayer> rounded;
     for (EightBitLayer& layer : products_.layers)
-      rounded.push_back({layer.place,
+      rounded.push_back({layer.node_index,
                          layer.is_conv || layer.has_four_bits ? Tensor() : smoothed_weights(layer),
                          &layer.weights});
     compensate(graph_, divided_.fitted, rounded, add_rounded_layers());
@@ -276,11 +276,11 @@ class ProductChooser {
 
   void choose_layers() {
     if (!calibration_) return;
-    std::vector<std::size_t> places;
-    for (const EightBitLayer& layer : products_.layers) places.push_back(layer.place);
+    std::vector<std::size_t> node_indices;
+    for (const EightBitLayer& layer : products_.layers) node_indices.push_back(layer.node_index);
     // Fitted values have smaller errors on the samples that they were fitted to.
     const Calibration& measured = divided_.held_out;
-    EightBitTrial trial(graph_, measured, places, add_rounded_layers());
+    EightBitTrial trial(graph_, measured, node_indices, add_rounded_layers());
     for (std::size_t i = 0; i < products_.layers.size(); ++i)
       products_.layers[i].report.output_error = trial.layer_errors()[i];
     std::set<std::size_t> dropped;
@@ -323,7 +323,7 @@ class ProductChooser {
   void report() {
     std::vector<EightBitLayer> all = products_.layers;
     all.insert(all.end(), products_.kept.begin(), products_.kept.end());
-    std::ranges::sort(all, {}, &EightBitLayer::place);
+    std::ranges::sort(all, {}, &EightBitLayer::node_index);
     for (EightBitLayer& layer : all) {
       const auto known =
           layer.has_four_bits ? own_report(context_, layer.report.name) : context_.layers.end();

@@ -24,15 +24,15 @@ struct RoundedGraph {
 
 RoundedGraph rounded_graph(const Graph& graph, std::span<const RoundedLayer> layers,
                            const AddRoundedLayer& add) {
-  std::map<std::size_t, std::size_t> places;
-  for (std::size_t i = 0; i < layers.size(); ++i) places[layers[i].place] = i;
+  std::map<std::size_t, std::size_t> numbers;
+  for (std::size_t i = 0; i < layers.size(); ++i) numbers[layers[i].node_index] = i;
   std::vector<std::size_t> products;  // as outputs, before the graph's own
   Graph result = ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const Graph&, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-        const auto found = places.find(static_cast<std::size_t>(&node - graph.nodes().data()));
-        if (found == places.end()) return std::nullopt;
+        const auto found = numbers.find(static_cast<std::size_t>(&node - graph.nodes().data()));
+        if (found == numbers.end()) return std::nullopt;
         const std::size_t number = found->second;
         const ValueId product = add(builder, number, node, inputs);
         if (layers[number].exact.element_count() > 0) {
@@ -68,18 +68,18 @@ std::vector<float> scales_of(const EightBitWeights& weights, std::int64_t n) {
 void compensate(const Graph& graph, const Calibration& calibration,
                 std::span<const RoundedLayer> layers, const AddRoundedLayer& add) {
   const RoundedGraph made = rounded_graph(graph, layers, add);
-  std::set<std::size_t> places;
-  for (const auto& [place, number] : made.numbers) places.insert(place);
-  if (places.empty()) return;
+  std::set<std::size_t> node_indices;
+  for (const auto& [node_index, number] : made.numbers) node_indices.insert(node_index);
+  if (node_indices.empty()) return;
   ConstantValues values(made.graph);
-  LayerInputs inputs(made.graph, values, calibration, places);
-  for (const auto& [place, number] : made.numbers) {
+  LayerInputs inputs(made.graph, values, calibration, node_indices);
+  for (const auto& [node_index, number] : made.numbers) {
     const RoundedLayer& layer = layers[number];
-    const Node& node = made.graph.nodes()[place];
+    const Node& node = made.graph.nodes()[node_index];
     EightBitWeights& weights = *layer.weights;
     const DType type = weights.values.dtype();
-    with_context("layer '" + layer_name(node) + "'", [&, place = place] {
-      const Tensor moments = inputs.moments(place);
+    with_context("layer '" + layer_name(node) + "'", [&, node_index = node_index] {
+      const Tensor moments = inputs.moments(node_index);
       const Tensor rows = transposed(computed("Cast", {{"to", DType::kFloat32}}, {layer.exact}));
       const std::int64_t n = rows.shape()[0], k = rows.shape()[1];
       const Tensor numbers = Tensor::of(
@@ -88,7 +88,7 @@ void compensate(const Graph& graph, const Calibration& calibration,
                             scales_of(weights, n), moments.as<float>()));
       weights.values = transposed(computed("Cast", {{"to", type}}, {numbers}));
     });
-    inputs.replace(place,
+    inputs.replace(node_index,
                    transposed(computed("Cast", {{"to", made.graph.type(node.inputs[1]).dtype}},
                                        {dequantized(weights)})));
   }

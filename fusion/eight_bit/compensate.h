@@ -13,7 +13,7 @@ namespace sinter::fusion {
 
 /// A layer with rounded operands.
 struct RoundedLayer {
-  std::size_t place = 0;               // index of its node, which has one result
+  std::size_t node_index = 0;          // index of its node, which has one result
   Tensor exact;                        // weights [k, n] of a matmul; otherwise empty
   EightBitWeights* weights = nullptr;  // a matmul's numbers are replaced, scales are kept
 };

@@ -20,7 +20,7 @@ struct ActivationGroup {
 
 /// A matmul or convolution with rounded operands.
 struct EightBitLayer {
-  std::size_t place = 0;  // index of the node
+  std::size_t node_index = 0;  // index of the node
   bool is_conv = false;
   bool has_four_bits = false;  // 4-bit weights, which stay unchanged
   std::size_t group = 0;

@@ -39,15 +39,15 @@ class ProductFinder {
     }
     const std::set<std::size_t> last = last_layers(graph_, products);
     std::map<std::pair<ValueId, bool>, std::size_t> groups;
-    for (const std::size_t place : found) {
-      const Node& node = graph_.nodes()[place];
+    for (const std::size_t node_index : found) {
+      const Node& node = graph_.nodes()[node_index];
       EightBitLayer layer;
-      layer.place = place;
+      layer.node_index = node_index;
       layer.is_conv = node.op->name == "Conv";
       layer.has_four_bits = has_four_bits(node);
       layer.report = start_report(layer, node);
       QuantizedLayer& report = layer.report;
-      report.kept = reason_to_keep(node, report, last.contains(place));
+      report.kept = reason_to_keep(node, report, last.contains(node_index));
       if (!report.kept.empty()) {
         note_kept(context_, products_, std::move(layer));
         continue;
@@ -67,10 +67,10 @@ class ProductFinder {
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
 
   /// Records a matmul that is no layer; --weights may have reported it already.
-  void keep(std::size_t place, const QuantizedLayer& row) {
+  void keep(std::size_t node_index, const QuantizedLayer& row) {
     if (own_report(context_, row.name) != context_.layers.end()) return;
     EightBitLayer layer;
-    layer.place = place;
+    layer.node_index = node_index;
     layer.report = row;
     products_.kept.push_back(std::move(layer));
   }

@@ -22,7 +22,7 @@ class ProductRewriter {
   Graph rewritten() const {
     Chosen chosen;
     for (const EightBitLayer& layer : products_.layers)
-      chosen[&graph_.nodes()[layer.place]] = &layer;
+      chosen[&graph_.nodes()[layer.node_index]] = &layer;
     const Divided divided = find_divided(chosen);
     const auto factors_of = [&](std::size_t group) -> const std::vector<float>& {
       return products_.groups[group].scale.smoothing;

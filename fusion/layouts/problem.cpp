@@ -17,15 +17,15 @@ using Move = std::vector<LayoutProblem::Choice>;
 /// One expansion move as a cut: nodes on the sink's side take the move's choice.
 class Expansion {
  public:
-  Expansion(const std::vector<int>& labels, const Move& move, std::vector<int>& place)
-      : labels_(labels), move_(move), place_(place) {
+  Expansion(const std::vector<int>& labels, const Move& move, std::vector<int>& in_move)
+      : labels_(labels), move_(move), in_move_(in_move) {
     for (std::size_t i = 0; i < move.size(); ++i) {
-      place_[static_cast<std::size_t>(move[i].node)] = static_cast<int>(i);
+      in_move_[static_cast<std::size_t>(move[i].node)] = static_cast<int>(i);
       cut_.add_node();
     }
   }
   ~Expansion() {
-    for (const auto& one : move_) place_[static_cast<std::size_t>(one.node)] = -1;
+    for (const auto& one : move_) in_move_[static_cast<std::size_t>(one.node)] = -1;
   }
   Expansion(const Expansion&) = delete;
   Expansion& operator=(const Expansion&) = delete;
@@ -46,24 +46,24 @@ class Expansion {
     const std::vector<bool> takes = cut_.solve();
     Move taken;
     for (std::size_t i = 0; i < move_.size(); ++i)
-      if (takes[place_in_cut(static_cast<int>(i))]) taken.push_back(move_[i]);
+      if (takes[cut_node(static_cast<int>(i))]) taken.push_back(move_[i]);
     return taken;
   }
 
  private:
   struct End {
-    int place = -1;   // index in the move, or -1
-    int kept, taken;  // keys
+    int in_move = -1;  // index in the move, or -1
+    int kept, taken;   // keys
   };
 
-  static std::size_t place_in_cut(int place) { return static_cast<std::size_t>(place) + 2; }
+  static std::size_t cut_node(int in_move) { return static_cast<std::size_t>(in_move) + 2; }
 
   End end_of(const Side& side) const {
     const int kept = key_of(side, labels_);
-    const int place = side.node < 0 ? -1 : place_[static_cast<std::size_t>(side.node)];
-    if (place < 0) return {-1, kept, kept};
-    const int choice = move_[static_cast<std::size_t>(place)].choice;
-    return {place, kept, side.keys[static_cast<std::size_t>(choice)]};
+    const int in_move = side.node < 0 ? -1 : in_move_[static_cast<std::size_t>(side.node)];
+    if (in_move < 0) return {-1, kept, kept};
+    const int choice = move_[static_cast<std::size_t>(in_move)].choice;
+    return {in_move, kept, side.keys[static_cast<std::size_t>(choice)]};
   }
 
   /// Adds cost `weight` if a reader wants `key` and it is not made. If choices of a move disagree,
@@ -77,20 +77,20 @@ class Expansion {
       if (reader.kept == key && reader.taken == key)
         always = true;
       else if (reader.kept == key)
-        while_kept.push_back(place_in_cut(reader.place));
+        while_kept.push_back(cut_node(reader.in_move));
       else if (reader.taken == key)
-        once_taken.push_back(place_in_cut(reader.place));
+        once_taken.push_back(cut_node(reader.in_move));
     }
     if (made.kept == key) {  // not made if taken
       if (always || !once_taken.empty())
-        cut_.add_arc(MinCut::kSource, place_in_cut(made.place), weight);
+        cut_.add_arc(MinCut::kSource, cut_node(made.in_move), weight);
       else if (!while_kept.empty())
-        cut_.add_arc(any_kept(while_kept), place_in_cut(made.place), weight);
+        cut_.add_arc(any_kept(while_kept), cut_node(made.in_move), weight);
     } else if (made.taken == key) {  // not made if kept
       if (always || !while_kept.empty())
-        cut_.add_arc(place_in_cut(made.place), MinCut::kSink, weight);
+        cut_.add_arc(cut_node(made.in_move), MinCut::kSink, weight);
       else if (!once_taken.empty())
-        cut_.add_arc(place_in_cut(made.place), any_taken(once_taken), weight);
+        cut_.add_arc(cut_node(made.in_move), any_taken(once_taken), weight);
     } else if (!always) {
       if (!while_kept.empty()) cut_.add_arc(any_kept(while_kept), MinCut::kSink, weight);
       if (!once_taken.empty()) cut_.add_arc(MinCut::kSource, any_taken(once_taken), weight);
@@ -115,7 +115,7 @@ class Expansion {
 
   const std::vector<int>& labels_;
   const Move& move_;
-  std::vector<int>& place_;  // index in the move by node, or -1
+  std::vector<int>& in_move_;  // index in the move by node, or -1
   MinCut cut_;
 };
 
@@ -161,7 +161,7 @@ std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
   // Models converge in two rounds.
   constexpr int kMaxRounds = 4;
   const auto terms_of = terms_of_nodes(problem);
-  std::vector<int> place(problem.nodes, -1);
+  std::vector<int> in_move(problem.nodes, -1);
   for (int round = 0; round < kMaxRounds; ++round) {
     bool improved = false;
     for (const Move& move : problem.moves) {
@@ -179,7 +179,7 @@ std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
       };
       const std::int64_t before = cost();
       if (before == 0) continue;
-      Expansion expansion(labels, move, place);
+      Expansion expansion(labels, move, in_move);
       for (const std::size_t i : touched) expansion.add(problem.terms[i]);
       Move taken = expansion.solve();
       const auto exchange = [&] {

@@ -140,8 +140,8 @@ ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
   const Shape& shape = graph_.type(value).shape;
   const Shape result = packed_shape(shape, axes, dims_);
   const auto is_one = [&](int axis) { return axis < 0 || shape[dimension(axis)] == Dim(1); };
-  const auto along = [&](ValueId from, ValueId places, int axis) {
-    return b_.add("Gather", {from, places}, {{"axis", std::int64_t{axis}}});
+  const auto along = [&](ValueId from, ValueId indices, int axis) {
+    return b_.add("Gather", {from, indices}, {{"axis", std::int64_t{axis}}});
   };
   if (is_one(axes.batch) && is_one(axes.sequence)) return reshaped(copy, result);
   if (axes.is_flat()) return along(copy, order_, axes.sequence);
@@ -177,16 +177,15 @@ ValueId Packing::padded(ValueId value, const TensorType& type, const TokenAxes& 
   const ValueId packed = packed_.at({value, axes.batch, axes.sequence});
   const std::size_t rank = type.shape.size();
   // Expands rows to [batch, sequence] in place, then moves the batch.
-  const auto place = packed_axis(axes, axes.sequence);
-  ValueId all = b_.add("Gather", {packed, row_}, {{"axis", place}});
+  const auto axis = packed_axis(axes, axes.sequence);
+  ValueId all = b_.add("Gather", {packed, row_}, {{"axis", axis}});
   Shape flags(b_.type(all).shape.size(), Dim(1));
-  flags[static_cast<std::size_t>(place)] = dims_.batch;
-  flags[static_cast<std::size_t>(place) + 1] = dims_.sequence;
+  flags[static_cast<std::size_t>(axis)] = dims_.batch;
+  flags[static_cast<std::size_t>(axis) + 1] = dims_.sequence;
   all = b_.add("Where", {reshaped(exists_, flags), all, b_.scalar(type.dtype, 0)});
   if (axes.is_flat()) return reshaped(all, type.shape);
   // If other dimensions are merged into the batch, there is one dimension more than the value has.
-  all =
-      transposed(all, moved(flags.size(), static_cast<std::size_t>(place), dimension(axes.batch)));
+  all = transposed(all, moved(flags.size(), static_cast<std::size_t>(axis), dimension(axes.batch)));
   if (flags.size() > rank) return reshaped(all, type.shape);
   return all;
 }

@@ -79,8 +79,8 @@ class Cases {
                     : std::nullopt;
     }
     if (node->op->take() != nullptr) {
-      const auto place = place_of(*node, index);
-      return place ? counted(node->inputs[0], *place) : std::nullopt;
+      const auto data_at = data_index(*node, index);
+      return data_at ? counted(node->inputs[0], *data_at) : std::nullopt;
     }
     const std::string& op = node->op->name;
     if (op != "Add" && op != "Sub" && op != "Mul") return std::nullopt;
@@ -91,22 +91,22 @@ class Cases {
   }
 
   /// The index of the data element that a gather reads.
-  std::optional<std::vector<Dim>> place_of(const Node& node, std::span<const Dim> index) {
-    std::vector<Dim> place;
+  std::optional<std::vector<Dim>> data_index(const Node& node, std::span<const Dim> index) {
+    std::vector<Dim> data_at;
     for (const ir::DataIndex& dim :
          node.op->take()->map(node.attrs, graph_.types(node.inputs), index)) {
       const auto number = dim.input < 0
                               ? std::optional(dim.at[0])
                               : counted(node.inputs[static_cast<std::size_t>(dim.input)], dim.at);
       if (!number || ir::lower_bound(*number, ranges_).value_or(-1) < 0) return std::nullopt;
-      place.push_back(*number);
+      data_at.push_back(*number);
     }
-    return place;
+    return data_at;
   }
 
   std::optional<TokenCases> through_take(const Node& node, std::span<const Dim> index) {
-    const auto place = place_of(node, index);
-    return place ? at(node.inputs[0], *place) : std::nullopt;
+    const auto data_at = data_index(node, index);
+    return data_at ? at(node.inputs[0], *data_at) : std::nullopt;
   }
 
   std::optional<TokenCases> through_pointwise(const Node& node, std::span<const Dim> index) {

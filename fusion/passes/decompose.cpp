@@ -166,14 +166,14 @@ std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const N
 /// Options that keep quantized weights, if x's type is the obstacle.
 std::string ways_out(const Context& context) {
   const auto& types = context.target.quantized_matmul;
-  std::string ways;
+  std::string options;
   for (const auto& [type, option] :
        {std::pair(DType::kFloat16, "fp16"), {DType::kBFloat16, "bf16"}})
     if (types.contains(type))
-      ways += fmt::format("{}--precision {}", ways.empty() ? "; " : " or ", option);
+      options += fmt::format("{}--precision {}", options.empty() ? "; " : " or ", option);
   const bool is_lowered =
       context.precision == Precision::kFloat16 || context.precision == Precision::kBFloat16;
-  return is_lowered || ways.empty() ? "" : ways + " keeps them in few bits";
+  return is_lowered || options.empty() ? "" : options + " keeps them in few bits";
 }
 
 }  // namespace

@@ -33,13 +33,13 @@ template <typename T>
 struct Order {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   static constexpr Bits kSign = Bits{1} << (8 * sizeof(T) - 1);
-  static Bits place(T value) {
+  static Bits rank(T value) {
     const auto bits = std::bit_cast<Bits>(value);
     return (bits & kSign) != 0 ? ~bits : bits | kSign;
   }
-  static T at(Bits place) {
-    return std::bit_cast<T>((place & kSign) != 0 ? static_cast<Bits>(place ^ kSign)
-                                                 : static_cast<Bits>(~place));
+  static T at(Bits rank) {
+    return std::bit_cast<T>((rank & kSign) != 0 ? static_cast<Bits>(rank ^ kSign)
+                                                : static_cast<Bits>(~rank));
   }
 };
 
@@ -49,7 +49,7 @@ template <typename T, typename Leads>
 T largest(const Leads& leads) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   if (!leads(-kInfinity)) return std::numeric_limits<T>::quiet_NaN();
-  auto low = Order<T>::place(-kInfinity), high = Order<T>::place(kInfinity);
+  auto low = Order<T>::rank(-kInfinity), high = Order<T>::rank(kInfinity);
   while (low < high) {
     const auto middle = high - (high - low) / 2;
     if (leads(Order<T>::at(middle)))

@@ -167,7 +167,7 @@ class Lowering {
     return old_.type(old).dtype != kWide ? map(old) : cast(map(old), to);
   }
 
-  std::size_t place(const Node& node) const {
+  std::size_t node_index(const Node& node) const {
     return old_.value(node.outputs[0]).producer.position();
   }
 
@@ -188,7 +188,7 @@ class Lowering {
 
   bool accumulates(const Node& node) const {
     if (accumulation_.nodes.empty()) return false;
-    return accumulation_.nodes[place(node)];
+    return accumulation_.nodes[node_index(node)];
   }
 
   /// Captured values keep their outer type, so that iterations cast nothing. A state has the type
@@ -197,8 +197,8 @@ class Lowering {
     const Graph& body = *node.body;
     const std::size_t count = node.outputs.size();
     const Accumulation accumulation = find_accumulation(body, count);
-    const std::vector<bool>& sensitive = sensitivity_->states.at(place(node));
-    const auto& inside = sensitivity_->bodies.at(place(node));
+    const std::vector<bool>& sensitive = sensitivity_->states.at(node_index(node));
+    const auto& inside = sensitivity_->bodies.at(node_index(node));
     std::vector<bool> wide = accumulation.states;
     for (std::size_t k = 0; k < count; ++k) wide[k] = wide[k] || sensitive[k];
     for (;;) {
@@ -259,7 +259,7 @@ class Lowering {
       keep(node, "the target's convolutions are of float32");
       return {cast(add(node, kWide, node.attrs)[0], policy_.narrow())};
     }
-    switch (sensitivity_->nodes[place(node)]) {
+    switch (sensitivity_->nodes[node_index(node)]) {
       case Kept::kExact: return lower_exact(node);
       case Kept::kLogits:
         keep(node, "an exponential, or what it reads");
@@ -299,7 +299,7 @@ class Lowering {
 
   /// Other readers may narrow the value, so that masks in it must survive that.
   std::vector<ValueId> lower_exact(const Node& node) {
-    const std::string& readers = sensitivity_->readers[place(node)];
+    const std::string& readers = sensitivity_->readers[node_index(node)];
     keep(node, readers.empty()
                    ? "an error of an operand counts absolutely"
                    : fmt::format("an error of what {} reads counts absolutely", readers));

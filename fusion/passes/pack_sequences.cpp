@@ -71,10 +71,10 @@ std::optional<MaskedAttention> masked_attention(const Graph& graph, const Node& 
   const auto index = ir::index_symbols(scores, ranges);
   const ValueId mask = node.inputs[*which.mask];
   const Shape& shape = graph.type(mask).shape;
-  std::vector<Dim> place(index.end() - static_cast<std::ptrdiff_t>(shape.size()), index.end());
+  std::vector<Dim> own_index(index.end() - static_cast<std::ptrdiff_t>(shape.size()), index.end());
   for (std::size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] == Dim(1)) place[d] = Dim(0);
-  const auto cases = token_cases(graph, mask, place, ranges);
+    if (shape[d] == Dim(1)) own_index[d] = Dim(0);
+  const auto cases = token_cases(graph, mask, own_index, ranges);
   if (!cases || cases->is_constant())
     return no("its mask depends on more than a mask [batch, sequence] that is an input");
   const Value& input = graph.value(cases->mask);
@@ -256,10 +256,11 @@ class SequencePacker {
     /// The operand at padding positions.
     const auto absent = [&](ValueId value) -> std::optional<double> {
       const Shape& own = graph_.type(value).shape;
-      std::vector<Dim> place(index.end() - static_cast<std::ptrdiff_t>(own.size()), index.end());
+      std::vector<Dim> own_index(index.end() - static_cast<std::ptrdiff_t>(own.size()),
+                                 index.end());
       for (std::size_t d = 0; d < own.size(); ++d)
-        if (own[d] == Dim(1)) place[d] = Dim(0);
-      const auto cases = token_cases(graph_, value, place, ranges);
+        if (own[d] == Dim(1)) own_index[d] = Dim(0);
+      const auto cases = token_cases(graph_, value, own_index, ranges);
       if (!cases || cases->mask != mask_ || axes.is_flat() || axes.merged != Dim(1) ||
           cases->index[0] != index_at(shape, index, axes.batch) ||
           cases->index[1] != index_at(shape, index, axes.sequence))

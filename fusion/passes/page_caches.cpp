@@ -310,8 +310,8 @@ class CachePager {
   ValueId write(const Node& node, const DecoderCache& cache) {
     const bool scatters = node.op->name == "Scatter";
     if (scatters) {
-      const auto place = trials_.positions(node.inputs[2 + cache.axis]);
-      if (!place || place->more != 0)
+      const auto positions = trials_.positions(node.inputs[2 + cache.axis]);
+      if (!positions || positions->more != 0)
         refuse_paging(node, "it does not write the rows of tokens at their positions");
     }
     const ValueId rows = mapped_[node.inputs[1].position()];

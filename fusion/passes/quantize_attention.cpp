@@ -27,7 +27,7 @@ constexpr double kLeastOperandScale = 0x1p-100;
 constexpr double kCommonScales = 64;
 
 struct AttentionLayer {
-  std::size_t place = 0;  // index of the node
+  std::size_t node_index = 0;  // index of the node
   std::array<double, kOperands> scales{};
   bool is_common = false;  // all share one scale
   QuantizedLayer report;
@@ -101,12 +101,14 @@ class AttentionQuantizer {
   }
 
  private:
-  const Node& node_of(const AttentionLayer& layer) const { return graph_.nodes()[layer.place]; }
+  const Node& node_of(const AttentionLayer& layer) const {
+    return graph_.nodes()[layer.node_index];
+  }
 
-  void add_layer(std::size_t place) {
-    const Node& node = graph_.nodes()[place];
+  void add_layer(std::size_t node_index) {
+    const Node& node = graph_.nodes()[node_index];
     AttentionLayer layer;
-    layer.place = place;
+    layer.node_index = node_index;
     layer.report.name = layer_name(node);
     const auto width = [&](std::size_t i) {
       const Dim& dim = graph_.type(node.inputs[i]).shape.back();
@@ -166,9 +168,9 @@ class AttentionQuantizer {
   }
 
   void choose_layers() {
-    std::vector<std::size_t> places;
-    for (const AttentionLayer& layer : layers_) places.push_back(layer.place);
-    EightBitTrial trial(graph_, *calibration_, places,
+    std::vector<std::size_t> node_indices;
+    for (const AttentionLayer& layer : layers_) node_indices.push_back(layer.node_index);
+    EightBitTrial trial(graph_, *calibration_, node_indices,
                         [this](GraphBuilder& builder, std::size_t i, const Node& node,
                                std::span<const ValueId> inputs) {
                           return add_rounded(builder, layers_[i], node, inputs);
@@ -216,7 +218,7 @@ class AttentionQuantizer {
     context_.precision_notes.push_back(std::move(text));
     std::vector<AttentionLayer> reported = layers_;
     reported.insert(reported.end(), kept_.begin(), kept_.end());
-    std::ranges::sort(reported, {}, &AttentionLayer::place);
+    std::ranges::sort(reported, {}, &AttentionLayer::node_index);
     for (AttentionLayer& layer : reported) context_.layers.push_back(std::move(layer.report));
   }
 
@@ -237,15 +239,15 @@ class AttentionQuantizer {
   }
 
   Graph rewritten() const {
-    return ir::rewrite(graph_,
-                       [&](GraphBuilder& builder, const Graph& old, const Node& node,
-                           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                         const auto place = static_cast<std::size_t>(&node - old.nodes().data());
-                         const auto found =
-                             std::ranges::find(layers_, place, &AttentionLayer::place);
-                         if (found == layers_.end()) return std::nullopt;
-                         return std::vector{add_rounded(builder, *found, node, inputs)};
-                       });
+    return ir::rewrite(
+        graph_,
+        [&](GraphBuilder& builder, const Graph& old, const Node& node,
+            std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+          const auto node_index = static_cast<std::size_t>(&node - old.nodes().data());
+          const auto found = std::ranges::find(layers_, node_index, &AttentionLayer::node_index);
+          if (found == layers_.end()) return std::nullopt;
+          return std::vector{add_rounded(builder, *found, node, inputs)};
+        });
   }
 
   const Graph& graph_;

@@ -93,11 +93,11 @@ class WeightQuantizer {
   }
 
   /// Reports matmuls with float weights that no option quantizes.
-  void report_kept(std::size_t place) {
+  void report_kept(std::size_t node_index) {
     if (context_.weights.bits == 0) return;
-    if (const auto kept = kept_.find(place); kept != kept_.end())
+    if (const auto kept = kept_.find(node_index); kept != kept_.end())
       context_.layers.push_back(std::move(kept->second));
-    for (QuantizedLayer& row : products_of_bodies(values_, graph_.nodes()[place]))
+    for (QuantizedLayer& row : products_of_bodies(values_, graph_.nodes()[node_index]))
       context_.layers.push_back(std::move(row));
   }
 
@@ -143,15 +143,15 @@ class WeightQuantizer {
   }
 
   /// Float weights that the user wants quantized.
-  std::optional<Piece> chosen(std::size_t place) {
-    const Node& node = graph_.nodes()[place];
+  std::optional<Piece> chosen(std::size_t node_index) {
+    const Node& node = graph_.nodes()[node_index];
     std::optional<Tensor> moments;
-    if (inputs_) moments = inputs_->moments(place);
+    if (inputs_) moments = inputs_->moments(node_index);
     const auto weights = quantized_layer(node, transposed(node.inputs[1]), context_.weights,
-                                         moments ? &*moments : nullptr, last_.contains(place));
+                                         moments ? &*moments : nullptr, last_.contains(node_index));
     if (!weights) return std::nullopt;
     if (inputs_)
-      inputs_->replace(place, ir::dequantized(*weights, graph_.type(node.inputs[0]).dtype));
+      inputs_->replace(node_index, ir::dequantized(*weights, graph_.type(node.inputs[0]).dtype));
     return replacement(node, nullptr, *weights);
   }
 

@@ -120,7 +120,7 @@ class Joining {
     const SumsStep& first = parts_[0].steps[step];
     for (std::size_t in = 0; in < first.node->inputs.size(); ++in) {
       JoinedOperand& operand = result.emplace_back();
-      if (in == first.place) continue;
+      if (in == first.operand) continue;
       const auto of = [&](const Projection& part) { return part.steps[step].node->inputs[in]; };
       const ValueId shared = of(parts_[0]);
       if (std::ranges::all_of(parts_, [&](const Projection& part) {
@@ -170,9 +170,9 @@ class Joining {
     std::vector<ValueId> inputs;
     for (std::size_t in = 0; in < first.node->inputs.size(); ++in) {
       const JoinedOperand& operand = operands_[step - 1][in];
-      inputs.push_back(in == first.place ? value
-                       : operand.read    ? reads[*operand.read]
-                                         : builder.constant(*operand.columns));
+      inputs.push_back(in == first.operand ? value
+                       : operand.read      ? reads[*operand.read]
+                                           : builder.constant(*operand.columns));
     }
     return builder.add(first.node->op->name, std::move(inputs), first.node->attrs);
   }

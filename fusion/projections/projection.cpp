@@ -63,10 +63,10 @@ bool steps_fit(const Graph& graph, const Projection& a, const Projection& b) {
       return false;
     if (one.node == nullptr) continue;
     if (one.node->op != other.node->op || one.node->attrs != other.node->attrs ||
-        one.place != other.place)
+        one.operand != other.operand)
       return false;
     for (std::size_t in = 0; in < one.node->inputs.size(); ++in) {
-      if (in == one.place) continue;
+      if (in == one.operand) continue;
       const ValueId first = one.node->inputs[in], second = other.node->inputs[in];
       const bool fits = is_shared(graph, first, second) ||
                         (graph.type(first).dtype == graph.type(second).dtype &&

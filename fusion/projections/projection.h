@@ -13,7 +13,7 @@ namespace sinter::fusion {
 /// A node that converts the accumulators of an 8-bit matmul to floats, and the bias after it.
 struct SumsStep {
   const Node* node = nullptr;
-  std::size_t place = 0;         // index of the operand that comes from the preceding step
+  std::size_t operand = 0;       // index of the operand that comes from the preceding step
   const Tensor* bias = nullptr;  // of n elements, or null
 };
 

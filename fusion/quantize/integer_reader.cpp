@@ -30,7 +30,7 @@ IntegerSource<IntegerLine, IntegerLine> source_of(const Attrs& attrs,
     const Ints& line = attrs.get_ints(kIntegerParts[i]);
     if (line.empty()) continue;
     parts[i]->tensor = &inputs[next++];
-    parts[i]->place = line_in(line);
+    parts[i]->address = line_in(line);
   }
   source.scale.is_divisor = attrs.get_int("divides") != 0;
   if (attrs.get_int("columns") != 0) source.columns = &inputs[next];
@@ -63,11 +63,11 @@ bool fits_integers(const Attrs& attrs, std::span<const Tensor> inputs) {
   const IntegerSource<IntegerLine, IntegerLine> source = source_of(attrs, inputs);
   const DType type = inputs[0].dtype();
   if ((type != DType::kInt8 && type != DType::kUInt8) || k * n > 2 * inputs[0].element_count() ||
-      !is_inside(source.place, k, n, inputs[0]))
+      !is_inside(source.address, k, n, inputs[0]))
     return false;
   for (const IntegerNumbers<IntegerLine>* part : {&source.scale, &source.zero, &source.shift})
     if (part->tensor != nullptr &&
-        !is_inside(part->place, ir::group_count(k, group), n, *part->tensor))
+        !is_inside(part->address, ir::group_count(k, group), n, *part->tensor))
       return false;
   return source.columns == nullptr || source.columns->element_count() == 1 ||
          source.columns->element_count() == n;

@@ -23,33 +23,33 @@ struct IntegerLine {
 };
 
 /// A number for each group and row.
-template <class Place>
+template <class Address>
 struct IntegerNumbers {
   const ir::Tensor* tensor = nullptr;  // null: `number` for all
-  Place place = {};
+  Address address = {};
   double number = 0;
   bool is_divisor = false;
 
   double at(std::int64_t g, std::int64_t n) const {
-    const double found = tensor != nullptr ? tensor->at(place.at(g, n)) : number;
+    const double found = tensor != nullptr ? tensor->at(address.at(g, n)) : number;
     return is_divisor ? 1 / found : found;
   }
 };
 
 /// Integers [k, n] with their scales and shifts.
-template <class Place, class GroupPlace>
+template <class Address, class GroupAddress>
 struct IntegerSource {
   std::int64_t k, n, group;
   const ir::Tensor* values;
-  Place place;
-  IntegerNumbers<GroupPlace> scale, zero, shift;
+  Address address;
+  IntegerNumbers<GroupAddress> scale, zero, shift;
   const ir::Tensor* columns = nullptr;  // factors of columns: one, or n
 };
 
-template <class Place, class GroupPlace>
+template <class Address, class GroupAddress>
 class IntegerReader {
  public:
-  explicit IntegerReader(const IntegerSource<Place, GroupPlace>& source) : s_(source) {}
+  explicit IntegerReader(const IntegerSource<Address, GroupAddress>& source) : s_(source) {}
 
   /// Nothing if a scale is zero and there is a shift.
   std::optional<ir::QuantizedWeights> read() {
@@ -65,7 +65,7 @@ class IntegerReader {
   /// Reads the numbers; `offset_` is subtracted from the model's own.
   void read_values(ir::QuantizedWeights& result) {
     const ir::Tensor& tensor = *s_.values;
-    const Place& address = s_.place;
+    const Address& address = s_.address;
     const bool is_signed = tensor.dtype() == DType::kInt8;
     const ir::HeldBytes held = tensor.hold();
     const auto* from = reinterpret_cast<const std::uint8_t*>(held.bytes.data());
@@ -129,7 +129,7 @@ class IntegerReader {
     return true;
   }
 
-  const IntegerSource<Place, GroupPlace>& s_;
+  const IntegerSource<Address, GroupAddress>& s_;
   int offset_ = 0;
 };
 

@@ -12,17 +12,17 @@ namespace {
 constexpr int kShift = 128;
 /// Visits the offset by `strides` of each element of a tensor of `shape`, in row-major order.
 template <typename Visit>
-void for_each_place(const Ints& shape, const Ints& strides, const Visit& visit) {
+void for_each_offset(const Ints& shape, const Ints& strides, const Visit& visit) {
   const std::size_t rank = shape.size();
   Ints index(rank, 0);
-  std::int64_t count = 1, place = 0;
+  std::int64_t count = 1, offset = 0;
   for (const std::int64_t size : shape) count *= size;
   for (std::int64_t i = 0; i < count; ++i) {
-    visit(static_cast<std::size_t>(i), static_cast<std::size_t>(place));
+    visit(static_cast<std::size_t>(i), static_cast<std::size_t>(offset));
     for (std::size_t d = rank; d-- > 0;) {
-      place += strides[d];
+      offset += strides[d];
       if (++index[d] < shape[d]) break;
-      place -= strides[d] * shape[d];
+      offset -= strides[d] * shape[d];
       index[d] = 0;
     }
   }
@@ -66,12 +66,12 @@ const ir::Transform kIntegerDifference = {
       const Ints zeros = inputs[1].to_ints();
       std::vector<std::int8_t> result(held.bytes.size());
       bool fits = true;
-      for_each_place(inputs[0].shape(), broadcast_strides(inputs[1].shape(), inputs[0].shape()),
-                     [&](std::size_t i, std::size_t zero) {
-                       const std::int64_t value = load(inputs[0], held.bytes, i) - zeros[zero];
-                       fits = fits && value >= -kShift && value < kShift;
-                       result[i] = static_cast<std::int8_t>(value);
-                     });
+      for_each_offset(inputs[0].shape(), broadcast_strides(inputs[1].shape(), inputs[0].shape()),
+                      [&](std::size_t i, std::size_t zero) {
+                        const std::int64_t value = load(inputs[0], held.bytes, i) - zeros[zero];
+                        fits = fits && value >= -kShift && value < kShift;
+                        result[i] = static_cast<std::int8_t>(value);
+                      });
       std::vector<Tensor> results{Tensor::scalar(DType::kBool, fits ? 1 : 0)};
       if (fits) results.push_back(Tensor::of(DType::kInt8, inputs[0].shape(), result));
       return results;
@@ -95,9 +95,10 @@ const ir::Transform kIntegerSums = {
         shape[static_cast<std::size_t>(axis)] = 1;
       for (const std::int64_t size : shape) count *= size;
       std::vector<std::int32_t> sums(static_cast<std::size_t>(count), 0);
-      for_each_place(
-          inputs[0].shape(), broadcast_strides(shape, inputs[0].shape()),
-          [&](std::size_t i, std::size_t place) { sums[place] += load(inputs[0], held.bytes, i); });
+      for_each_offset(inputs[0].shape(), broadcast_strides(shape, inputs[0].shape()),
+                      [&](std::size_t i, std::size_t offset) {
+                        sums[offset] += load(inputs[0], held.bytes, i);
+                      });
       return std::vector{Tensor::of(DType::kInt32, shape, sums)};
     }};
 

@@ -168,7 +168,7 @@ Piece NarrowProducts::piece(NarrowProduct product) const {
   piece.emit = [&graph = graph_, product = std::move(product), x, w, bias, origins](
                    GraphBuilder& builder, std::span<const ValueId> reads) {
     GraphBuilder::OriginScope scope(builder, origins);
-    const auto at = [&](std::size_t place) { return place == kNone ? ValueId{} : reads[place]; };
+    const auto at = [&](std::size_t i) { return i == kNone ? ValueId{} : reads[i]; };
     return std::vector{write_product(
         builder, graph, product,
         {at(x.values), at(x.zero), at(x.scale), at(w.values), at(w.zero), at(w.scale), at(bias)})};

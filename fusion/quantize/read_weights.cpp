@@ -183,7 +183,7 @@ class Finder {
   std::optional<QuantizedWeights> read_places(std::span<const Part> parts, bool divides,
                                               const Tensor& values, const Address& address,
                                               std::int64_t group, const Tensor* columns) {
-    struct Place {
+    struct ValueAddress {
       const Address* address;
       std::int64_t at(std::int64_t k, std::int64_t n) const { return address->at(k, n); }
     };
@@ -191,15 +191,15 @@ class Finder {
       return IntegerNumbers<GroupAddress>{
           part.tensor, {part.address ? &*part.address : nullptr, group}, part.number};
     };
-    IntegerSource<Place, GroupAddress> source{k_,
-                                              n_,
-                                              group,
-                                              &values,
-                                              {&address},
-                                              numbers(parts[0]),
-                                              numbers(parts[1]),
-                                              numbers(parts[2]),
-                                              columns};
+    IntegerSource<ValueAddress, GroupAddress> source{k_,
+                                                     n_,
+                                                     group,
+                                                     &values,
+                                                     {&address},
+                                                     numbers(parts[0]),
+                                                     numbers(parts[1]),
+                                                     numbers(parts[2]),
+                                                     columns};
     source.scale.is_divisor = divides;
     return IntegerReader(source).read();
   }
@@ -280,19 +280,20 @@ class RowSink {
 
   ValueId view(const Node& node) {
     const ValueId input = gathered(node.inputs[0]);
-    const Shape places = builder_.type(indices_).shape;
-    const auto with_places = [&](auto list, auto place) {
+    const Shape gathered_shape = builder_.type(indices_).shape;
+    const auto with_gathered = [&](auto list, auto dim) {
       list.erase(list.begin());
-      for (std::size_t d = places.size(); d-- > 0;) list.insert(list.begin(), place(d));
+      for (std::size_t d = gathered_shape.size(); d-- > 0;) list.insert(list.begin(), dim(d));
       return list;
     };
     Attrs attrs = node.attrs;
-    attrs.set("shape",
-              with_places(node.attrs.get_dims("shape"), [&](auto d) { return places[d]; }));
+    attrs.set("shape", with_gathered(node.attrs.get_dims("shape"),
+                                     [&](auto d) { return gathered_shape[d]; }));
     if (node.op->name == "Slice") {
-      attrs.set("starts", with_places(node.attrs.get_dims("starts"), [](auto) { return Dim(0); }));
+      attrs.set("starts",
+                with_gathered(node.attrs.get_dims("starts"), [](auto) { return Dim(0); }));
       attrs.set("steps",
-                with_places(node.attrs.get_ints("steps"), [](auto) { return std::int64_t{1}; }));
+                with_gathered(node.attrs.get_ints("steps"), [](auto) { return std::int64_t{1}; }));
     }
     return builder_.add(node.op->name, {input}, std::move(attrs));
   }

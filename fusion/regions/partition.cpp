@@ -57,7 +57,7 @@ bool Partition::can_scatter(const Region& region, const Node& node) const {
          !node.op->scatter()->combine(node.attrs);
 }
 
-Verdict Partition::can_fuse(const Region& region, NodeId id, Place place) const {
+Verdict Partition::can_fuse(const Region& region, NodeId id, Side side) const {
   const Node& node = graph_.node(id);
   if (is_grouped(id)) return {false, "'" + describe(node) + "' is already in another kernel"};
   if (const auto left = left_.find(id); left != left_.end()) return {false, left->second};
@@ -69,7 +69,7 @@ Verdict Partition::can_fuse(const Region& region, NodeId id, Place place) const 
       if (!region.axes().empty()) return {true, ""};
       return {false, "'" + describe(node) + "' is a reduction"};
     case OpKind::kIndexed:
-      if (!node.op->scatter() || (place == Place::kBehind && can_scatter(region, node)))
+      if (!node.op->scatter() || (side == Side::kBehind && can_scatter(region, node)))
         return {true, ""};
       return {false, "'" + describe(node) + "' has a kernel of its own"};
     case OpKind::kWhile: return {false, "'" + describe(node) + "' is a loop"};
@@ -148,7 +148,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
     decide(id, consumer, {false, std::move(reason)});
     return false;
   };
-  if (Verdict v = can_fuse(region, id, Place::kInFront); !v.ok) return refuse(v.reason);
+  if (Verdict v = can_fuse(region, id, Side::kInFront); !v.ok) return refuse(v.reason);
   if (reads_too_much) return refuse("the kernel would read too many tensors");
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
@@ -209,7 +209,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
     decide(producer, user, {false, std::move(reason)});
     return false;
   };
-  if (Verdict v = can_fuse(region, user, Place::kBehind); !v.ok) return refuse(v.reason);
+  if (Verdict v = can_fuse(region, user, Side::kBehind); !v.ok) return refuse(v.reason);
   if (node.op->kind == OpKind::kIndexed && !node.op->scatter())
     return refuse("'" + describe(node) + "' starts a kernel, it does not continue one");
   if (region.lasting_leaves() > kMaxLeaves + node.outputs.size())
@@ -332,14 +332,14 @@ void Partition::collect_readers(const Region& region, ValueId value, std::vector
   std::vector<std::pair<ValueId, std::size_t>> open{{value, 0}};
   while (!open.empty() && readers.size() < most) {
     ++walked_;
-    const auto [next, place] = open.back();
+    const auto [next, number] = open.back();
     const auto& users = graph_.users(next);
-    if (place == users.size() || at(users[place]) > last) {
+    if (number == users.size() || at(users[number]) > last) {
       open.pop_back();
       continue;
     }
     ++open.back().second;
-    const NodeId user = users[place];
+    const NodeId user = users[number];
     const bool copy = region.copies().count(user) != 0;
     const bool reaches = region.reaches_outside(user, next);
     if (reaches) {

@@ -46,9 +46,9 @@ class Partition {
   /// Number of kernels, including this region, that would recompute `value`; 0 if some reader
   /// cannot.
   std::size_t copying_readers(const Region& region, ValueId value) const;
-  enum class Place { kInFront, kBehind };  // relative to the region
+  enum class Side { kInFront, kBehind };  // relative to the region
   /// Legality of `node` in any region; Region checks the rest.
-  Verdict can_fuse(const Region& region, NodeId node, Place place) const;
+  Verdict can_fuse(const Region& region, NodeId node, Side side) const;
   bool can_scatter(const Region& region, const Node& node) const;
   /// True if a path from the region through outside nodes returns to it.
   bool has_circle(const Region& region) const;

@@ -101,9 +101,9 @@ bool Region::leads_here(ValueId value) const {
 Verdict Region::demand(ValueId value, const Index& index, Access access, std::size_t guards) {
   lasting_leaves_.reset();
   Demand& demand = demands_.change(value);
-  const auto place = std::ranges::find(demand.indices, index);
-  const std::pair use(static_cast<std::size_t>(place - demand.indices.begin()), guards);
-  if (place == demand.indices.end()) {
+  const auto found = std::ranges::find(demand.indices, index);
+  const std::pair use(static_cast<std::size_t>(found - demand.indices.begin()), guards);
+  if (found == demand.indices.end()) {
     if (std::ranges::any_of(index,
                             [](const Dim& dim) { return ir::is_longer(dim, kMaxIndexSize); }))
       return {false, "where an element lies takes too long a formula"};
@@ -253,9 +253,9 @@ Verdict Region::add_result(NodeId id) {
   nodes_.insert(id);
   if (node.op->scatter()) scatters_.insert(id);
   Demand& own = demands_.change(node.outputs[0]);
-  const auto place = std::ranges::find(own.indices, *index);
-  const std::pair use(static_cast<std::size_t>(place - own.indices.begin()), std::size_t{0});
-  if (place == own.indices.end()) own.indices.push_back(*index);
+  const auto found = std::ranges::find(own.indices, *index);
+  const std::pair use(static_cast<std::size_t>(found - own.indices.begin()), std::size_t{0});
+  if (found == own.indices.end()) own.indices.push_back(*index);
   if (std::ranges::find(own.uses, use) == own.uses.end()) own.uses.push_back(use);
   return propagate_all(id);
 }

@@ -72,10 +72,10 @@ std::vector<ResultReader> result_readers(const Graph& graph, ValueId result) {
 
 Verdict is_next(const Graph& graph, const Node& maker, ValueId result, const ResultReader& reader) {
   const Node& node = graph.node(reader.node);
-  std::size_t ways = 0;
+  std::size_t uses = 0;
   for (const ResultReader& other : result_readers(graph, result))
-    ways += other.node == reader.node ? 1 : 0;
-  if (std::ranges::count(node.inputs, reader.read) != 1 || ways != 1)
+    uses += other.node == reader.node ? 1 : 0;
+  if (std::ranges::count(node.inputs, reader.read) != 1 || uses != 1)
     return {false, "'" + describe(node) + "' reads the result in two ways"};
   for (const ValueId output : maker.outputs)
     if (output != result && is_read_by(graph, output, reader.node))
@@ -121,8 +121,8 @@ bool is_read_beside(const Graph& graph, ValueId value, const ResultReader& reade
   if (graph.is_output(value)) return true;
   return std::ranges::any_of(graph.users(value), [&](NodeId user) {
     if (user == reader.node) return false;
-    const auto& way = reader.reshapes;
-    if (std::ranges::find(way, user) == way.end()) return true;
+    const auto& reshapes = reader.reshapes;
+    if (std::ranges::find(reshapes, user) == reshapes.end()) return true;
     return is_read_beside(graph, graph.node(user).outputs[0], reader);
   });
 }

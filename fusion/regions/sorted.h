@@ -43,13 +43,13 @@ class SortedMap {
   std::size_t size() const { return entries_.size(); }
   /// The value of `key`, or null.
   const Value* find(const Key& key) const {
-    const auto at = place(key);
+    const auto at = lower_bound(key);
     return at != entries_.end() && at->first == key ? at->second.get() : nullptr;
   }
   std::size_t count(const Key& key) const { return find(key) != nullptr ? 1 : 0; }
   /// The value of `key`, created if absent, for modification.
   Value& change(const Key& key) {
-    auto at = entries_.begin() + (place(key) - entries_.begin());
+    auto at = entries_.begin() + (lower_bound(key) - entries_.begin());
     if (at == entries_.end() || at->first != key)
       at = entries_.insert(at, {key, std::make_shared<Value>()});
     else if (at->second.use_count() > 1)
@@ -57,12 +57,12 @@ class SortedMap {
     return *at->second;
   }
   void erase(const Key& key) {
-    const auto at = place(key);
+    const auto at = lower_bound(key);
     if (at != entries_.end() && at->first == key) entries_.erase(at);
   }
 
  private:
-  auto place(const Key& key) const {
+  auto lower_bound(const Key& key) const {
     return std::ranges::lower_bound(entries_, key, {}, &Entry::first);
   }
   std::vector<Entry> entries_;

@@ -116,11 +116,11 @@ struct SampledRow {
       values.push_back(static_cast<float>(logits.at(row * count + i)));
     const auto& biased = inputs[4];
     for (std::int64_t i = 0; i < integer(5) && i < biased.element_count(); ++i) {
-      const std::int64_t place = integer(4) + i;
-      if (place < 0 || place >= biased.element_count()) continue;
-      const std::int64_t token = biased.at_int(place);
+      const std::int64_t index = integer(4) + i;
+      if (index < 0 || index >= biased.element_count()) continue;
+      const std::int64_t token = biased.at_int(index);
       if (token >= 0 && token < count)
-        values[static_cast<std::size_t>(token)] += static_cast<float>(inputs[5].at(place));
+        values[static_cast<std::size_t>(token)] += static_cast<float>(inputs[5].at(index));
     }
     allowed = set(inputs[3], integer(2), count, true);
     const std::vector<bool> seen = set(inputs[3], integer(3), count, false);

@@ -65,7 +65,7 @@ std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, Tensors inputs, Types 
   const std::int64_t out_stride = dense_strides(out_shape)[axis];
   const Column keys = widen(inputs[0], is_float(inputs[0].dtype()));
   const bool is_unsigned = inputs[0].dtype() == DType::kUInt64;
-  Ints places(static_cast<std::size_t>(count_of(out_shape)));
+  Ints indices(static_cast<std::size_t>(count_of(out_shape)));
   Ints order(static_cast<std::size_t>(shape[axis]));
   // Rows of the result are in the order of the input's.
   Ints firsts;
@@ -85,11 +85,11 @@ std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, Tensors inputs, Types 
       return descending ? less(b, a) : less(a, b);
     });
     for (std::int64_t i = 0; i < out_shape[axis]; ++i)
-      places[static_cast<std::size_t>(firsts[row] + i * out_stride)] =
+      indices[static_cast<std::size_t>(firsts[row] + i * out_stride)] =
           order[static_cast<std::size_t>(i)];
     ++row;
   });
-  return {Tensor::from_ints(DType::kInt64, out_shape, places)};
+  return {Tensor::from_ints(DType::kInt64, out_shape, indices)};
 }
 
 }  // namespace sinter::ir::reference

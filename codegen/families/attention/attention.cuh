@@ -34,12 +34,12 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
   const CausalItem nothing{0, tiles};
   const u32 each = (tiles + 1) / 2;
   if (takes_pairs(heads * each, heads * tiles)) {
-    const u32 turn = item / gridDim.x, place = item % gridDim.x;
-    const u32 block = turn % 2 == 0 ? place : gridDim.x - 1 - place;
-    const u32 pair = turn / 2 * gridDim.x + block, head = pair / each, tile = pair % each;
+    const u32 round = item / gridDim.x, slot = item % gridDim.x;
+    const u32 block = round % 2 == 0 ? slot : gridDim.x - 1 - slot;
+    const u32 pair = round / 2 * gridDim.x + block, head = pair / each, tile = pair % each;
     const u32 other = tiles - 1 - tile;
-    if (head >= heads || (turn % 2 != 0 && tile == other)) return nothing;
-    return {head, turn % 2 == 0 ? other : tile};
+    if (head >= heads || (round % 2 != 0 && tile == other)) return nothing;
+    return {head, round % 2 == 0 ? other : tile};
   }
   if (item >= heads * tiles) return nothing;
   const u64 bytes = static_cast<u64>(keys) * kKeyBytes<Shape>;
@@ -152,11 +152,11 @@ struct TileBlocks {
   /// The row of `key` in keys and values; the tile begins at `key0`.
   SINTER_DEVICE i32 row_of(const AttentionProblem<Shape>& p, i32 key, i32 key0) const {
     if constexpr (!kKnown) return p.row_of_key(key);
-    const i32 place = key - key0;
+    const i32 offset = key - key0;
     i32 from = first[0];
 #pragma unroll
-    for (int b = 1; b < kCount; ++b) from = place >= b * kBlock ? first[b] : from;
-    return p.row_in_cache(from + place);
+    for (int b = 1; b < kCount; ++b) from = offset >= b * kBlock ? first[b] : from;
+    return p.row_in_cache(from + offset);
   }
 };
 

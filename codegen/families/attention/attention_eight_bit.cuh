@@ -85,12 +85,12 @@ struct EightBitRows {
   u32 weights[kKeys / 32][4];
   MaskTile<Shape> mask_tile;
 
-  SINTER_DEVICE void release(MBarrier& place) const {
-    if (lane == 0) place.arrive();
+  SINTER_DEVICE void release(MBarrier& barrier) const {
+    if (lane == 0) barrier.arrive();
   }
-  SINTER_DEVICE void start_scores(PipelineState<kStages> place, int of) {
+  SINTER_DEVICE void start_scores(PipelineState<kStages> state, int of) {
     const auto* const keys =
-        reinterpret_cast<const Key*>(pipeline.keys + place.stage * Pipeline::kKeyTile) +
+        reinterpret_cast<const Key*>(pipeline.keys + state.stage * Pipeline::kKeyTile) +
         of * kKeys * 128;
     // Warp-uniform: the group's index.
     const auto* const own =
@@ -116,10 +116,10 @@ struct EightBitRows {
     warpgroup_commit();
   }
   template <int kUnderWay>
-  SINTER_DEVICE void finish_scores(PipelineState<kStages> place, int of) {
+  SINTER_DEVICE void finish_scores(PipelineState<kStages> state, int of) {
     warpgroup_wait<kUnderWay>();
     settle(s[0]);
-    if (of == kParts - 1) release(pipeline.free_keys[place.stage]);
+    if (of == kParts - 1) release(pipeline.free_keys[state.stage]);
   }
   /// Accumulators so far are relative to the maximum before these weights; `shrink` rescales them
   /// to the new maximum.

@@ -70,12 +70,12 @@ std::vector<std::string> AttentionParameters::inputs() const {
 std::string ProblemText::write(bool has_maps) {
   line("AttentionProblem<Shape> p;");
   if (p_.bounds) {
-    place_packed();
-    if (p_.tables) place_paged();
+    write_packed_coordinates();
+    if (p_.tables) write_paged_coordinates();
   } else {
     line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
     line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
-    place();
+    write_coordinates();
   }
   for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
     line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
@@ -124,7 +124,7 @@ std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& fun
                                         bool is_given) {
   line("AttentionProblem<Shape> p;");
   line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
-  place();
+  write_coordinates();
   const AttentionPrologue& front = *p_.front;
   constexpr std::int64_t kWarp = 32;
   std::int64_t first = 0, end = 0;
@@ -147,9 +147,9 @@ std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& fun
   part("queries", front.q, p_.rows.value(), p_.head, functions[0]);
   part("key", front.k, 1, p_.head, functions[1]);
   part("value", front.v, 1, p_.value_head, functions[2]);
-  const std::string place_at =
-      fmt::format("{} + {}", args_.buffer(front.place_buffer), args_.dim(front.place_offset));
-  if (is_given) line(fmt::format("const i64 place = *({});", place_at));
+  const std::string slot_address =
+      fmt::format("{} + {}", args_.buffer(front.slot_buffer), args_.dim(front.slot_offset));
+  if (is_given) line(fmt::format("const i64 place = *({});", slot_address));
   line("bool waits = true;");
   line("const auto wait_once = [&] {");
   line("  if (waits) wait();");
@@ -162,7 +162,7 @@ std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& fun
   text_ += parts;
   line("}");
   line("wait_once();");
-  if (!is_given) line(fmt::format("const i64 place = *after_grid_wait({});", place_at));
+  if (!is_given) line(fmt::format("const i64 place = *after_grid_wait({});", slot_address));
   const std::string keys = args_.dim(p_.keys);
   line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
   return std::move(text_);
@@ -180,7 +180,7 @@ std::string ProblemText::call(const PrologueFunction& function, const std::strin
 }
 
 /// Items whose rows see many keys go first, if rows differ.
-void ProblemText::place() {
+void ProblemText::write_coordinates() {
   line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
   const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
   if (p_.causal != 0 || p_.has_row_limits()) {
@@ -192,11 +192,11 @@ void ProblemText::place() {
     line("p.first_row = (item % tiles) * Shape::kRows;");
     if (!p_.batch.empty()) line(fmt::format("{} = item / tiles;", head));
   }
-  place_head();
+  write_head_coordinates();
 }
 
 /// Tiles of all sequences, heads innermost; the tile's sequence is looked up.
-void ProblemText::place_packed() {
+void ProblemText::write_packed_coordinates() {
   const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
                     sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
   line(fmt::format("const i32 number = item / u32({});", heads));
@@ -218,11 +218,11 @@ void ProblemText::place_packed() {
   if (!p_.batch.empty())
     line(
         fmt::format("{} head = item % u32({});", p_.batch.size() > 1 ? "u32" : "const u32", heads));
-  place_head();
+  write_head_coordinates();
 }
 
 /// The keys of the sequence.
-void ProblemText::place_paged() {
+void ProblemText::write_paged_coordinates() {
   line(fmt::format("p.table = {} + i64{{tile.sequence}} * {};", address(*p_.tables),
                    args_.dim(p_.tables->row)));
   line("p.sequence = tile.sequence;");
@@ -232,7 +232,7 @@ void ProblemText::place_paged() {
   line(fmt::format("p.y_member = {};", args_.dim(p_.y_member)));
 }
 
-void ProblemText::place_head() {
+void ProblemText::write_head_coordinates() {
   for (std::size_t axis = p_.batch.size(); axis-- > 1;) {
     const std::string extent = args_.dim(p_.batch[axis]);
     line(fmt::format("const i64 b{} = head % u32({});", axis, extent));
@@ -242,8 +242,8 @@ void ProblemText::place_head() {
 }
 
 std::string ProblemText::address(const AttentionOperand& operand) {
-  const std::string place = place_of(operand.offset, operand.batch);
-  return args_.buffer(operand.buffer) + (place == "0" ? "" : " + " + place);
+  const std::string offset = place_of(operand.offset, operand.batch);
+  return args_.buffer(operand.buffer) + (offset == "0" ? "" : " + " + offset);
 }
 
 /// Offset of an item's first element.

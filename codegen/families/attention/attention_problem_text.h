@@ -59,10 +59,10 @@ class ProblemText {
 
  private:
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
-  void place();
-  void place_packed();
-  void place_paged();
-  void place_head();
+  void write_coordinates();
+  void write_packed_coordinates();
+  void write_paged_coordinates();
+  void write_head_coordinates();
   std::string address(const AttentionOperand& operand);
   std::string place_of(const Dim& offset, const std::vector<Dim>& batch);
   void operand(const char* name, const AttentionOperand& operand);

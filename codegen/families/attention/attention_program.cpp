@@ -21,8 +21,8 @@ std::string print_operand(const char* name, const AttentionOperand& operand) {
 
 std::string print_prologue(const AttentionPrologue& front, const ExprTable& exprs) {
   std::string text =
-      fmt::format("front: place {} buffer {} offset {}{}\n", to_string(front.place_type),
-                  front.place_buffer, front.place_offset.to_string(), front.still ? " still" : "");
+      fmt::format("front: place {} buffer {} offset {}{}\n", to_string(front.slot_type),
+                  front.slot_buffer, front.slot_offset.to_string(), front.still ? " still" : "");
   for (const auto& [name, made] :
        {std::pair("q", &front.q), std::pair("k", &front.k), std::pair("v", &front.v)}) {
     std::vector<std::string> batch;

@@ -35,12 +35,12 @@ struct PrologueOperand {
 };
 
 /// The prologue: the queries, which then are in no buffer, and one row of keys and of values, which
-/// becomes row `place` of them.
+/// becomes row `slot` of them.
 struct AttentionPrologue {
   PrologueOperand q, k, v;
-  std::uint32_t place_buffer = 0;  // in AttentionProgram: integers; one of them is `place`
-  DType place_type = DType::kInt64;
-  Dim place_offset;
+  std::uint32_t slot_buffer = 0;  // in AttentionProgram: integers; one of them is `slot`
+  DType slot_type = DType::kInt64;
+  Dim slot_offset;
   /// No preceding step of the same run changes keys and values.
   bool still = false;
 };

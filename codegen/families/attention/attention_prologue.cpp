@@ -99,7 +99,7 @@ class PrologueLowering {
     program_.front.emplace();
     AttentionPrologue& front = *program_.front;
     front.q = queries();
-    Place at_k, at_v;
+    Slot at_k, at_v;
     const CacheWriter keys = writer_of(k), values = writer_of(v);
     front.k = row(keys, k, program_.k, program_.head, at_k);
     front.v = row(values, v, program_.v, program_.value_head, at_v);
@@ -109,14 +109,14 @@ class PrologueLowering {
     }
     if (at_k.buffer != at_v.buffer || at_k.offset != at_v.offset)
       throw Refusal{"keys and values have their new rows at different places"};
-    front.place_buffer = program_.number_of(at_k.buffer);
-    front.place_type = at_k.type;
-    front.place_offset = at_k.offset;
+    front.slot_buffer = program_.number_of(at_k.buffer);
+    front.slot_type = at_k.type;
+    front.slot_offset = at_k.offset;
     return std::move(program_);
   }
 
  private:
-  struct Place {
+  struct Slot {
     std::uint32_t buffer = 0;
     DType type = DType::kInt64;
     Dim offset;
@@ -200,7 +200,7 @@ class PrologueLowering {
 
   /// The row that `writer` stores into `cache`, which attention reads as `operand`.
   PrologueOperand row(const CacheWriter& writer, std::uint32_t cache,
-                      const AttentionOperand& operand, std::int64_t head, Place& place) {
+                      const AttentionOperand& operand, std::int64_t head, Slot& slot) {
     const std::uint32_t writes[] = {cache};
     PrologueOperand made;
     LoopProgramT& program = made.program;
@@ -223,7 +223,7 @@ class PrologueLowering {
     if (exprs_.dim(gather.stride()) != operand.row ||
         exprs_.dim(gather.extent()) != program_.keys || exprs_.dim(access.offset) != operand.offset)
       throw Refusal{"what goes into the cache is no row that the attention reads"};
-    place = place_of(program, gather.value());
+    slot = slot_of(program, gather.value());
     find_items(made, access, operand, head);
     // Stores the row densely instead of into the cache.
     const std::vector<Dim> dense = dense_strides(program, exprs_);
@@ -238,7 +238,7 @@ class PrologueLowering {
   }
 
   /// The address of the one integer that `value` loads.
-  Place place_of(const LoopProgramT& program, std::uint32_t value) const {
+  Slot slot_of(const LoopProgramT& program, std::uint32_t value) const {
     const InstrT& load = *program.instrs[value];
     const char* const why = "the place of the new row is computed, or not one for all sequences";
     if (load.kind != InstrKind::Load) throw Refusal{why};

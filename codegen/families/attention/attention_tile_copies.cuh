@@ -70,11 +70,11 @@ struct BlockCopies {
         for (int b = 0; b < kTogether; ++b)
 #pragma unroll
           for (int r = 0; r < kOfBlock; r += kAtOnce) {
-            const int place = (block + b) * kOfBlock + r;
-            const bool exists = key0 + place + row < p.keys;
+            const int offset = (block + b) * kOfBlock + r;
+            const bool exists = key0 + offset + row < p.keys;
             const T* const source =
                 from + p.row_in_cache(first[b] + r + row) * stride + part + column;
-            cp_async<16>(to + place * 64, exists ? source : from, exists);
+            cp_async<16>(to + offset * 64, exists ? source : from, exists);
           }
       }
     }
@@ -151,14 +151,14 @@ struct ProblemsToCopy {
   const Pipeline& pipeline;
   const ProblemOf& problem_of;
   int thread;
-  PipelineState<2> place = {0, 1};
+  PipelineState<2> state = {0, 1};
 
   SINTER_DEVICE void hand_on(const FoundItem& item) {
     if (thread != 0) return;
-    pipeline.free_items[place.stage].wait(place.phase);
-    pipeline.items[place.stage] = item;
-    pipeline.full_items[place.stage].arrive();
-    place = place.next();
+    pipeline.free_items[state.stage].wait(state.phase);
+    pipeline.items[state.stage] = item;
+    pipeline.full_items[state.stage].arrive();
+    state = state.next();
   }
   SINTER_DEVICE AttentionProblem<Shape> operator()(u32 item) {
     AttentionProblem<Shape> p = problem_of(item);

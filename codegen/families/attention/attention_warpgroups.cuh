@@ -28,8 +28,8 @@ struct WarpgroupRows {
   u32 weights[kKeys / 16][4];
   MaskTile<Shape> mask_tile;
 
-  SINTER_DEVICE void release(MBarrier& place) const {
-    if (lane == 0) place.arrive();
+  SINTER_DEVICE void release(MBarrier& barrier) const {
+    if (lane == 0) barrier.arrive();
   }
   SINTER_DEVICE void take_queries() {
     pipeline.full_queries[query.stage].wait(query.phase);
@@ -46,8 +46,8 @@ struct WarpgroupRows {
     release(pipeline.free_queries[query.stage]);
     query = query.next();
   }
-  SINTER_DEVICE void start_scores(PipelineState<kStages> place) {
-    const auto* const keys = pipeline.keys + place.stage * Pipeline::kKeyTile;
+  SINTER_DEVICE void start_scores(PipelineState<kStages> state) {
+    const auto* const keys = pipeline.keys + state.stage * Pipeline::kKeyTile;
     // Warp-uniform: the group's index.
     const auto* const own = pipeline.queries + query.stage * Pipeline::kQueryTile +
                             __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 64;
@@ -71,10 +71,10 @@ struct WarpgroupRows {
     warpgroup_commit();
   }
   template <int kUnderWay>
-  SINTER_DEVICE void finish_scores(PipelineState<kStages> place) {
+  SINTER_DEVICE void finish_scores(PipelineState<kStages> state) {
     warpgroup_wait<kUnderWay>();
     settle(s[0]);
-    release(pipeline.free_keys[place.stage]);
+    release(pipeline.free_keys[state.stage]);
   }
   SINTER_DEVICE void finish_values() {
     warpgroup_wait<0>();
@@ -148,11 +148,11 @@ struct WarpgroupRows {
   /// Processes all items that the producer warps pass on.
   template <class ProblemOf>
   SINTER_DEVICE void attend_found(const ProblemOf& problem_of) {
-    for (PipelineState<2> place;; place = place.next()) {
-      pipeline.full_items[place.stage].wait(place.phase);
-      const FoundItem item = pipeline.items[place.stage];
+    for (PipelineState<2> state;; state = state.next()) {
+      pipeline.full_items[state.stage].wait(state.phase);
+      const FoundItem item = pipeline.items[state.stage];
       __syncwarp();
-      release(pipeline.free_items[place.stage]);
+      release(pipeline.free_items[state.stage]);
       if (item.number < 0) return;
       Problem p = problem_of(static_cast<u32>(item.number), &item.tile);
       p.keys = item.keys;

@@ -260,7 +260,7 @@ class AttentionEmitter {
     add(front.k, p_.head, "key");
     add(front.v, p_.value_head, "value");
     return ProblemText(p_, args_).write_prologue(
-        prologue_functions_, facts_.given.contains(p_.buffers[front.place_buffer]));
+        prologue_functions_, facts_.given.contains(p_.buffers[front.slot_buffer]));
   }
 
   /// The same with a prologue for queries and the new row.

@@ -117,7 +117,7 @@ CustomEpilogue lower_epilogue(const Graph& body, const Node& kernel, std::size_t
   const Following following = follow(body, kernel, output);
   std::vector<std::uint32_t> reads{kStoredValue}, writes;
   reads.insert(reads.end(), inputs.begin(), inputs.end());
-  for (const std::size_t place : following.outputs) writes.push_back(outputs[place]);
+  for (const std::size_t number : following.outputs) writes.push_back(outputs[number]);
   if (writes.empty()) writes.push_back(alone);
   // A store through a view needs a row: only a reduction's results have the view's inverse.
   std::vector<bool> inner(following.space.size(), false);

@@ -39,7 +39,7 @@ std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const GemmP
   for (const GemmSchedule& schedule : schedules) used.insert(schedule.tile->header(product));
   std::vector<std::string> headers(used.begin(), used.end());
   if (product.is_eight_bit()) headers.push_back(eight_bit_header(product));
-  if (product.rows) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
+  if (product.prologue) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
   headers.push_back(body_header(analysis));
   return headers;
 }
@@ -78,7 +78,8 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
     const GemmMapping mapping = map_gemm(analysis, schedule, args);
     variants.push_back(variant_of(analysis, schedule, mapping, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
-    if (mapping.rows && names.insert(mapping.rows->name).second) functions += mapping.rows->text;
+    if (mapping.prologue && names.insert(mapping.prologue->name).second)
+      functions += mapping.prologue->text;
   }
   assemble(request, exprs, args, variants, headers_of(analysis, product, schedules), functions,
            kernel);

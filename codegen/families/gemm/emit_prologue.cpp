@@ -51,28 +51,28 @@ bool is_shared_row(const ProgramAnalysis& analysis, const AccessT& access, std::
 
 }  // namespace
 
-PrologueRows prologue_function(const KernelRequest& request, ExprTable& exprs, int threads) {
-  const GemmPrologue& rows = *request.product->rows;
-  KernelRequest own{&rows.program, fmt::format("{}_rows{}", request.name, threads), {}, {}};
-  for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
-    own.buffer_types.push_back(request.buffer_types[rows.first + b]);
+PrologueFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads) {
+  const GemmPrologue& prologue = *request.product->prologue;
+  KernelRequest own{&prologue.program, fmt::format("{}_rows{}", request.name, threads), {}, {}};
+  for (std::size_t b = 0; b + 1 < prologue.program.buffers.size(); ++b)
+    own.buffer_types.push_back(request.buffer_types[prologue.first + b]);
   own.buffer_types.push_back(request.product->type);
   own.block = "block";
   own.precise = request.precise;
   own.device = request.device;
   const ProgramAnalysis analysis(own, exprs);
-  const Schedule schedule = prologue_schedule(analysis, rows.most, threads);
+  const Schedule schedule = prologue_schedule(analysis, prologue.most, threads);
   Arguments args(analysis);
   const ThreadMapping mapping = map_row(analysis, schedule, args);
   const std::string body = write_body(analysis, mapping, args);
-  PrologueRows function;
+  PrologueFunction function;
   function.name = own.name;
   function.blocks = mapping.blocks;
   for (const auto& arg : args.kernel_args())
     if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
   const std::int64_t length = analysis.row_length().value();
-  for (const auto& access : rows.program.accesses)
-    if (access->buffer < rows.weights.size() && rows.weights[access->buffer] &&
+  for (const auto& access : prologue.program.accesses)
+    if (access->buffer < prologue.weights.size() && prologue.weights[access->buffer] &&
         is_shared_row(analysis, *access, length))
       function.weights.emplace_back(
           access->buffer,

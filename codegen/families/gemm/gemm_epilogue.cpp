@@ -88,14 +88,15 @@ void GemmText::read_product() {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!is_product(i)) continue;
     const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
-    std::string sums = "sums", place = slot;
+    std::string accumulators = "sums", offset = slot;
     if (product_.parts > 1) {
       const auto part = part_of(i);
-      sums = fmt::format("sums{}", part);
-      place = fmt::format("{} + {}", part * part_tile(), slot);
+      accumulators = fmt::format("sums{}", part);
+      offset = fmt::format("{} + {}", part * part_tile(), slot);
     }
-    const std::string vector = fmt::format("shared, at, {}, rank", place);
-    mapping_.gemm.products.push_back({i, fmt::format("Tile::sum({})", vector), sums, vector});
+    const std::string vector = fmt::format("shared, at, {}, rank", offset);
+    mapping_.gemm.products.push_back(
+        {i, fmt::format("Tile::sum({})", vector), accumulators, vector});
   }
 }
 

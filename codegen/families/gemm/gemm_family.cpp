@@ -99,9 +99,9 @@ class RegionTactics {
     if (product_.is_scratch()) result.step.writes.push_back(product_.between());
     if (product_.prologue_rows()) result.step.writes.push_back(*product_.prologue_rows());
     set_cost(result.step, product_.work(), plan_.exprs);
-    for (GemmTactic& way : gemm_tactics(product_, asked_, kernels())) {
-      read_packed(way, result.step);
-      result.tactics.push_back(tactic(way));
+    for (GemmTactic& tactic : gemm_tactics(product_, asked_, kernels())) {
+      read_packed(tactic, result.step);
+      result.tactics.push_back(to_tactic(tactic));
     }
     // A kernel after the prologue reads its rows; the step itself produces them.
     if (product_.prologue_rows()) std::erase(result.step.reads, *product_.prologue_rows());
@@ -145,10 +145,10 @@ class RegionTactics {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
-    if (product->rows)
-      for (std::size_t b = 0; b + 1 < product->rows->program.buffers.size(); ++b)
-        product->rows->weights.push_back(
-            buffers.is_weight(product->program.buffers[product->rows->first + b]));
+    if (product->prologue)
+      for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
+        product->prologue->weights.push_back(
+            buffers.is_weight(product->program.buffers[product->prologue->first + b]));
     packed_.pack(*product);
     KernelRequest request;
     request.name = region_.name;
@@ -165,37 +165,38 @@ class RegionTactics {
   }
 
   /// Replaces the graph's weights by packed ones in what the step reads.
-  void read_packed(const GemmTactic& way, StepT& step) const {
-    if (way.kernel && way.kernel->weights)
+  void read_packed(const GemmTactic& tactic, StepT& step) const {
+    if (tactic.kernel && tactic.kernel->weights)
       PackedBuffers::replace(
           step.reads, product_.weights(),
-          std::span(way.kernel->program.buffers).subspan(way.kernel->first_operand()));
-    if (!way.unpacking) return;
-    PackedBuffers::replace(step.reads, product_.weights(), way.unpacking->reads());
-    if (step.writes.back() != way.unpacking->result) step.writes.push_back(way.unpacking->result);
+          std::span(tactic.kernel->program.buffers).subspan(tactic.kernel->first_operand()));
+    if (!tactic.unpacking) return;
+    PackedBuffers::replace(step.reads, product_.weights(), tactic.unpacking->reads());
+    if (step.writes.back() != tactic.unpacking->result)
+      step.writes.push_back(tactic.unpacking->result);
   }
 
-  Tactic tactic(GemmTactic& way) const {
-    Tactic result{std::move(way.name), std::move(way.conditions), {}};
+  Tactic to_tactic(GemmTactic& tactic) const {
+    Tactic result{std::move(tactic.name), std::move(tactic.conditions), {}};
     const auto add = [&](const char* suffix, std::shared_ptr<const KernelProgram> program) {
       result.parts.push_back({region_.name + suffix, std::move(program), {}});
     };
     const auto loops = [&](LoopProgramT program) {
       return loops_kernel(std::move(program), plan_.options);
     };
-    if (way.prologue_first) add("_prologue", loops(*product_.rows()));
-    if (way.unpacking) add("_unpack", std::make_shared<UnpackKernel>(*way.unpacking));
-    if (way.kernel) {
-      const std::string suffix = std::string(way.prologue_first ? "_after_prologue" : "") +
-                                 (way.then_epilogue ? "_alone" : "");
-      add(suffix.c_str(), std::make_shared<GemmKernelProgram>(std::move(*way.kernel), asked_));
-    } else if (way.loops) {
-      add("_loops", loops(std::move(*way.loops)));
+    if (tactic.prologue_first) add("_prologue", loops(*product_.prologue()));
+    if (tactic.unpacking) add("_unpack", std::make_shared<UnpackKernel>(*tactic.unpacking));
+    if (tactic.kernel) {
+      const std::string suffix = std::string(tactic.prologue_first ? "_after_prologue" : "") +
+                                 (tactic.then_epilogue ? "_alone" : "");
+      add(suffix.c_str(), std::make_shared<GemmKernelProgram>(std::move(*tactic.kernel), asked_));
+    } else if (tactic.loops) {
+      add("_loops", loops(std::move(*tactic.loops)));
     } else {
       product_.set_library(result.parts.emplace_back().work,
-                           way.unpacking ? &*way.unpacking : nullptr);
+                           tactic.unpacking ? &*tactic.unpacking : nullptr);
     }
-    if (way.then_epilogue && product_.rest()) add("_epilogue", loops(*product_.rest()));
+    if (tactic.then_epilogue && product_.epilogue()) add("_epilogue", loops(*product_.epilogue()));
     return result;
   }
 

@@ -70,10 +70,10 @@ GemmBody gemm_body(const Graph& body) {
     if (!result.matmul && (conv || is_kind(node, "matmul"))) {
       result.matmul = &node;
       result.is_conv = conv;
-    } else if (node.op->kind == OpKind::kFused && node.body && result.matmul && !result.rest) {
-      result.rest = &node;
-    } else if (is_kind(node, "reduction") && !result.matmul && !result.rows) {
-      result.rows = &node;
+    } else if (node.op->kind == OpKind::kFused && node.body && result.matmul && !result.epilogue) {
+      result.epilogue = &node;
+    } else if (is_kind(node, "reduction") && !result.matmul && !result.prologue) {
+      result.prologue = &node;
     } else {
       throw Error(
           ErrorCode::kInternal,
@@ -124,7 +124,7 @@ Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogu
   for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i) {
     const ValueId input = nodes.matmul->inputs[i];
     // The rows have no other reader than the GEMM, whose node stays whole.
-    if (!nodes.rows || root_of(body, input) != nodes.rows->outputs[0])
+    if (!nodes.prologue || root_of(body, input) != nodes.prologue->outputs[0])
       inner.bind(part.inputs()[i], outer.import(input));
   }
   {
@@ -148,12 +148,12 @@ Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogu
     builder.output("out0", result);
     return builder.finish();
   }
-  if (nodes.rest) {
-    Importer rest(builder, *nodes.rest->body);
-    for (std::size_t i = 0; i < nodes.rest->inputs.size(); ++i)
-      rest.bind(nodes.rest->body->inputs()[i], outer.import(nodes.rest->inputs[i]));
-    for (std::size_t i = 0; i < nodes.rest->outputs.size(); ++i)
-      outer.bind(nodes.rest->outputs[i], rest.import(nodes.rest->body->outputs()[i]));
+  if (nodes.epilogue) {
+    Importer epilogue(builder, *nodes.epilogue->body);
+    for (std::size_t i = 0; i < nodes.epilogue->inputs.size(); ++i)
+      epilogue.bind(nodes.epilogue->body->inputs()[i], outer.import(nodes.epilogue->inputs[i]));
+    for (std::size_t i = 0; i < nodes.epilogue->outputs.size(); ++i)
+      outer.bind(nodes.epilogue->outputs[i], epilogue.import(nodes.epilogue->body->outputs()[i]));
   }
   for (std::size_t i = 0; i < body.outputs().size(); ++i)
     builder.output(fmt::format("out{}", i), outer.import(body.outputs()[i]));

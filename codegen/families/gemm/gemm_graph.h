@@ -14,9 +14,9 @@ namespace sinter::codegen {
 /// that computes the left operand's rows, and maybe an epilogue of another kind. The values between
 /// them may be reshaped.
 struct GemmBody {
-  const Node* rows = nullptr;    // prologue; null: the left operand is in memory
-  const Node* matmul = nullptr;  // or the convolution
-  const Node* rest = nullptr;    // epilogue; null: none
+  const Node* prologue = nullptr;  // null: the left operand is in memory
+  const Node* matmul = nullptr;    // or the convolution
+  const Node* epilogue = nullptr;  // null: none
   bool is_conv = false;
 };
 /// Throws Error(kInternal) if the body is not of that form.

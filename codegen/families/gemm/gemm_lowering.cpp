@@ -217,31 +217,31 @@ bool set_row_stride(LoopProgramT& program, const Dim& k, std::int64_t stride, Ex
 
 /// Adds a prologue that computes the left operand's rows. Returns the reason if blocks cannot run
 /// it.
-std::string add_rows(const Node& node, Buffers reads, ExprTable& exprs, GemmProgram& result) {
+std::string add_prologue(const Node& node, Buffers reads, ExprTable& exprs, GemmProgram& result) {
   const Dim one = 1;
   if (!result.batch.empty() || result.a.offset != Dim(0) ||
       (result.m != one && result.a.stride != result.k) || !result.k.is_constant())
     return "the left operand is not the rows as they are made";
   const auto most = ir::upper_bound(result.m, exprs.ranges());
   if (!most) return "the number of rows is not known";
-  GemmPrologue rows;
-  rows.most = *most;
-  rows.stride = (result.k.value() + kRowDepth - 1) / kRowDepth * kRowDepth + 8;
+  GemmPrologue prologue;
+  prologue.most = *most;
+  prologue.stride = (result.k.value() + kRowDepth - 1) / kRowDepth * kRowDepth + 8;
   const std::uint32_t writes[] = {kPrologueBuffer};
-  rows.program = lower_region(*node.body, reads, writes, exprs);
-  if (!set_row_stride(rows.program, result.k, rows.stride, exprs))
+  prologue.program = lower_region(*node.body, reads, writes, exprs);
+  if (!set_row_stride(prologue.program, result.k, prologue.stride, exprs))
     return "the left operand's rows are not made one by one";
-  auto& own = rows.program.buffers;
+  auto& own = prologue.program.buffers;
   // The stored buffer must be the last.
   const auto at = static_cast<std::uint32_t>(std::ranges::find(own, kPrologueBuffer) - own.begin());
   const auto last = static_cast<std::uint32_t>(own.size() - 1);
   std::swap(own[at], own[last]);
-  for (const auto& access : rows.program.accesses)
+  for (const auto& access : prologue.program.accesses)
     access->buffer = access->buffer == at ? last : access->buffer == last ? at : access->buffer;
   auto& buffers = result.program.buffers;
-  rows.first = static_cast<std::uint32_t>(buffers.size());
+  prologue.first = static_cast<std::uint32_t>(buffers.size());
   buffers.insert(buffers.end(), own.begin(), own.end() - 1);
-  result.rows = std::move(rows);
+  result.prologue = std::move(prologue);
   return "";
 }
 
@@ -283,9 +283,9 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
     text += fmt::format(" scales of blocks of {} by {}", product.blocks->depth,
                         product.blocks->columns);
   text += "\n" + print_local(product.program);
-  if (product.rows)
-    text += fmt::format("rows from buffer {}\n", product.rows->first) +
-            print_local(product.rows->program);
+  if (product.prologue)
+    text += fmt::format("rows from buffer {}\n", product.prologue->first) +
+            print_local(product.prologue->program);
   return text;
 }
 
@@ -306,7 +306,7 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
     return std::nullopt;
   }
   const auto buffer_of = [&](ValueId input) {
-    if (nodes.rows && root_of(body, input) == nodes.rows->outputs[0])
+    if (nodes.prologue && root_of(body, input) == nodes.prologue->outputs[0])
       return prologue_rows.value_or(kPrologueBuffer);
     const auto at = body.input_number(input);
     if (!at) throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
@@ -362,10 +362,10 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
     auto& buffers = result.program.buffers;
     if (a == kPrologueBuffer) {
       std::vector<std::uint32_t> made_of;
-      for (const ValueId input : nodes.rows->inputs) made_of.push_back(buffer_of(input));
-      refusal = add_rows(*nodes.rows, made_of, exprs, result);
+      for (const ValueId input : nodes.prologue->inputs) made_of.push_back(buffer_of(input));
+      refusal = add_prologue(*nodes.prologue, made_of, exprs, result);
       if (!refusal.empty()) return std::nullopt;
-      a = buffers[result.rows->first];  // any valid buffer
+      a = buffers[result.prologue->first];  // any valid buffer
     }
     buffers.insert(buffers.end(), groups.begin(), groups.end());
     buffers.push_back(a);

@@ -87,8 +87,8 @@ struct GemmProgram {
   Dim m, n, k;
   std::vector<Dim> batch;
   GemmOperand a, b;
-  std::optional<ConvWindows> windows;  // layout of a, instead of its stride
-  std::optional<GemmPrologue> rows;    // computes a, which then has no memory
+  std::optional<ConvWindows> windows;    // layout of a, instead of its stride
+  std::optional<GemmPrologue> prologue;  // computes a, which then has no memory
   /// Equal, adjacent parts of n; the program reads the same column of each part at a time (gated
   /// units). Its element loops then cover n / parts.
   int parts = 1;

@@ -25,7 +25,7 @@ GemmMapping GemmText::make() {
   declare_tile();
   s_.tile->write(*this);
   mapping_.block = {static_cast<std::uint32_t>(s_.threads()), 1, 1};
-  return {std::move(mapping_), std::move(rows_), std::move(maps_)};
+  return {std::move(mapping_), std::move(prologue_), std::move(maps_)};
 }
 
 void GemmTile::write(GemmText& text) const { text.write_one_tile(); }
@@ -54,10 +54,11 @@ void GemmText::place_block() {
   line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
                    : "const u32 rank = 0;");
   if (cluster > 1) line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
-  for (std::string& text : place(cluster > 1 ? "tile" : "blockIdx.x")) line(std::move(text));
+  for (std::string& text : tile_coordinates(cluster > 1 ? "tile" : "blockIdx.x"))
+    line(std::move(text));
 }
 
-std::vector<std::string> GemmText::place(std::string rest) {
+std::vector<std::string> GemmText::tile_coordinates(std::string rest) {
   std::vector<std::string> lines;
   const auto line = [&](std::string text) { lines.push_back(std::move(text)); };
   const bool along_m = s_.tile->rasters_along_m(problem_);
@@ -135,17 +136,17 @@ void GemmText::write_mainloop() {
   line(fmt::format("operands.end = {};", end));
   if (s_.programmatic_launch) begin_programmatic();
   if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
-  if (product_.rows) {
-    rows_ = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
-    for (const auto& [buffer, bytes] : rows_->weights)
+  if (product_.prologue) {
+    prologue_ = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
+    for (const auto& [buffer, bytes] : prologue_->weights)
       if (s_.programmatic_launch)
         line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
-                         args_.buffer(product_.rows->first + buffer), bytes));
+                         args_.buffer(product_.prologue->first + buffer), bytes));
   }
   line(fmt::format("Tile::begin<{}>(shared, operands);",
                    s_.programmatic_launch && product_.b_is_weight));
   write_behind_wait();
-  if (product_.rows) write_prologue();
+  if (product_.prologue) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");
   line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
   // Remote accumulators and scratch are read until here.
@@ -160,20 +161,20 @@ void GemmText::begin_programmatic() {
 
 /// Computes the left operand's rows by a function, and zeros the padding.
 void GemmText::write_prologue() {
-  const GemmPrologue& rows = *product_.rows;
+  const GemmPrologue& prologue = *product_.prologue;
   std::vector<std::string> arguments;
-  for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
-    arguments.push_back(args_.buffer(rows.first + b));
+  for (std::size_t b = 0; b + 1 < prologue.program.buffers.size(); ++b)
+    arguments.push_back(args_.buffer(prologue.first + b));
   arguments.push_back("rows");
-  for (const std::uint32_t size : rows_->sizes) arguments.push_back(args_.expression(size));
+  for (const std::uint32_t size : prologue_->sizes) arguments.push_back(args_.expression(size));
   arguments.push_back("block");
-  const std::string blocks = args_.dim(rows_->blocks);
+  const std::string blocks = args_.dim(prologue_->blocks);
   line(fmt::format("Tile::make_prologue(shared, {}, [&]({}* rows) {{", size(product_.k),
                    storage_name(product_.type)));
   line(fmt::format("  for (u32 block = 0; block < u32({}); ++block) {{", blocks));
-  if (rows_->blocks != Dim(1))
+  if (prologue_->blocks != Dim(1))
     line("    if (block > 0) __syncthreads();  // what rows are reduced through is used again");
-  line(fmt::format("    {};", signature_text(rows_->name, arguments)));
+  line(fmt::format("    {};", signature_text(prologue_->name, arguments)));
   line("  }");
   line("});");
 }

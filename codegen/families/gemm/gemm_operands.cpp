@@ -118,13 +118,13 @@ std::vector<std::string> GemmText::mapped_operands() {
     lines.push_back("operands.windows.find(first_row);");
   }
   for (std::size_t b = 0; b < product_.batch.size(); ++b) {
-    const auto place = [&](const char* name, const GemmOperand& operand) {
+    const auto set_index = [&](const char* name, const GemmOperand& operand) {
       const bool shared = operand.batch_strides[b] == Dim(0);
       lines.push_back(
           fmt::format("operands.{}[{}] = {};", name, b, shared ? "0" : fmt::format("i32(b{})", b)));
     };
-    place("batch_a", product_.a);
-    place("batch_b", product_.b);
+    set_index("batch_a", product_.a);
+    set_index("batch_b", product_.b);
   }
   return lines;
 }

@@ -309,13 +309,13 @@ std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
   const GemmProblem problem = gemm_problem(analysis, product);
   const bool one_order = has_one_order(product, analysis.exprs().ranges());
   const auto order = [&](const GemmSchedule& s) { return s.tile->sum_order(problem, s); };
-  double place = 0;
+  double number = 0;
   for (GemmSchedule& schedule : all_gemm_schedules(analysis, product)) {
     if (schedule.cluster() > 1 && !clusters) continue;
     if (one_order && order(schedule) != order(rule)) continue;
     if (!implies_all(rule.conditions, schedule.conditions)) continue;
     schedule.programmatic_launch = rule.programmatic_launch;
-    found.add(std::move(schedule), ++place);
+    found.add(std::move(schedule), ++number);
   }
   return found.take();
 }

@@ -32,17 +32,17 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   const auto own = output_of(result);
   is_scratch_ = !own;
   between_ = own ? *own : buffers_.scratch(body_->type(result));
-  if (nodes_.rows) {
-    prologue_rows_ = buffers_.scratch(body_->type(nodes_.rows->outputs[0]));
+  if (nodes_.prologue) {
+    prologue_rows_ = buffers_.scratch(body_->type(nodes_.prologue->outputs[0]));
     std::vector<std::uint32_t> reads;
-    for (const ValueId input : nodes_.rows->inputs) reads.push_back(input_buffer(input));
+    for (const ValueId input : nodes_.prologue->inputs) reads.push_back(input_buffer(input));
     const std::uint32_t writes[] = {*prologue_rows_};
-    rows_ = lower_region(*nodes_.rows->body, reads, writes, exprs_);
+    prologue_ = lower_region(*nodes_.prologue->body, reads, writes, exprs_);
   }
   const auto buffer_of = [&](ValueId value) {
     value = root_of(*body_, value);
     if (value == result) return between_;
-    if (nodes_.rows && value == nodes_.rows->outputs[0]) return *prologue_rows_;
+    if (nodes_.prologue && value == nodes_.prologue->outputs[0]) return *prologue_rows_;
     return input_buffer(value);
   };
   std::vector<std::uint32_t> reads;
@@ -57,16 +57,16 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
     lower_eight_bit_library(reads, options.fast_accumulation);
   else
     library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, options.tf32);
-  if (!nodes_.rest) return;
-  std::vector<std::uint32_t> rest_reads, rest_writes;
-  for (const ValueId input : nodes_.rest->inputs) rest_reads.push_back(buffer_of(input));
-  for (const ValueId output : nodes_.rest->outputs) {
+  if (!nodes_.epilogue) return;
+  std::vector<std::uint32_t> epilogue_reads, epilogue_writes;
+  for (const ValueId input : nodes_.epilogue->inputs) epilogue_reads.push_back(buffer_of(input));
+  for (const ValueId output : nodes_.epilogue->outputs) {
     const auto buffer = output_of(output);
     if (!buffer)
       throw Error(ErrorCode::kInternal, "a product's region computes what nothing reads");
-    rest_writes.push_back(*buffer);
+    epilogue_writes.push_back(*buffer);
   }
-  rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
+  epilogue_ = lower_region(*nodes_.epilogue->body, epilogue_reads, epilogue_writes, exprs_);
 }
 
 std::uint32_t GemmStep::input_buffer(ValueId value) const {
@@ -163,7 +163,7 @@ void GemmStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpac
 }
 
 bool GemmStep::reduces() const {
-  return rest_ && std::ranges::any_of(rest_->instrs, [](const auto& instr) {
+  return epilogue_ && std::ranges::any_of(epilogue_->instrs, [](const auto& instr) {
            return instr->kind == InstrKind::Reduce;
          });
 }
@@ -195,15 +195,15 @@ StepCost GemmStep::work() const {
           : cost_of(*loops(false), exprs_, size);
   if (!library_refusal_.empty())
     work.arithmetic = gemm_arithmetic(left_type_, plan::fb::MathMode::Default);
-  if (rows_) {
+  if (prologue_) {
     const Dim passed = buffers_.size(*prologue_rows_).bytes;
-    work += cost_of(*rows_, exprs_, size);
+    work += cost_of(*prologue_, exprs_, size);
     work.bytes_read = work.bytes_read - passed;
     work.bytes_written = work.bytes_written - passed;
   }
-  if (!rest_) return work;
+  if (!epilogue_) return work;
   const Dim passed = buffers_.size(between_).bytes;
-  work += cost_of(*rest_, exprs_, size);
+  work += cost_of(*epilogue_, exprs_, size);
   work.bytes_read = work.bytes_read - passed;
   if (is_scratch_) work.bytes_written = work.bytes_written - passed;
   return work;

@@ -38,7 +38,7 @@ class GemmStep {
   bool is_conv() const { return nodes_.is_conv; }
   /// The prologue that computes the left operand's rows, if any, and the scratch buffer for its
   /// result.
-  const std::optional<LoopProgramT>& rows() const { return rows_; }
+  const std::optional<LoopProgramT>& prologue() const { return prologue_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
   /// Whether both operands have 8 bits.
@@ -52,7 +52,7 @@ class GemmStep {
   /// Sets `work` to the library's GEMM; `unpacking`: its weights are unpacked first.
   void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
   /// The epilogue as a separate program; nothing if the library's call includes it all.
-  const std::optional<LoopProgramT>& rest() const { return rest_; }
+  const std::optional<LoopProgramT>& epilogue() const { return epilogue_; }
   /// True if the epilogue reduces rows.
   bool reduces() const;
   /// One kernel for everything, or without the epilogue, or without the prologue.
@@ -79,7 +79,7 @@ class GemmStep {
   std::string library_refusal_;
   std::vector<Condition> library_conditions_;
   DType left_type_;
-  std::optional<LoopProgramT> rows_, rest_;
+  std::optional<LoopProgramT> prologue_, epilogue_;
   std::optional<std::uint32_t> prologue_rows_;
 };
 

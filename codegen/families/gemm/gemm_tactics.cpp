@@ -76,15 +76,15 @@ class TacticList {
         is_quantized() && (requested_ == "dequantized" || requested_ == "library");
     if (any || unpacked || (scheduled && !is_warpgroup_schedule(requested_))) {
       whole_ = kernel(true, false, refusal_);
-      if (product_.rows() && (any || is_small_m_schedule(requested_)))
-        with_prologue_ = kernel(true, false, rows_refusal_, true);
+      if (product_.prologue() && (any || is_small_m_schedule(requested_)))
+        with_prologue_ = kernel(true, false, prologue_refusal_, true);
       if (scheduled && with_prologue_) whole_.reset();
     }
     // Warpgroup kernels read weights unpacked.
     if (!packs_elements_ &&
         (any || requested_ == "warp-specialized" || is_warpgroup_schedule(requested_)))
       groups_ = kernel(true, true, any ? ignored : refusal_);
-    if (!product_.rest()) return;
+    if (!product_.epilogue()) return;
     if (requested_ == "alone" || ((any || is_quantized()) && (!whole_ || product_.reduces())))
       alone_ = kernel(false, false, ignored);
     if (!packs_elements_ &&
@@ -111,14 +111,14 @@ class TacticList {
     return kernels_.accept(std::move(kernel), refusal);
   }
 
-  void add(GemmTactic way) {
-    if (product_.rows() && !way.kernel_has_prologue()) {
-      way.prologue_first = true;
-      way.name = "prologue, then " + way.name;
-      if (way.conditions.empty() && !rows_refusal_.empty())
-        way.name += "; not in one kernel: " + rows_refusal_;
+  void add(GemmTactic tactic) {
+    if (product_.prologue() && !tactic.kernel_has_prologue()) {
+      tactic.prologue_first = true;
+      tactic.name = "prologue, then " + tactic.name;
+      if (tactic.conditions.empty() && !prologue_refusal_.empty())
+        tactic.name += "; not in one kernel: " + prologue_refusal_;
     }
-    tactics_.push_back(std::move(way));
+    tactics_.push_back(std::move(tactic));
   }
 
   GemmTactic prologue_tactic() const {
@@ -131,11 +131,11 @@ class TacticList {
     return {"warp-specialized gemm, then its epilogue", {}, warpgroups_alone_, {}, true};
   }
   GemmTactic library_tactic(std::string name) const {
-    return {std::move(name), {}, {}, {}, product_.rest().has_value()};
+    return {std::move(name), {}, {}, {}, product_.epilogue().has_value()};
   }
-  GemmTactic limited(GemmTactic way) const {
-    way.conditions = kernels_.limits(*way.kernel);
-    return way;
+  GemmTactic limited(GemmTactic tactic) const {
+    tactic.conditions = kernels_.limits(*tactic.kernel);
+    return tactic;
   }
 
   bool is_quantized() const { return product_.is_quantized(); }
@@ -144,11 +144,11 @@ class TacticList {
   void unpacked() {
     const auto unpacking = kernels_.unpack(whole_ ? *whole_ : *alone_);
     if (!unpacking) return;
-    const auto add_unpacked = [&](GemmTactic way) {
-      way.name = "dequantized weights, " + way.name;
-      way.conditions = unpacking->conditions;
-      way.unpacking = unpacking;
-      add(std::move(way));
+    const auto add_unpacked = [&](GemmTactic tactic) {
+      tactic.name = "dequantized weights, " + tactic.name;
+      tactic.conditions = unpacking->conditions;
+      tactic.unpacking = unpacking;
+      add(std::move(tactic));
     };
     const auto by_warpgroups = [&](bool with_epilogue) {
       std::string ignored;
@@ -157,12 +157,12 @@ class TacticList {
       return accept(std::move(kernel), true, ignored);
     };
     // With an epilogue the library needs another kernel; without, it is the better guess.
-    const bool library_first = !product_.rest();
+    const bool library_first = !product_.epilogue();
     if (library_first) add_unpacked(library_tactic("library"));
     if (requested_ != "library") {
       if (auto whole = by_warpgroups(true))
         add_unpacked({"warp-specialized gemm", {}, std::move(whole), {}, false});
-      else if (auto alone = product_.rest() ? by_warpgroups(false) : std::nullopt)
+      else if (auto alone = product_.epilogue() ? by_warpgroups(false) : std::nullopt)
         add_unpacked({"warp-specialized gemm, then its epilogue", {}, std::move(alone), {}, true});
     }
     if (!library_first) add_unpacked(library_tactic("library"));
@@ -205,9 +205,9 @@ class TacticList {
       return add(library_tactic("library"));
     GemmTactic last = last_tactic();
     // A kernel without limits would be timed twice.
-    const auto try_before = [&](GemmTactic way) {
-      way = limited(std::move(way));
-      if (way.name != last.name || !way.conditions.empty()) add(std::move(way));
+    const auto try_before = [&](GemmTactic tactic) {
+      tactic = limited(std::move(tactic));
+      if (tactic.name != last.name || !tactic.conditions.empty()) add(std::move(tactic));
     };
     if (whole_) try_before(whole_tactic());
     if (groups_) try_before(warpgroups_tactic());
@@ -235,7 +235,7 @@ class TacticList {
   const GemmStep& product_;
   const std::string& requested_;
   const GemmKernelQueries& kernels_;
-  std::string refusal_, rows_refusal_;
+  std::string refusal_, prologue_refusal_;
   bool packs_elements_ = false;  // 16-bit weights, only for kernels of few rows
   std::optional<GemmProgram> with_prologue_, whole_, alone_, groups_, warpgroups_alone_;
   std::vector<GemmTactic> tactics_;

@@ -22,7 +22,7 @@ struct GemmTactic {
   bool then_epilogue = false, prologue_first = false;
   std::optional<UnpackProgram> unpacking = {};  // dequantizes its weights first
 
-  bool kernel_has_prologue() const { return kernel && kernel->rows; }
+  bool kernel_has_prologue() const { return kernel && kernel->prologue; }
 };
 
 /// Questions about our kernels.

@@ -15,7 +15,7 @@ namespace sinter::codegen {
 
 /// A function that a block calls first, for `block` = 0 .. `blocks` - 1: computes the rows of the
 /// GEMM's left operand.
-struct PrologueRows {
+struct PrologueFunction {
   std::string name, text;
   ir::Dim blocks;
   std::vector<std::uint32_t> sizes;  // expressions of the parameters between the buffers and
@@ -27,7 +27,7 @@ struct PrologueRows {
 /// The parts of a GEMM kernel's text.
 struct GemmMapping {
   ThreadMapping epilogue;
-  std::optional<PrologueRows> rows;
+  std::optional<PrologueFunction> prologue;
   std::vector<MapParameter> maps;  // parameters after the kernel's arguments
 };
 
@@ -59,7 +59,7 @@ class GemmText {
   /// Number of tiles in all batches; a cluster's tile counts once.
   Dim tiles() const;
   /// The coordinates of tile index `rest`: batch, `first_row` and `first_column`.
-  std::vector<std::string> place(std::string rest);
+  std::vector<std::string> tile_coordinates(std::string rest);
   /// Begin and end of k for part `part` of split_k; appends their declarations to `lines`.
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);
@@ -128,7 +128,7 @@ class GemmText {
   const GemmProgram& product_;
   const GemmProblem problem_;
   ThreadMapping mapping_;
-  std::optional<PrologueRows> rows_;
+  std::optional<PrologueFunction> prologue_;
   std::vector<MapParameter> maps_;
   ir::Dim tiles_m_, tiles_n_;
 };
@@ -138,7 +138,7 @@ GemmMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedu
                      Arguments& args);
 
 /// The prologue function: computes the GEMM's left operand rows in a block of `threads`.
-PrologueRows prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
+PrologueFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
 
 /// Alignment of the reductions' dynamic shared memory, which follows the tile's.
 inline constexpr std::uint32_t kScratchAlignment = 16;

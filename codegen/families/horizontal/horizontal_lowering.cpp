@@ -29,7 +29,7 @@ using Sizes = std::map<std::string, Dim, std::less<>>;
 constexpr std::size_t kMostLengths = 4;
 
 /// Buffer and offset of a value of the body.
-struct Place {
+struct Slot {
   std::uint32_t buffer = 0;
   Dim offset = 0;  // elements
 };
@@ -118,10 +118,10 @@ class Lowering {
  public:
   Lowering(const Graph& body, std::span<const std::uint32_t> inputs,
            std::span<const std::uint32_t> outputs)
-      : body_(body), ranges_(body.ranges()), places_(body.values().size()) {
-    for (std::size_t k = 0; k < inputs.size(); ++k) place(body.inputs()[k]) = Place{inputs[k], 0};
+      : body_(body), ranges_(body.ranges()), slots_(body.values().size()) {
+    for (std::size_t k = 0; k < inputs.size(); ++k) slot_of(body.inputs()[k]) = Slot{inputs[k], 0};
     for (std::size_t k = 0; k < outputs.size(); ++k)
-      place(body.outputs()[k]) = Place{outputs[k], 0};
+      slot_of(body.outputs()[k]) = Slot{outputs[k], 0};
   }
 
   HorizontalProgram run() {
@@ -156,8 +156,8 @@ class Lowering {
   }
 
  private:
-  std::optional<Place>& place(ValueId value) {
-    return places_[static_cast<std::size_t>(value.index)];
+  std::optional<Slot>& slot_of(ValueId value) {
+    return slots_[static_cast<std::size_t>(value.index)];
   }
 
   /// Whether the regions' stores do the concatenation. (A region that concatenates inputs is a
@@ -173,22 +173,22 @@ class Lowering {
   /// The operands of a reshape or concatenation are placed in its result's buffer.
   void place_operands(const Node& node) {
     if (node.op->name == "Reshape") {
-      if (!place(node.inputs[0])) place(node.inputs[0]) = place(node.outputs[0]);
+      if (!slot_of(node.inputs[0])) slot_of(node.inputs[0]) = slot_of(node.outputs[0]);
       return;
     }
     if (!concatenates_results(node)) return;
     const Graph& body = *node.body;
-    std::map<ValueId, Place> inner = {{body.outputs()[0], *place(node.outputs[0])}};
+    std::map<ValueId, Slot> inner = {{body.outputs()[0], *slot_of(node.outputs[0])}};
     for (std::size_t n = body.nodes().size(); n-- > 0;) {
       const Node& concat = body.nodes()[n];
-      Place next = inner.at(concat.outputs[0]);
+      Slot next = inner.at(concat.outputs[0]);
       for (const ValueId input : concat.inputs) {
         inner[input] = next;
         next.offset = next.offset + ir::element_count(body.type(input).shape);
       }
     }
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
-      place(node.inputs[k]) = inner.at(body.inputs()[k]);
+      slot_of(node.inputs[k]) = inner.at(body.inputs()[k]);
   }
 
   Member member_of(const Node& node) {
@@ -205,9 +205,9 @@ class Lowering {
       if (const auto size = member.shape.sizes.find(symbol); size != member.shape.sizes.end())
         member.rows.push_back(size->second);
     for (std::size_t k = 0; k < node.outputs.size(); ++k) {
-      if (!place(node.outputs[k]))
+      if (!slot_of(node.outputs[k]))
         throw Error(ErrorCode::kInternal, "a value of a horizontal region has no place in memory");
-      member.offsets.emplace(offset_name(k), place(node.outputs[k])->offset);
+      member.offsets.emplace(offset_name(k), slot_of(node.outputs[k])->offset);
     }
     return member;
   }
@@ -310,10 +310,10 @@ class Lowering {
     part.sizes = member.shape.sizes;
     std::vector<std::uint32_t> inputs, outputs;  // indices into `part.buffers`
     const auto number = [&](ValueId value, std::vector<std::uint32_t>& list) {
-      if (!place(value))
+      if (!slot_of(value))
         throw Error(ErrorCode::kInternal, "a value of a horizontal region has no place in memory");
       list.push_back(static_cast<std::uint32_t>(part.buffers.size()));
-      part.buffers.push_back(place(value)->buffer);
+      part.buffers.push_back(slot_of(value)->buffer);
     };
     for (const ValueId input : node.inputs) number(input, inputs);
     for (const ValueId output : node.outputs) number(output, outputs);
@@ -359,7 +359,7 @@ class Lowering {
 
   const Graph& body_;
   ir::Ranges ranges_;  // of the plan's symbols
-  std::vector<std::optional<Place>> places_;
+  std::vector<std::optional<Slot>> slots_;
   std::vector<Member> members_;
   HorizontalProgram program_;
 };

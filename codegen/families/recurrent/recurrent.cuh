@@ -253,13 +253,13 @@ SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned cha
 #endif
 }
 
-/// sums[16][8] of the tile, for each eight columns: its weights times the state at `state`; reads
-/// `columns` columns.
+/// accumulators[16][8] of the tile, for each eight columns: its weights times the state at `state`;
+/// reads `columns` columns.
 template <class Shape>
 SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
                                       const unsigned char* state, const unsigned char* staged,
                                       int lane, int columns,
-                                      float (&sums)[Shape::kColumnTiles][4]) {
+                                      float (&accumulators)[Shape::kColumnTiles][4]) {
   typedef typename Shape::Element T;
   constexpr int kTiles = Shape::kColumnTiles;
   // Independent MMA chains; long rows leave no registers for more.
@@ -291,19 +291,20 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
   for (int n = 0; n < kTiles; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      sums[n][i] = parts[0][n][i];
+      accumulators[n][i] = parts[0][n][i];
 #pragma unroll
-      for (int chain = 1; chain < kChains; ++chain) sums[n][i] += parts[chain][n][i];
+      for (int chain = 1; chain < kChains; ++chain) accumulators[n][i] += parts[chain][n][i];
     }
 }
 
-/// Collects all gates of the lane's unit and column from its tile's sums. The upper half of the
-/// lanes has gates 2 and 3 of both columns, and computes the second column.
-SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)[4]) {
+/// Collects all gates of the lane's unit and column from its tile's accumulators. The upper half of
+/// the lanes has gates 2 and 3 of both columns, and computes the second column.
+SINTER_DEVICE void gather_gates(const float (&accumulators)[4], int lane, float (&gates)[4]) {
   const bool upper = lane >= 16;
-  const float mine0 = upper ? sums[1] : sums[0], mine1 = upper ? sums[3] : sums[2];
-  const float got0 = __shfl_xor_sync(0xffffffffu, upper ? sums[0] : sums[1], 16);
-  const float got1 = __shfl_xor_sync(0xffffffffu, upper ? sums[2] : sums[3], 16);
+  const float mine0 = upper ? accumulators[1] : accumulators[0],
+              mine1 = upper ? accumulators[3] : accumulators[2];
+  const float got0 = __shfl_xor_sync(0xffffffffu, upper ? accumulators[0] : accumulators[1], 16);
+  const float got1 = __shfl_xor_sync(0xffffffffu, upper ? accumulators[2] : accumulators[3], 16);
   gates[0] = upper ? got0 : mine0;
   gates[1] = upper ? got1 : mine1;
   gates[2] = upper ? mine0 : got0;
@@ -389,7 +390,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   const i64 x_step = batch * Shape::kDirections * kGates * kUnits;
   constexpr i64 kNextTile = i64(8) * Shape::kDirections * kGates * kUnits;
   const i64 sequence = first + p.column;
-  const i64 place = (i64(p.direction) * batch + sequence) * kUnits + p.unit;
+  const i64 offset = (i64(p.direction) * batch + sequence) * kUnits + p.unit;
   const T* x_at = x + (sequence * Shape::kDirections + p.direction) * kGates * kUnits + p.unit;
   if (backwards) x_at += (steps - 1) * x_step;
   float own_bias[4] = {};
@@ -400,8 +401,8 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
   for (int n = 0; n < kColumnTiles; ++n) {
     makes[n] = p.unit < kUnits && n * 8 + p.column < columns;
-    h[n] = makes[n] ? element_at(initial_h, place + n * 8 * kUnits) : 0.0f;
-    c[n] = makes[n] ? element_at(initial_c, place + n * 8 * kUnits) : 0.0f;
+    h[n] = makes[n] ? element_at(initial_h, offset + n * 8 * kUnits) : 0.0f;
+    c[n] = makes[n] ? element_at(initial_c, offset + n * 8 * kUnits) : 0.0f;
     length[n] = makes[n] ? length_at(lengths, sequence + n * 8, steps) : 0;
 #pragma unroll
     for (int gate = 0; gate < kGates; ++gate)
@@ -427,7 +428,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 
   // Matmul q reads the state in buffer q % 2 and writes the other one.
   const i64 products = steps * Cell::kProducts;
-  float sums[kColumnTiles][4];
+  float accumulators[kColumnTiles][4];
   const auto multiply = [&](i64 q) {
     const u32 which = static_cast<u32>(q) & 1;
     if (q > 0 && Shape::kBlocks == 1) __syncthreads();
@@ -436,7 +437,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
       if (threadIdx.x == 0 && q + 2 < products) expect_arrivals(barriers + which * 8, bytes);
     }
     multiply_recurrent<Shape>(weights, shared + which * Shape::kStateBytes, staged, p.lane, columns,
-                              sums);
+                              accumulators);
   };
   const auto send = [&](i64 q, int n, float value) {
     if (q + 1 == products) return;
@@ -464,7 +465,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
       for (int n = 0; n < kColumnTiles; ++n) {
         float gates[4];
-        gather_gates(sums[n], p.lane, gates);
+        gather_gates(accumulators[n], p.lane, gates);
         send(last - 1, n, Cell::first(now[n], gates, h[n], kept[n]));
       }
     }
@@ -472,7 +473,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n) {
       float gates[4], new_h = h[n], new_c = c[n];
-      gather_gates(sums[n], p.lane, gates);
+      gather_gates(accumulators[n], p.lane, gates);
       if constexpr (Cell::kProducts == 2)
         Cell::second(now[n], gates, kept[n], new_h);
       else
@@ -493,7 +494,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
 #pragma unroll
   for (int n = 0; n < kColumnTiles; ++n)
     if (makes[n]) {
-      store_at(last_h, place + n * 8 * kUnits, h[n]);
-      if constexpr (Cell::kHasCell) store_at(last_c, place + n * 8 * kUnits, c[n]);
+      store_at(last_h, offset + n * 8 * kUnits, h[n]);
+      if constexpr (Cell::kHasCell) store_at(last_c, offset + n * 8 * kUnits, c[n]);
     }
 }

@@ -170,12 +170,12 @@ struct TokenSampler {
     if (thread < kCount) {
       u64 all = shared.warps[0][thread];
       for (int warp = 1; warp < kWarps; ++warp) all = of(thread, all, shared.warps[warp][thread]);
-      u64* const place = &shared.blocks[turn][rank][thread];
+      u64* const slot = &shared.blocks[turn][rank][thread];
       if constexpr (kBlocks > 1)
         for (int block = 0; block < kBlocks; ++block)
-          *of_block(place, static_cast<u32>(block)) = all;
+          *of_block(slot, static_cast<u32>(block)) = all;
       else
-        *place = all;
+        *slot = all;
     }
     wait_for_all();
 #pragma unroll
@@ -432,11 +432,11 @@ struct TokenSampler {
 
   /// Maps an address to the first block's shared memory.
   template <class X>
-  SINTER_DEVICE static X* in_first(X* place) {
+  SINTER_DEVICE static X* in_first(X* mine) {
     if constexpr (kBlocks > 1)
-      return of_block(place, 0);
+      return of_block(mine, 0);
     else
-      return place;
+      return mine;
   }
 
   /// From now on values are the unmodified logits of all tokens, at temperature 1.
@@ -473,8 +473,8 @@ struct TokenSampler {
       each([&](int id, float value) {
         const u32 key = key_of_number(value);
         if (!cut.keeps(key, id)) return;
-        const u32 place = atomicAdd(in_first(&shared.likeliest_count), 1u);
-        *in_first(&shared.likeliest[place]) = u64(key) << 32 | ~static_cast<u32>(id);
+        const u32 slot = atomicAdd(in_first(&shared.likeliest_count), 1u);
+        *in_first(&shared.likeliest[slot]) = u64(key) << 32 | ~static_cast<u32>(id);
       });
     }
     wait_for_all();
@@ -491,10 +491,10 @@ struct TokenSampler {
       return;
     }
     const u64 own = shared.likeliest[thread];
-    int place = 0;
-    for (int i = 0; i < count; ++i) place += shared.likeliest[i] > own ? 1 : 0;
-    ids[place] = static_cast<i32>(~static_cast<u32>(own));
-    logprobs[1 + place] = logprob_of(float_of_key(static_cast<u32>(own >> 32)));
+    int position = 0;
+    for (int i = 0; i < count; ++i) position += shared.likeliest[i] > own ? 1 : 0;
+    ids[position] = static_cast<i32>(~static_cast<u32>(own));
+    logprobs[1 + position] = logprob_of(float_of_key(static_cast<u32>(own >> 32)));
   }
 
   SINTER_DEVICE static u64 mixed(u64 x) {

@@ -10,19 +10,19 @@
 struct Entry32 {
   typedef u32 Key;
   u64 bits;
-  SINTER_DEVICE static Entry32 of(u32 key, u32 place) {
-    return Entry32{static_cast<u64>(key) << 32 | place};
+  SINTER_DEVICE static Entry32 of(u32 key, u32 index) {
+    return Entry32{static_cast<u64>(key) << 32 | index};
   }
   SINTER_DEVICE static Entry32 last() { return Entry32{~0ull}; }  // after all valid entries
-  SINTER_DEVICE u32 place() const { return static_cast<u32>(bits); }
+  SINTER_DEVICE u32 index() const { return static_cast<u32>(bits); }
   SINTER_DEVICE bool operator<(Entry32 other) const { return bits < other.bits; }
 };
 struct Entry64 {
   typedef u64 Key;
   u64 key, at;
-  SINTER_DEVICE static Entry64 of(u64 key, u32 place) { return Entry64{key, place}; }
+  SINTER_DEVICE static Entry64 of(u64 key, u32 index) { return Entry64{key, index}; }
   SINTER_DEVICE static Entry64 last() { return Entry64{~0ull, ~0ull}; }
-  SINTER_DEVICE u32 place() const { return static_cast<u32>(at); }
+  SINTER_DEVICE u32 index() const { return static_cast<u32>(at); }
   SINTER_DEVICE bool operator<(Entry64 other) const {
     return key != other.key ? key < other.key : at < other.at;
   }
@@ -54,8 +54,8 @@ SINTER_DEVICE i64 run_pitch(const SortProblem& p) {
   return pieces * least(Shape::kPiece, p.count);
 }
 
-SINTER_DEVICE void store_place(const SortProblem& p, i64* y, i64 row, i64 at, u32 place) {
-  y[(row / p.inner * p.count + at) * p.inner + row % p.inner] = place;
+SINTER_DEVICE void store_index(const SortProblem& p, i64* y, i64 row, i64 at, u32 index) {
+  y[(row / p.inner * p.count + at) * p.inner + row % p.inner] = index;
 }
 
 /// Sorts every piece of every row. A row of one piece is then done; otherwise the first `count`
@@ -104,7 +104,7 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
   const i64 kept = least(p.count, here);
   for (i64 i = thread; i < kept; i += Shape::kThreads) {
     if (pieces == 1)
-      store_place(p, y, row, i, entries[i].place());
+      store_index(p, y, row, i, entries[i].index());
     else
       runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
           entries[i];
@@ -146,7 +146,7 @@ SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry*
     const bool from_a = j >= b_count || (i < a_count && a[i] < b[j]);
     const Entry entry = from_a ? a[i++] : b[j++];
     if (2 * run >= p.length)
-      store_place(p, y, row, at, entry.place());
+      store_index(p, y, row, at, entry.index());
     else
       to[row * pitch + pair * merged + at] = entry;
   }

@@ -87,11 +87,11 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
           if (other >= box) break;
           if (overlap(tile[other], tile[box], most)) hits |= lowest;
         }
-      u32* const place = &overlaps[box][word];
+      u32* const slot = &overlaps[box][word];
       if constexpr (kBlocks > 1)
-        *of_block(place, 0) = hits;
+        *of_block(slot, 0) = hits;
       else
-        *place = hits;
+        *slot = hits;
     }
     all_wait();
     if (rank == 0 && thread < 32) {

@@ -32,10 +32,10 @@ struct TreeSchedule {
 
   int rows_of_block() const { return rows > 0 ? rows : threads; }
   std::string to_string() const {
-    const std::string_view place = holds_rows ? "shared" : "global";
+    const std::string_view memory = holds_rows ? "shared" : "global";
     if (rows > 0)
-      return fmt::format("trees threads={} block_rows={} rows={}", threads, rows, place);
-    return fmt::format("trees threads={} nodes={} rows={}", threads, nodes, place);
+      return fmt::format("trees threads={} block_rows={} rows={}", threads, rows, memory);
+    return fmt::format("trees threads={} nodes={} rows={}", threads, nodes, memory);
   }
   std::string call(std::string_view type, std::string_view combine, bool one) const {
     if (rows > 0)

@@ -54,7 +54,7 @@ struct Int8Gemv final : SmallM {
     const std::int64_t group = loop_group(product);
     return warps_n == 1 && (digits == 2 || digits == 3) && s.m <= kMostRows && depth % 64 == 0 &&
            (group == 0 || std::gcd(group, std::int64_t{depth}) % 32 == 0) &&
-           (product.rows || s.vector_a == 8) &&
+           (product.prologue || s.vector_a == 8) &&
            std::int64_t{count_steps(product, s)} * depth <= kMostDepth;
   }
 
@@ -98,8 +98,8 @@ struct Int8Gemv final : SmallM {
         "WithAccumulators<Int8Tile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
         storage_name(product.type), packed_weights_type(*product.weights, loop_group(product)), s.m,
         s.n, s.k / warps_k, warps_k, s.stages, s.split_k, product.parts,
-        product.rows ? product.rows->most : 0, product.rows ? product.rows->stride : 0, digits,
-        count_steps(product, s));
+        product.prologue ? product.prologue->most : 0,
+        product.prologue ? product.prologue->stride : 0, digits, count_steps(product, s));
   }
 };
 

@@ -121,7 +121,7 @@ std::string refuse_scales(const GemmProgram& product) {
 std::string refuse_product(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (std::string reason = refuse_packing(product); !reason.empty()) return reason;
-  if (product.rows) return "warpgroups do not make rows";
+  if (product.prologue) return "warpgroups do not make rows";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows || !product.batch.empty())
     return "the copy engine is told of a matrix of rows";
@@ -178,7 +178,7 @@ struct MixedInput final : GemmTile {
     const double latency = 1200 / rates.clock, wave = 470 / rates.clock;  // nanoseconds
     const double split = 1500 / rates.clock;
     // Per nanosecond.
-    const double all_bytes_rate = 3990 * rates.memory, sums_rate = 76 * rates.clock;
+    const double all_bytes_rate = 3990 * rates.memory, accumulator_rate = 76 * rates.clock;
     const double bits = problem.product.weights->bits;
     const Costs& costs = bits == 8 ? widening.eight : widening.four;
     const std::int64_t n = problem.n, k = problem.k;
@@ -205,9 +205,9 @@ struct MixedInput final : GemmTile {
     const double alone = depth / widening.part() *
                          (costs.part * std::sqrt(tiles) + costs.row * s.m * tiles / 64) /
                          rates.clock;
-    const double sums = elements * 8 / sums_rate * resident;
+    const double accumulator_time = elements * 8 / accumulator_rate * resident;
     const double weights = static_cast<double>(n) * static_cast<double>(k) * bits / 8;
-    return std::max(latency + waves * (std::max(together, alone) + sums + wave),
+    return std::max(latency + waves * (std::max(together, alone) + accumulator_time + wave),
                     latency + weights / all_bytes_rate) +
            (s.split_k > 1 ? waves * split * (1 + 0.2 * s.split_k) : 0);
   }

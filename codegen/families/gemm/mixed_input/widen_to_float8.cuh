@@ -41,7 +41,7 @@ SINTER_DEVICE void widen_to_float8(u32 (&a)[4], u32 low, u32 high, const u32 (&o
 
 #ifdef SINTER_WARPGROUPS
 
-/// Promotes the sums of 32, 64 or 128 k's: of one group, at most 128, as fp8 tensor cores
+/// Promotes the accumulators of 32, 64 or 128 k's: of one group, at most 128, as fp8 tensor cores
 /// accumulate with few bits.
 template <class X_, class Weights_, class Scaling_>
 struct WidenToFloat8 {
@@ -120,20 +120,20 @@ struct WidenToFloat8 {
       warpgroup_commit();
     }
 
-    SINTER_DEVICE static void promote(Products& sums, const Products& products,
+    SINTER_DEVICE static void promote(Products& accumulators, const Products& products,
                                       const float (&scales)[2]) {
 #pragma unroll
       for (int j = 0; j < kRows / 8; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          sums[j][e] = kGrouped ? fmaf(products[j][e], scales[e / 2], sums[j][e])
-                                : sums[j][e] + products[j][e];
+          accumulators[j][e] = kGrouped ? fmaf(products[j][e], scales[e / 2], accumulators[j][e])
+                                        : accumulators[j][e] + products[j][e];
     }
 
     /// The MMAs of tile `i` with a stage; calls `meanwhile` while the first are in flight.
     template <class Meanwhile>
-    SINTER_DEVICE static void multiply_part(Accumulators& sums, Products& products, Left& left,
-                                            const unsigned char* stage, int i,
+    SINTER_DEVICE static void multiply_part(Accumulators& accumulators, Products& products,
+                                            Left& left, const unsigned char* stage, int i,
                                             const Meanwhile& meanwhile) {
 #pragma unroll
       for (int fold = 0; fold < kFolds; ++fold)
@@ -144,7 +144,7 @@ struct WidenToFloat8 {
           warpgroup_wait<0>();
           settle(products);
           settle(left.fragments);
-          promote(sums[i][p], products, left.scales[fold]);
+          promote(accumulators[i][p], products, left.scales[fold]);
         }
     }
 
@@ -157,7 +157,7 @@ struct WidenToFloat8 {
       return number;
     }
 
-    SINTER_DEVICE static void multiply_stages(Accumulators& sums, unsigned char* shared,
+    SINTER_DEVICE static void multiply_stages(Accumulators& accumulators, unsigned char* shared,
                                               const Operands& x) {
       const int parts = Tile::count_parts(x);
       Products products = {};
@@ -179,7 +179,7 @@ struct WidenToFloat8 {
           Tile::full_of(shared)[stage].wait(phase);
 #pragma unroll
           for (int i = 0; i < kTiles; ++i)
-            multiply_part(sums, products, own[i], Tile::stage_of(shared, stage), i, [&] {
+            multiply_part(accumulators, products, own[i], Tile::stage_of(shared, stage), i, [&] {
               if (i == 0 && unknown(s + 1) < parts) make(s + 1, other);
             });
           release();
@@ -199,7 +199,7 @@ struct WidenToFloat8 {
           for (int i = 0; i < kTiles; ++i) {
             load_left(left, Tile::slot_of(shared, slot), i);
             if (i == 0) Tile::full_of(shared)[stage].wait(phase);
-            multiply_part(sums, products, left, Tile::stage_of(shared, stage), i, [] {});
+            multiply_part(accumulators, products, left, Tile::stage_of(shared, stage), i, [] {});
           }
           release();
           Tile::advance(slot);

@@ -222,7 +222,7 @@ struct PingpongTile
           if (tile >= kOfPart) continue;
           const Sum(&d)[4] = accumulators[p % kRows / kHalves][tile / kTiles][tile % kTiles];
           const Vec<Sum, 2> pair = {{d[half], d[half + 1]}};
-          store(place(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
+          store(slot_of(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
         }
     }
     __syncwarp();
@@ -241,7 +241,7 @@ struct PingpongTile
       const int lane = threadIdx.x % 32;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Vec<Sum, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
+        const Vec<Sum, 4> four = load<4>(slot_of(shared, k, lane % 4, lane / 4, half));
 #pragma unroll
         for (int j = 0; j < 4; ++j) x[half * 4 + j] = four.v[j];
       }
@@ -337,7 +337,7 @@ struct PingpongTile
 
   /// Slot of four accumulators of row `row`, from column u * 8 + half * 4 of 32; swizzled so that
   /// neither stores nor loads have bank conflicts.
-  SINTER_DEVICE static Sum* place(unsigned char* shared, int k, int u, int row, int half) {
+  SINTER_DEVICE static Sum* slot_of(unsigned char* shared, int k, int u, int row, int half) {
     Sum* const mine = reinterpret_cast<Sum*>(Stages::body_of(shared) + Bytes::kOfStages) +
                       threadIdx.x / 32 * Passes::kSums;
     return mine + (k * 8 + row) * 32 + (u ^ row % 4) * 8 + (half ^ row % 2) * 4;

@@ -140,8 +140,8 @@ struct Pingpong final : GemmTile {
     // Per element, in picoseconds.
     constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
     constexpr double kRolledByte = 26, kSpreadByte = 21.4;
-    // Cost of sending and receiving sums; of a kernel with split-K. Fitted to 256 rows by 4,096
-    // columns of 4,096 and 14,336, and 512 by 1,280 of 5,120 (8 bits), on an H200.
+    // Cost of sending and receiving accumulators; of a kernel with split-K. Fitted to 256 rows by
+    // 4,096 columns of 4,096 and 14,336, and 512 by 1,280 of 5,120 (8 bits), on an H200.
     constexpr double kGiven = 30;
     const double together = 2000 / rates.clock;
     const double code = 0.24 / rates.clock;  // per instruction not yet in the caches
@@ -160,7 +160,7 @@ struct Pingpong final : GemmTile {
                              : has_one_product(problem.product, s, warpgroups)
                                  ? kPromotion
                                  : kPromotion * kFollowing;
-    const double products = 2.0 * s.m * s.n * depth / flops_rate * promotion;
+    const double mainloop_time = 2.0 * s.m * s.n * depth / flops_rate * promotion;
     // Multicast gains little: copies of b are rarely the bottleneck.
     constexpr double kShared = 0.1;
     const double columns = s.n * (1 - kShared * (1 - 1.0 / s.multicast));
@@ -169,18 +169,24 @@ struct Pingpong final : GemmTile {
     const double waits = s.multicast > 1 ? 1000 / rates.clock : 0;  // blocks wait for each other
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
-    const double sums = s.m * s.n / 1000.0 / problem.product.parts / warpgroups *
-                        (element / s.split_k + (s.split_k - 1) * kGiven) / rates.clock;
-    const double turns = std::ceil(tiles / blocks);  // tiles of a block
-    double time = latency + bytes + waits + (turns > 1 ? 0 : alone) + (s.split_k - 1) * together;
+    const double epilogue_time = s.m * s.n / 1000.0 / problem.product.parts / warpgroups *
+                                 (element / s.split_k + (s.split_k - 1) * kGiven) / rates.clock;
+    const double tiles_of_block = std::ceil(tiles / blocks);
+    double time =
+        latency + bytes + waits + (tiles_of_block > 1 ? 0 : alone) + (s.split_k - 1) * together;
     if (spread)
       time += code * tma_accumulators(s, warpgroups) / problem.product.parts *
               (epilogue.instructions + 3);
     // One consumer without overlap (128 x 256 and 256 x 128 tiles of 4,096 x 3072 x 768 in 8 bits
     // on an H200, plain and with GELU). With promotion, the other warpgroup runs MMAs meanwhile.
     constexpr double kByItself = 3.5;
-    if (consumers == 1) return time + turns * (products + (promoted > 0 ? 1 : kByItself) * sums);
-    return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
+    if (consumers == 1)
+      return time +
+             tiles_of_block * (mainloop_time + (promoted > 0 ? 1 : kByItself) * epilogue_time);
+    return time +
+           tiles_of_block * std::max(mainloop_time + kInTheWay * epilogue_time,
+                                     (mainloop_time + epilogue_time) / 2) +
+           epilogue_time;
   }
 
   std::string to_string(const GemmSchedule& s) const override {
@@ -206,7 +212,7 @@ struct Pingpong final : GemmTile {
   }
 
   void write_operands(GemmText& text) const override {
-    std::vector<std::string> lines = text.place("tile");
+    std::vector<std::string> lines = text.tile_coordinates("tile");
     lines.push_back("Tile::Operands operands;");
     for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
     const auto [begin, end] = text.range_of_k("Tile::part_of_k()", lines);
@@ -242,7 +248,7 @@ struct Pingpong final : GemmTile {
     text.write_behind_wait();
     mapping.gemm.tile_loop_header =
         "for (Tile::TileScheduler turn; turn.tile < tiles; turn.advance())";
-    mapping.gemm.tile_loop_lines = text.place("turn.tile");
+    mapping.gemm.tile_loop_lines = text.tile_coordinates("turn.tile");
     mapping.behind_preload = {
         "Tile::Accumulators accumulators = {};",
         "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
@@ -294,12 +300,13 @@ struct Pingpong final : GemmTile {
     text.split_columns(columns);
     for (std::size_t i = 0; i < text.analysis().instr_count(); ++i) {
       if (!text.is_product(i)) continue;
-      std::string sums = "sums", place = "accumulators, shared, pass, " + k;
+      std::string accumulators = "sums", arguments = "accumulators, shared, pass, " + k;
       if (product.parts > 1) {
-        sums += std::to_string(text.part_of(i));
-        place += fmt::format(", {}", text.part_of(i));
+        accumulators += std::to_string(text.part_of(i));
+        arguments += fmt::format(", {}", text.part_of(i));
       }
-      mapping.gemm.products.push_back({i, fmt::format("Tile::sum({})", place), sums, place});
+      mapping.gemm.products.push_back(
+          {i, fmt::format("Tile::sum({})", arguments), accumulators, arguments});
     }
   }
 };

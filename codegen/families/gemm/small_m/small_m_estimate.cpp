@@ -80,7 +80,7 @@ FewRowsCosts scaled(FewRowsCosts costs, const RelativeRates& rates) {
   for (double* rate : {&costs.traffic, &costs.tile_traffic}) *rate *= rates.clock;
   for (double* time :
        {&costs.latency, &costs.wave, &costs.step, &costs.meeting, &costs.warp_step,
-        &costs.row_bytes, &costs.sums, &costs.unit, &costs.unit_alone, &costs.last_wave,
+        &costs.row_bytes, &costs.accumulator, &costs.unit, &costs.unit_alone, &costs.last_wave,
         &costs.own_meeting, &costs.own_step, &costs.lone_wave, &costs.split})
     *time /= rates.clock;
   return costs;
@@ -99,8 +99,8 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
   const double tiles = static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
   const double blocks = tiles * s.split_k;
   const auto steps = static_cast<double>(ceil_div(ceil_div(k, s.k), s.split_k));
-  const double sums = s.n / tile.warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
-  const double fit = blocks_that_fit(problem, s, 48 + 1.3 * sums);
+  const double accumulators = s.n / tile.warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
+  const double fit = blocks_that_fit(problem, s, 48 + 1.3 * accumulators);
   const double waves = std::max(1.0, blocks / (processors * fit));
   const double each = std::ceil(blocks / processors);  // blocks on a multiprocessor
   const double step_bytes = static_cast<double>(s.n) * s.k * bits / 8;
@@ -118,7 +118,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
       waves * steps *
       (costs.step + units * costs.unit_alone + (tile.warps_n > 1 ? costs.meeting : 0));
   const double rows_there =
-      product.rows ? 0.0 : static_cast<double>(k * std::min<std::int64_t>(s.m, m)) * 2;
+      product.prologue ? 0.0 : static_cast<double>(k * std::min<std::int64_t>(s.m, m)) * 2;
   const double traffic =
       (total + tiles * rows_there) / std::min(costs.traffic, costs.tile_traffic * tiles);
   // Blocks of a wave end together: the fewer remain, the longer most multiprocessors idle.
@@ -129,7 +129,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
          (tile.warps_n > 1 ? costs.own_meeting * waves * steps : 0) +
          (waves > 1 ? costs.own_step * each * steps * tile.warps_n * tile.warps_k : 0) +
          (waves > 1 && fit == 1 ? costs.lone_wave * waves : 0) +
-         costs.sums * tile.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
+         costs.accumulator * tile.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
          (s.split_k > 1 ? costs.split * s.split_k : 0);
 }
 
@@ -142,15 +142,15 @@ double SmallM::estimate(const GemmProblem& problem, const GemmSchedule& s, std::
   const double wave = 1250 / rates.clock, meeting = 205 / rates.clock, split = 970 / rates.clock;
   const double usual_step = 640 / rates.clock, step_of_few = 700 / rates.clock;
   const double bytes_rate = 38 * rates.clock, flops_rate = 2800 * rates.tensor;  // per nanosecond
-  const double sums_rate = 11000 * rates.clock, all_bytes_rate = 4100 * rates.memory;
+  const double accumulator_rate = 11000 * rates.clock, all_bytes_rate = 4100 * rates.memory;
   constexpr double kRowBytes = 0.23;  // cost of a byte of x relative to one of weights
   const std::int64_t n = problem.n, k = problem.k;
   const double bits = product.weights ? product.weights->bits : 16;
   const double blocks =
       static_cast<double>(ceil_div(m, s.m)) * static_cast<double>(ceil_div(n, s.n)) * s.split_k;
-  const double sums = s.n / warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
+  const double accumulators = s.n / warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
   const double processors = problem.device.multiprocessors;
-  const double fit = blocks_that_fit(problem, s, 60 + 1.2 * sums);
+  const double fit = blocks_that_fit(problem, s, 60 + 1.2 * accumulators);
   const double resident = std::max(1.0, std::min(fit, blocks / processors));
   const double waves = std::max(1.0, blocks / (processors * resident));
   const double depth = static_cast<double>(ceil_div(ceil_div(k, s.k), s.split_k)) * s.k;
@@ -162,7 +162,7 @@ double SmallM::estimate(const GemmProblem& problem, const GemmSchedule& s, std::
   const double step = s.m < 8 && warps_k * s.n < 500 ? step_of_few : usual_step;
   const double steps = depth / s.k * (step + (warps_n > 1 ? meeting : 0));
   const double block =
-      wave + std::max(work * resident, steps) + 4.0 * warps_k * s.m * s.n / sums_rate;
+      wave + std::max(work * resident, steps) + 4.0 * warps_k * s.m * s.n / accumulator_rate;
   const double time = (waves < 3 ? std::ceil(waves * 0.999) : waves + 0.5) * block +
                       (s.split_k > 1 ? split * (1 + 0.2 * s.split_k) : 0);
   return std::max(time, wave + blocks * weights / all_bytes_rate) + 0.03 * time;

@@ -36,7 +36,7 @@ bool leaves_to_small_m(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.weights) return true;
   if (product.is_eight_bit()) return false;
-  if (product.parts > 1 || product.rows) return true;
+  if (product.parts > 1 || product.prologue) return true;
   return !product.windows && !product.rows_are_k && problem.reductions == 0 && problem.most_m &&
          *problem.most_m <= kFewRows;
 }
@@ -49,7 +49,7 @@ bool has_one_order(const GemmProgram& product, const Ranges& ranges) {
 }
 
 std::string refuse_small_m(const GemmProblem& problem) {
-  if (problem.product.is_eight_bit() && problem.product.rows)
+  if (problem.product.is_eight_bit() && problem.product.prologue)
     return "rows of 8 bits are not made in front of a product";
   return refuse_packing(problem.product);
 }
@@ -67,7 +67,8 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
       depth % unit_depth(product) != 0)
     return false;
   if (product.weights && kPackedDepth % depth != 0) return false;
-  if (product.rows && (s.m > 8 || product.rows->most > s.m || kRowDepth % s.k != 0)) return false;
+  if (product.prologue && (s.m > 8 || product.prologue->most > s.m || kRowDepth % s.k != 0))
+    return false;
   const std::int64_t group = loop_group(product);
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
 }
@@ -94,12 +95,13 @@ int SmallM::ring_bytes(const GemmProgram& product, const GemmSchedule& s, int st
   const bool by_column = is_quantized(product) && loop_group(product) == 0;
   return std::max(s.stages * stage, warps_k * s.m * (s.n + 4) * 4) +
          (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
-         (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0);
+         (product.prologue ? static_cast<int>(product.prologue->most * product.prologue->stride) * 2
+                           : 0);
 }
 
 int SmallM::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
   const GemmProgram& product = problem.product;
-  return ring_bytes(product, s, stage_bytes(product, s, !product.rows));
+  return ring_bytes(product, s, stage_bytes(product, s, !product.prologue));
 }
 
 /// A block has 32 to 96 KB of weights in flight besides those that it multiplies, in copies of 2 to
@@ -135,10 +137,10 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
             continue;
           if (step > 4096 && product.weights) continue;
           // Warps that share a row synchronize: 2 to 10 % slower than eight that split k.
-          const int most = is_quantized(product) ? 1 : product.rows ? 4 : 8;
+          const int most = is_quantized(product) ? 1 : product.prologue ? 4 : 8;
           if (m <= most && shape.warps_n > 1) continue;
           // One row is 1 to 5 % faster with tiles of four, alone and in a chain.
-          if (m == 1 && !is_quantized(product) && !product.rows) continue;
+          if (m == 1 && !is_quantized(product) && !product.prologue) continue;
           const int depth = step * 8 / bits / shape.columns;
           // Copies whole 128-byte lines, with one address for each lane.
           if (!product.weights && (depth < kLineDepth || !is_power_of_two(depth))) continue;
@@ -189,14 +191,14 @@ std::string SmallM::type(const GemmText& text) const {
       "WithAccumulators<SmallMTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
       storage_name(multiplied_type(product.type)), weights, s.m, s.n / warps_n, s.k / warps_k,
       warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
-      product.rows             ? fmt::format(", {}, {}", product.rows->most, product.rows->stride)
+      product.prologue ? fmt::format(", {}, {}", product.prologue->most, product.prologue->stride)
       : product.is_eight_bit() ? fmt::format(", 0, 0, {}", storage_name(product.type))
                                : "");
 }
 
 void SmallM::write_operands(GemmText& text) const {
   const GemmProgram& product = text.product();
-  if (!product.rows) text.write_strided_a();
+  if (!product.prologue) text.write_strided_a();
   if (product.weights)
     text.write_packed_b();
   else
@@ -229,7 +231,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
     for (const FewRowsTile& tile : few_rows_tiles(product)) add(tile);
   if (is_quantized(product))
     for (const FewRowsTile& tile : kQuantized) add(tile);
-  else if (!product.weights && product.rows_are_k && (product.parts > 1 || product.rows))
+  else if (!product.weights && product.rows_are_k && (product.parts > 1 || product.prologue))
     // Otherwise warp tiles are faster. Measured on an H200 for one row of float16 alone: 2048 x
     // 2048 takes 7.9 us instead of 10.5, 2048 x 8192 takes 13.5 instead of 17.
     for (const FewRowsTile& tile : kRowsAreK) add(tile);

@@ -40,13 +40,13 @@ struct SmallM : GemmTile {
 
 /// Costs in SmallM::estimate for up to kFewRows rows; in nanoseconds unless stated.
 struct FewRowsCosts {
-  double bytes, latency;    // memory: bytes per nanosecond; latency of a load
-  double wave, most_waves;  // of blocks; beyond most_waves, blocks hide each other's start
-  double step, meeting;     // of a block; added if its warps synchronize
-  double warp_step;         // per warp, on a multiprocessor
-  double row_bytes, sums;   // per byte of x; per sum
-  double both;              // share of instructions and chains that nothing hides
-  double unit, unit_alone;  // of 512 bytes: on a busy multiprocessor; in a single warp
+  double bytes, latency;          // memory: bytes per nanosecond; latency of a load
+  double wave, most_waves;        // of blocks; beyond most_waves, blocks hide each other's start
+  double step, meeting;           // of a block; added if its warps synchronize
+  double warp_step;               // per warp, on a multiprocessor
+  double row_bytes, accumulator;  // per byte of x; per accumulator
+  double both;                    // share of instructions and chains that nothing hides
+  double unit, unit_alone;        // of 512 bytes: on a busy multiprocessor; in a single warp
   // L2 traffic of weights and x, in bytes per nanosecond: of all multiprocessors, of one tile.
   double traffic = 1e9, tile_traffic = 1e9;
   double last_wave = 0;    // per stage, of the blocks that remain when the first ones end

@@ -37,17 +37,17 @@ struct MappedWindows {
   template <class T>
   SINTER_DEVICE void copy(T* to, const TensorMap& map, i32 k, MBarrier& arrivals) const {
     u32 tap = static_cast<u32>(k) / static_cast<u32>(padded);
-    i32 place[kDims + 2], behind[kDims];
-    place[0] = k - static_cast<i32>(tap) * padded;
-    place[kDims + 1] = image;
+    i32 coordinates[kDims + 2], behind[kDims];
+    coordinates[0] = k - static_cast<i32>(tap) * padded;
+    coordinates[kDims + 1] = image;
 #pragma unroll
     for (int d = kDims - 1; d >= 0; --d) {
       const u32 count = static_cast<u32>(kernel[d]);
-      place[kDims - d] = at[d];
+      coordinates[kDims - d] = at[d];
       behind[kDims - 1 - d] = static_cast<i32>(d > 0 ? tap % count : tap) * dilation[d];
       tap /= count;
     }
-    tma_load_im2col(to, map, place, behind, arrivals);
+    tma_load_im2col(to, map, coordinates, behind, arrivals);
   }
 };
 template <>
@@ -278,14 +278,14 @@ struct TmaMainloop {
   }
 
   typedef Sum Parts[kColumns / 8][4];
-  SINTER_DEVICE static void promote(Parts& sums, Parts& parts, const float (&scales)[2]) {
+  SINTER_DEVICE static void promote(Parts& accumulators, Parts& parts, const float (&scales)[2]) {
     settle(parts);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 4; ++e)
-        sums[n][e] =
-            kScaled ? fmaf(parts[n][e], scales[e / 2], sums[n][e]) : sums[n][e] + parts[n][e];
+        accumulators[n][e] = kScaled ? fmaf(parts[n][e], scales[e / 2], accumulators[n][e])
+                                     : accumulators[n][e] + parts[n][e];
   }
   /// Loads the scales of the thread's two rows, for the columns of one MMA.
   SINTER_DEVICE static void load_scales(float (&scales)[2], const Operands& x, int step, int i,
@@ -304,7 +304,7 @@ struct TmaMainloop {
   /// compiler would serialize all of them. MMAs of a stage's other rows and columns, which need the
   /// same registers, therefore follow the promotion of the first.
   template <class Progress>
-  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared,
+  SINTER_DEVICE static int promote_products(Accumulators& accumulators, unsigned char* shared,
                                             const Operands& x, int steps, int group,
                                             PipelineState<kStages> at, Progress progress) {
     Parts parts;
@@ -342,7 +342,7 @@ struct TmaMainloop {
         if (is_last && done + count == steps) progress.all_started();
         warpgroup_wait<0>();
         if (is_last && done + count < steps) release(shared, before);
-        promote(sums[i][j], parts, scales);
+        promote(accumulators[i][j], parts, scales);
       }
       done += count;
     }

@@ -209,7 +209,7 @@ bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !p
 
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
-  if (product.rows) return "warpgroups do not make rows";
+  if (product.prologue) return "warpgroups do not make rows";
   if (product.blocks && (product.blocks->depth != kPromotionStep || product.parts > 1))
     return fmt::format("scales of blocks are those of {} of k and of one part", kPromotionStep);
   if (product.is_eight_bit() && product.rows_are_k)
@@ -285,8 +285,8 @@ struct Tma final : GemmTile {
     const double element = kStored + (kElement + kInstruction * epilogue.instructions +
                                       kRowByte * epilogue.row_bytes) /
                                          s.split_k / problem.product.parts;
-    const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
-    double time = latency + waves * (work + sums + wave);
+    const double epilogue_time = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
+    double time = latency + waves * (work + epilogue_time + wave);
     if (s.cluster() > 1) time += barrier + block * s.cluster();
     return time;
   }

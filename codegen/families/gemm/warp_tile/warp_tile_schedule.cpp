@@ -41,7 +41,7 @@ struct Costs {
   double all_bytes;              // per nanosecond on all of them
   double step;                   // per pipeline step
   double barrier, barrier_more;  // per cluster; more for each block
-  double sums;                   // rate of adding sums relative to loading operands
+  double accumulator_rate;       // rate of adding accumulators relative to loading operands
   double split;                  // for each further resident block that shares a tile
   double reduction;              // of a block's rows
 };
@@ -64,7 +64,7 @@ Costs scaled(Costs costs, const RelativeRates& rates) {
 }
 
 bool is_for(const GemmProgram& product) {
-  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
+  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.prologue;
 }
 
 constexpr std::int64_t kScaledDepth = 128;  // k's with one block scale: BlockScales
@@ -79,10 +79,10 @@ std::string refuse(const GemmProblem& problem) {
 /// Whether a warp's part of a step has one scale for each row. MMAs then need registers besides the
 /// accumulators.
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps, int warps_k) {
-  constexpr int kMostSums = 64;
+  constexpr int kMostAccumulators = 64;
   return !product.blocks ||
          (product.blocks->columns % s.n == 0 && kScaledDepth % (s.k / warps_k) == 0 &&
-          s.m * s.n / (32 * warps) <= kMostSums);
+          s.m * s.n / (32 * warps) <= kMostAccumulators);
 }
 
 /// Template argument that reads the left operand, if not by rows: ", WindowRows<2, i32>".
@@ -161,9 +161,10 @@ struct WarpTile final : GemmTile {
     const double work = std::max(
         std::max(bytes / costs.bytes, flops / costs.flops / problem.tensor_speed()) * resident,
         bytes * blocks / costs.all_bytes / waves);
-    const double sums =
-        s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.sums;
-    double time = waves * (costs.latency + work + depth / s.k * costs.step + sums * resident);
+    const double accumulator_time =
+        s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.accumulator_rate;
+    double time =
+        waves * (costs.latency + work + depth / s.k * costs.step + accumulator_time * resident);
     if (s.cluster() > 1) time += costs.barrier * (1 + costs.barrier_more * s.cluster());
     if (s.cluster() > kPortableCluster) time += costs.barrier;
     time += costs.split * (s.split_k - 1) * resident * waves;

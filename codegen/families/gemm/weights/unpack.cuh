@@ -70,13 +70,13 @@ struct Unpacking {
         const int at = u * kUnitDepth + j * 16;
         // Groups start at fragments; if they are whole tiles, once is enough.
         if (at == 0 || (kGroup > 0 && kGroup % kDepth != 0)) {
-          const i64 place =
+          const i64 offset =
               first +
               (kGroup > 0 ? static_cast<i64>((k + at) / (kGroup > 0 ? kGroup : 1)) * 16 : 0) + g;
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            scale[half] = widen(x.scales[place + half * 8]);
-            if (Scaling::kZeros) zero[half] = widen(x.zeros[place + half * 8]);
+            scale[half] = widen(x.scales[offset + half * 8]);
+            if (Scaling::kZeros) zero[half] = widen(x.zeros[offset + half * 8]);
           }
         }
         u32 a[4];

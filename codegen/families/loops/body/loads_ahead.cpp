@@ -33,7 +33,7 @@ void LoadsAhead::write() {
     const bool is_vector = s_.is_vector(i);
     if (s_.staged[i]) {
       s_.code.line(
-          fmt::format("copy_async(&r{}{}, {});", i, text_.raw_subscript(i), text_.place(i)));
+          fmt::format("copy_async(&r{}{}, {});", i, text_.raw_subscript(i), text_.address(i)));
     } else if (!is_vector && s_.vector() > 1) {
       continue;
     } else if (direct) {

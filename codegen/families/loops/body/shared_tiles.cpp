@@ -46,7 +46,7 @@ void SharedTiles::empty() {
   s_.code.line("__syncthreads();");
   out_.open_vectors();
   for (const std::size_t i : stores)
-    s_.code.line(fmt::format("store({}, m{}.run(y, x));", out_.text.place(i), i));
+    s_.code.line(fmt::format("store({}, m{}.run(y, x));", out_.text.address(i), i));
   out_.close_vectors();
   s_.loop = &s_.mapping.loop;
 }

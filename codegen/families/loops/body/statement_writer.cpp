@@ -240,7 +240,7 @@ void StatementWriter::vector_stores(const InstrSet& needed) {
     }
     code_.line(fmt::format(
         "{}{}({}, {});", condition.empty() ? "" : fmt::format("if ({}) ", condition),
-        s_.math.saturates(i) && !exchanged ? "store_saturated" : "store", text.place(i), values));
+        s_.math.saturates(i) && !exchanged ? "store_saturated" : "store", text.address(i), values));
   }
 }
 

@@ -55,7 +55,7 @@ std::string ValueText::loop_address(std::uint32_t access) const {
   return s_.index.address(analysis_.access(access), s_.mapping.thread_dims, false);
 }
 
-std::string ValueText::place(std::size_t i) const {
+std::string ValueText::address(std::size_t i) const {
   const std::uint32_t access = analysis_.instr(i).access;
   return s_.pointers[access] + loop_address(access);
 }
@@ -65,13 +65,13 @@ std::string ValueText::element(std::size_t i) const {
   const auto& access = analysis_.access(a);
   const bool loop = s_.in_loop(i);
   const DimSet all = analysis_.outer_dims() | analysis_.inner_dims();
-  std::string place =
+  std::string index =
       loop ? loop_address(a)
            : s_.index.address(access, all, true) + s_.index.address(access, all, false);
-  if (place.empty()) place = " + 0";
-  const bool negative = place.starts_with(" - ");
+  if (index.empty()) index = " + 0";
+  const bool negative = index.starts_with(" - ");
   return fmt::format("{}[{}{}]", loop ? s_.pointers[a] : s_.args.buffer(access.buffer),
-                     negative ? "-" : "", place.substr(3));
+                     negative ? "-" : "", index.substr(3));
 }
 
 /// Whether a load is of data that many rows share, such as a norm's weights: every block reads it,
@@ -90,7 +90,7 @@ std::string ValueText::load(std::size_t i, bool whole) const {
       s_.loads_exchanged(i)
           ? s_.mapping.gemm.load_exchanged
           : fmt::format("{}<{}>", is_kept_in_cache(i) ? "load_kept" : "load", s_.vector());
-  const std::string value = whole ? fmt::format("{}({})", load, place(i)) : element(i);
+  const std::string value = whole ? fmt::format("{}({})", load, address(i)) : element(i);
   const std::string guards = s_.index.guards(access);
   if (guards.empty()) return value;
   std::string fill =
@@ -100,8 +100,8 @@ std::string ValueText::load(std::size_t i, bool whole) const {
   if (s_.in_loop(i) && (schedule.is<WindowParameters>() || schedule.is<PointwiseParameters>() ||
                         schedule.is<TileTranspose>()))
     // Terms are added to the pointer separately, so that constants become the instruction's offset.
-    return fmt::format("load_if<{}>({}, {}, {}){}", whole ? s_.vector() : 1, guards, place(i), fill,
-                       whole ? "" : ".v[0]");
+    return fmt::format("load_if<{}>({}, {}, {}){}", whole ? s_.vector() : 1, guards, address(i),
+                       fill, whole ? "" : ".v[0]");
   if (whole) fill = fmt::format("splat<{}>({})", s_.vector(), fill);
   return fmt::format("{} ? {} : {}", guards, value, fill);
 }

@@ -19,7 +19,7 @@ class ValueText {
   /// The element that a load or store accesses: "p0[i1 * 4]".
   std::string element(std::size_t i) const;
   /// Start address of a vector access: "p0 + i1 * 4".
-  std::string place(std::size_t i) const;
+  std::string address(std::size_t i) const;
   /// The stored value in the buffer's compute type.
   std::string stored(std::size_t i) const;
   /// `value`, written by store `i`, in its storage type.

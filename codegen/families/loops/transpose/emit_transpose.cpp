@@ -21,10 +21,10 @@ void walk_tile(const ProgramAnalysis& analysis, Arguments& args, const ThreadMap
                   schedule.vector > 1 ? fmt::format(" * {}", schedule.vector) : ""));
   loop.lines.push_back(fmt::format("const u32 {} = threadIdx.x / {}{};", across, lanes,
                                    loop.unrolled() ? fmt::format(" + k * {}", rows) : ""));
-  for (const auto& [d, place, size] : {std::tuple(tiles.store_dim, "x", tiles.width),
-                                       std::tuple(tiles.load_dim, "y", tiles.height)}) {
+  for (const auto& [d, coordinate, size] : {std::tuple(tiles.store_dim, "x", tiles.width),
+                                            std::tuple(tiles.load_dim, "y", tiles.height)}) {
     const char* type = mapping.indices[static_cast<std::size_t>(d)].wide ? "i64" : "i32";
-    loop.lines.push_back(fmt::format("const {0} i{1} = first{1} + {0}({2});", type, d, place));
+    loop.lines.push_back(fmt::format("const {0} i{1} = first{1} + {0}({2});", type, d, coordinate));
     const ir::Dim& extent = analysis.extent(d);
     if (extent.is_constant() && extent.value() % size == 0) continue;
     loop.predicate += fmt::format("{}i{} < {}({})", loop.predicate.empty() ? "" : " && ", d, type,

@@ -50,15 +50,15 @@ ir::Tensor random_weights(const ir::Tensor& like) {
 
 /// What the region's part in front of its product makes of the region's inputs.
 ir::Tensor prologue_rows(const ir::Graph& body, const std::vector<ir::Tensor>& inputs) {
-  const ir::Node& rows = *codegen::gemm_body(body).rows;
+  const ir::Node& prologue = *codegen::gemm_body(body).prologue;
   std::vector<ir::Tensor> operands;
-  for (const ir::ValueId input : rows.inputs) {
+  for (const ir::ValueId input : prologue.inputs) {
     const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
     operands.push_back(inputs[static_cast<std::size_t>(at - body.inputs().begin())]);
   }
   ir::EvaluateOptions wide;
   wide.keep_wide = true;
-  return ir::evaluate(*rows.body, operands, wide)[0];
+  return ir::evaluate(*prologue.body, operands, wide)[0];
 }
 
 /// The reference, which rounds rows where they are made, as both kernels do, and otherwise once.
@@ -66,16 +66,16 @@ std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
                                         const std::vector<ir::Tensor>& inputs) {
   ir::EvaluateOptions wide;
   wide.keep_wide = true;
-  const ir::Node* rows = codegen::gemm_body(body).rows;
-  if (!rows) return ir::evaluate(body, inputs, wide);
+  const ir::Node* prologue = codegen::gemm_body(body).prologue;
+  if (!prologue) return ir::evaluate(body, inputs, wide);
   ir::GraphBuilder builder("behind");
   for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
   std::map<ir::ValueId, ir::ValueId> known;
   for (const ir::ValueId input : body.inputs())
     known[input] = builder.input(body.value(input).name, body.type(input));
-  known[rows->outputs[0]] = builder.input("made", body.type(rows->outputs[0]));
+  known[prologue->outputs[0]] = builder.input("made", body.type(prologue->outputs[0]));
   for (const ir::Node& node : body.nodes()) {
-    if (&node == rows) continue;
+    if (&node == prologue) continue;
     std::vector<ir::ValueId> operands;
     for (const ir::ValueId input : node.inputs) operands.push_back(known.at(input));
     const auto results = builder.add_multi(node.op->name, operands, node.attrs, node.body);
@@ -136,9 +136,10 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
                     std::vector<ir::Bindings> symbols) {
   Case& test = add_case(name, std::move(body), std::move(symbols));
   std::string refusal;
-  if (const ir::Node* rows = codegen::gemm_body(*test.body).rows; rows && !with_prologue) {
+  if (const ir::Node* prologue = codegen::gemm_body(*test.body).prologue;
+      prologue && !with_prologue) {
     test.prologue_rows = static_cast<std::uint32_t>(test.types.size());
-    test.types.push_back(test.body->type(rows->outputs[0]).dtype);
+    test.types.push_back(test.body->type(prologue->outputs[0]).dtype);
   }
   auto product = codegen::lower_gemm(*test.body, true, test.prologue_rows, test.inputs,
                                      test.outputs, exprs, refusal);
