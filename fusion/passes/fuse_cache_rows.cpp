@@ -43,11 +43,15 @@ class CacheRowFuser {
     const Node* inner = nullptr;
     for (const Node& node : attention.body->nodes())
       if (node.op->name == "Attention") inner = &node;
-    if (!inner || inner->attrs.get_int("paged") != 0) return std::nullopt;
+    if (!inner) return std::nullopt;
     const auto q = source(attention, *inner, 0);
     std::vector<Source> caches;  // keys, values, and their scales, if any
     const ir::AttentionInputs which = ir::attention_inputs(
         inner->attrs, inner->inputs.size(), attention.body->type(inner->inputs[1]).dtype);
+    // A paged step of one token: its row is the last one that it sees.
+    if (which.tables && (attention.body->type(inner->inputs[*which.tables]).shape[0] != Dim(1) ||
+                         inner->attrs.get_int("window") > 0))
+      return std::nullopt;
     std::vector<std::size_t> operands{1, 2};
     if (which.key_scales) operands.insert(operands.end(), {*which.key_scales, *which.value_scales});
     for (const std::size_t i : operands) {

@@ -121,11 +121,12 @@ SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
        first += kOfBlock * kSplitK)
     for (i32 key = first + threadIdx.x; key < first + kOfBlock && key < end;
          key += Shape::kThreads * Shape::kKeyGroups) {
-      fetch(p.k + key * p.k_stride, Shape::kHead);
-      fetch(p.v + key * p.v_stride, Shape::kValueHead);
-      if (Shape::kScaled && key % 32 == 0) {  // scales of 32 keys, if adjacent
-        fetch_line(p.key_scale + key * p.key_scale_stride);
-        fetch_line(p.value_scale + key * p.value_scale_stride);
+      const i32 row = p.row_of_key(key);
+      fetch(p.k + row * p.k_stride, Shape::kHead);
+      fetch(p.v + row * p.v_stride, Shape::kValueHead);
+      if (Shape::kScaled && row % 32 == 0) {  // scales of 32 keys, if adjacent
+        fetch_line(p.key_scale + row * p.key_scale_stride);
+        fetch_line(p.value_scale + row * p.value_scale_stride);
       }
     }
 }
@@ -381,9 +382,12 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   // Replaces the copied row by the new one: all copies of this warp have completed.
   constexpr int kWide = 16 / static_cast<int>(sizeof(Key));
   const auto add_new_row = [&](Key* tile, float* scales, const auto& put) {
-    if (!Prologue::kMakes || new_row < key0 || new_row >= key0 + kKeys || new_row >= p.keys) return;
+    if (!Prologue::kMakes || new_row < 0) return;
+    // The block table says where the row of the sequence's last key is.
+    const i32 key = Shape::kPaged ? p.keys - 1 : new_row;
+    if (key < key0 || key >= key0 + kKeys || key >= p.keys) return;
     __syncwarp();
-    put(tile, scales + (new_row - key0), new_row - key0);
+    put(tile, scales + (key - key0), key - key0);
   };
   const auto add_key = [&](Key* tile, float* scale, i32 row) {
     put_row<Shape::kHead, kWide>(tile + row * Shape::kKeyPitch, key_row, lane);

@@ -67,7 +67,8 @@ struct AttentionShape {
   /// Items of long prompts also go first where blocks process several rounds: the short ones
   /// balance the load.
   static constexpr bool kLastFirst = kPaged && kRowWarps >= 4;
-  static_assert(!kPaged || (kPacked && kLimited && !kCausal), "sequences with limits");
+  // Without bounds it is one token of one sequence, whose limit is that of the keys.
+  static_assert(!kPaged || (kPacked == kLimited && !kCausal), "sequences with limits");
   static_assert(kPaged || (kGroup == 1 && kWindow == 0), "of paged caches");
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static constexpr bool kScaled = sizeof(Key) == 1;

@@ -76,6 +76,7 @@ std::string ProblemText::write(bool has_maps) {
     line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
     line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
     write_coordinates();
+    if (p_.tables) write_paged_coordinates();
   }
   for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
     line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
@@ -223,9 +224,14 @@ void ProblemText::write_packed_coordinates() {
 
 /// The keys of the sequence.
 void ProblemText::write_paged_coordinates() {
-  line(fmt::format("p.table = {} + i64{{tile.sequence}} * {};", address(*p_.tables),
-                   args_.dim(p_.tables->row)));
-  line("p.sequence = tile.sequence;");
+  if (p_.bounds) {
+    line(fmt::format("p.table = {} + i64{{tile.sequence}} * {};", address(*p_.tables),
+                     args_.dim(p_.tables->row)));
+    line("p.sequence = tile.sequence;");
+  } else {
+    line(fmt::format("p.table = {};", address(*p_.tables)));
+    line("p.sequence = 0;");
+  }
   line(fmt::format("p.keys = i32({}) * Shape::kBlock;", args_.dim(p_.table_blocks)));
   line(fmt::format("p.cache_rows = i32({});", args_.dim(p_.keys)));
   line(fmt::format("p.q_member = {};", args_.dim(p_.q_member)));

@@ -60,13 +60,25 @@ std::uint32_t AttentionProgram::number_of(std::uint32_t buffer) {
 
 void group_rows(AttentionProgram& program) {
   if (!program.tables) return;
+  // Of one token and one sequence it is known which rows are whose.
+  const bool is_alone = program.rows == Dim(1) && program.sequences == Dim(1);
+  if (is_alone) {
+    program.bounds.reset();
+    program.limits->row = 0;
+  }
   for (std::size_t axis = program.batch.size(); axis-- > 0;) {
     const bool shares = program.k.batch[axis] == Dim(0) && program.v.batch[axis] == Dim(0) &&
                         program.limits->batch[axis] == Dim(0);
     if (!shares || !program.batch[axis].is_constant()) continue;
-    program.group = program.batch[axis].value();
-    program.q_member = program.q.batch[axis];
-    program.y_member = program.y.batch[axis];
+    if (is_alone) {
+      program.rows = program.batch[axis];
+      program.q.row = program.q.batch[axis];
+      program.y.row = program.y.batch[axis];
+    } else {
+      program.group = program.batch[axis].value();
+      program.q_member = program.q.batch[axis];
+      program.y_member = program.y.batch[axis];
+    }
     program.batch.erase(program.batch.begin() + static_cast<std::ptrdiff_t>(axis));
     for (AttentionOperand* operand : program.operands())
       operand->batch.erase(operand->batch.begin() + static_cast<std::ptrdiff_t>(axis));

@@ -119,7 +119,7 @@ struct AttentionProgram {
 };
 
 /// Turns heads that share the keys of a paged cache into rows of one head, if their number is
-/// known.
+/// known. A step of one token has no bounds of sequences then, only a block table.
 void group_rows(AttentionProgram& program);
 
 /// Everything but the plan's buffers, as readable text.

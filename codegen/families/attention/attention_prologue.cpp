@@ -87,6 +87,10 @@ class PrologueLowering {
   AttentionProgram lower() {
     program_ = lower_attention(*parts_.attention->body, reads(*parts_.attention),
                                part_writes(body_, *parts_.attention, outputs_), exprs_);
+    group_rows(program_);
+    if (program_.tables && program_.bounds) throw Refusal{"there are several sequences"};
+    // Which tile is the first is known behind the preceding step alone.
+    if (program_.window > 0) throw Refusal{"a window moves with the new row"};
     if (program_.causal != 0 || program_.has_row_limits())
       throw Refusal{"its rows see different keys"};
     if (!program_.rows.is_constant() || program_.rows.value() > kMostQueries)
@@ -237,9 +241,14 @@ class PrologueLowering {
     return made;
   }
 
-  /// The address of the one integer that `value` loads.
+  /// The address of the one integer that `value` loads, or widens.
   Slot slot_of(const LoopProgramT& program, std::uint32_t value) const {
-    const InstrT& load = *program.instrs[value];
+    const InstrT& made = *program.instrs[value];
+    const bool widens = made.kind == InstrKind::Op &&
+                        static_cast<ScalarOp>(made.op) == ScalarOp::kCast &&
+                        static_cast<DType>(made.dtype) == DType::kInt64 &&
+                        static_cast<DType>(program.instrs[made.args[0]]->dtype) == DType::kInt32;
+    const InstrT& load = widens ? *program.instrs[made.args[0]] : made;
     const char* const why = "the place of the new row is computed, or not one for all sequences";
     if (load.kind != InstrKind::Load) throw Refusal{why};
     const AccessT& access = *program.accesses[load.access];

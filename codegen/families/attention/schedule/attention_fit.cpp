@@ -108,13 +108,13 @@ bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& sch
 bool has_few_tokens(const AttentionProgram& program, const Ranges& ranges) {
   constexpr std::int64_t kFewTokens = 16;
   const auto most = ir::upper_bound(program.rows, ranges);
-  return program.tables && most && *most <= kFewTokens;
+  return program.bounds && program.tables && most && *most <= kFewTokens;
 }
 
 int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges) {
   if (has_few_tokens(program, ranges)) return 0;
   const int few = warp_rows_of_few(program, ranges);
-  return program.tables && !program.front && program.group <= few ? few : 0;
+  return program.bounds && program.tables && program.group <= few ? few : 0;
 }
 
 bool mask_in_pairs(const AttentionProgram& program) {
@@ -125,7 +125,8 @@ bool mask_in_pairs(const AttentionProgram& program) {
 bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
                  const AttentionSchedule& schedule, const Ranges& ranges) {
   if (!fits_prologue(program, schedule)) return false;
-  if (!program.tables && (schedule.least_rows > 0 || schedule.most_rows > 0)) return false;
+  if (!(program.bounds && program.tables) && (schedule.least_rows > 0 || schedule.most_rows > 0))
+    return false;
   if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule, ranges);
   if (program.eight_bit) return false;
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&

@@ -51,7 +51,8 @@ class Chooser {
       else
         return;
     }
-    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // no merge buffer, which split-KV needs
+    if (schedule.splits > 1 && schedule.key_groups == 1)
+      return;  // no merge buffer, which split-KV needs
     add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
   }
 
@@ -169,7 +170,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     chooser.add(by_warps(1, of_few, 4, 32), {});
     return chooser.take();
   }
-  if (program.tables) {
+  // Capacity of a sequence, in keys.
+  const Dim room = program.tables ? program.table_blocks * Dim(program.block) : program.keys;
+  if (program.bounds && program.tables) {
     // Few tokens for each sequence: 8 or 16 rows a block, keys split among its warps; clusters
     // (split-KV) if there are few blocks. If all blocks are resident, serpentine order balances
     // long and short sequences, with as many blocks as fill the device evenly. Prompts: 64 rows a
@@ -180,9 +183,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     const auto at_most = [&](std::int64_t of_sequence) {
       return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
     };
-    // Capacity of a sequence, in keys. Up to kAlike keys are read in the time of one or two
-    // launches.
-    const Dim room = program.table_blocks * Dim(program.block);
+    // Up to kAlike keys are read in the time of one or two launches.
     constexpr std::int64_t kAny = 0, kAlike = 1536;
     // `most_rows` bounds the rows of a sequence. The last schedule takes all sizes within `common`.
     const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
@@ -264,7 +265,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   const auto add_few = [&](int groups, int keys, int splits, std::int64_t most_items,
                            std::int64_t most_keys) {
     Chooser::Limits limits{few_rows, {few_items, most_items}};
-    if (most_keys > 0) limits.emplace_back(program.keys, most_keys);
+    if (most_keys > 0) limits.emplace_back(room, most_keys);
     chooser.add(by_warps(1, of_few, groups, keys, splits), limits);
   };
   const bool wide = longest > 64;
@@ -276,7 +277,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   add_few(wide ? 4 : 8, 64, 8, few / 8, kAny);
   add_few(8, wide ? 32 : 64, 2, few / 2, kAny);
   add_few(8, 32, 1, few, kAny);
-  if (program.front) {
+  if (program.front || program.tables) {
     chooser.add(by_warps(1, of_few, 8, 32), {});
     return chooser.take();
   }

@@ -34,8 +34,10 @@ struct Step {
   const char* type = "f16";
   const char* schedule = "";
   const char* cache = "";  // of 8 bits: the type of caches, whose rows have scales then
+  int block = 0;           // rows of a block of a paged cache, whose sample is one sequence
 
   bool has_scales() const { return cache[0] != '\0'; }
+  std::size_t caches_and_scales() const { return has_scales() ? 4 : 2; }
 };
 
 /// What is to be divided by more than %number is, so that the squares of its errors add up to the
@@ -114,12 +116,16 @@ std::string region(const Step& s) {
       %c = Gather(%cos, %at) {axis = 0}
       %s = Gather(%sin, %at) {axis = 0})";
   const auto scatter = [&](int columns) {
-    std::string places = fmt::format(R"(
-      %place = Reshape(%at) {{shape = [1, 1, 1, 1]}}
+    std::string places = s.block > 0 ? R"(
+      %row_of_cache = Cast(%slot) {to = i64}
+      %place = Reshape(%row_of_cache) {shape = [1, 1, 1, 1]})"
+                                     : R"(
+      %place = Reshape(%at) {shape = [1, 1, 1, 1]})";
+    places += fmt::format(R"(
       %one = Iota() {{shape = [{0}, 1, 1, 1], axis = 0, dtype = i64}}
       %two = Iota() {{shape = [1, {1}, 1, 1], axis = 1, dtype = i64}}
       %three = Iota() {{shape = [1, 1, 1, {2}], axis = 3, dtype = i64}})",
-                                     s.batch, s.caches, columns);
+                          s.batch, s.caches, columns);
     if (!s.has_scales())
       return places + R"(
       %next = Scatter(%cache, %u, %one, %two, %place, %three) {combine = "none"}
@@ -134,14 +140,19 @@ std::string region(const Step& s) {
   };
   std::string text = fmt::format(
       "graph @g(%x: {0}[{1}, 1, {2}], %cos: {0}[{3}, {4}], %sin: {0}[{3}, {4}], %at: i64[1], "
-      "%limit: i64[1], %keys: {8}[{1}, {5}, {3}, {4}], %values: {8}[{1}, {5}, {3}, {6}]{9}) {7} {{",
+      "%limit: i64[1], %keys: {8}[{1}, {5}, {3}, {4}], %values: {8}[{1}, {5}, {3}, {6}]{9}{10}) "
+      "{7} "
+      "{{",
       s.type, s.batch, width, s.keys, s.head, s.caches, s.value_head,
       std::string(s.batch) == "batch" ? "ranges {batch: 1..64}" : "",
       s.has_scales() ? s.cache : s.type,
       s.has_scales() ? fmt::format(", %key_scales: f32[{0}, {1}, {2}, 1], %value_scales: f32[{0}, "
                                    "{1}, {2}, 1]",
                                    s.batch, s.caches, s.keys)
-                     : "");
+                     : "",
+      s.block > 0
+          ? fmt::format(", %slot: i32[1], %starts: i32[2], %tables: i32[1, {}]", s.keys / s.block)
+          : "");
   text +=
       "\n    %q = Fused(%x, %cos, %sin, %at) {kind = \"pointwise\"} body (%x, %cos, %sin, %at) "
       "{" +
@@ -157,15 +168,17 @@ std::string region(const Step& s) {
   const char* const of_values = s.has_scales() ? ", %value_scales" : "";
   const char* const of_keys = s.has_scales() ? ", %key_scales" : "";
   const char* const scales_in = s.has_scales() ? ", %scales" : "";
+  const char* const slot = s.block > 0 ? ", %slot" : "";
   text += fmt::format(
-      "\n    %v{0} = Fused(%x, %values, %at{1}) {{kind = \"scatter\"}} body (%x, %cache, %at{2}) "
-      "{{",
-      s.has_scales() ? ", %vs" : "", of_values, scales_in);
+      "\n    %v{0} = Fused(%x, %values, %at{1}{3}) {{kind = \"scatter\"}} body (%x, %cache, "
+      "%at{2}{3}) {{",
+      s.has_scales() ? ", %vs" : "", of_values, scales_in, slot);
   text += value_rows + scatter(s.value_head);
   text += fmt::format(
-      "\n    %k{0} = Fused(%x, %cos, %sin, %keys, %at{1}) {{kind = \"scatter\"}} body (%x, %cos, "
-      "%sin, %cache, %at{2}) {{",
-      s.has_scales() ? ", %ks" : "", of_keys, scales_in);
+      "\n    %k{0} = Fused(%x, %cos, %sin, %keys, %at{1}{3}) {{kind = \"scatter\"}} body (%x, "
+      "%cos, "
+      "%sin, %cache, %at{2}{3}) {{",
+      s.has_scales() ? ", %ks" : "", of_keys, scales_in, slot);
   text += key_rows + scatter(s.head);
   const auto shared = [&](const char* value, int columns) {
     return fmt::format(R"(
@@ -175,21 +188,24 @@ std::string region(const Step& s) {
                        value, s.batch, s.caches, s.keys, columns, s.heads / s.caches, s.heads);
   };
   const std::string scales = s.has_scales() ? ", %ks, %vs" : "";
+  const char* const tables = s.block > 0 ? ", %starts, %tables" : "";
   text += fmt::format(
-      "\n    %y = Fused(%q, %k, %v, %limit{0}) {{kind = \"attention\"}} body (%q, %k, %v, "
-      "%limit{0}) {{",
-      scales);
+      "\n    %y = Fused(%q, %k, %v, %limit{1}{0}) {{kind = \"attention\"}} body (%q, %k, %v, "
+      "%limit{1}{0}) {{",
+      scales, tables);
   text += shared("k", s.head) + shared("v", s.value_head);
   if (s.has_scales()) text += shared("ks", 1) + shared("vs", 1);
   text += fmt::format(R"(
-      %l = Reshape(%limit) {{shape = [1, 1, 1, 1]}}
-      %y = Attention(%q, %kh, %vh, %l{0}) {{limited = 1, scale = 0.2}}
+      %l = Reshape(%limit) {{shape = [{2}]}}
+      %y = Attention(%q, %kh, %vh, %l{3}{0}) {{limited = 1, scale = 0.2{4}}}
       return y = %y
     }}
     return keys_next = %k, values_next = %v{1}, y = %y
   }})",
                       s.has_scales() ? ", %ksh, %vsh" : "",
-                      s.has_scales() ? ", key_scales_next = %ks, value_scales_next = %vs" : "");
+                      s.has_scales() ? ", key_scales_next = %ks, value_scales_next = %vs" : "",
+                      s.block > 0 ? "1, 1" : "1, 1, 1, 1", tables,
+                      s.block > 0 ? fmt::format(", guard = 2, paged = {}", s.block) : "");
   return text;
 }
 
@@ -205,6 +221,11 @@ constexpr Step kSteps[] = {
     {"rows_of_integers", "1", 4, 1, 150, 128, 128, "bf16",
      "attention rows=1x16 key_groups=2 keys=16 vector=16 split_kv=4", "i8"},
     {"rows_of_any_batch", "batch", 4, 2, 64, 16, 48, "f16", "", "i8"},
+    {"paged", "1", 8, 2, 96, 64, 64, "f16", "", "", 16},
+    {"paged_of_each", "1", 3, 3, 64, 32, 24, "bf16", "", "", 4},
+    {"paged_in_clusters", "1", 8, 2, 320, 64, 64, "f16",
+     "attention rows=1x16 key_groups=2 keys=16 vector=8 split_kv=4", "", 8},
+    {"paged_rows_of_integers", "1", 4, 1, 160, 128, 128, "bf16", "", "i8", 32},
 };
 
 struct AttentionFrontEmitted {
@@ -221,7 +242,8 @@ std::optional<codegen::AttentionProgram> lower_step(const ir::Graph& body,
   const auto count = static_cast<std::uint32_t>(body.inputs().size());
   std::vector<std::uint32_t> inputs, outputs;
   for (std::uint32_t i = 0; i < count; ++i) inputs.push_back(i);
-  for (std::uint32_t i = 5; i <= count; ++i) outputs.push_back(i);
+  for (std::uint32_t i = 0; i + 1 < body.outputs().size(); ++i) outputs.push_back(5 + i);
+  outputs.push_back(count);
   return codegen::lower_with_prologue(body, *codegen::attention_parts(body), inputs, outputs, exprs,
                                       refusal);
 }
@@ -265,8 +287,23 @@ TEST(AttentionPrologue, MeansItsBody) {
     for (const auto& [at, limit] :
          {std::pair(0, 1), std::pair(5, 6), std::pair(17, 18), std::pair(last, last + 1),
           std::pair(last + 1, last + 2), std::pair(-1, last + 1), std::pair(20, 7)}) {
+      if (step.block > 0 && limit != at + 1) continue;  // a sequence's new row is its last
+      if (step.block > 0 && at > last) continue;
       const ir::Bindings sizes = {{"batch", 3}};
       std::vector<ir::Tensor> inputs = random_inputs(kernel.body, sizes, 7);
+      if (step.block > 0) {
+        // Blocks from the end of the cache on.
+        const std::int64_t blocks = step.keys / step.block;
+        std::vector<double> table;
+        for (std::int64_t b = 0; b < blocks; ++b)
+          table.push_back(static_cast<double>(blocks - 1 - b));
+        const std::size_t first = 5 + step.caches_and_scales();
+        const double slot =
+            table[static_cast<std::size_t>(at / step.block)] * step.block + at % step.block;
+        inputs[first] = ir::Tensor::from_doubles(DType::kInt32, {1}, std::vector<double>{slot});
+        inputs[first + 1] = ir::Tensor::from_doubles(DType::kInt32, {2}, std::vector<double>{0, 1});
+        inputs[first + 2] = ir::Tensor::from_doubles(DType::kInt32, {1, blocks}, table);
+      }
       inputs[3] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, at));
       inputs[4] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, limit));
       const bool is_there = at <= last;
@@ -274,7 +311,7 @@ TEST(AttentionPrologue, MeansItsBody) {
       if (!is_there)  // nothing is put anywhere, and tables say what they say at 0
         reads[3] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, 0));
       std::vector<ir::Tensor> expected = ir::evaluate(kernel.body, reads);
-      const std::size_t caches = inputs.size() - 5;
+      const std::size_t caches = step.caches_and_scales();
       for (std::size_t i = 0; !is_there && i < caches; ++i) expected[i] = inputs[5 + i];
       Memory memory;
       for (const ir::Tensor& input : inputs)
@@ -291,8 +328,9 @@ TEST(AttentionPrologue, MeansItsBody) {
           const ir::Tensor& wanted = expected[which];
           const auto found_in = [&](std::size_t other, std::int64_t n) {
             const DType type = expected[other].dtype();
+            const std::size_t buffer = other < caches ? other + 5 : found.size() - 1;
             return ir::load_as_double(
-                type, found[other + 5].data() + static_cast<std::size_t>(n) * size_of(type));
+                type, found[buffer].data() + static_cast<std::size_t>(n) * size_of(type));
           };
           // Of rows of floats another scale may be about as good: what they stand for is the same.
           const bool is_floats = std::string(step.cache) == "f8e4m3fn";
