@@ -112,9 +112,12 @@ inline constexpr char kSamplingReals[] = "sampling_reals",
                       kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
                       kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
                       kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs";
+/// Of what an encoder gives: how many of its positions a token's sequence has, and their blocks.
+inline constexpr char kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables";
 inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples[] = "samples",
                       kTableBlocks[] = "table_blocks", kCachePositions[] = "cache_positions",
-                      kSetRows[] = "set_rows", kBiases[] = "biases";
+                      kSetRows[] = "set_rows", kBiases[] = "biases",
+                      kCrossBlocks[] = "cross_blocks", kCrossPositions[] = "cross_positions";
 }  // namespace paged_names
 
 /// The result of one layer under WeightOptions or EightBitOptions. Errors are relative, in the

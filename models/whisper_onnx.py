@@ -81,8 +81,7 @@ class WhisperEncoder(Encoder):
 
 
 def decoder_model(config, weights, half=False):
-    return Decoder(config, weights, half).model("model.decoder.embed_tokens.weight",
-                                                len(weights["model.decoder.embed_positions.weight"]),
+    return Decoder(config, weights, half).model("model.decoder.embed_tokens.weight", "capacity",
                                                 len(weights["model.encoder.embed_positions.weight"]))
 
 

@@ -9,14 +9,14 @@
 #include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
+#include "fusion/paging/paging_refused.h"
 #include "fusion/patterns/caches.h"
 
 namespace sinter::fusion {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Error(ErrorCode::kUnsupported, fmt::format("--serve: {}; compile without --serve", why));
-}
+[[noreturn]] void refuse(const std::string& why) { throw PagingRefused(why, false); }
+[[noreturn]] void refuse_decoder(const std::string& why) { throw PagingRefused(why); }
 
 class InputFinder {
  public:
@@ -65,10 +65,10 @@ class InputFinder {
             fmt::format("dimension {} of the cache '{}' is '{}': say what it is with --dim {}=..",
                         d, name, shape[d].to_string(), shape[d].to_string()));
     if (!found_.caches.empty() && (growth != found_.growth || *length != found_.length))
-      refuse(fmt::format("the caches are of two kinds: '{}' is {}, '{}' is {}",
-                         graph_.value(found_.caches[0].input).name,
-                         to_string(graph_.type(found_.caches[0].input).shape), name,
-                         to_string(shape)));
+      refuse_decoder(fmt::format("the caches are of two kinds: '{}' is {}, '{}' is {}",
+                                 graph_.value(found_.caches[0].input).name,
+                                 to_string(graph_.type(found_.caches[0].input).shape), name,
+                                 to_string(shape)));
     found_.growth = growth;
     found_.length = *length;
     found_.caches.push_back(cache);
@@ -81,7 +81,7 @@ class InputFinder {
     if (state == graph_.states().end()) return std::nullopt;
     const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
     if (windowed_cache(graph_, result))
-      refuse(
+      refuse_decoder(
           "the cache '" + graph_.output_names()[static_cast<std::size_t>(output)] +
           "' has the last rows alone (a sliding window), and such have no blocks yet: export the "
           "model with caches of all tokens");
@@ -192,11 +192,31 @@ class InputFinder {
       found_.positions.push_back(input);
     else if (symbol || is_total(type))
       found_.masks.push_back(input);
+    else if (is_crossed(input))
+      found_.crossed.push_back(input);
     else
-      refuse(
+      refuse_decoder(
           fmt::format("the input '{}', {}, is neither tokens, their positions, a mask of all "
-                      "tokens so far nor a cache",
+                      "tokens so far, a cache nor an encoder's keys or values",
                       graph_.value(input).name, to_string(type)));
+  }
+
+  /// Constant sizes but for the last one but one, the same of all; read as keys or values.
+  bool is_crossed(ValueId input) const {
+    const TensorType& type = graph_.type(input);
+    if (!is_float(type.dtype) || type.shape.size() < 3) return false;
+    const std::size_t axis = type.shape.size() - 2;
+    for (std::size_t d = 0; d < type.shape.size(); ++d)
+      if (d != axis && !type.shape[d].is_constant()) return false;
+    if (!found_.crossed.empty()) {
+      const Shape& first = graph_.type(found_.crossed[0]).shape;
+      if (first[first.size() - 2] != type.shape[axis]) return false;
+    }
+    return std::ranges::all_of(graph_.users(input), [&](NodeId user) {
+      const Node& node = graph_.node(user);
+      return node.op->name == "Attention" && node.inputs[0] != input &&
+             (node.inputs[1] == input || node.inputs[2] == input);
+    });
   }
 
   /// True for shape [1, tokens before + tokens].
@@ -221,6 +241,23 @@ Graph of_one_sequence(const Graph& graph) {
     if (range != graph.ranges().end() && range->second.min <= 1) batch[*symbol] = {1, 1, nullptr};
   }
   return batch.empty() ? graph : narrow_dims(graph, batch);
+}
+
+bool may_be_decoder(const Graph& graph) {
+  const auto is_carried = [&](ValueId input) {
+    const auto& [dtype, shape] = graph.type(input);
+    return shape.size() >= 3 && std::ranges::any_of(graph.outputs(), [&](ValueId output) {
+             const TensorType& type = graph.type(output);
+             if (type.dtype != dtype || type.shape.size() != shape.size()) return false;
+             int others = 0;
+             for (std::size_t d = 0; d < shape.size(); ++d) others += shape[d] != type.shape[d];
+             return others <= 1;
+           });
+  };
+  return std::ranges::any_of(graph.inputs(), is_carried) &&
+         std::ranges::any_of(graph.inputs(), [&](ValueId input) {
+           return is_integer(graph.type(input).dtype) && graph.type(input).shape.size() <= 2;
+         });
 }
 
 DecoderInputs decoder_inputs(const Graph& graph) { return InputFinder(graph).find(); }

@@ -26,6 +26,9 @@ struct DecoderInputs {
   std::vector<ValueId> positions;  // integers: the position of each token
   std::vector<ValueId> masks;      // ones for all tokens so far
   std::vector<DecoderCache> caches;
+  /// Keys and values of an encoder's positions [.., positions, columns], which attention alone
+  /// reads.
+  std::vector<ValueId> crossed;
   /// How caches grow: not at all (rows at their positions); by padding before that; or by
   /// concatenation to the rows of all previous tokens.
   enum class Growth { kNone, kPadded, kConcatenated };
@@ -36,8 +39,11 @@ struct DecoderInputs {
 /// `graph` with batch 1, if its integer inputs [batch, ..] have a symbolic batch.
 Graph of_one_sequence(const Graph& graph);
 
-/// Identifies the inputs of `graph`. Throws Error(kUnsupported) that names an input of no known
-/// kind.
+/// Whether decoder_inputs is worth trying, before the passes: an output has the shape of an input
+/// but for one dimension, as caches have, and an input is integers.
+bool may_be_decoder(const Graph& graph);
+
+/// Identifies the inputs of `graph`. Throws PagingRefused that names an input of no known kind.
 DecoderInputs decoder_inputs(const Graph& graph);
 
 }  // namespace sinter::fusion

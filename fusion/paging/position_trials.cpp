@@ -9,6 +9,7 @@
 #include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
+#include "fusion/paging/paging_refused.h"
 #include "fusion/patterns/masks.h"
 #include "ir/reference/evaluate.h"
 
@@ -117,10 +118,10 @@ void PositionTrials::run(const DecoderInputs& inputs, Trial& trial) const {
     Ints shape;
     for (const Dim& dim : type.shape) {
       if (!dim.is_constant())
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("--serve: the input '{}' has the dimension '{}', which is not that "
-                                "of the tokens: say what it is with --dim",
-                                narrow.value(input).name, dim.to_string()));
+        throw PagingRefused(fmt::format(
+            "the input '{}' has the dimension '{}', which is not that of the tokens: say what it "
+            "is with --dim",
+            narrow.value(input).name, dim.to_string()));
       shape.push_back(dim.value());
     }
     const std::string& name = narrow.value(input).name;

@@ -4,17 +4,16 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "fusion/packing/token_axes.h"
+#include "fusion/paging/paging_refused.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
 
 [[noreturn]] void refuse_node(const Node& node, const std::string& why) {
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("--serve: {}: {}; compile without --serve", describe(node), why));
+  throw PagingRefused(fmt::format("{}: {}", describe(node), why));
 }
 
 class TokenCheck {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/paging/paging_refused.h"
 #include "fusion/paging/position_limit.h"
 #include "fusion/paging/position_trials.h"
 #include "fusion/paging/token_check.h"
@@ -24,8 +25,7 @@ namespace {
 using ir::Attr;
 
 [[noreturn]] void refuse_paging(const Node& node, const std::string& why) {
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("--serve: {}: {}; compile without --serve", describe(node), why));
+  throw PagingRefused(fmt::format("{}: {}", describe(node), why));
 }
 
 class CachePager {
@@ -47,9 +47,8 @@ class CachePager {
       visit(node);
     }
     if (attention_ == 0)
-      throw Error(ErrorCode::kUnsupported,
-                  "--serve: no attention over the caches was recognised: for a GPU give "
-                  "--precision fp16 or bf16, or compile without --serve");
+      throw PagingRefused(
+          "no attention over the caches was recognised: for a GPU give --precision fp16 or bf16");
     finish_outputs();
     Graph paged = b_.finish();
     check_inputs(paged);
@@ -128,6 +127,7 @@ class CachePager {
       mapped_[cache.input.position()] =
           b_.input(graph_.value(cache.input).name, {type.dtype, shape});
     }
+    if (!inputs_.crossed.empty()) declare_crossed();
     // Inputs with the number of previous tokens disappear. Remaining readers are reported.
     for (const auto* each : {&inputs_.counts, &inputs_.positions, &inputs_.masks})
       for (const ValueId input : *each) {
@@ -143,11 +143,34 @@ class CachePager {
           token_positions({graph_.type(input).shape.size() - 1, 0}, graph_.type(input));
   }
 
+  /// Of all sequences: slots of the same number of blocks.
+  void declare_crossed() {
+    namespace names = paged_names;
+    const std::int64_t block = options_.block_size;
+    const Shape& first = graph_.type(inputs_.crossed[0]).shape;
+    const auto most = ir::upper_bound(first[first.size() - 2], graph_.ranges());
+    const std::int64_t blocks =
+        (std::min(most.value_or(kMostPositions), kMostPositions) + block - 1) / block;
+    range(names::kCrossBlocks, 1, blocks);
+    range(names::kCrossPositions, 0, kMostCache);
+    const Dim tokens = Dim::symbol(names::kTokens), sequences = Dim::symbol(names::kSequences);
+    cross_limits_ = b_.input(names::kCrossLimits, {DType::kInt32, {tokens}});
+    cross_tables_ = b_.input(names::kCrossTables,
+                             {DType::kInt32, {sequences, Dim::symbol(names::kCrossBlocks)}});
+    for (const ValueId input : inputs_.crossed) {
+      Shape shape = graph_.type(input).shape;
+      shape[shape.size() - 2] = Dim::symbol(names::kCrossPositions);
+      mapped_[input.position()] =
+          b_.input(graph_.value(input).name, {graph_.type(input).dtype, shape});
+    }
+  }
+
   /// Whether input `i` of the new graph is one of the former token counts, which follow its own
-  /// inputs and the caches.
+  /// inputs, the caches and what an encoder gives.
   bool is_old(std::size_t i) const {
     constexpr std::size_t kOwn = 6 + TokenSampler::kInputs;
-    return i >= kOwn + inputs_.caches.size();
+    const std::size_t crossed = inputs_.crossed.empty() ? 0 : inputs_.crossed.size() + 2;
+    return i >= kOwn + inputs_.caches.size() + crossed;
   }
 
   void check_inputs(const Graph& paged) const {
@@ -177,7 +200,8 @@ class CachePager {
   Graph without_old(const Graph& paged) const {
     GraphBuilder builder(paged.name());
     for (auto [symbol, range] : paged.ranges()) {
-      if (symbol == paged_names::kCachePositions) range.min = options_.block_size;
+      if (symbol == paged_names::kCachePositions || symbol == paged_names::kCrossPositions)
+        range.min = options_.block_size;
       if (symbol == paged_names::kTableBlocks)
         range.max = (positions_ + options_.block_size - 1) / options_.block_size;
       builder.range(symbol, range);
@@ -345,9 +369,19 @@ class CachePager {
     return &*at;
   }
 
+  bool is_crossed(ValueId value) const {
+    return std::ranges::find(inputs_.crossed, value) != inputs_.crossed.end();
+  }
+
   ValueId attention(const Node& node) {
     const ir::AttentionInputs which =
         ir::attention_inputs(node.attrs, node.inputs.size(), graph_.type(node.inputs[1]).dtype);
+    if (is_crossed(node.inputs[1]) || is_crossed(node.inputs[2])) {
+      if (!is_crossed(node.inputs[1]) || !is_crossed(node.inputs[2]) || node.inputs.size() > 3 ||
+          node.attrs.get_int("causal") != 0)
+        refuse_paging(node, "it reads an encoder's positions otherwise than all of them");
+      return paged(node, 0, as(cross_limits_, DType::kInt64), cross_tables_);
+    }
     std::vector<std::size_t> rows{1, 2};
     if (which.key_scales) rows.insert(rows.end(), {*which.key_scales, *which.value_scales});
     for (const std::size_t i : rows)
@@ -372,14 +406,22 @@ class CachePager {
       refuse_paging(node, "its rows see other keys than those up to their own position");
     }
     ++attention_;
-    const Dim tokens = Dim::symbol(paged_names::kTokens);
+    std::vector<ValueId> scales;
+    if (which.key_scales)
+      scales = {mapped_[node.inputs[*which.key_scales].position()],
+                mapped_[node.inputs[*which.value_scales].position()]};
     const ValueId limits = b_.add("Add", {as(places_, DType::kInt64), b_.scalar(DType::kInt64, 1)});
+    return paged(node, window, limits, tables_, scales);
+  }
+
+  /// Rows see the keys before their `limits`, whose blocks `tables` name.
+  ValueId paged(const Node& node, std::int64_t window, ValueId limits, ValueId tables,
+                const std::vector<ValueId>& scales = {}) {
+    const Dim tokens = Dim::symbol(paged_names::kTokens);
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < 3; ++i) inputs.push_back(mapped_[node.inputs[i].position()]);
-    inputs.insert(inputs.end(), {shaped(limits, {tokens, Dim(1)}), starts_, tables_});
-    if (which.key_scales)
-      inputs.insert(inputs.end(), {mapped_[node.inputs[*which.key_scales].position()],
-                                   mapped_[node.inputs[*which.value_scales].position()]});
+    inputs.insert(inputs.end(), {shaped(limits, {tokens, Dim(1)}), starts_, tables});
+    inputs.insert(inputs.end(), scales.begin(), scales.end());
     return b_.add("Attention", inputs,
                   {{"scale", node.attrs.get_float("scale")},
                    {"softcap", node.attrs.get_float("softcap")},
@@ -428,13 +470,10 @@ class CachePager {
       const TensorType& type = graph_.type(graph_.outputs()[i]);
       if (is_cache(i) || !is_float(type.dtype) || type.shape.empty()) continue;
       if (type.shape.back().is_constant()) return i;
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("--serve: the output '{}', {}, has no constant vocabulary; compile "
-                              "without --serve",
-                              graph_.output_names()[i], to_string(type)));
+      throw PagingRefused(fmt::format("the output '{}', {}, has no constant vocabulary",
+                                      graph_.output_names()[i], to_string(type)));
     }
-    throw Error(ErrorCode::kUnsupported,
-                "--serve: no output is logits [samples, vocabulary]; compile without --serve");
+    throw PagingRefused("no output is logits [samples, vocabulary]");
   }
 
   void finish_outputs() {
@@ -449,10 +488,9 @@ class CachePager {
         const Dim samples = Dim::symbol(paged_names::kSamples);
         const Shape& now = b_.type(value).shape;
         if (shape.empty() || ir::element_count(now) != samples * now.back())
-          throw Error(ErrorCode::kUnsupported,
-                      fmt::format("--serve: the output '{}', {}, is no row of logits of each token "
-                                  "or of the last one; compile without --serve",
-                                  graph_.output_names()[i], to_string(graph_.type(old))));
+          throw PagingRefused(fmt::format(
+              "the output '{}', {}, is no row of logits of each token or of the last one",
+              graph_.output_names()[i], to_string(graph_.type(old))));
         value = shaped(value, {samples, now.back()});
         if (i == logits_) logits = value;
       }
@@ -473,7 +511,7 @@ class CachePager {
   GraphBuilder b_;
   std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;
-  ValueId places_, slots_, starts_, tables_, rows_;
+  ValueId places_, slots_, starts_, tables_, rows_, cross_limits_, cross_tables_;
   TokenSampler sampler_;
   std::int64_t positions_ = 0;
   std::size_t logits_ = 0;

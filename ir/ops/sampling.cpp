@@ -30,7 +30,7 @@
 //    with at least the minimum score; if there are none, return the most likely token.
 // 4. Return the token with the largest sum of score and Gumbel noise -log(-log(1 - u)). Here
 //    u = (x + 1/2) / 2^52, where x is the upper 52 bits of number id + 1 of the SplitMix64 sequence
-//    of the seed (see fusion/append_sampler.h).
+//    of the seed (Steele, Lea, Flood, "Fast splittable pseudorandom number generators").
 // The token is v if a logit is NaN, and -1 if no token is allowed. A row of `sets` out of range
 // counts as -1. Biases out of range, or of tokens out of range, are ignored.
 //

@@ -3,11 +3,19 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "runtime/engine/step.h"
 
 namespace sinter::engine {
+
+/// An input of keys or values that an encoder gives, [.., positions, columns].
+struct CrossInput {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> shape;  // with the most positions of a sequence
+};
 
 struct ExecutorLimits {
   int vocabulary = 0;     // token ids below
@@ -20,6 +28,7 @@ struct ExecutorLimits {
   bool drafts = false;        // it guesses draft tokens itself: they are kDrafted
   int steps_in_flight = 1;    // 2: a step may be started while one runs
   bool shares_blocks = true;  // blocks of one sequence may be read by others: prefix cache
+  std::vector<CrossInput> crossed;  // what each request has to give; none: nothing
   /// Sizes that steps are padded to, ascending, the last the most that a step has (the ladder of
   /// captured graphs); empty: every size.
   std::vector<int> token_sizes, sequence_sizes;

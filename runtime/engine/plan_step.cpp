@@ -188,8 +188,9 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     start.draws = static_cast<std::uint64_t>(sequence.generated());
     if (sampling.repetition_penalty != 1) start.tokens = sequence.tokens;
     start.grammar = sequence.request->grammar;
+    start.encoded = sequence.request->request.encoded;
     if (start.grammar != nullptr || sampling.presence_penalty != 0 ||
-        sampling.frequency_penalty != 0)
+        sampling.frequency_penalty != 0 || sampling.adjust)
       start.text.assign(sequence.tokens.begin() + sequence.prompt_tokens, sequence.tokens.end());
   };
   for (const Part& part : parts) {

@@ -59,6 +59,7 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
 SlotSampler::SlotSampler(const SlotStart& start)
     : parameters_(start.sampling), seed_(start.seed), draws_(start.draws) {
   for (const TokenId token : start.tokens) note_seen(token);
+  if (parameters_->adjust) text_ = start.text;
   // Of biases of one token that is named twice the sum counts.
   for (const auto& [token, bias] : parameters_->logit_bias) bias_of_[token].given += bias;
   if (has_text_penalty())
@@ -130,7 +131,8 @@ sampling::TokenSets SlotSampler::sets() {
 bool SlotSampler::is_known_ahead(std::size_t drafts) {
   const bool changes = matcher_.has_value() || parameters_->repetition_penalty != 1 ||
                        has_text_penalty() || is_early();
-  return failure_.empty() && (drafts == 0 || !changes) && !(matcher_ && matcher_->is_stuck());
+  return failure_.empty() && (drafts == 0 || !changes) && !parameters_->adjust &&
+         !(matcher_ && matcher_->is_stuck());
 }
 
 sampling::Draw SlotSampler::draw_behind(std::size_t drafts) const {
@@ -143,13 +145,20 @@ sampling::Draw SlotSampler::draw_behind(std::size_t drafts) const {
           sampling::seed_of_draw(seed_, draws_ + drafts)};
 }
 
+std::span<const float> SlotSampler::adjusted(std::span<const float> logits) {
+  if (!parameters_->adjust) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  parameters_->adjust(text_, adjusted_);
+  return adjusted_;
+}
+
 sampling::Candidates SlotSampler::candidates(std::span<const float> logits) {
-  return sampling::candidates(logits, draw_behind(0), sets());
+  return sampling::candidates(adjusted(logits), draw_behind(0), sets());
 }
 
 TokenId SlotSampler::pick(std::span<const float> logits) {
   if (logits.empty()) throw invalid_model_error("the model gave no logits");
-  const std::int64_t token = sampling::draw_token(logits, draw_behind(0), sets());
+  const std::int64_t token = sampling::draw_token(adjusted(logits), draw_behind(0), sets());
   check_drawn(token, std::ssize(logits));
   return static_cast<TokenId>(token);
 }
@@ -161,6 +170,7 @@ void SlotSampler::accept(TokenId token) {
   if (matcher_ && !matcher_->has_ended()) matcher_->accept(token);
   note_seen(token);
   note_drawn(token);
+  if (parameters_->adjust) text_.push_back(token);
   if (was_early && !is_early()) list_biases();
 }
 

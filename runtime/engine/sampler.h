@@ -77,6 +77,8 @@ class SlotSampler {
 
  private:
   TokenId pick(std::span<const float> logits);
+  /// The logits that count.
+  std::span<const float> adjusted(std::span<const float> logits);
   /// A token that was drawn.
   void accept(TokenId token);
   void note_seen(TokenId token);
@@ -107,6 +109,8 @@ class SlotSampler {
   bool biases_changed_ = true;
   TokenId last_ = kLastDrawn;
   std::optional<grammar::Matcher> matcher_;  // only with a constraint
+  std::vector<TokenId> text_;                // that was drawn; only with SamplingParameters::adjust
+  std::vector<float> adjusted_;              // logits
   std::string failure_;                      // why nothing more is drawn
 };
 

@@ -3,6 +3,9 @@
 #include "runtime/engine/scheduler.h"
 
 #include <algorithm>
+#include <optional>
+
+#include <fmt/ranges.h>
 
 #include "runtime/engine/sampler.h"
 #include "runtime/format_error.h"
@@ -67,9 +70,38 @@ void Scheduler::check_constraint(const SamplingParameters& sampling) const {
     throw usage_error("a constraint needs the bytes of tokens: give EngineOptions::token_bytes");
 }
 
+void Scheduler::check_encoded(const EncoderOutput* given) const {
+  if (limits_.crossed.empty()) {
+    if (given != nullptr) throw usage_error("the plan reads nothing of an encoder");
+    return;
+  }
+  if (given == nullptr)
+    throw usage_error("the plan reads what an encoder gives ('{}', ..): give its plan, too",
+                      limits_.crossed[0].name);
+  std::optional<std::int64_t> positions;
+  for (const CrossInput& input : limits_.crossed) {
+    const auto found = std::ranges::find(given->tensors, input.name, &EncoderOutput::Tensor::name);
+    if (found == given->tensors.end()) throw usage_error("the encoder gives no '{}'", input.name);
+    std::vector<std::int64_t> shape = found->shape;
+    const std::size_t axis = input.shape.size() - 2;
+    const std::int64_t own = shape.size() == input.shape.size() ? shape[axis] : 0;
+    if (own >= 1) shape[axis] = input.shape[axis];
+    const TensorView view{found->dtype, found->shape};
+    if (found->dtype != input.dtype || shape != input.shape || own > input.shape[axis] ||
+        own != positions.value_or(own) || found->data.size() != view.byte_count())
+      throw usage_error(
+          "what the encoder gives as '{}' is {} [{}]: the plan takes {} [{}], or fewer of its {} "
+          "positions, as many as of the others",
+          input.name, to_string(found->dtype), fmt::join(found->shape, ", "),
+          to_string(input.dtype), fmt::join(input.shape, ", "), input.shape[axis]);
+    positions = own;
+  }
+}
+
 void Scheduler::check(const GenerationRequest& request) const {
   const SamplingParameters& sampling = request.sampling;
   check_constraint(sampling);
+  check_encoded(request.encoded.get());
   if (request.prompt.empty()) throw usage_error("the prompt has no tokens");
   for (const TokenId token : request.prompt)
     if (token < 0 || (limits_.vocabulary > 0 && token >= limits_.vocabulary))

@@ -29,6 +29,8 @@ class Scheduler {
   void check(const GenerationRequest& request) const;
   /// The part of it that is about a constraint and what is said of tokens.
   void check_constraint(const SamplingParameters& sampling) const;
+  /// The part of it that is about an encoder; null: the request has none.
+  void check_encoded(const EncoderOutput* given) const;
 
   /// Takes a request that passed check(), under an id of its own; `grammar` of its constraint.
   void submit(RequestId id, GenerationRequest request, EngineTime now,

@@ -31,7 +31,9 @@ struct SlotStart {
   std::vector<TokenId> tokens;  // with a repetition penalty: of the prompt and the text so far
   std::uint64_t draws = 0;      // tokens drawn before
   std::shared_ptr<const grammar::Grammar> grammar;  // of a constraint
-  std::vector<TokenId> text;  // with a grammar or penalties of the text: the tokens drawn before
+  std::shared_ptr<const EncoderOutput> encoded;     // of the request
+  /// With a grammar, penalties of the text or SamplingParameters::adjust: the tokens drawn before.
+  std::vector<TokenId> text;
 };
 
 /// Consecutive tokens of one sequence.

@@ -21,7 +21,8 @@ inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kSamplingIntegers[] = "sampling_integers", kTokenSets[] = "token_sets",
                       kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
                       kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
-                      kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs";
+                      kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs",
+                      kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables";
 }  // namespace serving_names
 
 /// Where such a plan has what it is run by, and what its sizes are at most.
@@ -39,6 +40,15 @@ struct ServingPlan {
     int most = 0;                         // of the likeliest tokens
   };
   std::optional<Logprobs> logprobs;
+  /// Of decoders behind an encoder: its keys and values, in blocks of their own.
+  struct Crossed {
+    std::size_t limits = 0, tables = 0;  // inputs
+    std::vector<std::size_t> given;      // inputs [.., positions, columns]
+    int table_blocks = 0;                // of a sequence
+    int sequence_positions = 0;          // at most table_blocks x block_size
+    std::int64_t positions = 0;          // of all sequences at most
+  };
+  std::optional<Crossed> crossed;
 
   int vocabulary = 0;
   int tokens = 0, sequences = 0, samples = 0;  // of a step

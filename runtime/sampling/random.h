@@ -22,8 +22,8 @@ inline std::uint64_t seed_of_draw(std::uint64_t seed, std::uint64_t draw) {
   return mix(seed + (draw + 1) * kGamma);
 }
 
-/// The random numbers of one draw. That is also the definition of plans' samplers
-/// (fusion/append_sampler.h, SampleTokens of ir/ops/sampling.cpp).
+/// The random numbers of one draw. That is also the definition of SampleTokens
+/// (ir/ops/sampling.cpp).
 class DrawNumbers {
  public:
   DrawNumbers(std::uint64_t seed, std::uint64_t draw) : DrawNumbers(seed_of_draw(seed, draw)) {}

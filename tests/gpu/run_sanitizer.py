@@ -33,7 +33,7 @@ MODELS = ROOT / "models"
 def prepare(key, entry, precision, folder, a):
     """Compiles the model and writes its inputs; the plan's path and theirs, or what went wrong."""
     plan, inputs = folder / f"{key}_{precision}.plan", folder / f"{key}.npz"
-    done = subprocess.run([a.sinter, "compile", MODELS / entry["path"], "-o", plan, "--target=cuda", "-q",
+    done = subprocess.run([a.sinter, "compile", MODELS / entry["path"], "-o", plan, "--target=cuda", "-q", "--serve=off",
                            f"--precision={precision}", *entry.get("options", [])], capture_output=True, text=True)
     if done.returncode:
         return None, done.stderr.strip()

@@ -92,11 +92,10 @@ def share_wrong(found, wanted):
 
 
 def compile_pair(sinter, half=False):
-    """Plans of encoder and decoder; the decoder has steps of its own for a single token."""
+    """Plans of encoder and decoder."""
     suffix = "_half" if half else ""
     encoder = sinter.compile(CACHE / f"whisper_base_encoder{suffix}.onnx")
-    decoder = sinter.compile(CACHE / f"whisper_base_decoder{suffix}.onnx", "--entry", "prefill:sequence=2..448", "--entry",
-                             "decode:sequence=1")
+    decoder = sinter.compile(CACHE / f"whisper_base_decoder{suffix}.onnx", "--serve")
     return encoder, decoder
 
 

@@ -37,9 +37,10 @@ class Sinter:
         return [f"--target={self.target}", *([f"--precision={self.precision}"] if self.precision else [])]
 
     def compile(self, model, *options, name=None):
-        """The plan of a model."""
+        """The plan of a model, a decoder's with its own inputs."""
         plan = self.folder / f"{name or Path(model).stem}.plan"
-        self.text("compile", model, "-o", plan, *self.for_target(), "--quiet", *options)
+        serve = () if any(str(option).startswith("--serve") for option in options) else ("--serve=off",)
+        self.text("compile", model, "-o", plan, *self.for_target(), "--quiet", *serve, *options)
         return plan
 
     def save(self, feeds):

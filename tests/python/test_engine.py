@@ -121,7 +121,7 @@ def test_what_means_nothing_is_refused(engine, plan):
         with pytest.raises(pysinter.UsageError, match="timeout"):
             engine.generate([1, 2], timeout=timeout)
     with pytest.raises(pysinter.UsageError, match="serve"):
-        pysinter.Engine(pysinter.compile(DECODER, target="cpu"))
+        pysinter.Engine(pysinter.compile(DECODER, target="cpu", serve=False))
     with pytest.raises(pysinter.UsageError, match="power of two"):
         pysinter.compile(DECODER, target="cpu", serve="block=3")
     closed = pysinter.Engine(plan, cache_bytes=1 << 20)

@@ -133,7 +133,7 @@ def test_bad_models(mlp):
     refused(lambda: pysinter.compile(mlp, dims={"batch": "x"}, target="cpu"), "")
     refused(lambda: pysinter.compile(mlp, dims={"batch": 1.5}), "it takes a number")
     refused(lambda: pysinter.compile(mlp, states="none"), "states is 'none'")
-    refused(lambda: pysinter.compile(mlp, sample={"tempo": 1}), "sample has no 'tempo'")
+    refused(lambda: pysinter.compile(mlp, serve={"tempo": 1}), "'tempo=1' is not known")
     refused(lambda: pysinter.compile(mlp, verify={"error": 1}), "verify has no 'error'")
     refused(lambda: pysinter.inspect(mlp, "steps"), "views and shapes are for plans")
     with pytest.raises(TypeError):

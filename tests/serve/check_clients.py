@@ -40,8 +40,8 @@ def server(sinter, folder, *options, kind=()):
     folder.mkdir(exist_ok=True)
     plan = folder / "tiny.plan"
     if not plan.exists():
-        subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet", *kind],
-                       check=True)
+        subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet",
+                        *(kind or ["--serve=off"])], check=True)
     caches = "--cache-memory=256K" if kind else f"--context={CONTEXT}"
     with serving(sinter, plan, caches, *options) as ready:
         yield ready

@@ -64,20 +64,17 @@ TEST_F(EntryTest, PrefillAndDecodeShareWeightsAndCaches) {
     EXPECT_EQ(result.code, 0) << result.err;
     return json::parse(result.out)["tokens"];
   };
-  for (const bool samples : {false, true})
-    for (const char* prefill :
-         {"prefill:sequence=2..32", "prefill:sequence=2..4", "prefill:sequence=4"}) {
-      std::vector<std::string> options = {"--entry", prefill, "--entry", "decode:sequence=1"};
-      if (samples) options.insert(options.end(), {"--sample", "greedy"});
-      const auto plan = compile("plan", options);
-      // Prompts of 1, 5 and 11 tokens: in one run, in parts, and token by token.
-      for (const auto& golden : goldens)
-        EXPECT_EQ(generate(plan, golden), golden["tokens"]) << prefill;
-    }
+  for (const char* prefill :
+       {"prefill:sequence=2..32", "prefill:sequence=2..4", "prefill:sequence=4"}) {
+    const auto plan = compile("plan", {"--entry", prefill, "--entry", "decode:sequence=1"});
+    // Prompts of 1, 5 and 11 tokens: in one run, in parts, and token by token.
+    for (const auto& golden : goldens)
+      EXPECT_EQ(generate(plan, golden), golden["tokens"]) << prefill;
+  }
 }
 
 TEST_F(EntryTest, WeightsAreThereOnce) {
-  const Plan one = Plan::load(compile("one", {}));
+  const Plan one = Plan::load(compile("one", {"--serve=off"}));
   const Plan two = Plan::load(compile("two", kTwo));
   EXPECT_EQ(two.weight_bytes(), one.weight_bytes());
   // No more than if it were the only one.
@@ -177,6 +174,26 @@ TEST_F(EntryTest, KernelsAreMadeForTheSizesOfTheirEntryPoint) {
   };
   EXPECT_FALSE(has_sizes_in_grid(0));
   EXPECT_TRUE(has_sizes_in_grid(1));
+}
+#endif
+
+#ifdef SINTER_WITH_CUDA
+// A token of one text in the plan that decoders compile to: what a plan of that alone runs, and
+// what draws the token.
+TEST_F(EntryTest, OneTokenOfAPagedPlanTakesFewKernels) {
+  const auto steps = [&](std::vector<std::string> more, const char* entry) {
+    more.insert(more.begin(), {"compile", kDecoder, "-o", path("plan"), "--target=cuda:sm_90",
+                               "--precision=fp16"});
+    const auto result = sinter(more);
+    EXPECT_EQ(result.code, 0) << result.err;
+    const Plan plan = Plan::load(path("plan"));
+    const auto& meta = PlanAccess::data(plan)->meta;
+    for (const auto& each : meta.entries)
+      if (each->name == entry) return static_cast<std::size_t>(each->step_count);
+    return meta.steps.size();
+  };
+  const std::size_t alone = steps({"--serve=off", "--dim", "sequence=1"}, "");
+  EXPECT_LE(steps({}, "one"), alone + 3);
 }
 #endif
 

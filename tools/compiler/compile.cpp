@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model to a plan and all that is said of it.
+#include <chrono>
 #include <memory>
 #include <optional>
 
+#include "fusion/paging/decoder_inputs.h"
+#include "fusion/paging/paging_refused.h"
 #include "runtime/files/output_file.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/compiler/api.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/tuning/tuning.h"
@@ -70,6 +74,50 @@ CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   return result;
 }
 
+/// Whether the model is paged if it turns out to be a decoder: nothing else is asked of its inputs.
+bool finds_decoders(const BuildOptions& options, const frontend::ImportedModel& model) {
+  const bool has_own_inputs = options.verify || options.packed || !options.entries.empty() ||
+                              !options.states.find || !options.states.pairs.empty() ||
+                              !options.min_shapes.empty() || !options.max_shapes.empty();
+  return options.serve.find && !options.serve.paging && !has_own_inputs && options.fuse &&
+         options.attention_precision == AttentionPrecision::kModel && !model.flag &&
+         !is_fused(model.graph) && fusion::may_be_decoder(model.graph);
+}
+
+/// The plan, of many texts if the model is a decoder.
+BuildResult build(const BuildOptions& options, Reporter& reporter) {
+  const auto target = resolve_target(options.target);
+  const auto start = std::chrono::steady_clock::now();
+  auto model = import_model(options.model, options, reporter, Bodies::kAll);
+  const std::chrono::duration<double, std::milli> import = std::chrono::steady_clock::now() - start;
+  const auto finish = [&](BuildResult result) {
+    result.times.import_ms = import.count();
+    return result;
+  };
+  if (!finds_decoders(options, model))
+    return finish(build_plan(options, std::move(model), target, reporter));
+  BuildOptions paged = options;
+  paged.serve.paging.emplace();
+  frontend::ImportedModel decoder = model;
+  decoder.graph = fusion::of_one_sequence(model.graph);
+  try {
+    auto result = build_plan(paged, std::move(decoder), target, reporter);
+    reporter.note("serve",
+                  "the model is a decoder: the plan pages its caches and draws tokens, for texts "
+                  "one by one and many at once; --serve=off keeps the model's own inputs");
+    return finish(std::move(result));
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCancelled) throw;
+    const auto* refused = dynamic_cast<const fusion::PagingRefused*>(&error);
+    if (refused == nullptr || refused->is_decoder)
+      reporter.note("serve", fmt::format("the plan is of one text at a time, with the model's own "
+                                         "inputs, since it cannot be paged ({})",
+                                         error.what()));
+  }
+  model.warnings.clear();  // that were said
+  return finish(build_plan(options, std::move(model), target, reporter));
+}
+
 }  // namespace
 
 CompileResult compile_model(const BuildOptions& options, const std::string& path,
@@ -77,7 +125,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
   // Before minutes are spent; files of external data are known behind import.
   std::vector<std::string> inputs = options.weights.calibration_files;
   inputs.insert(inputs.end(), {options.model.path, options.tuning.file});
-  if (options.verify && options.paging)
+  if (options.verify && options.serve.paging)
     throw usage_error(
         "--verify compares a plan with its model, whose inputs are others than those of --serve: "
         "leave one of both out");
@@ -88,14 +136,14 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     throw usage_error(
         "one schedule for all kernels and tuning, which chooses one for each, exclude each other");
   std::optional<Tuning> tuning;
-  BuildOptions build = options;
+  BuildOptions with = options;
   if (is_asked_for(options.tuning)) {
     tuning.emplace(options.tuning, path, reporter);
-    build.tune = [&](const auto& model, const auto& entries, const auto& target, auto& compile) {
+    with.tune = [&](const auto& model, const auto& entries, const auto& target, auto& compile) {
       tuning->choose(options.target, model, entries, target, compile);
     };
   }
-  BuildResult built = build_plan(build, reporter);
+  BuildResult built = build(with, reporter);
   files::check_output(path, built.model.files);
   CompileResult result = describe(built, reporter);
   if (options.verify) {

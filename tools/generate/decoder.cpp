@@ -12,7 +12,6 @@
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/inspect/step_list.h"
-#include "tools/compiler/options/sample.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/generate/bindings.h"
 
@@ -51,19 +50,14 @@ std::optional<BindingInfo> first_input(const Plan& plan, const std::vector<std::
 
 Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session)
     : plan_(plan),
-      sampler_(sampler_of(plan)),
       ids_(require_binding(plan.inputs(), options.ids, "input", "--ids-input")),
       place_(first_input(plan, options.position, DecoderOptions().position, "--position-input")),
       mask_(first_input(plan, options.mask, DecoderOptions().mask, "--mask-input")),
       branch_(first_of(plan.inputs(), {"use_cache_branch"})),
       given_(options.given),
-      session_(plan, session),
-      device_(session.device) {
+      session_(plan, session) {
   require_type(ids_, false);
-  if (sampler_)
-    require_token(plan);
-  else
-    require_logits(plan, options.logits);
+  require_logits(plan, options.logits);
   if (place_) require_type(*place_, false);
   if (mask_) require_type(*mask_, true);
   if (branch_) require_branch();
@@ -78,7 +72,7 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
     takes_.emplace_back(taken.min, taken.max);
   }
   if (takes_.empty()) takes_.emplace_back(tokens.min, tokens.max);
-  if (!sampler_) count_rows(plan);
+  count_rows(plan);
   find_caches(plan, options);
   if (!place_ && !grows() && !counts_by_mask())
     throw usage_error(
@@ -98,16 +92,6 @@ void Decoder::require_logits(const Plan& plan, const std::string& name) {
   if (!logits.shape.empty() && is_fixed(logits.shape.back())) vocabulary_ = logits.shape.back().max;
 }
 
-void Decoder::require_token(const Plan& plan) const {
-  const auto outputs = plan.outputs();
-  const auto* token = find_binding(outputs, std::string(fusion::sampler_names::kToken));
-  if (token == nullptr || token->dtype != DType::kInt64 || token->shape.size() != 1 ||
-      token->shape[0].max != 1 || !is_state(std::string(fusion::sampler_names::kTokenState)))
-    throw invalid_plan_error(
-        "the plan says that it samples, but has no token and no state of it: compile the "
-        "model again with --sample");
-}
-
 bool Decoder::is_state(const std::string& input) const {
   const auto& meta = PlanAccess::data(plan_)->meta;
   return std::ranges::any_of(
@@ -122,6 +106,7 @@ void Decoder::give(const std::string& name, const TensorView& view) {
   else
     session_.set_input(name, view);
   given_shapes_[name] = view.shape;
+  ++times_given_;
 }
 
 void Decoder::give_ones(const std::string& name, const std::vector<std::int64_t>& shape) {
@@ -129,6 +114,7 @@ void Decoder::give_ones(const std::string& name, const std::vector<std::int64_t>
   const BindingInfo& binding = require_binding(plan_.inputs(), name, "input", "--encoder");
   set_integers(binding, shape, 1, 0);
   given_shapes_[name] = shape;
+  ++times_given_;
 }
 
 std::map<std::string, std::vector<std::int64_t>> Decoder::token_shapes(
@@ -162,9 +148,7 @@ void Decoder::begin(const TensorView& ids) {
   finish();
   const auto tokens = ids.shape.back();
   const auto shapes = token_shapes(tokens, position_);
-  const bool feeds = fed_back_ && ids.data == fed_back_->data;
-  if (!feeds || !is_fed_) session_.set_input(ids_.name, ids);
-  is_fed_ = feeds;
+  session_.set_input(ids_.name, ids);
   if (place_ && !(is_state(place_->name) && position_ > 0))
     set_integers(*place_, shapes.at(place_->name), position_, 1);
   if (mask_) set_integers(*mask_, shapes.at(mask_->name), 1, 0);
@@ -233,35 +217,6 @@ void Decoder::run_parts(std::span<const std::int64_t> ids) {
   }
 }
 
-TensorView Decoder::fed_back() {
-  if (!fed_back_) {
-    fed_back_id_ = ir::Tensor::from_ints(ids_.dtype, token_shapes(1, 0).at(ids_.name),
-                                         std::vector<std::int64_t>{-1});
-    if (plan_.target() == "cpu") {
-      fed_back_ = view_of(*fed_back_id_);
-    } else {
-      copies_ = std::make_unique<DeviceCopies>(device_);
-      fed_back_ = copies_->add(*fed_back_id_);
-    }
-  }
-  return *fed_back_;
-}
-
-bool Decoder::feeds_itself() const {
-  return sampler_ && keeps_state() && !mask_ && (!place_ || is_state(place_->name));
-}
-
-void Decoder::start(std::span<const std::int64_t> ids) { run_parts(ids); }
-
-void Decoder::next() { begin(fed_back()); }
-
-std::int64_t Decoder::token() {
-  finish();
-  const auto id = session_.output(fusion::sampler_names::kToken).as<std::int64_t>()[0];
-  if (id < 0) throw invalid_model_error("the model gave NaN as a logit");
-  return id;
-}
-
 std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
   run_parts(ids);
   return last_logits(1);
@@ -299,7 +254,7 @@ bool Decoder::runs_at_once(std::int64_t tokens) const {
 }
 
 bool Decoder::seeks() const {
-  return !sampler_ && place_ && !is_state(place_->name) && !grows() && runs_at_once(1);
+  return place_ && !is_state(place_->name) && !grows() && runs_at_once(1);
 }
 
 void Decoder::seek(std::int64_t position) {
@@ -316,16 +271,17 @@ std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_
 }
 
 void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
-  // Graphs are made for addresses.
-  is_fed_ = sampler_ && tokens == 1;
-  if (is_fed_) session_.set_input(ids_.name, fed_back());
   if (branch_) choose_branch(position > 0);
   session_.warm_up(all_shapes(tokens, position));
 }
 
 std::uint64_t Decoder::weight_bytes() const {
-  const auto& meta = PlanAccess::data(plan_)->meta;
-  const auto values = bind_shapes(meta, all_shapes(1, std::min(position_, capacity_ - 1)));
+  return weight_bytes_read(plan_, all_shapes(1, std::min(position_, capacity_ - 1)));
+}
+
+std::uint64_t weight_bytes_read(const Plan& plan, const Shapes& shapes) {
+  const auto& meta = PlanAccess::data(plan)->meta;
+  const auto values = bind_shapes(meta, shapes);
   // A step that gathers rows of a table says that it reads as much as these have.
   std::map<std::uint32_t, std::int64_t> read;
   const plan::StepRange steps = steps_for(meta, values);

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as a language model: tokens in, logits of the next one or that token itself out, caches
-// kept between.
+// A plan of one sequence as a language model: tokens in, logits of the next one out, caches kept
+// between.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <sinter/compiler.h>
-
-#include "fusion/append_sampler.h"
-#include "tools/compiler/run/device_copies.h"
 
 namespace sinter::tools {
 
@@ -25,18 +21,19 @@ struct DecoderOptions {
   std::vector<std::string> position = {"position", "position_ids", "cache_position"};
   /// Integers or bools [1, all tokens so far], all ones. Not needed.
   std::vector<std::string> mask = {"attention_mask"};
-  std::string logits =
-      "logits";  // floats [.., vocabulary]: the last row; not of a plan that samples
+  std::string logits = "logits";  // floats [.., vocabulary]: the last row
   /// INPUT=OUTPUT: caches besides those that are states of the plan, past_X with present_X, and
   /// past_key_values.X with present.X. Where the plan has `use_cache_branch`, those of an encoder
   /// (past_key_values.0.encoder.key) are made by the first run.
   std::vector<std::string> states;
   /// Tokens that the caches hold, where their shape leaves that open.
   std::int64_t context = 0;
-  std::uint64_t seed = 0;  // of a plan that draws tokens
   /// Inputs that give() brings before the first run, such as what an encoder made.
   std::vector<std::string> given;
 };
+
+/// Bytes of the weights that a run with these inputs reads: each once, of tables the rows.
+std::uint64_t weight_bytes_read(const Plan& plan, const Shapes& shapes);
 
 /// Runs a plan over tokens one after the other. Its caches have a fixed size, with keys along the
 /// last but one dimension; or they grow: what comes out is longer, by the new tokens, along the
@@ -53,6 +50,8 @@ class Decoder {
   /// Ones, of the input's type: a mask.
   void give_ones(const std::string& name, const std::vector<std::int64_t>& shape);
   const std::vector<std::string>& given() const { return given_; }
+  /// How often something was given: what ran before then counts no more.
+  std::uint64_t times_given() const { return times_given_; }
 
   /// Runs `ids` behind those that ran before, in one run or, where the plan's range is less, in
   /// several; the logits of the last one, valid until the next call. Throws Error(kUsage) if there
@@ -60,13 +59,15 @@ class Decoder {
   std::span<const float> run(std::span<const std::int64_t> ids);
 
   /// Whether the three below may be called: the caches have a fixed size, the plan is told where
-  /// tokens go, takes one at a time and gives logits.
+  /// tokens go and takes one at a time.
   bool seeks() const;
   /// The next run's tokens go behind the first `position` tokens of those that ran, or of those of
   /// the decoder that the caches were copied from.
   void seek(std::int64_t position);
   /// Makes the caches those of `other`, which has run and is of the same plan.
   void copy_caches(Decoder& other);
+  /// The next run's tokens are the first; caches hold nothing.
+  void restart();
   /// Logits of the last `rows` tokens of the last run, as run() gives those of one. The tokens must
   /// have run at once: at most most_rows() are.
   std::span<const float> last_logits(std::int64_t rows);
@@ -74,20 +75,6 @@ class Decoder {
   std::int64_t most_rows() const { return most_rows_; }
   /// Tokens that there are; 0: the plan does not say.
   std::int64_t vocabulary() const { return vocabulary_; }
-
-  /// How the plan chooses tokens, if it does (`compile --sample`). Then `run` has no logits; start
-  /// and next begin runs that token() waits for.
-  const std::optional<SampleOptions>& sampler() const { return sampler_; }
-  /// Begins as run does.
-  void start(std::span<const std::int64_t> ids);
-  /// Begins a run of the token that the last one chose. Nothing goes to the device for it if it
-  /// feeds itself.
-  void next();
-  /// Waits for the token that the last run chose. Throws Error(kInvalidModel) if there was NaN.
-  std::int64_t token();
-  /// Whether a run of one token needs nothing from the host: the plan samples, and its position and
-  /// caches are states.
-  bool feeds_itself() const;
 
   /// Does ahead what a first run of `tokens` tokens at `position` does once.
   void warm_up(std::int64_t tokens, std::int64_t position);
@@ -102,7 +89,7 @@ class Decoder {
   std::uint64_t cache_bytes() const;
   /// Those that a run at `position` has to read: of the tokens before it.
   std::uint64_t valid_cache_bytes(std::int64_t position) const;
-  /// Bytes of the weights that a run of one token reads: each once, of tables the rows.
+  /// weight_bytes_read of a run of one token.
   std::uint64_t weight_bytes() const;
   Session& session() { return session_; }
 
@@ -145,16 +132,12 @@ class Decoder {
   std::int64_t part_of(std::int64_t tokens) const;
   void begin(const TensorView& ids);
   void finish();
-  /// The ids of a run that is fed the token chosen last.
-  TensorView fed_back();
   void require_logits(const Plan& plan, const std::string& name);
-  void require_token(const Plan& plan) const;
   void count_rows(const Plan& plan);
   bool runs_at_once(std::int64_t tokens) const;
   bool is_state(const std::string& input) const;
 
   Plan plan_;
-  std::optional<SampleOptions> sampler_;
   BindingInfo ids_;
   std::optional<BindingInfo> place_, mask_;
   // Of a model that two were merged to, as Optimum does: whether the caches hold something.
@@ -162,6 +145,7 @@ class Decoder {
   std::string logits_;
   std::vector<std::string> given_;
   std::map<std::string, std::vector<std::int64_t>> given_shapes_;
+  std::uint64_t times_given_ = 0;
   std::vector<Cache> caches_;  // the plan's states first
   std::size_t kept_ = 0;       // how many those are
   bool has_caches_ = false;    // what branch_ was given last
@@ -170,12 +154,7 @@ class Decoder {
   std::int64_t capacity_ = 0, position_ = 0;
   std::int64_t vocabulary_ = 0;
   std::int64_t most_rows_ = 1;
-  bool in_flight_ = false, is_fed_ = false;  // the ids are those of fed_back
-  int device_ = 0;
-  // An id below 0 stands for the token chosen last; it lies where the plan reads it.
-  std::optional<ir::Tensor> fed_back_id_;
-  std::unique_ptr<DeviceCopies> copies_;
-  std::optional<TensorView> fed_back_;
+  bool in_flight_ = false;
   std::vector<float> values_;  // logits of 16 bits, widened
 };
 

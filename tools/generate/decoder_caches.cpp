@@ -8,7 +8,6 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
-#include "tools/compiler/options/sample.h"
 #include "tools/generate/bindings.h"
 #include "tools/generate/decoder.h"
 
@@ -131,8 +130,6 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
     };
     return input.name == ids_.name || is(place_) || is(mask_) || is(branch_) ||
            std::ranges::find(given_, input.name) != given_.end() ||
-           (sampler_ && (input.name == fusion::sampler_names::kTokenState ||
-                         input.name == fusion::sampler_names::kRandomState)) ||
            std::ranges::any_of(caches_,
                                [&](const Cache& cache) { return cache.input == input.name; });
   };
@@ -169,13 +166,16 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   if (caches_.empty())
     throw usage_error(
         "the plan has no caches that keep what came before: name them with --state INPUT=OUTPUT");
+  restart();
+}
+
+void Decoder::restart() {
+  finish();
+  position_ = 0;
   std::vector<std::byte> zeros;
   for (const Cache& cache : caches_) {
     if (!cache.is_encoders) clear(cache, zeros);  // else see clear_encoder_caches
   }
-  if (sampler_ && !sampler_->is_greedy())
-    session_.set_input(fusion::sampler_names::kRandomState,
-                       TensorView{DType::kUInt64, {1}, &options.seed, Memory::kHost});
 }
 
 bool Decoder::counts_by_mask() const {

@@ -73,6 +73,20 @@ void Encoder::set_tokens(std::span<const std::int64_t> ids) {
   }
 }
 
+std::shared_ptr<const EncoderOutput> Encoder::run(const Plan& decoder) {
+  session_.run();
+  auto given = std::make_shared<EncoderOutput>();
+  for (const BindingInfo& input : decoder.inputs()) {
+    const std::string output = output_of(plan_, input.name);
+    if (output.empty()) continue;
+    const TensorView& view = session_.output(output);
+    const auto* const bytes = static_cast<const std::byte*>(view.data);
+    given->tensors.push_back(
+        {input.name, view.dtype, view.shape, {bytes, bytes + view.byte_count()}});
+  }
+  return given;
+}
+
 void Encoder::run(Decoder& decoder) {
   session_.run();
   for (const std::string& name : decoder.given()) {

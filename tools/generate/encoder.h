@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sinter/engine.h>
 #include <sinter/sinter.h>
 
 #include "tools/generate/decoder.h"
@@ -29,6 +31,8 @@ class Encoder {
   /// Error(kUsage) if it takes something else.
   void set_tokens(std::span<const std::int64_t> ids);
 
+  /// Runs: what a paged plan of a decoder reads of it. The session's outputs are in host memory.
+  std::shared_ptr<const EncoderOutput> run(const Plan& decoder);
   /// Runs, and gives `decoder`, which was made with feeds(), what it reads, until the next run.
   void run(Decoder& decoder);
 

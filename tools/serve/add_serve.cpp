@@ -318,7 +318,7 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
                    "Memory of the caches of a plan of compile --serve, as 8G; by default most of "
                    "what a GPU has left, 1G of the host's");
   verb->add_option("--context N", options->model.context,
-                   "Tokens that caches of open size hold, for each sequence")
+                   "Most tokens of a text and its prompt (default: as many as the plan has)")
       ->check_positive();
   verb->add_option("--waiting N", options->model.waiting,
                    "Requests of a model that wait; more are refused (429)")

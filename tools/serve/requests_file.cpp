@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/engine/executors/paged_executor.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/sampling/random.h"
@@ -62,6 +61,7 @@ struct Answer {
 std::unique_ptr<ServedModel> load(const GenerateArguments& options) {
   ServedModelOptions model;
   model.plan = options.plan;
+  model.context = options.decoder.context;
   model.tokenizer = options.tokenizer;
   model.chat_template = options.chat_template;
   model.generation_config = !options.no_generation_config;
@@ -266,12 +266,9 @@ class RunningRequests {
 
 int run_requests_file(const GenerateArguments& options, const std::vector<std::int64_t>& stops,
                       const Console& console) {
-  const Plan plan = Plan::load(options.plan, options.load);
-  if (!engine::PagedExecutor::takes(plan))
-    throw usage_error(
-        "'{}' is of one sequence at a time: compile the model with --serve for many requests",
-        options.plan);
   const auto model = load(options);
+  if (model->engine() == nullptr)
+    throw usage_error("'{}' is no decoder of texts: --requests takes those", options.plan);
   const std::vector<Line> lines = read_lines(options, *model, stops);
   Engine& engine = *model->engine();
   Answers answers(lines, *model, console);
@@ -296,7 +293,7 @@ int run_requests_file(const GenerateArguments& options, const std::vector<std::i
   const EngineStats stats = engine.stats();
   const double seconds = ms_of(Clock::now() - start) / 1000;
   ordered_json result = {{"plan", options.plan},
-                         {"target", plan.target()},
+                         {"target", model->target()},
                          {"block_size", model->block_size()},
                          {"blocks", model->blocks()},
                          {"cache_bytes", model->cache_bytes()}};

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <memory>
 
-#include "runtime/engine/sampler.h"
+#include "runtime/engine/executors/paged_executor.h"
 #include "runtime/format_error.h"
+#include "tools/generate/ask.h"
 #include "tools/speech/audio_file.h"
 #include "tools/speech/timestamp_rules.h"
 
@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kAudio = "audio";
+constexpr int kStepTokens = 256;     // the text of a window before, and what stands around it
 constexpr double kTimestamp = 0.02;  // seconds from a time to the next
 
 double microseconds_since(Clock::time_point start) {
@@ -32,24 +33,17 @@ double log_sum(std::span<const float> logits) {
   return largest + std::log(sum);
 }
 
-engine::SlotSampler sampler_of(const TranscriptionOptions& options, std::uint64_t draw) {
-  SamplingParameters sampling;
-  sampling.temperature = options.temperature;
-  engine::check_sampling(sampling, 0);
-  engine::SlotStart start;
-  start.seed = options.seed + draw;
-  start.sampling = std::make_shared<const SamplingParameters>(sampling);
-  return engine::SlotSampler(start);
-}
-
 DecoderOptions decoder_options(const Plan& encoder, const Plan& decoder) {
   DecoderOptions options;
   options.given = Encoder::feeds(encoder, decoder);
   return options;
 }
 
-SessionOptions on_device(SessionOptions options, const Plan& plan) {
-  if (plan.target() != "cpu") options.output_memory = Memory::kDevice;
+/// What goes from the encoder to a plan of one sequence stays on a GPU; a paged plan keeps what all
+/// sequences' encoders gave.
+SessionOptions encoder_options(SessionOptions options, const Plan& encoder, const Plan& decoder) {
+  if (encoder.target() != "cpu" && !engine::PagedExecutor::takes(decoder))
+    options.output_memory = Memory::kDevice;
   return options;
 }
 
@@ -61,10 +55,11 @@ struct Transcriber::Window {
 };
 
 Transcriber::Transcriber(const Plan& encoder, const Plan& decoder, const Tokenizer& tokenizer,
-                         const SessionOptions& session)
+                         const SessionOptions& session, int sequences)
     : tokenizer_(tokenizer),
-      encoder_(encoder, on_device(session, encoder)),
-      decoder_(decoder, decoder_options(encoder, decoder), session) {
+      decoder_(decoder),
+      encoder_(encoder, encoder_options(session, encoder, decoder)) {
+  auto executor = make_executor(encoder, decoder, session, sequences);
   const auto& inputs = encoder.inputs();
   const bool is_audio = inputs.size() == 1 && inputs[0].name == kAudio &&
                         inputs[0].dtype == DType::kFloat32 && inputs[0].shape.size() == 2 &&
@@ -75,29 +70,61 @@ Transcriber::Transcriber(const Plan& encoder, const Plan& decoder, const Tokeniz
         "the encoder does not take '{}', f32 [1, samples] of a fixed number of samples: "
         "`sinter help speech` says how one is made",
         kAudio);
-  if (!decoder_.seeks())
-    throw usage_error(
-        "the decoder's plan {}: speech needs one that gives logits, with an input for the position "
-        "and caches of a fixed size",
-        decoder_.sampler() ? "chooses tokens itself (compile it without --sample)"
-                           : "is not told where tokens go, or takes no single ones");
   window_ = static_cast<std::size_t>(inputs[0].shape[1].max);
-  tokens_ = SpeechTokens::of(tokenizer, decoder_.vocabulary());
+  tokens_ = SpeechTokens::of(tokenizer, executor->limits().vocabulary);
+  capacity_ = executor->limits().max_positions;
+  engine_ = std::make_unique<Engine>(std::move(executor));
+}
+
+std::unique_ptr<engine::Executor> Transcriber::make_executor(const Plan& encoder,
+                                                             const Plan& decoder,
+                                                             const SessionOptions& session,
+                                                             int sequences) {
+  if (engine::PagedExecutor::takes(decoder)) {
+    Encoder::feeds(encoder, decoder);
+    engine::PagedExecutorOptions options;
+    options.session = session;
+    options.max_sequences = sequences;
+    const plan::ServingPlan sizes = engine::PagedExecutor::sizes_of(decoder);
+    options.max_step_tokens = std::min({kStepTokens, sizes.tokens, sizes.samples});
+    options.block_count = std::max(
+        2, sequences * ((sizes.sequence_positions + sizes.block_size - 1) / sizes.block_size));
+    return std::make_unique<engine::PagedExecutor>(decoder, options);
+  }
+  auto executor =
+      std::make_unique<DecoderExecutor>(decoder, decoder_options(encoder, decoder), session, 1);
+  if (!executor->decoder().seeks())
+    throw usage_error(
+        "the decoder's plan is not told where tokens go, or takes no single ones: speech needs an "
+        "input for the position and caches of a fixed size");
+  single_ = executor.get();
+  return executor;
 }
 
 double Transcriber::window_seconds() const { return static_cast<double>(window_) / kSampleRate; }
 
-void Transcriber::encode(std::span<const float> samples) {
+Transcriber::Encoded Transcriber::encode(std::span<const float> samples) {
+  const std::scoped_lock lock(encoder_mutex_);
+  const auto start = Clock::now();
   audio_.assign(window_, 0);
   std::ranges::copy(samples, audio_.begin());
   encoder_.set_input(kAudio, TensorView::of({1, static_cast<std::int64_t>(window_)}, audio_));
-  encoder_.run(decoder_);
+  Encoded encoded;
+  if (single_ != nullptr)
+    encoder_.run(single_->decoder());
+  else
+    encoded = encoder_.run(decoder_);
+  if (samples.empty()) return encoded;
+  const std::scoped_lock times(times_mutex_);
+  times_.encoder.push_back(microseconds_since(start));
+  return encoded;
 }
 
 void Transcriber::warm_up() {
-  encode({});
-  decoder_.warm_up(1, 0);
-  decoder_.warm_up(3, 1);
+  const Encoded encoded = encode({});
+  if (single_ == nullptr) return;
+  single_->decoder().warm_up(1, 0);
+  single_->decoder().warm_up(3, 1);
 }
 
 std::int64_t Transcriber::likeliest_language(std::span<const float> logits) const {
@@ -108,61 +135,87 @@ std::int64_t Transcriber::likeliest_language(std::span<const float> logits) cons
       .second;
 }
 
-Transcriber::Window Transcriber::decode(std::span<const std::int64_t> before,
+std::vector<float> Transcriber::logits_behind(const Encoded& encoded,
+                                              const std::vector<TokenId>& prompt) {
+  std::vector<float> found;
+  GenerationRequest request;
+  request.prompt = prompt;
+  request.encoded = encoded;
+  request.sampling.max_tokens = 1;
+  request.sampling.adjust = [&](std::span<const TokenId>, std::span<float> logits) {
+    found.assign(logits.begin(), logits.end());
+  };
+  ask(*engine_, std::move(request), [](const GenerationOutput&) {});
+  return found;
+}
+
+Transcriber::Window Transcriber::decode(const Encoded& encoded,
+                                        std::span<const std::int64_t> before,
                                         const TranscriptionOptions& options, bool with_times,
                                         std::optional<std::int64_t>& language, std::uint64_t draw) {
   const auto start = Clock::now();
-  decoder_.seek(0);
+  const auto start_token = static_cast<TokenId>(tokens_.start);
   // Behind <|startoftranscript|> the model says whether there is speech, and in which language. The
   // latter is asked without the text before.
   if (!language && !tokens_.languages.empty())
-    language = likeliest_language(decoder_.run({&tokens_.start, 1}));
-  std::vector<std::int64_t> prompt;
-  const std::size_t most_before = static_cast<std::size_t>(decoder_.capacity()) / 2 - 1;
+    language = likeliest_language(logits_behind(encoded, {start_token}));
+  GenerationRequest request;
+  request.encoded = encoded;
+  std::vector<TokenId>& prompt = request.prompt;
+  const std::size_t most_before = static_cast<std::size_t>(capacity_) / 2 - 1;
   if (!before.empty()) {
-    prompt.push_back(tokens_.previous);
+    prompt.push_back(static_cast<TokenId>(tokens_.previous));
     const auto last = before.last(std::min(before.size(), most_before));
     prompt.insert(prompt.end(), last.begin(), last.end());
   }
-  prompt.push_back(tokens_.start);
-  decoder_.seek(0);
+  prompt.push_back(start_token);
   Window window;
-  const auto after_start = decoder_.run(prompt);
+  const std::vector<float> after_start = logits_behind(encoded, prompt);
   window.no_speech_probability =
       std::exp(after_start[static_cast<std::size_t>(tokens_.no_speech)] - log_sum(after_start));
-  prompt.clear();
-  if (language) prompt = {*language, options.translate ? tokens_.translate : tokens_.transcribe};
-  if (!with_times) prompt.push_back(tokens_.no_timestamps);
-  // A model of English alone with times has its first logits behind the start.
-  std::span<const float> logits = prompt.empty() ? after_start : decoder_.run(prompt);
+  const auto add = [&](std::int64_t id) { prompt.push_back(static_cast<TokenId>(id)); };
+  if (language) {
+    add(*language);
+    add(options.translate ? tokens_.translate : tokens_.transcribe);
+  }
+  if (!with_times) add(tokens_.no_timestamps);
 
-  auto sampler = sampler_of(options, draw);
-  const auto most = static_cast<std::size_t>(decoder_.capacity() / 2);
-  double sum = 0;
-  auto step = start;
-  while (true) {
-    logits_.assign(logits.begin(), logits.end());
+  SamplingParameters& sampling = request.sampling;
+  sampling.temperature = options.temperature;
+  sampling.seed = options.seed + draw;
+  sampling.stop_tokens = {static_cast<TokenId>(tokens_.end)};
+  sampling.max_tokens = std::min(capacity_ / 2, capacity_ - std::ssize(prompt) + 1);
+  std::vector<float> drawn_from;
+  sampling.adjust = [&](std::span<const TokenId> text, std::span<float> logits) {
     const auto forbid = [&](std::int64_t id) {
-      if (id < std::ssize(logits_))
-        logits_[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+      if (id < std::ssize(logits))
+        logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
     };
     std::ranges::for_each(tokens_.suppressed, forbid);
-    if (window.text.empty()) {
+    if (text.empty()) {
       forbid(tokens_.space);
       forbid(tokens_.end);
     }
-    if (with_times) apply_timestamp_rules(tokens_, window.text, logits_);
-    const std::int64_t id = sampler.draw(logits_);
-    sum += logits_[static_cast<std::size_t>(id)] - log_sum(logits_);
-    (window.text.empty() ? times_.first_tokens : times_.between_tokens)
-        .push_back(microseconds_since(step));
-    step = Clock::now();
-    if (id == tokens_.end) break;
-    window.text.push_back(id);
-    if (window.text.size() >= most || decoder_.position() >= decoder_.capacity()) break;
-    logits = decoder_.run({&id, 1});
-  }
+    if (with_times) apply_timestamp_rules(tokens_, window.text, logits);
+    drawn_from.assign(logits.begin(), logits.end());
+  };
+  double sum = 0;
+  std::vector<double> between;
+  std::optional<double> first;
+  auto step = start;
+  ask(*engine_, std::move(request), [&](const GenerationOutput& output) {
+    for (const TokenId id : output.tokens) {
+      sum += drawn_from[static_cast<std::size_t>(id)] - log_sum(drawn_from);
+      const double us = microseconds_since(step);
+      first ? between.push_back(us) : void(first = us);
+      step = Clock::now();
+      if (id != tokens_.end) window.text.push_back(id);
+    }
+  });
   window.mean_log_probability = sum / static_cast<double>(window.text.size() + 1);
+  const std::scoped_lock lock(times_mutex_);
+  if (first) times_.first_tokens.push_back(*first);
+  times_.between_tokens.insert(times_.between_tokens.end(), between.begin(), between.end());
   return window;
 }
 
@@ -215,6 +268,9 @@ Cut cut_at_times(std::span<const std::int64_t> text, std::int64_t first, double 
 Transcript Transcriber::transcribe(std::span<const float> samples,
                                    const TranscriptionOptions& options,
                                    const std::function<void(const Segment&)>& show) {
+  // The encoder's output is the one session's.
+  std::unique_lock<std::mutex> alone(single_mutex_, std::defer_lock);
+  if (single_ != nullptr) alone.lock();
   Transcript transcript;
   transcript.seconds = static_cast<double>(samples.size()) / kSampleRate;
   std::optional<std::int64_t> language;
@@ -234,10 +290,8 @@ Transcript Transcriber::transcribe(std::span<const float> samples,
     const auto part = samples.subspan(at, std::min(window_, samples.size() - at));
     const double seconds = static_cast<double>(part.size()) / kSampleRate;
     const double from = static_cast<double>(at) / kSampleRate;
-    const auto start = Clock::now();
-    encode(part);
-    times_.encoder.push_back(microseconds_since(start));
-    const Window window = decode(before, options, with_times, language, draw++);
+    const Encoded encoded = encode(part);
+    const Window window = decode(encoded, before, options, with_times, language, draw++);
     if (window.no_speech_probability > options.no_speech_probability &&
         window.mean_log_probability < options.silent_log_probability) {
       at += part.size();

@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "tools/generate/decoder.h"
+#include <sinter/engine.h>
+
+#include "tools/generate/decoder_executor.h"
 #include "tools/generate/encoder.h"
 #include "tools/speech/speech_tokens.h"
 #include "tools/speech/transcript.h"
@@ -37,13 +41,14 @@ struct TranscriptionTimes {
   std::vector<double> between_tokens;
 };
 
-/// Used by one thread at a time.
+/// Used by any thread. With a paged plan as many texts are written at once as there are sequences,
+/// with others one.
 class Transcriber {
  public:
   /// Throws Error(kUsage) if the plans are no such pair, saying what is missing, or the tokenizer
   /// is none of Whisper's. `tokenizer` outlives it.
   Transcriber(const Plan& encoder, const Plan& decoder, const Tokenizer& tokenizer,
-              const SessionOptions& session);
+              const SessionOptions& session, int sequences = 1);
 
   /// `samples` at kSampleRate. Sound that is longer than a window moves on by the times that the
   /// model gives: the window after one begins where its last whole segment ended. Each segment goes
@@ -54,26 +59,37 @@ class Transcriber {
 
   /// Prepares runs, so that the first one takes no longer than others.
   void warm_up();
-  /// Of all calls.
+  /// Of all calls; while none runs.
   const TranscriptionTimes& times() const { return times_; }
   /// Seconds of sound that the encoder takes at a time.
   double window_seconds() const;
   const SpeechTokens& tokens() const { return tokens_; }
 
  private:
+  using Encoded = std::shared_ptr<const EncoderOutput>;
   struct Window;  // what came of one
-  Window decode(std::span<const std::int64_t> before, const TranscriptionOptions& options,
-                bool with_times, std::optional<std::int64_t>& language, std::uint64_t draw);
-  void encode(std::span<const float> samples);
+  Window decode(const Encoded& encoded, std::span<const std::int64_t> before,
+                const TranscriptionOptions& options, bool with_times,
+                std::optional<std::int64_t>& language, std::uint64_t draw);
+  std::unique_ptr<engine::Executor> make_executor(const Plan& encoder, const Plan& decoder,
+                                                  const SessionOptions& session, int sequences);
+  /// Nothing of a plan that is not paged, which has it then.
+  Encoded encode(std::span<const float> samples);
+  /// Of the token behind `prompt`.
+  std::vector<float> logits_behind(const Encoded& encoded, const std::vector<TokenId>& prompt);
   std::int64_t likeliest_language(std::span<const float> logits) const;
 
   const Tokenizer& tokenizer_;
+  Plan decoder_;
   Encoder encoder_;
-  Decoder decoder_;
+  DecoderExecutor* single_ = nullptr;  // the engine's; null: the plan is paged
+  std::int64_t capacity_ = 0;
   SpeechTokens tokens_;
   std::size_t window_ = 0;  // samples
-  std::vector<float> audio_, logits_;
+  std::vector<float> audio_;
   TranscriptionTimes times_;
+  std::mutex encoder_mutex_, single_mutex_, times_mutex_;
+  std::unique_ptr<Engine> engine_;
 };
 
 }  // namespace sinter::tools

@@ -163,6 +163,7 @@ ExecutorOfPlan make_executor(const Plan& plan, const Plan* draft, const EngineOp
   paged.cache_bytes = options.cache_bytes;
   paged.max_sequences = options.max_sequences;
   paged.max_step_tokens = options.max_step_tokens;
+  paged.max_positions = options.max_positions;
   const auto made = [](auto executor) {
     const std::uint64_t bytes = executor->cache_bytes();
     return ExecutorOfPlan{std::move(executor), bytes};

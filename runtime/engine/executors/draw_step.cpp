@@ -12,6 +12,7 @@ namespace sinter::engine {
 
 void PagedExecutor::begin_slot(const SlotStart& start) {
   samplers_.at(static_cast<std::size_t>(start.slot)).emplace(start);
+  if (crossed_ && start.encoded) crossed_->set(start.slot, *start.encoded);
 }
 
 void PagedExecutor::prepare_samplers() {
@@ -73,13 +74,9 @@ void PagedExecutor::fill_sampling() {
     }
   }
   tables_of_tokens_->upload();
-  session_.set_input(plan_.reals, {sizes.samples, kReals}, std::as_bytes(std::span(reals_of_rows_)),
-                     DType::kFloat64);
-  session_.set_input(plan_.integers, {sizes.samples, kIntegers},
-                     std::as_bytes(std::span(integers_of_rows_)), DType::kInt64);
-  if (plan_.logprobs)
-    session_.set_input(plan_.logprobs->wanted, {sizes.samples},
-                       std::as_bytes(std::span(wanted_of_rows_)), DType::kInt32);
+  stage(plan_.reals, reals_of_rows_, {sizes.samples, kReals});
+  stage(plan_.integers, integers_of_rows_, {sizes.samples, kIntegers});
+  if (plan_.logprobs) stage(plan_.logprobs->wanted, wanted_of_rows_, {sizes.samples});
 }
 
 std::span<const float> PagedExecutor::logits(int first, int count) {

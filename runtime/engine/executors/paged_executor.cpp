@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cstring>
+#include <functional>
 #include <limits>
-#include <numeric>
+#include <ranges>
 
 #include "runtime/format_error.h"
 #include "runtime/log.h"
@@ -38,12 +39,6 @@ const plan::fb::PlanT& meta_of(const Plan& plan) { return PlanAccess::data(plan)
 
 bool is_length(const BindingInfo& cache, std::size_t dim) { return dim + 2 == cache.shape.size(); }
 
-plan::ServingPlan of_many(const Plan& plan) {
-  if (!PagedExecutor::takes(plan))
-    throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
-  return plan::serving_of(meta_of(plan));
-}
-
 SessionOptions with_graphs(SessionOptions options) {
   constexpr std::size_t kGraphs = 256;
   options.graph_cache = std::max(options.graph_cache, kGraphs);
@@ -55,8 +50,14 @@ SessionOptions with_graphs(SessionOptions options) {
 
 bool PagedExecutor::takes(const Plan& plan) { return plan::is_serving(meta_of(plan)); }
 
+plan::ServingPlan PagedExecutor::sizes_of(const Plan& plan) {
+  if (!takes(plan))
+    throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
+  return plan::serving_of(meta_of(plan));
+}
+
 PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& options)
-    : plan_(of_many(plan)),
+    : plan_(sizes_of(plan)),
       session_(plan, with_graphs(options.session)),
       on_device_(plan.target() != "cpu"),
       device_(options.session.device) {
@@ -64,9 +65,10 @@ PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& optio
   place_rows();
   limits_.steps_in_flight = 2;
   samplers_.resize(static_cast<std::size_t>(limits_.max_sequences));
+  make_crossed();
   make_caches(options);
   make_tables();
-  warm_up();
+  warm_up(options.ahead);
 }
 
 void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
@@ -78,6 +80,8 @@ void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
   limits_.vocabulary = plan_.vocabulary;
   limits_.block_size = plan_.block_size;
   limits_.max_positions = plan_.sequence_positions;
+  if (options.max_positions > 0)
+    limits_.max_positions = std::min(limits_.max_positions, options.max_positions);
   limits_.max_sequences = limit(plan_.sequences, options.max_sequences, "sequences");
   limits_.max_step_tokens =
       limit(std::min(plan_.tokens, plan_.samples), options.max_step_tokens, "tokens");
@@ -85,6 +89,10 @@ void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
   limits_.max_sequences = std::min(limits_.max_sequences, std::max(1, limits_.max_step_tokens - 1));
   limits_.max_drafts = std::min(kMostDrafts, limits_.max_step_tokens - 1);
   limits_.token_sizes = ladder(limits_.max_step_tokens);
+  for (const int size : options.ahead)
+    if (const auto at = std::ranges::lower_bound(limits_.token_sizes, size);
+        at != limits_.token_sizes.end() && *at != size)
+      limits_.token_sizes.insert(at, size);
   limits_.sequence_sizes = ladder(limits_.max_sequences);
 }
 
@@ -102,6 +110,15 @@ void PagedExecutor::place_rows() {
   const plan::ServingPlan::Logprobs& told = *plan_.logprobs;
   likeliest_.emplace(session_, told.likeliest, DType::kInt32, told.most, device);
   logprobs_.emplace(session_, told.told, DType::kFloat32, told.most + 1, device);
+}
+
+void PagedExecutor::make_crossed() {
+  if (!plan_.crossed) return;
+  crossed_.emplace(session_, plan_, limits_.max_sequences,
+                   on_device_ ? std::optional(device_) : std::nullopt);
+  limits_.crossed = crossed_->limits();
+  // Equal tokens behind other encoders' outputs have other keys and values.
+  limits_.shares_blocks = false;
 }
 
 void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
@@ -124,11 +141,13 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
     const auto device = static_cast<std::size_t>(options.session.device);
     const std::uint64_t all = device < list.gpus.size() ? list.gpus[device].memory_bytes : 0;
     const auto share = static_cast<std::uint64_t>(static_cast<double>(all) * kDeviceShare);
-    std::uint64_t weights = session_.memory().weights;
+    std::uint64_t weights = session_.memory().weights + (crossed_ ? crossed_->bytes() : 0);
     if (options.beside != nullptr) weights += PlanAccess::data(*options.beside)->weights.size();
     bytes = share > weights ? share - weights : 0;
   }
-  const std::int64_t blocks_of_all = std::int64_t{plan_.table_blocks} * limits_.max_sequences;
+  const std::int64_t blocks_of_all =
+      (std::int64_t{limits_.max_positions} + limits_.block_size - 1) / limits_.block_size *
+      limits_.max_sequences;
   if (bytes == 0)
     bytes = std::min(kHostCache, static_cast<std::uint64_t>(blocks_of_all + 1) * block);
   // One block more is where rows of padding are written. Rows of caches are numbered in 32 bits.
@@ -182,6 +201,12 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
   add(plan_.biased, tables_of_tokens_->biased().shape);
   add(plan_.biases, tables_of_tokens_->biases().shape);
   if (plan_.logprobs) add(plan_.logprobs->wanted, {sizes.samples});
+  if (const auto& crossed = plan_.crossed) {
+    add(crossed->limits, {sizes.tokens});
+    add(crossed->tables, {sizes.sequences, crossed->table_blocks});
+    for (const std::size_t input : crossed->given)
+      add(input, *SessionAccess::impl(session_)->inputs[input]);
+  }
   return all;
 }
 
@@ -195,14 +220,16 @@ void PagedExecutor::make_tables() {
   session_.use_input(plan_.biases, tables_of_tokens_->biases());
 }
 
-void PagedExecutor::warm_up() {
+void PagedExecutor::warm_up(const std::vector<int>& ahead) {
   // Memory is made for the largest step first, so that it stays where it is.
   std::vector<StepSizes> all;
-  for (auto size = limits_.token_sizes.rbegin(); size != limits_.token_sizes.rend(); ++size)
-    if (*size > limits_.max_sequences)
-      all.push_back({*size, limits_.max_sequences, limits_.max_sequences});
-  for (auto size = limits_.sequence_sizes.rbegin(); size != limits_.sequence_sizes.rend(); ++size)
-    all.push_back({*size, *size, *size});
+  for (const int tokens : ahead) all.push_back(padded(tokens, 1, 1));
+  std::ranges::sort(all, std::greater(), &StepSizes::tokens);
+  for (const int size : std::views::reverse(limits_.token_sizes))
+    if (ahead.empty() && size > limits_.max_sequences)
+      all.push_back({size, limits_.max_sequences, limits_.max_sequences});
+  for (const int size : std::views::reverse(limits_.sequence_sizes))
+    if (ahead.empty()) all.push_back({size, size, size});
   for (const StepSizes& sizes : all) {
     place_outputs(sizes);
     session_.warm_up(shapes(sizes));
@@ -251,18 +278,47 @@ void PagedExecutor::set_inputs() {
       std::int32_t& id = inputs.ids[static_cast<std::size_t>(at)];
       if (id == kLastDrawn) id = sampler_of(sequence.slot).last();
     }
-  const auto set = [&](std::size_t input, const std::vector<std::int32_t>& values,
-                       std::vector<std::int64_t> shape) {
-    session_.set_input(input, std::move(shape), std::as_bytes(std::span(values)), DType::kInt32);
-  };
   const StepSizes& sizes = inputs.sizes;
-  set(plan_.ids, inputs.ids, {sizes.tokens});
-  set(plan_.positions, inputs.positions, {sizes.tokens});
-  set(plan_.slots, inputs.slots, {sizes.tokens});
-  set(plan_.starts, inputs.starts, {sizes.sequences + 1});
-  set(plan_.rows, inputs.sample_rows, {sizes.samples});
+  stage(plan_.ids, inputs.ids, {sizes.tokens});
+  stage(plan_.positions, inputs.positions, {sizes.tokens});
+  stage(plan_.slots, inputs.slots, {sizes.tokens});
+  stage(plan_.starts, inputs.starts, {sizes.sequences + 1});
+  stage(plan_.rows, inputs.sample_rows, {sizes.samples});
   set_block_tables();
+  if (crossed_) set_crossed();
 }
+
+void PagedExecutor::set_crossed() {
+  const StepSizes& sizes = running_.inputs.sizes;
+  const int columns = plan_.crossed->table_blocks;
+  cross_limits_.assign(static_cast<std::size_t>(sizes.tokens), 0);  // padding sees none
+  cross_tables_.assign(
+      static_cast<std::size_t>(sizes.sequences) * static_cast<std::size_t>(columns), 0);
+  std::int32_t* row = cross_tables_.data();
+  for (const SequenceStep& sequence : running_.plan.sequences) {
+    std::fill_n(cross_limits_.begin() + sequence.first_token, sequence.tokens,
+                crossed_->positions(sequence.slot));
+    crossed_->fill_row(sequence.slot, row, columns);
+    row += columns;
+  }
+  stage(plan_.crossed->limits, cross_limits_, {sizes.tokens});
+  stage(plan_.crossed->tables, cross_tables_, {sizes.sequences, columns});
+}
+
+template <typename T>
+void PagedExecutor::stage(std::size_t input, const std::vector<T>& values,
+                          const std::vector<std::int64_t>& shape) {
+  auto& impl = *SessionAccess::impl(session_);
+  const std::size_t bytes = values.size() * sizeof(T);
+  std::memcpy(impl.executor->stage_input(input, bytes), values.data(), bytes);
+  impl.set_shape(input, shape);
+}
+template void PagedExecutor::stage(std::size_t, const std::vector<std::int32_t>&,
+                                   const std::vector<std::int64_t>&);
+template void PagedExecutor::stage(std::size_t, const std::vector<std::int64_t>&,
+                                   const std::vector<std::int64_t>&);
+template void PagedExecutor::stage(std::size_t, const std::vector<double>&,
+                                   const std::vector<std::int64_t>&);
 
 std::span<BlockId> PagedExecutor::block_table_rows() {
   const std::size_t count = block_tables_->size();

@@ -16,6 +16,7 @@
 
 #include "runtime/engine/executor.h"
 #include "runtime/engine/executors/block_table_rows.h"
+#include "runtime/engine/executors/cross_cache.h"
 #include "runtime/engine/executors/row_output.h"
 #include "runtime/engine/executors/sampling_tables.h"
 #include "runtime/engine/executors/step_inputs.h"
@@ -29,8 +30,11 @@ struct PagedExecutorOptions {
   /// Bytes of the caches; 0: on a GPU most of what is left, on the CPU enough for all sequences, a
   /// GiB at most.
   std::uint64_t cache_bytes = 0;
-  int max_sequences = 0, max_step_tokens = 0;  // 0: as many as the plan takes
-  int block_count = 0;                         // so many, whatever that takes; 0: by bytes
+  int max_sequences = 0, max_step_tokens = 0, max_positions = 0;  // 0: as many as the plan takes
+  int block_count = 0;  // so many, whatever that takes; 0: by bytes
+  /// Tokens of the steps that are prepared ahead, for one text: such steps are not padded. Empty:
+  /// all sizes of the ladder.
+  std::vector<int> ahead;
   /// A plan whose weights, and as many blocks, share the memory (a draft model's).
   const Plan* beside = nullptr;
 };
@@ -45,6 +49,8 @@ class PagedExecutor : public Executor {
  public:
   /// Whether `plan` has the bindings of such a plan.
   static bool takes(const Plan& plan);
+  /// Of such a plan; throws Error(kUsage) for others.
+  static plan::ServingPlan sizes_of(const Plan& plan);
 
   /// Throws Error(kUsage) if it has not, or the caches have room for less than two sequences'
   /// blocks; else as Session does.
@@ -56,6 +62,13 @@ class PagedExecutor : public Executor {
   void recover() override;
 
   std::uint64_t cache_bytes() const { return cache_bytes_; }
+  const plan::ServingPlan& plan() const { return plan_; }
+  /// Of the inputs of a step of one sequence.
+  std::map<std::string, std::vector<std::int64_t>> shapes_of_one(int tokens) const {
+    return shapes(padded(tokens, 1, 1));
+  }
+  /// Not while a step runs.
+  Session& session() { return session_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -68,9 +81,10 @@ class PagedExecutor : public Executor {
 
   void read_limits(const PagedExecutorOptions& options);
   void place_rows();
+  void make_crossed();
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
-  void warm_up();
+  void warm_up(const std::vector<int>& ahead);
   /// What a step of so many is padded to.
   StepSizes padded(int tokens, int sequences, int samples) const;
   std::map<std::string, std::vector<std::int64_t>> shapes(const StepSizes& sizes) const;
@@ -80,8 +94,14 @@ class PagedExecutor : public Executor {
   /// when it begins.
   Clock::time_point launch();
   void copy_blocks();
+  /// Writes an input where the next run reads it: no run is in flight, and checks of the user's
+  /// inputs would take longer than a short step.
+  template <typename T>
+  void stage(std::size_t input, const std::vector<T>& values,
+             const std::vector<std::int64_t>& shape);
   void set_inputs();
   void set_block_tables();
+  void set_crossed();
   void place_outputs(const StepSizes& sizes);
   /// Of all sequences, in the session's own memory, where they stay.
   std::span<BlockId> block_table_rows();
@@ -124,6 +144,8 @@ class PagedExecutor : public Executor {
   std::exception_ptr launch_failure_;  // of the step that would run now
   std::optional<BlockTableRows> block_tables_;
   std::optional<SamplingTables> tables_of_tokens_;
+  std::optional<CrossCache> crossed_;
+  std::vector<std::int32_t> cross_limits_, cross_tables_;  // of a step
   std::vector<double> reals_of_rows_;
   std::vector<std::int64_t> integers_of_rows_;
   std::vector<std::int32_t> wanted_of_rows_;

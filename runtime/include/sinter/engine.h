@@ -4,10 +4,12 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,10 +50,9 @@ struct Constraint {
 };
 
 /// How tokens are drawn and when a text ends. The order: logit bias, presence and frequency
-/// penalty, repetition penalty, constraint, temperature, top-k, top-p, min-p. Draws are those of a
-/// plan's own sampler (`compile
-/// --sample`, fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn
-/// before and on the logits, and not on what else is in the batch.
+/// penalty, repetition penalty, constraint, temperature, top-k, top-p, min-p. Draws depend on
+/// the seed, on how many tokens were drawn before and on the logits, and not on what else is in the
+/// batch.
 struct SamplingParameters {
   double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
   std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
@@ -75,6 +76,9 @@ struct SamplingParameters {
   std::vector<TokenId> stop_tokens;       // the text ends with one of them
   std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
   std::optional<Constraint> constraint;   // of each text; needs token_bytes
+  /// Changes the logits of all tokens in front of each draw, which the host makes then: `text` is
+  /// what was drawn before. Called on the engine's thread.
+  std::function<void(std::span<const TokenId> text, std::span<float> logits)> adjust;
   /// With each token its log probability and those of so many of the most likely ones, by the
   /// model's own distribution: before bias, penalty and temperature. Not set: none.
   std::optional<int> logprobs;
@@ -82,8 +86,22 @@ struct SamplingParameters {
 
 using EngineTime = std::chrono::steady_clock::time_point;
 
+/// What an encoder made of a request's source, for the inputs of a decoder that have these names:
+/// [.., positions, columns] in host memory.
+struct EncoderOutput {
+  struct Tensor {
+    std::string name;
+    DType dtype = DType::kFloat32;
+    std::vector<std::int64_t> shape;
+    std::vector<std::byte> data;
+  };
+  std::vector<Tensor> tensors;
+};
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;  // one token or more
+  /// Of decoders that read an encoder's keys and values; else null.
+  std::shared_ptr<const EncoderOutput> encoded;
   SamplingParameters sampling;
   /// A request goes in front of those of a lower priority that came up to
   /// EngineOptions::priority_step for each level earlier.
@@ -158,6 +176,7 @@ struct EngineOptions {
   /// (0: as many as the plan takes).
   std::uint64_t cache_bytes = 0;
   int max_sequences = 0;
+  int max_positions = 0;  // of a sequence; 0: as many as the plan has
 };
 
 /// Counts of durations, for a metric of type histogram. Bucket i counts what is at most 2^i x 0.1

@@ -15,7 +15,7 @@ namespace {
 
 namespace names = serving_names;
 
-/// Sizes that bindings share. Those up to kBiases are a symbol, or 1; those behind are constants.
+/// Sizes that bindings share. Those up to kCrossBlocks are a symbol, or 1; those behind are constants.
 enum class Size : std::uint8_t {
   kTokens,
   kSequences,
@@ -23,6 +23,7 @@ enum class Size : std::uint8_t {
   kSamples,
   kSetRows,
   kBiases,
+  kCrossBlocks,
   kVocabulary,
   kLikeliest,
   // Of others, or always the same.
@@ -71,6 +72,8 @@ constexpr std::array kOutputs = {
 constexpr Size kWanted = Size::kSamples;
 constexpr std::array kLikeliestShape = {Size::kSamples, Size::kLikeliest};
 constexpr std::array kToldShape = {Size::kSamples, Size::kLikeliestAndOne};
+constexpr Size kCrossLimits = Size::kTokens;
+constexpr std::array kCrossTables = {Size::kSequences, Size::kCrossBlocks};
 constexpr std::array kLogitsShape = {Size::kSamples, Size::kVocabulary};
 
 // What --serve takes (tools/compiler/options/paging.cpp), and what vocabularies have.
@@ -129,6 +132,7 @@ class ServingChecker {
       found_.*row.at = check_binding(plan_.outputs, "output", row.name, row.dtype,
                                      std::span(row.shape).first(row.rank));
     check_logprobs();
+    check_crossed();
     check_caches();
     check_.where.clear();
     check_sizes();
@@ -267,6 +271,53 @@ class ServingChecker {
     found_.logprobs = told;
   }
 
+  /// Bytes of a position of `input` [.., positions, columns], whose positions alone are open.
+  std::int64_t check_positions(const fb::BindingT& input, std::optional<Bound>& positions) const {
+    if (input.shape.size() < 2)
+      check_.fail("it has {} dimensions, none of positions", input.shape.size());
+    std::int64_t bytes = static_cast<std::int64_t>(size_of(static_cast<DType>(input.dtype)));
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      const Bound size = bound(input.shape[d]);
+      if (d + 2 == input.shape.size()) {
+        require(size.is_symbol, d, "a number of positions that is open");
+        if (positions) require(*positions == size, d, "that of the other caches");
+        positions = size;
+        continue;
+      }
+      require(!size.is_symbol && size.number >= 1 && size.number <= kMostPositionBytes, d,
+              "a constant above 0");
+      if (size.number > kMostPositionBytes / bytes) check_.fail("a position of it is too large");
+      bytes *= size.number;
+    }
+    return bytes;
+  }
+
+  bool is_crossed(const fb::BindingT& input) const {
+    return !is_state(input) && is_float(static_cast<DType>(input.dtype)) &&
+           std::ranges::none_of(kInputs, [&](const Row& row) { return input.name == row.name; });
+  }
+
+  /// All of it, or nothing.
+  void check_crossed() {
+    if (!find(plan_.inputs, names::kCrossTables)) return;
+    ServingPlan::Crossed crossed;
+    crossed.limits = check_binding(plan_.inputs, "input", names::kCrossLimits, DType::kInt32,
+                                   std::span(&kCrossLimits, 1));
+    crossed.tables =
+        check_binding(plan_.inputs, "input", names::kCrossTables, DType::kInt32, kCrossTables);
+    std::optional<Bound> positions;
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+      const fb::BindingT& input = *plan_.inputs[i];
+      if (!is_crossed(input)) continue;
+      check_.where = fmt::format("input '{}'", input.name);
+      check_positions(input, positions);
+      crossed.given.push_back(i);
+    }
+    if (!positions) check_.fail("the plan has '{}' and nothing of an encoder", names::kCrossTables);
+    crossed.positions = most(*positions);
+    found_.crossed = std::move(crossed);
+  }
+
   /// States [.., positions, columns], whose positions alone are open.
   void check_caches() {
     std::optional<Bound> positions;
@@ -274,22 +325,7 @@ class ServingChecker {
       const fb::BindingT& input = *plan_.inputs[i];
       if (!is_state(input)) continue;
       check_.where = fmt::format("cache '{}'", input.name);
-      if (input.shape.size() < 2)
-        check_.fail("it has {} dimensions, none of positions", input.shape.size());
-      std::int64_t bytes = static_cast<std::int64_t>(size_of(static_cast<DType>(input.dtype)));
-      for (std::size_t d = 0; d < input.shape.size(); ++d) {
-        const Bound size = bound(input.shape[d]);
-        if (d + 2 == input.shape.size()) {
-          require(size.is_symbol, d, "a number of positions that is open");
-          if (positions) require(*positions == size, d, "that of the other caches");
-          positions = size;
-          continue;
-        }
-        require(!size.is_symbol && size.number >= 1 && size.number <= kMostPositionBytes, d,
-                "a constant above 0");
-        if (size.number > kMostPositionBytes / bytes) check_.fail("a position of it is too large");
-        bytes *= size.number;
-      }
+      const std::int64_t bytes = check_positions(input, positions);
       found_.position_bytes += static_cast<std::uint64_t>(bytes);
       found_.caches.push_back(i);
       if (found_.position_bytes > static_cast<std::uint64_t>(kMostPositionBytes))
@@ -319,6 +355,13 @@ class ServingChecker {
     if (most(Size::kSequences) * most(Size::kTableBlocks) > kMostTable)
       check_.fail("block tables of {} sequences of {} blocks are too large: give fewer of one",
                   found_.sequences, found_.table_blocks);
+    if (found_.crossed) {
+      check_most(Size::kCrossBlocks, kMostPositions, "blocks of an encoder's positions");
+      found_.crossed->table_blocks = number(Size::kCrossBlocks);
+      if (most(Size::kSequences) * most(Size::kCrossBlocks) > kMostTable)
+        check_.fail("tables of {} sequences of {} blocks of an encoder are too large",
+                    found_.sequences, found_.crossed->table_blocks);
+    }
     if (most(Size::kSequences) * most(Size::kVocabulary) > kMostSetBits)
       check_.fail("sets of {} tokens for {} sequences are too large", found_.vocabulary,
                   found_.sequences);
@@ -334,6 +377,9 @@ class ServingChecker {
     found_.block_size = static_cast<int>(block);
     const std::int64_t held = std::min<std::int64_t>(found_.table_blocks * block, kMostPositions);
     found_.sequence_positions = static_cast<int>(positions > 0 ? std::min(positions, held) : held);
+    if (found_.crossed)
+      found_.crossed->sequence_positions = static_cast<int>(
+          std::min<std::int64_t>(found_.crossed->table_blocks * block, kMostPositions));
     for (const auto& step : plan_.steps)
       if (const auto* work = step->work.AsAttentionStep(); work != nullptr && work->tables)
         if (work->block != block)
@@ -346,6 +392,8 @@ class ServingChecker {
     for (const auto& input : plan_.inputs) {
       const bool is_known =
           is_state(*input) || input->name == names::kLogprobsWanted ||
+          (found_.crossed && (is_crossed(*input) || input->name == names::kCrossLimits ||
+                              input->name == names::kCrossTables)) ||
           std::ranges::any_of(kInputs, [&](const Row& row) { return input->name == row.name; });
       if (!is_known) check_.fail("the engine knows no input '{}'", input->name);
     }
@@ -354,7 +402,7 @@ class ServingChecker {
   Checker check_;
   const fb::PlanT& plan_;
   ServingPlan found_;
-  std::array<std::optional<Bound>, 8> sizes_;
+  std::array<std::optional<Bound>, 9> sizes_;
 };
 
 }  // namespace

@@ -110,12 +110,12 @@ TEST_F(CompilerApi, MessagesNameFieldsAndTheCommandLineFlags) {
   EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--verify", "--max-error=1e-30"}).err,
               HasSubstr("above --max-error: "));
   // compare and profile, which the command line does not call by the library's boundary.
-  const auto entries = sinter({"compare", model, "--target=cpu", "--sample=greedy"});
-  EXPECT_THAT(entries.err, HasSubstr("--sample: the model has no input"));
+  const auto entries = sinter({"compare", model, "--target=cpu", "--serve"});
+  EXPECT_THAT(entries.err, HasSubstr("--serve: no cache was found"));
   options = cpu();
-  options.sample.emplace();
+  options.serve.paging.emplace();
   EXPECT_THAT(error_of([&] { (void)compare(model, options); }).what(),
-              StartsWith("sample: the model has no input"));
+              HasSubstr("serve: no cache was found"));
 }
 
 TEST(OptionNames, AreReplacedAsWholeWords) {

@@ -50,7 +50,8 @@ class DecoderExecutorTest : public CliTest {
   /// The tiny decoder, which gives the logits of the last token.
   std::string compile(const std::vector<std::string>& options = {},
                       const std::string& model = kTinyDecoder) {
-    std::vector<std::string> words = {"compile", model, "-o", path("plan"), "--target=cpu"};
+    std::vector<std::string> words = {"compile",    model,          "-o",
+                                      path("plan"), "--target=cpu", "--serve=off"};
     words.insert(words.end(), options.begin(), options.end());
     const auto result = sinter(words);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -130,15 +131,28 @@ TEST_F(DecoderExecutorTest, ThePlansLengthsAreTheExecutors) {
   EXPECT_EQ(executor(compile({"--dim", "sequence=1"}, all), 1)->limits().max_drafts, 0);
 }
 
-TEST_F(DecoderExecutorTest, PlansThatSampleAreRefused) {
-  const std::string plan = compile({"--sample", "greedy"});
+TEST_F(DecoderExecutorTest, CachesThatGrowAreOfOneSequence) {
+  const std::string plan =
+      compile({"--dim", "past=0..40"}, source_dir() + "/models/tiny/llama_ts.onnx");
   try {
     executor(plan, 2);
     ADD_FAILURE() << "it was taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("chooses tokens itself"));
+    EXPECT_THAT(error.what(), HasSubstr("caches that grow"));
   }
+  // Each text begins anew.
+  std::ifstream file(source_dir() + "/tests/tools/goldens/greedy.json");
+  const json goldens = json::parse(file)["llama_ts"];
+  std::vector<GenerationRequest> requests;
+  for (const json& golden : goldens) {
+    GenerationRequest& request = requests.emplace_back();
+    request.prompt = golden["prompt"].get<std::vector<TokenId>>();
+    request.sampling.max_tokens = std::ssize(golden["tokens"]);
+  }
+  const GenerationTexts texts = run(plan, 1, {}, requests);
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ(json(texts.at({i + 1, 0})), goldens[i]["tokens"]);
 }
 
 }  // namespace

@@ -268,6 +268,48 @@ std::vector<GenerationRequest> drawing() {
   return requests;
 }
 
+/// Logits that the caller changes are drawn from on the host, and are told the text so far.
+TEST_F(PagedExecutorTest, LogitsMayBeAdjusted) {
+  const std::string plan = compile();
+  const auto texts = [&](bool adjusts) {
+    std::vector<GenerationRequest> requests = many(1);
+    for (GenerationRequest& request : requests) {
+      SamplingParameters& sampling = request.sampling;
+      sampling.samples = 1;
+      for (const TokenId banned : {7, 12, 30})
+        if (!adjusts) sampling.logit_bias.emplace_back(banned, -std::numeric_limits<float>::max());
+      if (adjusts)
+        sampling.adjust = [known = std::size_t{0}](std::span<const TokenId> text,
+                                                   std::span<float> logits) mutable {
+          EXPECT_EQ(text.size(), known++);
+          for (const TokenId banned : {7, 12, 30})
+            logits[static_cast<std::size_t>(banned)] = -std::numeric_limits<float>::max();
+        };
+    }
+    return texts_of(executor(plan, 3), {}, requests);
+  };
+  EXPECT_EQ(texts(true), texts(false));
+}
+
+/// Steps that are prepared for one text are of its sizes.
+TEST_F(PagedExecutorTest, StepsOfOneTextAreNotPadded) {
+  engine::PagedExecutorOptions options;
+  options.session.threads = 1;
+  options.max_sequences = 1;
+  options.max_step_tokens = 24;
+  options.max_positions = 30;
+  options.ahead = {1, 11};
+  auto model = std::make_unique<engine::PagedExecutor>(Plan::load(compile()), options);
+  EXPECT_EQ(model->limits().max_positions, 30);
+  EXPECT_EQ(model->limits().block_count, 8);
+  EXPECT_THAT(model->limits().token_sizes, testing::ElementsAre(1, 2, 4, 8, 11, 16, 24));
+  EXPECT_EQ(model->shapes_of_one(11).at("input_ids"), std::vector<std::int64_t>{11});
+  EXPECT_EQ(Plan::load(path("plan")).entries()[0].name, "one");
+  std::vector<GenerationRequest> requests = many(1);
+  const GenerationTexts texts = texts_of(std::move(model), {}, {requests[0]});
+  EXPECT_EQ(json(texts.at({1, 0})), greedy()[0]["tokens"]);
+}
+
 TEST_F(PagedExecutorTest, DrawsOfThePlanAreThoseOfTheHost) {
   const std::string plan = compile();
   std::vector<std::string> bytes;

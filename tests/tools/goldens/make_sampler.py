@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes sampler.json: tokens that `--sample` chooses, by NumPy from the definition in fusion/append_sampler.h.
+"""Writes sampler.json: tokens that are drawn, by NumPy from the definition in ir/ops/sampling.cpp.
 Checks on the way that draws have the probabilities of the softmax of what the options leave."""
 import json
 from pathlib import Path

@@ -34,7 +34,7 @@ def commands(folder: Path, has_cuda: bool = True) -> Iterator[tuple[str, list, i
     yield "compile", [bert, "-o", folder / "int8.plan", *cpu, "--weights=int8", "--precision=model"], 0
     yield "compile", [bert, "-o", folder / "bad.plan", *cpu, "--verify", "--max-error=1e-30"], 1
     yield "compile", [decoder, "-o", folder / "decoder.plan", *cpu, "--explain-fusion=all"], 0
-    yield "compile", [decoder, "-o", folder / "sampler.plan", *cpu, "--sample=greedy"], 0
+    yield "compile", [decoder, "-o", folder / "own.plan", *cpu, "--serve=off"], 0
     yield "compile", [decoder, "-o", folder / "served.plan", *cpu, "--serve=block=4,sequences=4,step-tokens=16"], 0
     yield "compile", [bert, *cpu, "--stop-after=simplify"], 0
     yield "run", [plan, "--outputs", folder / "out.npz"], 0
@@ -85,7 +85,7 @@ def commands(folder: Path, has_cuda: bool = True) -> Iterator[tuple[str, list, i
     yield "generate", [folder / "decoder.plan", "--ids", "1,2,3", *generate], 0
     yield "generate", [folder / "decoder.plan", "--prompt", "abc", "--tokenizer", folder / "tokenizer.json",
                        "--max-tokens", 4], 0
-    yield "generate", [folder / "sampler.plan", "--ids", "1,2,3", *generate], 0
+    yield "generate", [folder / "own.plan", "--ids", "1,2,3", *generate], 0
     yield "generate", [folder / "served.plan", "--requests", folder / "requests.jsonl"], 0
     for part in ("encoder", "decoder"):
         yield "compile", [TINY / f"speech_{part}.onnx", "-o", folder / f"speech_{part}.plan", *cpu], 0

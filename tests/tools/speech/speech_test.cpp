@@ -6,17 +6,21 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <sinter/sinter.h>
 
+#include "runtime/engine/executors/paged_executor.h"
 #include "runtime/files/input_file.h"
 #include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
+#include "tests/tools/generate/tiny_decoder.h"
 #include "tools/speech/add_transcribe.h"
 #include "tools/speech/audio_file.h"
 #include "tools/speech/speech_tokens.h"
 #include "tools/speech/timestamp_rules.h"
+#include "tools/speech/transcriber.h"
 #include "tools/speech/transcript.h"
 #include "tools/tokenizer/tokenizer.h"
 
@@ -141,7 +145,8 @@ class SpeechTest : public CliTest {
 
 TEST_F(SpeechTest, LogitsAreThoseOfTransformers) {
   const json expected = golden()["speech"];
-  Session encoder(Plan::load(encoder_)), decoder(Plan::load(decoder_));
+  const std::string own = compile("speech_decoder", {"--serve=off", "--dim", "capacity=64"});
+  Session encoder(Plan::load(encoder_)), decoder(Plan::load(own));
   auto audio = tools::read_audio(kGoldens + "speech.wav", 10);
   audio.resize(16000);
   encoder.set_input("audio", {1, 16000}, audio);
@@ -184,8 +189,8 @@ TEST_F(SpeechTest, TranscriptsAreThoseOfTransformersLogits) {
 }
 
 TEST_F(SpeechTest, PlansWithEntriesSayTheSame) {
-  decoder_ = compile("speech_decoder",
-                     {"--entry", "prefill:sequence=2..64", "--entry", "decode:sequence=1"});
+  decoder_ = compile("speech_decoder", {"--dim", "capacity=64", "--entry", "prefill:sequence=2..64",
+                                        "--entry", "decode:sequence=1"});
   expect_transcript(transcribe(kGoldens + "speech.wav", {"--language", "en"}),
                     golden()["speech"]["plain"]);
 }
@@ -248,6 +253,96 @@ TEST_F(SpeechTest, MarianTranslatesAsTransformersDo) {
   const auto no_start = sinter({"generate", decoder, "--encoder", encoder, "--ids", "1"});
   EXPECT_EQ(no_start.code, 2);
   EXPECT_THAT(no_start.err, HasSubstr("--start"));
+}
+
+/// Sequences of one engine, each behind the output of its own encoder's run.
+TEST_F(SpeechTest, ManySourcesAreReadAtOnce) {
+  const Plan plan = Plan::load(compile("marian_decoder", {"--serve=block=4"}));
+  ASSERT_TRUE(engine::PagedExecutor::takes(plan));
+  tools::Encoder encoder(Plan::load(compile("marian_encoder")), {});
+  std::vector<GenerationRequest> requests;
+  for (int copy = 0; copy < 3; ++copy)
+    for (const json& each : golden()["marian"]) {
+      GenerationRequest& request = requests.emplace_back();
+      encoder.set_tokens(each["source"].get<std::vector<std::int64_t>>());
+      request.encoded = encoder.run(plan);
+      request.prompt = {95};
+      request.sampling.max_tokens = std::ssize(each["tokens"]);
+      request.sampling.samples = copy == 2 ? 2 : 1;
+    }
+  engine::PagedExecutorOptions options;
+  options.max_sequences = 4;
+  options.max_step_tokens = 16;
+  options.block_count = 9;  // so that some are preempted
+  EngineStats stats;
+  const GenerationTexts texts =
+      texts_of(std::make_unique<engine::PagedExecutor>(plan, options), {}, requests, &stats);
+  const std::size_t count = golden()["marian"].size();
+  EXPECT_EQ(texts.size(), 4 * count);
+  for (const auto& [id, tokens] : texts)
+    EXPECT_EQ(json(tokens), golden()["marian"][(id.first - 1) % count]["tokens"]);
+  EXPECT_GT(stats.step_sequences, stats.steps);
+  EXPECT_GT(stats.preemptions, 0U);
+
+  Engine engine(std::make_unique<engine::PagedExecutor>(plan, options));
+  const auto refusal = [&](const std::function<void(EncoderOutput&)>& change, bool given = true) {
+    GenerationRequest request = requests[0];
+    auto other = std::make_shared<EncoderOutput>(*request.encoded);
+    change(*other);
+    request.encoded = given ? other : nullptr;
+    try {
+      engine.submit(request, nullptr);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal([](EncoderOutput&) {}), "");
+  EXPECT_THAT(refusal([](EncoderOutput&) {}, false), HasSubstr("'cross_key_0'"));
+  EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors.pop_back(); }),
+              HasSubstr("gives no 'cross_value_1'"));
+  EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[1].data.pop_back(); }),
+              HasSubstr("'cross_value_0' is"));
+  EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[0].dtype = DType::kInt32; }),
+              HasSubstr("'cross_key_0' is i32"));
+  EXPECT_THAT(refusal([](EncoderOutput& given) {
+                auto& tensor = given.tensors[2];
+                tensor.shape[2] = 1, tensor.data.resize(4 * 8 * 4);
+              }),
+              HasSubstr("as many as of the others"));
+  EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[0].shape.pop_back(); }),
+              HasSubstr("'cross_key_0' is"));
+}
+
+/// A paged plan transcribes several sounds at once.
+TEST_F(SpeechTest, ManySoundsAreTranscribedAtOnce) {
+  const Plan decoder = Plan::load(decoder_);
+  ASSERT_TRUE(engine::PagedExecutor::takes(decoder));
+  const auto tokenizer = tools::Tokenizer::load(kGoldens + "speech_tokenizer.json");
+  tools::Transcriber transcriber(Plan::load(encoder_), decoder, tokenizer, {}, 3);
+  const auto sound = tools::read_audio(kGoldens + "long_speech.wav", 100);
+  std::vector<std::string> texts(6);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    threads.emplace_back([&, i] {
+      tools::TranscriptionOptions options;
+      options.language = i % 2 == 0 ? "" : "de";
+      texts[i] = transcriber.transcribe(sound, options).text();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::string wanted;
+    for (const json& segment :
+         golden()["long_speech"][i % 2 == 0 ? "detected" : "german"]["segments"]) {
+      std::vector<std::int64_t> words;
+      for (const std::int64_t id : segment["tokens"])
+        if (id < transcriber.tokens().end) words.push_back(id);
+      wanted += tokenizer.decode(words, true);
+    }
+    EXPECT_EQ(texts[i].substr(texts[i].find_first_not_of(' ')),
+              wanted.substr(wanted.find_first_not_of(' ')));
+  }
 }
 
 TEST(AudioFile, IsMixedAndResampled) {

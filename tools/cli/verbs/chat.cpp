@@ -31,36 +31,27 @@ ChatTemplate template_of(const GenerateArguments& options) {
 /// What a conversation has in the caches, and what it was made of.
 class Conversation {
  public:
-  Conversation(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
-               std::shared_ptr<const grammar::Grammar> grammar)
-      : options_(options),
-        decoder_(decoder),
-        tokenizer_(tokenizer),
-        grammar_(std::move(grammar)),
-        template_(template_of(options)) {
+  Conversation(const GenerateArguments& options, TextGenerator& generator,
+               const Tokenizer& tokenizer)
+      : generator_(generator), tokenizer_(tokenizer), template_(template_of(options)) {
     if (!options.system.empty()) say("system", options.system);
   }
 
   /// The answer to `text`, shown as it comes. Tokens that the caches have are not run again.
-  ordered_json answer(const std::string& text, const std::vector<std::int64_t>& stops,
-                      const Console& console) {
+  ordered_json answer(const std::string& text, const Console& console) {
     say("user", text);
     const auto ids = tokenizer_.encode(template_.apply(messages_, nullptr), false);
-    if (std::ssize(ids) >= decoder_.capacity())
+    if (std::ssize(ids) >= generator_.capacity())
       throw usage_error(
           "the conversation has {} tokens, and the caches hold {}: start another, or give a larger "
           "--context",
-          ids.size(), decoder_.capacity());
-    const std::int64_t known = keep(ids);
+          ids.size(), generator_.capacity());
     Stream stream(console, &tokenizer_);
     const Interrupts interrupts;
-    const Generated result = generate(options_, decoder_, ids, static_cast<std::size_t>(known),
-                                      stops, &tokenizer_, grammar_, stream);
-    held_ = ids;
-    held_.insert(held_.end(), result.tokens.begin(), result.tokens.end() - 1);
+    const Generated result = generator_.generate(ids, stream);
     const std::string said = tokenizer_.decode(result.tokens, true);
     say("assistant", said);
-    return {{"prompt_tokens", ids.size()},     {"cached_tokens", known},
+    return {{"prompt_tokens", ids.size()},     {"cached_tokens", result.cached_tokens},
             {"tokens", result.tokens},         {"text", said},
             {"stopped_by", result.stopped_by}, {"first_token_us", result.first_us}};
   }
@@ -70,45 +61,26 @@ class Conversation {
     messages_.push_back({{"role", role}, {"content", content}});
   }
 
-  /// How many of `ids` stay in the caches: those that the last turn had, but for one, as an answer
-  /// begins with a token that is run.
-  std::int64_t keep(const std::vector<std::int64_t>& ids) {
-    const auto differs = std::ranges::mismatch(held_, ids).in1;
-    const std::int64_t same = std::min<std::int64_t>(differs - held_.begin(), std::ssize(ids) - 1);
-    if (decoder_.seeks())
-      decoder_.seek(same);
-    else if (same != decoder_.position())
-      throw usage_error(
-          "the plan's caches cannot go back to token {} of {}, where the conversation goes on: "
-          "compile it with caches of a fixed size and logits",
-          same, decoder_.position());
-    return same;
-  }
-
-  const GenerateArguments& options_;
-  Decoder& decoder_;
+  TextGenerator& generator_;
   const Tokenizer& tokenizer_;
-  std::shared_ptr<const grammar::Grammar> grammar_;
   ChatTemplate template_;
   ordered_json messages_ = ordered_json::array();
-  std::vector<std::int64_t> held_;
 };
 
 }  // namespace
 
-int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
-             const std::vector<std::int64_t>& stops,
-             std::shared_ptr<const grammar::Grammar> grammar, const Console& console) {
-  Conversation conversation(options, decoder, tokenizer, std::move(grammar));
+int run_chat(const GenerateArguments& options, TextGenerator& generator, const Tokenizer& tokenizer,
+             const Console& console) {
+  Conversation conversation(options, generator, tokenizer);
   const bool asks = isatty(STDIN_FILENO) != 0 && !console.json && !console.quiet;
   ordered_json turns = ordered_json::array();
   for (std::string line;
        (asks ? std::cerr << "> " << std::flush : std::cerr), std::getline(std::cin, line);) {
     if (line.empty()) continue;
-    turns.push_back(conversation.answer(line, stops, console));
+    turns.push_back(conversation.answer(line, console));
     const auto& turn = turns.back();
     console.note(fmt::format("{} tokens, {} of the prompt's {} in the caches; first after {}",
-                             turn["tokens"].size(), turn["cached_tokens"].get<std::int64_t>(),
+                             turn["tokens"].size(), turn["cached_tokens"].get<std::uint64_t>(),
                              turn["prompt_tokens"].get<std::size_t>(),
                              format_time(turn["first_token_us"].get<double>())));
   }

@@ -131,8 +131,8 @@ void add_compile(Cli& cli) {
   verb->example("sinter compile model.onnx --target=cpu --verify --max-error=1e-3",
                 "measure the error, and record it in the plan");
   verb->example("sinter compile model.onnx -o small.plan --weights=int8 --dim batch=1..8");
-  verb->example("sinter compile decoder.onnx -o decoder.plan --sample greedy",
-                "a decoder that chooses its tokens itself");
+  verb->example("sinter compile decoder.onnx -o decoder.plan --serve=positions=8192",
+                "a decoder for texts of up to 8,192 tokens");
   verb->example("sinter compile model.onnx -o gpu.plan --target=cuda:sm_90,sm_80 --precision=fp16",
                 "for GPUs that need not be here");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {

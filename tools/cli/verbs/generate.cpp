@@ -7,7 +7,6 @@
 
 #include <sinter/profile.h>
 
-#include "runtime/engine/executors/paged_executor.h"
 #include "runtime/format_error.h"
 #include "runtime/sandbox/sandbox.h"
 #include "tools/cli/machine.h"
@@ -16,7 +15,6 @@
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/options/sample.h"
 #include "tools/compiler/run/measure.h"
 #include "tools/generate/encoder.h"
 
@@ -33,7 +31,7 @@ struct Encoded {
   double microseconds = 0;
 };
 
-void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder,
+void report(const GenerateArguments& options, const Plan& plan, TextGenerator& generator,
             const Generated& result, const std::vector<std::int64_t>& prompt,
             const Tokenizer* tokenizer, const std::optional<Encoded>& encoded, double load_us,
             const Console& console) {
@@ -48,14 +46,14 @@ void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder
                  {"encoder_tokens", encoded->tokens},
                  {"encoder_us", encoded->microseconds}});
   if (tokenizer != nullptr) json["text"] = tokenizer->decode(result.tokens, true);
-  json.update({{"stopped_by", result.stopped_by},
-               {"capacity", decoder.capacity()},
-               {"caches_in_place", decoder.keeps_state()},
-               {"sampler", decoder.sampler() ? to_text(*decoder.sampler()) : "host"},
-               {"feeds_itself", decoder.feeds_itself()},
-               {"load_us", load_us},
-               {"first_token_us", result.first_us},
-               {"prompt_tokens_per_s", prompt_tokens / result.first_us * 1e6}});
+  json.update(
+      {{"stopped_by", result.stopped_by},
+       {"capacity", generator.capacity()},
+       {"caches_in_place", generator.decoder() == nullptr || generator.decoder()->keeps_state()},
+       {"sampler", generator.decoder() == nullptr ? "plan" : "host"},
+       {"load_us", load_us},
+       {"first_token_us", result.first_us},
+       {"prompt_tokens_per_s", prompt_tokens / result.first_us * 1e6}});
   console.note(fmt::format(
       "{} tokens behind {} of the prompt ({}); first token after {}, {:.0f} tokens/s; loading {}",
       result.tokens.size(), prompt.size(), result.stopped_by, format_time(result.first_us),
@@ -65,15 +63,16 @@ void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder
                              format_time(encoded->microseconds), encoded->tokens));
   if (!result.steps.empty()) {
     // The steps were at the positions up to the last one.
-    const auto middle = decoder.position() - static_cast<std::int64_t>(result.steps.size() + 1) / 2;
-    const std::uint64_t weights = decoder.weight_bytes();
-    const std::uint64_t caches = decoder.valid_cache_bytes(middle);
+    const auto steps_run = std::ssize(result.steps);
+    const std::int64_t middle = std::ssize(prompt) + steps_run - (steps_run + 1) / 2;
+    const std::uint64_t weights = generator.weight_bytes();
+    const std::uint64_t caches = generator.valid_cache_bytes(middle);
     const std::uint64_t bytes = weights + caches;
     json.update({{"between_tokens_us", to_json(steps)},
                  {"tokens_per_s", 1e6 / steps.mean},
-                 {"kernels_per_token", decoder.session().launches()},
+                 {"kernels_per_token", generator.session().launches()},
                  {"weight_bytes", plan.weight_bytes()},
-                 {"cache_bytes", decoder.cache_bytes()},
+                 {"cache_bytes", generator.cache_bytes()},
                  {"weight_bytes_per_token", weights},
                  {"cache_bytes_per_token", caches},
                  {"bytes_per_token", bytes}});
@@ -82,7 +81,7 @@ void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder
                     format_time(steps.median), format_time(steps.p99), 1e6 / steps.mean,
                     format_bytes(static_cast<double>(bytes)));
     if (!options.no_rates) {
-      const auto rates = measure_rates(decoder.session());
+      const auto rates = measure_rates(generator.session());
       const double share =
           static_cast<double>(bytes) / steps.median * 1e6 / rates.copy_bytes_per_second;
       json.update(
@@ -134,49 +133,49 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   auto start = Clock::now();
   const auto plan = Plan::load(options.plan, options.load);
   double load_us = microseconds_since(start);
-  if (engine::PagedExecutor::takes(plan))
-    throw usage_error(
-        "'{}' is of many sequences at once (compile --serve): give --requests FILE, or `sinter "
-        "serve` it; for one text compile the model without --serve",
-        options.plan);
   create_context(plan, options.session.device);  // the driver's time, not ours
   start = Clock::now();
-  options.decoder.seed = options.seed.value_or(0);
   std::optional<Encoder> encoder;
   std::optional<Encoded> encoded;
   if (!options.encoder.empty()) {
     const auto encoder_plan = Plan::load(options.encoder, options.load);
     options.decoder.given = Encoder::feeds(encoder_plan, plan);
     SessionOptions session = options.session;
-    if (encoder_plan.target() != "cpu") session.output_memory = Memory::kDevice;
+    // A paged plan keeps what all sequences' encoders gave.
+    if (encoder_plan.target() != "cpu" && !engine::PagedExecutor::takes(plan))
+      session.output_memory = Memory::kDevice;
     encoder.emplace(encoder_plan, session);
   }
-  Decoder decoder(plan, options.decoder, options.session);
-  sampling_of(options, decoder.sampler());  // refuses before anything runs
-  const auto grammar = grammar_of(options, decoder, words);
-  if (options.chat) return run_chat(options, decoder, *tokenizer, stops, grammar, console);
+  TextGenerator generator(options, plan, tokens, stops, words);
+  if (options.chat) return run_chat(options, generator, *tokenizer, console);
+  Decoder* const decoder = generator.decoder();
   if (encoder) {
+    const auto run = [&] {
+      if (decoder != nullptr)
+        encoder->run(*decoder);
+      else
+        generator.set_source(encoder->run(plan));
+    };
     encoder->set_tokens(source);
-    encoder->run(decoder);  // which prepares it
+    run();  // which prepares it
     const auto second = Clock::now();
-    encoder->run(decoder);
+    run();
     encoded = Encoded{source.size(), microseconds_since(second)};
   }
-  decoder.warm_up(tokens, 0);
-  // The last token is not run.
-  if (options.max_tokens > 1 && tokens < decoder.capacity()) decoder.warm_up(1, tokens);
+  if (decoder != nullptr) {
+    decoder->warm_up(tokens, 0);
+    // The last token is not run.
+    if (options.max_tokens > 1 && tokens < decoder->capacity()) decoder->warm_up(1, tokens);
+    if (!decoder->keeps_state())
+      console.note(decoder->grows()
+                       ? "the plan's caches grow: they are copied, and each token is a new shape"
+                       : "the plan does not keep its caches: they are copied for each token");
+  }
   load_us += microseconds_since(start);
-  if (!decoder.keeps_state())
-    console.note(decoder.grows()
-                     ? "the plan's caches grow: they are copied, and each token is a new shape"
-                     : "the plan does not keep its caches: they are copied for each token");
-  if (decoder.sampler())
-    console.note(fmt::format("the plan chooses tokens itself ({}){}", to_text(*decoder.sampler()),
-                             decoder.feeds_itself() ? " and feeds itself" : ""));
   Stream stream(console, words);
   const Interrupts interrupts;
-  const auto result = generate(options, decoder, prompt, 0, stops, words, grammar, stream);
-  report(options, plan, decoder, result, prompt, words, encoded, load_us, console);
+  const auto result = generator.generate(prompt, stream);
+  report(options, plan, generator, result, prompt, words, encoded, load_us, console);
   return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
 
@@ -198,9 +197,8 @@ void add_generate(Cli& cli) {
   auto* requests = prompt->add_option(
       "--requests FILE", options->requests.file,
       "File of a request a line, as `sinter serve` takes it: {\"prompt\": TEXT or \"ids\": [..] or "
-      "\"messages\": [..], \"max_tokens\": N, ..}, and \"arrival_ms\"; of a plan of compile "
-      "--serve, "
-      "many at once; answers come as they end");
+      "\"messages\": [..], \"max_tokens\": N, ..}, and \"arrival_ms\"; many at once; answers "
+      "come as they end");
   prompt->require_option(1);
   auto* tokenizer = verb->add_option("--tokenizer FILE", options->tokenizer,
                                      "tokenizer.json; without it tokens are printed as ids");

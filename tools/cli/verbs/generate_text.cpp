@@ -5,67 +5,24 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <memory>
+#include <limits>
 #include <utility>
 
 #include "runtime/engine/sampler.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
-#include "tools/compiler/options/sample.h"
+#include "tools/generate/ask.h"
+#include "tools/generate/token_text.h"
 
 namespace sinter::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Tokens of a step of a long prompt.
+constexpr std::int64_t kChunk = 512;
+
 volatile std::sig_atomic_t interrupted = 0;
-
-/// Tokens one after the other, from the plan's sampler or one here.
-class Chooser {
- public:
-  Chooser(const GenerateArguments& options, Decoder& decoder, std::span<const std::int64_t> text,
-          std::vector<TokenId> stops, std::shared_ptr<const grammar::Grammar> grammar)
-      : decoder_(decoder),
-        sampler_(start(sampling_of(options, decoder.sampler()), text, std::move(stops),
-                       std::move(grammar))) {}
-
-  std::int64_t first(std::span<const std::int64_t> prompt) {
-    if (!decoder_.sampler()) return draw(decoder_.run(prompt));
-    decoder_.start(prompt);
-    return decoder_.token();
-  }
-  /// Starts on the token behind `id`, where that takes no waiting.
-  void begin_next() {
-    if (decoder_.sampler()) decoder_.next();
-  }
-  std::int64_t next(std::int64_t id) {
-    return decoder_.sampler() ? decoder_.token() : draw(decoder_.run({&id, 1}));
-  }
-  /// Whether a constraint allows nothing more.
-  bool has_ended() const { return sampler_.has_ended(); }
-
- private:
-  TokenId draw(std::span<const float> logits) {
-    const engine::SampleResult drawn = sampler_.sample(logits, {});
-    if (!drawn.error.empty()) throw usage_error(drawn.error);
-    return drawn.tokens.front();
-  }
-
-  static engine::SlotStart start(SamplingParameters sampling, std::span<const std::int64_t> text,
-                                 std::vector<TokenId> stops,
-                                 std::shared_ptr<const grammar::Grammar> grammar) {
-    engine::SlotStart start;
-    start.seed = sampling.seed;
-    start.tokens = {text.begin(), text.end()};
-    sampling.stop_tokens = std::move(stops);
-    start.grammar = std::move(grammar);
-    start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
-    return start;
-  }
-
-  Decoder& decoder_;
-  engine::SlotSampler sampler_;
-};
 
 }  // namespace
 
@@ -104,46 +61,16 @@ std::optional<Constraint> constraint_of(const GenerateArguments& options) {
   return std::move(all[0].second);
 }
 
-std::shared_ptr<const grammar::Grammar> grammar_of(const GenerateArguments& options,
-                                                   const Decoder& decoder,
-                                                   const Tokenizer* tokenizer) {
-  const auto constraint = constraint_of(options);
-  if (!constraint) return nullptr;
-  if (decoder.sampler())
-    throw usage_error(
-        "--json-object, --json-schema, --regex, --grammar and --choice need logits, and the plan "
-        "chooses tokens itself ({}): compile without --sample",
-        to_text(*decoder.sampler()));
-  grammar::Compiler compiler(static_cast<int>(decoder.vocabulary()), [&](TokenId id) {
-    return tokenizer->is_special(id) ? std::string_view() : tokenizer->bytes_of(id);
-  });
-  return compiler.compile(*constraint);
-}
-
-SamplingParameters sampling_of(const GenerateArguments& options,
-                               const std::optional<SampleOptions>& plan) {
-  const auto differ = [&](const char* flag) {
-    throw usage_error(
-        "{} says otherwise than the plan, which chooses tokens itself ({}): "
-        "compile without --sample to choose them here",
-        flag, to_text(*plan));
-  };
+SamplingParameters sampling_of(const GenerateArguments& options) {
   const bool draws =
-      !options.greedy && !options.temperature && !plan && options.config.do_sample.value_or(false);
-  if (plan) {
-    if (options.greedy && !plan->is_greedy()) differ("--greedy");
-    if (options.temperature && *options.temperature != plan->temperature) differ("--temperature");
-    if (options.top_k && *options.top_k != plan->top_k) differ("--top-k");
-    if (options.top_p && *options.top_p != plan->top_p) differ("--top-p");
-    if (options.seed && plan->is_greedy()) differ("--seed");
-  } else if (!options.temperature && !draws) {
+      !options.greedy && !options.temperature && options.config.do_sample.value_or(false);
+  if (!options.temperature && !draws)
     for (const auto& [given, flag] : {std::pair(options.top_k.has_value(), "--top-k"),
                                       std::pair(options.top_p.has_value(), "--top-p"),
                                       std::pair(options.seed.has_value(), "--seed")})
       if (given) throw usage_error("{} is of a draw: give --temperature", flag);
-  }
   SamplingParameters sampling;
-  if (!plan && !options.greedy) {
+  if (!options.greedy) {
     sampling.temperature = 1;
     options.config.apply(sampling);
   }
@@ -155,56 +82,146 @@ SamplingParameters sampling_of(const GenerateArguments& options,
   return sampling;
 }
 
-Generated generate(const GenerateArguments& options, Decoder& decoder,
-                   std::span<const std::int64_t> text, std::size_t known,
-                   const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer,
-                   const std::shared_ptr<const grammar::Grammar>& grammar, Stream& stream) {
-  Generated result;
-  const auto ends = [&](std::int64_t id) {
-    if (options.no_stop) return false;
-    if (std::ranges::find(stops, id) != stops.end()) return true;
-    const auto& own = options.config.stop_tokens;
-    if (!own.empty()) return std::ranges::find(own, static_cast<TokenId>(id)) != own.end();
-    return tokenizer != nullptr && tokenizer->is_special(id);
-  };
-  std::vector<TokenId> ending;
-  if (grammar != nullptr)
-    for (TokenId id = 0; id < decoder.vocabulary(); ++id)
-      if (ends(id)) ending.push_back(id);
-  Chooser chooser(options, decoder, text, std::move(ending), grammar);
-  auto start = Clock::now();
-  std::int64_t id = chooser.first(text.subspan(known));
-  result.first_us = microseconds_since(start);
-  while (true) {
-    result.tokens.push_back(id);
-    if (ends(id)) {
-      result.stopped_by = "stop token";
-      break;
-    }
-    if (chooser.has_ended()) {
-      stream.add(id);
-      result.stopped_by = "constraint";
-      break;
-    }
-    const bool is_last = std::ssize(result.tokens) >= options.max_tokens;
-    const bool is_full = decoder.position() >= decoder.capacity();
-    if (interrupted != 0) {
-      stream.add(id);
-      result.stopped_by = "interrupt";
-      break;
-    }
-    start = Clock::now();
-    // While the plan is at the next one, this one is shown.
-    if (!is_last && !is_full) chooser.begin_next();
-    stream.add(id);
-    if (is_last || is_full) {
-      result.stopped_by = is_last ? "max tokens" : "context";
-      break;
-    }
-    id = chooser.next(id);
-    result.steps.push_back(microseconds_since(start));
+TextGenerator::TextGenerator(const GenerateArguments& options, const Plan& plan,
+                             std::int64_t prompt, const std::vector<std::int64_t>& stops,
+                             const Tokenizer* tokenizer)
+    : options_(options), sampling_(sampling_of(options)) {
+  sampling_.constraint = constraint_of(options);
+  std::unique_ptr<engine::Executor> executor;
+  if (engine::PagedExecutor::takes(plan)) {
+    executor = page(plan, prompt);
+  } else {
+    auto single = std::make_unique<DecoderExecutor>(plan, options.decoder, options.session, 1);
+    single_ = single.get();
+    executor = std::move(single);
   }
+  const engine::ExecutorLimits& limits = executor->limits();
+  if (!limits.crossed.empty() && options.encoder.empty())
+    throw usage_error("the plan reads '{}': give the plan that makes it with --encoder",
+                      limits.crossed[0].name);
+  capacity_ = limits.max_positions;
+  if (paged_ != nullptr) capacity_ = std::min(capacity_, options.decoder.context);
+  vocabulary_ = limits.vocabulary;
+  if (!options.no_stop) {
+    const auto add = [&](std::int64_t id) {
+      sampling_.stop_tokens.push_back(static_cast<TokenId>(id));
+    };
+    std::ranges::for_each(stops, add);
+    const auto& own = options.config.stop_tokens;
+    for (const TokenId id : own)
+      if (id < vocabulary_) add(id);
+    for (std::int64_t id = 0; own.empty() && tokenizer != nullptr && id < vocabulary_; ++id)
+      if (tokenizer->is_special(id)) add(id);
+  }
+  EngineOptions engine;
+  if (tokenizer != nullptr) give_texts(*tokenizer, engine);
+  engine.token_text = nullptr;  // the stream's
+  engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
+  engine_->prepare(sampling_);
+}
+
+std::unique_ptr<engine::Executor> TextGenerator::page(const Plan& plan, std::int64_t prompt) {
+  const DecoderOptions usual, &given = options_.decoder;
+  if (given.ids != usual.ids || given.position != usual.position || given.mask != usual.mask ||
+      given.logits != usual.logits || !given.states.empty())
+    throw usage_error(
+        "--ids-input, --position-input, --mask-input, --logits-output and --state name what a plan "
+        "of one sequence has; '{}' is paged: leave them out, or compile the model with --serve=off",
+        options_.plan);
+  engine::PagedExecutorOptions options;
+  options.session = options_.session;
+  options.max_sequences = 1;
+  const plan::ServingPlan sizes = engine::PagedExecutor::sizes_of(plan);
+  const std::int64_t context =
+      std::min<std::int64_t>(options_.decoder.context, sizes.sequence_positions);
+  options.block_count =
+      std::max(2, static_cast<int>((context + sizes.block_size - 1) / sizes.block_size));
+  const std::int64_t chunk = std::min<std::int64_t>(
+      {kChunk, sizes.tokens, sizes.samples, std::max<std::int64_t>(2, context)});
+  options.max_step_tokens = static_cast<int>(chunk);
+  options.ahead = {1};
+  const auto add = [&](std::int64_t tokens) {
+    if (tokens > 1) options.ahead.push_back(static_cast<int>(tokens));
+  };
+  // Of a conversation the largest prompts, so that memory stays where it is.
+  add(prompt == 0 ? chunk : std::min(prompt, chunk));
+  if (prompt > chunk) add(prompt % chunk);
+  auto paged = std::make_unique<engine::PagedExecutor>(plan, options);
+  paged_ = paged.get();
+  return paged;
+}
+
+Session& TextGenerator::session() {
+  return paged_ != nullptr ? paged_->session() : decoder()->session();
+}
+
+std::uint64_t TextGenerator::cache_bytes() {
+  return paged_ != nullptr ? paged_->cache_bytes() : decoder()->cache_bytes();
+}
+
+std::uint64_t TextGenerator::valid_cache_bytes(std::int64_t position) {
+  if (paged_ == nullptr) return decoder()->valid_cache_bytes(position);
+  return paged_->plan().position_bytes * static_cast<std::uint64_t>(position);
+}
+
+std::uint64_t TextGenerator::weight_bytes() {
+  if (paged_ == nullptr) return decoder()->weight_bytes();
+  return weight_bytes_read(paged_->session().plan(), paged_->shapes_of_one(1));
+}
+
+Generated TextGenerator::generate(std::span<const std::int64_t> prompt, Stream& stream) {
+  const auto tokens = std::ssize(prompt);
+  for (const std::int64_t id : prompt)
+    if (id < 0 || id > std::numeric_limits<TokenId>::max() ||
+        (vocabulary_ > 0 && id >= vocabulary_))
+      throw usage_error("token id {} is none of the model's {}", id, vocabulary_);
+  const std::int64_t room = capacity_ - tokens + 1;
+  if (room < 1)
+    throw usage_error(
+        "{} tokens do not fit into caches of {}: give a larger --context, or compile for more "
+        "positions",
+        tokens, capacity_);
+  GenerationRequest request;
+  request.prompt.assign(prompt.begin(), prompt.end());
+  request.encoded = encoded_;
+  request.sampling = sampling_;
+  request.sampling.max_tokens = std::min(options_.max_tokens, room);
+
+  Generated result;
+  const std::uint64_t known = engine_->stats().prefix_hit_tokens;
+  const auto is_stop = [&](std::int64_t id) {
+    return std::ranges::find(sampling_.stop_tokens, id) != sampling_.stop_tokens.end();
+  };
+  auto last = Clock::now();
+  ask(*engine_, std::move(request), [&](const GenerationOutput& output) {
+    for (const TokenId id : output.tokens) {
+      const double us = microseconds_since(last);
+      if (result.tokens.empty())
+        result.first_us = us;
+      else
+        result.steps.push_back(us);
+      last = Clock::now();
+      result.tokens.push_back(id);
+      if (!is_stop(id)) stream.add(id);
+    }
+    switch (output.finish) {
+      case FinishReason::kNone:
+        if (interrupted != 0) engine_->cancel(output.request);
+        break;
+      case FinishReason::kStop:
+        result.stopped_by = is_stop(result.tokens.back()) ? "stop token" : "constraint";
+        break;
+      case FinishReason::kLength:
+        result.stopped_by =
+            std::ssize(result.tokens) >= options_.max_tokens ? "max tokens" : "context";
+        break;
+      case FinishReason::kCancelled:
+      case FinishReason::kDeadline: result.stopped_by = "interrupt"; break;
+      case FinishReason::kError: break;
+    }
+  });
   stream.finish();
+  result.cached_tokens = engine_->stats().prefix_hit_tokens - known;
   return result;
 }
 

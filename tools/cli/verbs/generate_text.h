@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of a decoder plan one after the other, shown as they come: what `generate` does once, and
-// in a conversation for each answer.
+// Texts one after the other by the engine, shown as they come: what `generate` does once, and in a
+// conversation for each answer.
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,20 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sinter/engine.h>
 
-#include "runtime/grammar/grammar.h"
+#include "runtime/engine/executors/paged_executor.h"
 #include "tools/cli/console.h"
-#include "tools/generate/decoder.h"
+#include "tools/generate/decoder_executor.h"
 #include "tools/generate/generation_config.h"
 #include "tools/generate/prompt.h"
 
 namespace sinter::tools {
 
-/// Of --requests: many texts at once, by the engine.
+/// Of --requests: many texts at once.
 struct RequestArguments {
   std::string file;   // of a request a line; empty: none
   std::string draft;  // the plan of a draft model
@@ -43,7 +44,7 @@ struct GenerateArguments {
   std::string encoder, start;  // of an encoder and a decoder: its plan, and the first token
   PromptOptions prompt;
   DecoderOptions decoder;
-  // As they are given; what is not is greedy, or what the plan does.
+  // As they are given; what is not is greedy, or as the model's authors say.
   std::optional<double> temperature, top_p;
   std::optional<std::int64_t> top_k;
   std::optional<std::uint64_t> seed;
@@ -103,33 +104,58 @@ struct Generated {
   std::string stopped_by;     // "stop token", "constraint", "max tokens", "context" or "interrupt"
   double first_us = 0;        // from the prompt to the first token; an encoder's run not counted
   std::vector<double> steps;  // microseconds from each token to the next
+  std::uint64_t cached_tokens = 0;  // of the prompt, which did not run again
 };
 
 /// Throws Error(kUsage) for more than one, a file that cannot be read, and without a tokenizer.
 std::optional<Constraint> constraint_of(const GenerateArguments& options);
 
-/// What the host draws with: as is given, else as the model's authors say (options.config). Throws
-/// Error(kUsage) for an option of it that says something else than the plan's own sampler, or means
-/// nothing without a draw.
-SamplingParameters sampling_of(const GenerateArguments& options,
-                               const std::optional<SampleOptions>& plan);
+/// How tokens are drawn: as is given, else as the model's authors say (options.config). Throws
+/// Error(kUsage) for an option that means nothing without a draw.
+SamplingParameters sampling_of(const GenerateArguments& options);
 
-/// Runs `text` but for its first `known` tokens, which ran before, and goes on until a stop token
-/// (of `stops`, and those of the model's authors, or else all special ones), --max-tokens, the end
-/// of the caches or Ctrl-C, or as `grammar` (of a constraint; may be null) has it. The last token
-/// is not run.
-Generated generate(const GenerateArguments& options, Decoder& decoder,
-                   std::span<const std::int64_t> text, std::size_t known,
-                   const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer,
-                   const std::shared_ptr<const grammar::Grammar>& grammar, Stream& stream);
+/// A plan of --serve, or of one sequence, and an engine over it that has one text at a time.
+class TextGenerator {
+ public:
+  /// `prompt`: tokens of the first text, for which steps are prepared; 0: not known. `stops` end
+  /// texts, with those of the model's authors or else all special tokens. The tokenizer (null:
+  /// none) outlives it.
+  TextGenerator(const GenerateArguments& options, const Plan& plan, std::int64_t prompt,
+                const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer);
 
-/// Of the command's constraint, for the tokens of a plan without a sampler; null if there is none.
-std::shared_ptr<const grammar::Grammar> grammar_of(const GenerateArguments& options,
-                                                   const Decoder& decoder,
-                                                   const Tokenizer* tokenizer);
+  /// Goes on until a stop token, --max-tokens, the end of the caches, Ctrl-C, or as the constraint
+  /// has it. Throws Error(kUsage) if the caches do not hold the prompt, or a step fails.
+  Generated generate(std::span<const std::int64_t> prompt, Stream& stream);
+
+  /// Tokens of a text, its prompt included; the last one takes no room.
+  std::int64_t capacity() const { return capacity_; }
+
+  /// What an encoder made of the next texts' source, for a paged plan.
+  void set_source(std::shared_ptr<const EncoderOutput> encoded) { encoded_ = std::move(encoded); }
+
+  // Not while generate() runs.
+  /// Of a plan of one sequence; null if it is paged.
+  Decoder* decoder() { return single_ == nullptr ? nullptr : &single_->decoder(); }
+  Session& session();
+  std::uint64_t cache_bytes();
+  /// Of the caches, those that a run at `position` reads.
+  std::uint64_t valid_cache_bytes(std::int64_t position);
+  /// Of the weights, those that a run of one token reads.
+  std::uint64_t weight_bytes();
+
+ private:
+  std::unique_ptr<engine::Executor> page(const Plan& plan, std::int64_t prompt);
+
+  const GenerateArguments& options_;
+  SamplingParameters sampling_;
+  std::int64_t capacity_ = 0, vocabulary_ = 0;
+  engine::PagedExecutor* paged_ = nullptr;  // the engine's: one of both
+  DecoderExecutor* single_ = nullptr;
+  std::shared_ptr<const EncoderOutput> encoded_;
+  std::unique_ptr<Engine> engine_;
+};
 
 /// Lines of standard input and their answers, until it ends. Returns the exit code.
-int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
-             const std::vector<std::int64_t>& stops,
-             std::shared_ptr<const grammar::Grammar> grammar, const Console& console);
+int run_chat(const GenerateArguments& options, TextGenerator& generator, const Tokenizer& tokenizer,
+             const Console& console);
 }  // namespace sinter::tools

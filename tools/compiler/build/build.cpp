@@ -21,7 +21,6 @@
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/option_values.h"
 #include "tools/compiler/options/paging.h"
-#include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/refit/recipes.h"
 
@@ -47,7 +46,9 @@ constexpr bool have_same_names() {
       {written::kLogprobsWanted, read::kLogprobsWanted},
       {written::kSampledTokens, read::kSampledTokens},
       {written::kLikeliestTokens, read::kLikeliestTokens},
-      {written::kTokenLogprobs, read::kTokenLogprobs}};
+      {written::kTokenLogprobs, read::kTokenLogprobs},
+      {written::kCrossLimits, read::kCrossLimits},
+      {written::kCrossTables, read::kCrossTables}};
   return std::ranges::all_of(kNames, [](const auto& pair) { return pair.first == pair.second; });
 }
 static_assert(have_same_names());
@@ -73,7 +74,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
                                     ? DType::kInt8
                                     : DType::kFloat8E4M3FN;
   context.packed = options.packed;
-  if (options.paging) context.paging = to_fusion(*options.paging);
+  if (options.serve.paging) context.paging = to_fusion(*options.serve.paging);
   return context;
 }
 
@@ -134,7 +135,7 @@ ir::Graph with_scales(const ir::Graph& graph, const std::vector<fusion::Quantize
 
 /// The entry points that are asked for, or follow from what is.
 std::vector<EntryLimits> wanted_entries(const BuildOptions& options) {
-  return options.paging ? entries_of(*options.paging) : limits_of(options.entries);
+  return options.serve.paging ? entries_of(*options.serve.paging) : limits_of(options.entries);
 }
 
 /// States and integers are found once for all entry points; the other passes go over each of them.
@@ -339,11 +340,10 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   auto start = std::chrono::steady_clock::now();
   std::vector<codegen::EntryGraph> entries;
   ir::Graph bindings;
-  if (options.paging &&
-      (result.model.flag || !options.entries.empty() || options.sample || options.packed))
+  if (options.serve.paging && (result.model.flag || !options.entries.empty() || options.packed))
     throw usage_error(
-        "--serve takes decoders of one list of steps, without --entry, --sample and --packed, and "
-        "without an input that chooses between graphs");
+        "--serve takes decoders of one list of steps, without --entry and --packed, and without an "
+        "input that chooses between graphs");
   if (options.packed && (result.model.flag || !options.entries.empty()))
     throw usage_error(
         "--packed takes models of one list of steps, without --entry and without an input that "
@@ -364,7 +364,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   codegen::CompileOptions compile = codegen_options(options, target, result.model);
   if (const auto& paging = result.pipeline.context.paging) {
     // How long a sequence may be is found by a pass.
-    PagingOptions found = *options.paging;
+    PagingOptions found = *options.serve.paging;
     if (const auto& table = result.pipeline.context.position_table; !table.empty()) {
       const std::string limit =
           fmt::format("a sequence has at most {} positions, as many as {} has rows for",
@@ -405,7 +405,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
                                   kernel.name, kernel.architecture, nodes, kernel.reproducer));
       }
     }
-  if (options.paging) plan::serving_of(result.plan.parts.meta);
+  if (options.serve.paging) plan::serving_of(result.plan.parts.meta);
   if (result.model.reads)
     result.plan.parts.meta.refit =
         to_text(recipes_of(result.plan, *result.model.reads, result.model.structure));

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "frontend/custom/read_operators.h"
-#include "fusion/append_sampler.h"
 #include "fusion/narrow_dims.h"
 #include "fusion/paging/decoder_inputs.h"
 #include "ir/text/text.h"
@@ -15,7 +14,6 @@
 #include "runtime/plan/hash.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
-#include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/shapes.h"
 #include "tools/compiler/run/inputs.h"
 
@@ -160,14 +158,12 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
     throw usage_error("no model: name its file or give its bytes");
   auto result =
       is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
-  if (result.flag && (bodies == Bodies::kOne || options.sample || !options.entries.empty()))
+  if (result.flag && (bodies == Bodies::kOne || !options.entries.empty()))
     throw usage_error(
         "input '{0}' chooses between two bodies of the model, which make entry "
         "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
         result.flag->input);
-  if (options.sample)
-    result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
-  if (options.paging) result.graph = fusion::of_one_sequence(result.graph);
+  if (options.serve.paging) result.graph = fusion::of_one_sequence(result.graph);
   const auto entries = limits_of(options.entries);
   if (!entries.empty())
     result.graph = with_context("--entry", [&] {

@@ -23,7 +23,8 @@ void require_eight_bit_attention(const CompileOptions& options, const ir::Target
   const EightBitOptions& given = options.eight_bit;
   if (!(given.max_error > 0)) throw usage_error("--max-error must be above 0");
   for (const auto& [is_given, name] :
-       {std::pair(options.packed, "--packed"), std::pair(options.paging.has_value(), "--serve"),
+       {std::pair(options.packed, "--packed"),
+        std::pair(options.serve.paging.has_value(), "--serve"),
         std::pair(!options.entries.empty(), "--entry"), std::pair(!options.fuse, "--fuse=off")})
     if (is_given)
       throw usage_error("--attention-precision fp8 does not go with {}: leave one of them out",

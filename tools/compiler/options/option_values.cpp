@@ -6,7 +6,6 @@
 #include "runtime/format_error.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/paging.h"
-#include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/weights.h"
 
 namespace sinter::tools {
@@ -76,11 +75,10 @@ void read(const OptionRow&, std::string_view text, WeightOptions& weights) {
 void read(const OptionRow&, std::string_view text, DimRanges& dims) { parse_dim(text, dims); }
 void read(const OptionRow&, std::string_view text, Bounds& bounds) { parse_bound(text, bounds); }
 void read(const OptionRow&, std::string_view text, Shapes& shapes) { shapes = parse_shapes(text); }
-void read(const OptionRow&, std::string_view text, std::optional<PagingOptions>& paging) {
-  paging = parse_paging(text == "on" ? "" : text);
-}
-void read(const OptionRow&, std::string_view text, std::optional<SampleOptions>& sample) {
-  sample = parse_sample(text);
+void read(const OptionRow&, std::string_view text, ServeOptions& serve) {
+  serve.find = text != "off";
+  serve.paging.reset();
+  if (text != "off" && text != "auto") serve.paging = parse_paging(text == "on" ? "" : text);
 }
 void read(const OptionRow&, std::string_view text, std::vector<EntryOptions>& entries) {
   entries.push_back(parse_entry(text));
@@ -125,10 +123,8 @@ Texts write(const OptionRow&, const Bounds& bounds) {
   for (const auto& [name, most] : bounds) all.push_back(fmt::format("{}={}", name, most));
   return all;
 }
-template <typename T>
-requires std::is_same_v<T, PagingOptions> || std::is_same_v<T, SampleOptions> Texts
-write(const OptionRow&, const std::optional<T>& value) {
-  return value ? Texts{to_text(*value)} : Texts{};
+Texts write(const OptionRow&, const ServeOptions& serve) {
+  return serve.paging ? Texts{to_text(*serve.paging)} : Texts{};
 }
 Texts write(const OptionRow&, const std::vector<EntryOptions>& entries) {
   Texts all;

@@ -26,7 +26,7 @@ constexpr std::array kFields = {
 [[noreturn]] void refuse_paging(std::string_view part, std::string_view why) {
   throw usage_error(
       "serve: '{}' {}; write some of block=B, sequences=N, step-tokens=N, positions=N and "
-      "few-tokens=N divided by commas, for example block=32,sequences=64",
+      "few-tokens=N divided by commas, for example block=32,sequences=64; or auto, on, off",
       part, why);
 }
 
@@ -37,7 +37,6 @@ fusion::PagingOptions to_fusion(const PagingOptions& paging) {
 }
 
 std::vector<EntryLimits> entries_of(const PagingOptions& paging) {
-  if (paging.few_tokens == 0) return {};
   // Of few tokens, samples and sequences are few, too.
   const auto entry = [&](const char* name, std::int64_t most) {
     const auto up_to = [](std::int64_t value) {
@@ -51,7 +50,9 @@ std::vector<EntryLimits> entries_of(const PagingOptions& paging) {
                         {names::kSamples, up_to(most)},
                         {names::kSequences, up_to(std::min(most, paging.max_sequences))}}};
   };
-  return {entry("few", paging.few_tokens), entry("all", paging.max_step_tokens)};
+  const EntryLimits small =
+      paging.few_tokens == 0 ? entry("one", 1) : entry("few", paging.few_tokens);
+  return {small, entry("all", paging.max_step_tokens)};
 }
 
 std::string to_text(const PagingOptions& options) {

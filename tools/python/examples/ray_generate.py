@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves generated text over HTTP with Ray Serve: each replica's pysinter.Engine runs all its requests at once.
 
-  sinter compile decoder.onnx -o decoder.plan --serve
+  sinter compile decoder.onnx -o decoder.plan
   ray_generate.py --plan decoder.plan --tokenizer tokenizer.json --replicas 2
   curl http://127.0.0.1:8000/generate -d '{"prompt": "The sky is", "max_tokens": 20}'
   curl -N http://127.0.0.1:8000/generate -d '{"prompt": "The sky is", "max_tokens": 20, "stream": true}'

@@ -191,11 +191,12 @@ def _set_operator_libraries(tensors: Tensors, options: Any, value: Sequence[str 
 
 
 def _set_serve(tensors: Tensors, options: Any, value: bool | str | Mapping[str, int] | None) -> None:
-    """True, "block=16,sequences=256", or a dict of block, sequences, step_tokens, positions and few_tokens."""
+    """True, False, "auto", "block=16,sequences=256", or a dict of block, sequences, step_tokens, positions and few_tokens."""
     if isinstance(value, Mapping):
-        value = ",".join(f"{name.replace('_', '-')}={int(each)}" for name, each in value.items())
-    if value is not None and value is not False:
-        options.paging = _core.parse_paging("" if value is True else value)
+        value = ",".join(f"{name.replace('_', '-')}={int(each)}" for name, each in value.items()) or "on"
+    if isinstance(value, bool):
+        value = "on" if value else "off"
+    _core.set_option(options, "serve", value or "auto")
 
 
 def _set_states(tensors: Tensors, options: Any, value: str | Mapping[str, str] | None) -> None:
@@ -208,20 +209,6 @@ def _set_states(tensors: Tensors, options: Any, value: str | Mapping[str, str] |
     elif value != "auto":
         raise UsageError(f"states is {value!r}: it takes 'auto', None, or a dict of inputs and their outputs")
     options.states = states
-
-
-def _set_sample(tensors: Tensors, options: Any, value: str | Mapping[str, Any] | None) -> None:
-    """Text, or a dict of temperature, top_k, top_p, keep_logits, ids, logits and position."""
-    if isinstance(value, str):
-        options.sample = _core.parse_sample(value)
-    elif value is not None:
-        chosen = _core.SampleOptions()
-        for key, each in value.items():
-            if not hasattr(chosen, key):
-                raise UsageError(f"sample has no '{key}': there are temperature, top_k, top_p, keep_logits, ids, "
-                                 "logits, position")
-            setattr(chosen, key, [each] if key == "position" and isinstance(each, str) else each)
-        options.sample = chosen
 
 
 def _set_entries(tensors: Tensors, options: Any, value: Mapping[str, Mapping[str, Any]] | None) -> None:

@@ -269,8 +269,6 @@ void bind_compiler(nb::module_& module) {
   // Options whose values are texts, numbers or lists of them are set by set_option.
   SINTER_CLASS(WeightOptions, calibration, calibration_files);
   SINTER_CLASS(StateOptions, find, pairs);
-  nb::class_<PagingOptions>(module, "PagingOptions");
-  SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
   SINTER_CLASS(TuneOptions, shapes, operator_libraries);
   SINTER_CLASS(VerifyOptions, inputs, session, max_error, runs, save_folder);
@@ -279,7 +277,7 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(RefitOptions, partial);
   SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
   SINTER_CLASS(CompileOptions, weights, min_shapes, max_shapes, dims, bounds, constants, operators,
-               states, paging, sample, entries, tuning, kernel_cache, verify);
+               states, entries, tuning, kernel_cache, verify);
 
   module.def("compile_option_rows", &option_dicts);
   module.def(
@@ -295,8 +293,6 @@ void bind_compiler(nb::module_& module) {
         }
       },
       nb::arg("options"), nb::arg("keyword"), nb::arg("text"));
-  module.def("parse_paging", [](const std::string& text) { return parse_paging(text); });
-  module.def("parse_sample", [](const std::string& text) { return parse_sample(text); });
   module.def("parse_dim", [](const std::string& text) {
     DimRanges ranges;
     parse_dim(text, ranges);

@@ -2,6 +2,7 @@
 #include "tools/serve/models/served_model.h"
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -48,6 +49,7 @@ EngineOptions engine_options(const ServedModelOptions& options) {
   EngineOptions engine;
   engine.max_waiting = options.waiting;
   engine.cache_bytes = options.cache_bytes;
+  engine.max_positions = static_cast<int>(std::min<std::int64_t>(options.context, INT_MAX));
   engine.max_sequences = options.sequences;
   engine.max_step_tokens = options.step_tokens;
   engine.prefix_cache = options.prefix_cache;
@@ -76,6 +78,7 @@ std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan, options_.load);
+  target_ = plan.target();
   if (!options_.encoder.empty()) {
     load_speech(plan);
     return;
@@ -103,7 +106,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   if (options_.generation_config) config_ = GenerationConfig::beside(options_.tokenizer);
   if (!is_paged && (!options_.draft.empty() || options_.draft_tokens > 0))
     throw usage_error(
-        "'{}' is of one sequence at a time, and checks no draft tokens: compile it with --serve",
+        "'{}' is not paged, and checks no draft tokens: compile the model with --serve",
         options_.plan);
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
   if (!options_.chat_template.empty())
@@ -129,6 +132,11 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   } else {
     executor = decoder_executor(plan, options_);
   }
+  if (!executor->limits().crossed.empty())
+    throw usage_error(
+        "'{}' reads '{}' of an encoder: a model of speech is served with --encoder, texts are made "
+        "of others by `sinter generate --encoder`",
+        options_.plan, executor->limits().crossed[0].name);
   if (executor->limits().max_positions < 2)
     throw usage_error(
         "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",

@@ -40,7 +40,7 @@ struct ServedModelOptions {
   std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: as EngineOptions say
   TensorModelOptions tensors;        // of any other plan; its `waiting` is the one below
   Pooling pooling = Pooling::kMean;  // of an encoder of texts
-  std::int64_t context = 0;          // tokens of caches whose shape leaves it open
+  std::int64_t context = 0;          // most tokens of a text; 0: as many as the plan has
   std::int64_t waiting = 256;        // requests that wait; more are refused (429)
   std::string draft;                 // path of a plan of --serve that guesses tokens; empty: none
   int draft_tokens = 0;  // of a step, by it or by prompt lookup; 0: with a draft model 4, else none
@@ -66,6 +66,8 @@ class ServedModel {
   const std::string& name() const { return name_; }
   const std::string& plan() const { return options_.plan; }
   std::time_t created() const { return created_; }
+  /// What the plan is for: "cpu", "cuda".
+  const std::string& target() const { return target_; }
   /// Any thread. A model whose engine has stopped for good is not ready.
   SINTER_API ModelState state() const;
   /// Of a decoder of texts; else null.
@@ -113,6 +115,7 @@ class ServedModel {
   std::string name_;
   ServedModelOptions options_;
   std::time_t created_;
+  std::string target_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   GenerationConfig config_;

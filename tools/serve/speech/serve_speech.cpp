@@ -2,7 +2,6 @@
 #include "tools/serve/speech/serve_speech.h"
 
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include <sinter/engine.h>
@@ -17,6 +16,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double kMostSeconds = 4 * 3600;  // of sound in a request
+constexpr int kSequences = 8;              // sounds at once, of a paged plan
 
 /// While it lives, one of those that wait or run.
 class Turn {
@@ -57,7 +57,7 @@ class Whisper final : public SpeechModel {
  public:
   Whisper(const Plan& encoder, const Plan& decoder, const Tokenizer& tokenizer,
           const SessionOptions& session, std::int64_t waiting)
-      : waiting_(waiting), transcriber_(encoder, decoder, tokenizer, session) {
+      : waiting_(waiting), transcriber_(encoder, decoder, tokenizer, session, kSequences) {
     transcriber_.warm_up();
   }
 
@@ -73,14 +73,12 @@ class Whisper final : public SpeechModel {
       transcriber_.tokens().language(how.language);  // refused before sound is decoded
     const Turn turn(turns_, waiting_);
     const auto sound = decode_audio(file, name, kMostSeconds);
-    const std::scoped_lock lock(mutex_);
     return answer_of(transcriber_.transcribe(sound, how), request);
   }
 
  private:
   std::int64_t waiting_;
   std::atomic<std::int64_t> turns_ = 0;
-  std::mutex mutex_;  // of the transcriber, which is at one sound at a time
   Transcriber transcriber_;
 };
 

@@ -214,20 +214,6 @@ struct StateOptions {
   CachePrecision cache_precision = CachePrecision::kModel;
 };
 
-/// How a plan chooses the next token itself. Where several names stand, the first that is there.
-struct SampleOptions {
-  double temperature = 0;  // 0: greedy
-  std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
-  double top_p = 1;        // of the fewest most likely ones that have this probability together
-  bool keep_logits = false;
-  std::string ids = "input_ids", logits = "logits";
-  std::vector<std::string> position = {"position", "position_ids", "cache_position"};
-
-  bool is_greedy() const { return temperature == 0; }
-};
-/// "greedy", or some of "top_k=40,top_p=0.9,temperature=0.7"; "ids=", "position=", "logits=NAME".
-SINTER_API SampleOptions parse_sample(std::string_view text);
-
 /// A decoder of many sequences at once: tokens of all of them end to end, caches in blocks that
 /// block tables name. `sinter serve` and Engine run such plans (tools/compiler/options/README.md).
 struct PagingOptions {
@@ -235,10 +221,19 @@ struct PagingOptions {
   std::int64_t max_sequences = 256;     // of a step
   std::int64_t max_step_tokens = 2048;  // of all sequences of a step
   std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model has, by its tables
-  std::int64_t few_tokens = 0;  // steps of so many at most have kernels of their own; 0: none
+  /// Steps of so many at most have kernels of their own, which sum up alike for all of them; 0:
+  /// steps of one token have.
+  std::int64_t few_tokens = 0;
 };
 /// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192,few-tokens=8".
 SINTER_API PagingOptions parse_paging(std::string_view text);
+
+struct ServeOptions {
+  /// Models that are recognised as decoders are paged, unless states, entry points, packing or
+  /// `verify` are asked for.
+  bool find = true;
+  std::optional<PagingOptions> paging;  // of every model, which is refused if it is no decoder
+};
 
 /// Steps of their own for some dimensions, over the weights and states that all share.
 struct EntryOptions {
