@@ -71,7 +71,7 @@ def compare_models(a, name, path, options, target, form, folder):
     for which, sinter in (("before", a.before), ("after", a.after)):
         plan = Path(folder) / f"{name}.{target}.{form}.{which}.plan"
         done = subprocess.run([sinter, "compile", path, "-o", plan, f"--target={plan_hashes.TARGETS[target]}", "-q",
-                               *options, *plan_hashes.FORMS[form]], capture_output=True, text=True)
+                               *plan_hashes.own_inputs(sinter, options), *options, *plan_hashes.FORMS[form]], capture_output=True, text=True)
         if done.returncode:
             return [f"{which}: {done.stderr.strip().splitlines()[-1]}"], 0
         plans.append(plan)

@@ -53,14 +53,21 @@ def models_of(folder, fetched):
     for path in sorted(Path(folder).glob("*.onnx")):
         found[path.stem] = (path, [])
     found["decoder"] = (MODELS / "tiny" / "decoder.onnx", [])
+    found["decoder_paged"] = (MODELS / "tiny" / "decoder.onnx", ["--serve"])
     found["decoder_entries"] = (MODELS / "tiny" / "decoder.onnx", ["--entry", "prefill:sequence=2..32", "--entry",
                                                                   "decode:sequence=1"])
     return found
 
 
+def own_inputs(sinter, options):
+    """Plans of decoders that keep the model's inputs, as all plans did of a sinter that does not find decoders."""
+    said = subprocess.run([sinter, "compile", "--help"], capture_output=True, text=True).stdout
+    return ["--serve=off"] if "off: their own inputs" in " ".join(said.split()) and "--serve" not in options else []
+
+
 def hash_one(a, folder, name, path, options, target, form):
     plan = Path(folder) / f"{name}.{target}.{form}.plan"
-    done = subprocess.run([a.sinter, "compile", path, "-o", plan, f"--target={TARGETS[target]}", "-q", *options,
+    done = subprocess.run([a.sinter, "compile", path, "-o", plan, f"--target={TARGETS[target]}", "-q", *own_inputs(a.sinter, options), *options,
                            *FORMS[form]], capture_output=True, text=True)
     key = f"{name} {target} {form}"
     if done.returncode:
