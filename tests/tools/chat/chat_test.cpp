@@ -21,7 +21,7 @@ class ChatTest : public CliTest {
  protected:
   void SetUp() override {
     const auto compiled = sinter({"compile", source_dir() + "/models/tiny/decoder.onnx", "-o",
-                                  path("plan"), "--target=cpu"});
+                                  path("plan"), "--target=cpu", "--serve=block=1"});
     ASSERT_EQ(compiled.code, 0) << compiled.err;
     std::ofstream(path("tokenizer.json")) << tiny_tokenizer();
     std::ofstream(path("chat.jinja")) << "{% for m in messages %}{% if m.role == 'user' %}u{% else "

@@ -451,7 +451,7 @@ TEST_F(PagedExecutorTest, OtherPlansAndCachesWithoutRoomAreRefused) {
     }
     return "it was taken";
   };
-  const std::string plan = compile({});
+  const std::string plan = compile({"--serve=off"});
   EXPECT_THAT(refused([&] { executor(plan, 2); }), HasSubstr("--serve"));
   const std::string paged = compile();
   EXPECT_THAT(refused([&] { executor(paged, 2, 1); }), HasSubstr("--cache-memory"));

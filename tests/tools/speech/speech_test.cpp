@@ -308,7 +308,7 @@ TEST_F(SpeechTest, ManySourcesAreReadAtOnce) {
               HasSubstr("'cross_key_0' is i32"));
   EXPECT_THAT(refusal([](EncoderOutput& given) {
                 auto& tensor = given.tensors[2];
-                tensor.shape[2] = 1, tensor.data.resize(4 * 8 * 4);
+                tensor.shape[2] = 2, tensor.data.resize(4 * 2 * 8 * 4);
               }),
               HasSubstr("as many as of the others"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[0].shape.pop_back(); }),
