@@ -111,11 +111,11 @@ TEST_F(CompilerApi, MessagesNameFieldsAndTheCommandLineFlags) {
               HasSubstr("above --max-error: "));
   // compare and profile, which the command line does not call by the library's boundary.
   const auto entries = sinter({"compare", model, "--target=cpu", "--serve"});
-  EXPECT_THAT(entries.err, HasSubstr("--serve: no cache was found"));
+  EXPECT_THAT(entries.err, HasSubstr("--serve pages the caches"));
   options = cpu();
   options.serve.paging.emplace();
   EXPECT_THAT(error_of([&] { (void)compare(model, options); }).what(),
-              HasSubstr("serve: no cache was found"));
+              HasSubstr(": serve pages the caches"));
 }
 
 TEST(OptionNames, AreReplacedAsWholeWords) {
