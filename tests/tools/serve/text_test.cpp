@@ -381,7 +381,12 @@ TEST_F(ServeTest, WhatCannotBeServedIsSaid) {
   taken.port = port_;
   EXPECT_THROW(tools::HttpServer(models_, taken).bind(), Error);
   tools::ServedModelOptions open = model_;
+  open.plan = path("own");
   open.context = 0;
+  ASSERT_EQ(sinter({"compile", source_dir() + "/models/tiny/decoder.onnx", "-o", open.plan,
+                    "--target=cpu", "--serve=off"})
+                .code,
+            0);
   try {
     models_.load("open", open);
     FAIL();
