@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -72,12 +73,18 @@ class Echo {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port_));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    // From an address of its own: of one address all ports would soon be in TIME_WAIT.
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(0x7F010001U + asked_++ % 0xF00000U);
+    if (bind(client, reinterpret_cast<sockaddr*>(&own), sizeof own) != 0) std::abort();
     if (connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::abort();
     const int yes = 1;
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const timeval wait{5, 0};
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     for (const std::string_view piece : pieces) {
+      // Refused already, perhaps.
       if (!piece.empty() && send(client, piece.data(), piece.size(), MSG_NOSIGNAL) < 0) break;
       if (pieces.size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
@@ -90,6 +97,7 @@ class Echo {
         std::fputs("no answer and no end within 5 s\n", stderr);
         std::abort();
       }
+      if (got < 0) std::fprintf(stderr, "recv: %s\n", std::strerror(errno));
       if (got <= 0) break;
       answer.append(part.data(), static_cast<std::size_t>(got));
     }
@@ -103,6 +111,7 @@ class Echo {
   std::unique_ptr<http::Server> server_;
   std::thread thread_;
   int port_ = 0;
+  mutable std::uint32_t asked_ = 0;
 };
 
 /// Status codes, and bodies between them, without dates and 100 Continue.
