@@ -63,14 +63,19 @@ class Column:
             return [None if each is None else each * factor for each in found]
         return [None if None in found or not found[1] else found[0] / found[1]]
 
-    def text(self, row: "Row") -> str:
+    def text(self, row: "Row", with_unit: bool = True) -> str:
         found = [each for each in self.figures(row) if each is not None]
         if not found:
             return ""
         if self.ratio is not None:
             return f"{found[0]:.{2 if self.digits is None else self.digits}f}×"
         unit = self.unit if row.unit is None else row.unit
-        return " / ".join(_number(each, self.digits) for each in found) + (f" {unit}" if unit else "")
+        return " / ".join(_number(each, self.digits) for each in found) + (f" {unit}" if unit and with_unit else "")
+
+    def common_unit(self, rows: list["Row"]) -> str:
+        """The unit of all rows, which then stands in the head."""
+        units = {self.unit if row.unit is None else row.unit for row in rows}
+        return self.unit if self.ratio is None and units == {self.unit} else ""
 
 
 def _number(value: float, digits: int | None) -> str:
@@ -124,22 +129,26 @@ class Table:
         sign = "≤" if self.better == "lower" else "≥"
         bounds = {row.must for row in self.rows}
         common = next(iter(bounds)) if len(bounds) == 1 else None
-        heads = [each.head + (f" (must {sign} {common:,g})" if common is not None and each.head == self.judged else "") for each in self.columns]
+        units = [each.common_unit(self.rows) for each in self.columns]
+        heads = [each.head + (f", {unit}" if unit else "") for each, unit in zip(self.columns, units)]
+        if common is not None:
+            heads = [head + (f" (must {sign} {common:,g})" if each.head == self.judged else "") for each, head in zip(self.columns, heads)]
+        cells = [[each.text(row, not unit) for each, unit in zip(self.columns, units)] for row in self.rows]
         if self.fold:
-            return self._folded(heads)
+            return self._folded(heads, cells)
         has_bounds = common is None and bounds != {None}
         lines = [[self.first, *heads, *(["must"] if has_bounds else [])]]
-        for row in self.rows:
+        for row, figures in zip(self.rows, cells):
             bound = "" if row.must is None else f"{sign} {row.must:,g}"
-            lines.append([row.what, *(each.text(row) for each in self.columns), *([bound] if has_bounds else [])])
+            lines.append([row.what, *figures, *([bound] if has_bounds else [])])
         return _lines(lines)
 
-    def _folded(self, heads: list[str]) -> str:
+    def _folded(self, heads: list[str], cells: list[list[str]]) -> str:
         """Rows called "GROUP: WHAT": a row for each WHAT, a column for each GROUP."""
-        cells = {tuple(row.what.split(": ", 1)): ", ".join(each.text(row) for each in self.columns) for row in self.rows}
-        groups, whats = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
-        lines = [[f"{self.first}: {', '.join(heads)}", *groups]]
-        return _lines(lines + [[what, *(cells.get((group, what), "") for group in groups)] for what in whats])
+        shown = {tuple(row.what.split(": ", 1)): "; ".join(figures) for row, figures in zip(self.rows, cells)}
+        groups, whats = (list(dict.fromkeys(key[i] for key in shown)) for i in (0, 1))
+        lines = [[f"{self.first}: {'; '.join(heads)}", *groups]]
+        return _lines(lines + [[what, *(shown.get((group, what), "") for group in groups)] for what in whats])
 
 
 def read(path: Path = HERE / "budgets.toml") -> dict[str, Table]:
