@@ -52,9 +52,8 @@ void print_markdown(const Console& console) {
       "Models may use opsets {} to {} of ai.onnx. Numbers are the versions at which an operator "
       "got a meaning\nthat import knows (none: 1); a version between two has the earlier meaning. "
       "Every target ({}) compiles\nevery operator. A line begins with the types that its operators "
-      "compute on: floats are f16, bf16, f32, f64;\nintegers i8 to i64 and u8 to u64; numbers "
-      "both; "
-      "any also bool; float8 f8e4m3fn, f8e5m2 and their fnuz forms.",
+      "compute on: floats are f16, bf16, f32, f64;\nintegers i8 to i64 and u8 to u64; "
+      "numbers both; any also bool; float8 f8e4m3fn, f8e5m2 and their fnuz forms.",
       first, last, codegen::target_names());
   for (const auto& [family, members] : by_family(ops)) {
     std::map<std::string, std::vector<std::string>> by_types;
