@@ -332,7 +332,7 @@ std::variant<Options, int> parse(int argc, char** argv) {
   app.add_option("--repeats", options.repeats, "Runs, of which the median is taken");
   app.add_flag("--estimates", options.estimates, "Only what schedules are estimated to take");
   app.add_option("--seconds", options.seconds,
-                 "Also the median at the end of so many seconds of nothing else");
+                 "Also the median at the end of this many seconds of nothing else");
   app.add_option("--threads", options.threads, "That compile kernels (0: as many as there are)");
   app.add_option("--most", options.most,
                  "So many schedules of each, by warps and by warpgroups, those first that are "

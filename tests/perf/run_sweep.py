@@ -266,7 +266,7 @@ def main():
                    help=f"also {', '.join(ONLY_ASKED)} (default: %(default)s)")
     p.add_argument("--types", default=",".join(SIZES))
     p.add_argument("--modes", default=",".join(MODES))
-    p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
+    p.add_argument("--deadline", type=float, default=540, help="seconds after which no new measurement starts")
     p.add_argument("--seconds", type=float, default=0.1, help="for each measurement")
     p.add_argument("--jobs", type=int, default=min(12, os.cpu_count()))
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")

@@ -217,7 +217,7 @@ struct StateOptions {
 /// How a plan chooses the next token itself. Where several names stand, the first that is there.
 struct SampleOptions {
   double temperature = 0;  // 0: greedy
-  std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
+  std::int64_t top_k = 0;  // draws among the top_k likeliest tokens; 0: among all
   double top_p = 1;        // of the fewest most likely ones that have this probability together
   bool keep_logits = false;
   std::string ids = "input_ids", logits = "logits";
@@ -235,7 +235,7 @@ struct PagingOptions {
   std::int64_t max_sequences = 256;     // of a step
   std::int64_t max_step_tokens = 2048;  // of all sequences of a step
   std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model has, by its tables
-  std::int64_t few_tokens = 0;  // steps of so many at most have kernels of their own; 0: none
+  std::int64_t few_tokens = 0;          // the most tokens of a step with own kernels; 0: none
 };
 /// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192,few-tokens=8".
 SINTER_API PagingOptions parse_paging(std::string_view text);
