@@ -38,31 +38,30 @@ def needed(binary):
     return [Path(each) for each in found if not Path(each).name.startswith(OF_THE_SYSTEM)]
 
 
-def bundle(library, folder):
-    """Copies the library and what it needs, for a machine that has none of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(Path(library).resolve(), folder / "libsinter.so")
-    for each in needed(library):
-        shutil.copy(each.resolve(), folder / each.name)
+def bundle(binary, library, folder):
+    """Copies the command, the library and what they need, for a machine that has none of it. Later commands find it there."""
+    lib = folder / "lib"
+    lib.mkdir(parents=True, exist_ok=True)
+    shutil.copy(Path(library).resolve(), lib / "libsinter.so")
+    shutil.copy(binary, folder / "sinter")
+    for each in {*needed(library), *needed(binary)}:
+        shutil.copy(each.resolve(), lib / each.name)
 
 
 class Library:
     def __init__(self, path):
         path = Path(path)
-        beside = [each for each in path.parent.iterdir() if ".so" in each.name and each.name != path.name] if path.parent.name == "lib" else []
-        while beside:  # each as soon as what it needs itself is there
-            late = [each for each in beside if not self._opened(each)]
-            if len(late) == len(beside):
-                break
-            beside = late
+        waiting = [each for each in path.parent.iterdir() if ".so" in each.name and each != path] if path.parent.name == "lib" else []
+        for _ in range(len(waiting)):  # each as soon as what it needs itself is there
+            waiting = [each for each in waiting if not self.opened(each)]
         self.c = ctypes.CDLL(str(path))
         self.c.sinter_last_error.restype = c_char_p
         self.c.sinter_plan_input_count.restype = self.c.sinter_plan_output_count.restype = c_size_t
 
     @staticmethod
-    def _opened(path):
+    def opened(path):
         try:
-            return ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(str(path))
         except OSError:
             return None
 
@@ -85,7 +84,6 @@ class Session:
         options = SessionOptions(ctypes.sizeof(SessionOptions), 0, threads, 0, 1 if on_device else 0)
         try:
             library.check(self.c.sinter_session_create(handle, byref(options), byref(self.session)))
-            self.names = {}
             self.outputs_count = self.c.sinter_plan_output_count(handle)
             self.plan = handle
         except RuntimeError:

@@ -32,7 +32,7 @@ F = torch.nn.functional
 
 NUMPY = {"f32": np.float32, "tf32": np.float32, "f16": np.float16, "f64": np.float64, "bool": np.bool_, "i8": np.int8, "i16": np.int16,
          "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
-         "f8": ml_dtypes.float8_e4m3fn}
+         "f8": ml_dtypes.float8_e4m3fn, "bf16": ml_dtypes.bfloat16}
 FLOATS = ("f32", "f16")
 PRODUCTS = ("f32", "tf32", "f16")
 MS = "com.microsoft"
@@ -167,7 +167,9 @@ class Case:
     tolerance: float = 0           # of the relative error, beyond the type's own
     last: bool = False             # the first input and the output lie channels last
     no_peer: str = ""              # why there is no function of PyTorch's
+    captured: bool = True          # False: PyTorch's function waits for the GPU inside, or calls a library that cannot be in a CUDA graph
     options: tuple = ()            # of `sinter compile`
+    nodes: tuple = ()              # several instead of one: (operator, inputs, outputs, attributes), with inputs i0.. and outputs o0..
     group: str = ""
 
 
@@ -207,7 +209,9 @@ class Point:
         if case.last:
             nodes.append(helper.make_node("Transpose", ["i0"], ["first"], perm=[0, rank - 1, *range(1, rank - 1)]))
             names[0], made = "first", ["last"]
-        nodes.append(helper.make_node(case.operator, names, made, domain=case.domain, **case.attributes))
+        if not case.nodes:
+            nodes.append(helper.make_node(case.operator, names, made, domain=case.domain, **case.attributes))
+        nodes += [helper.make_node(operator, taken.split(), made.split(), **rest) for operator, taken, made, rest in case.nodes]
         if case.last:
             nodes.append(helper.make_node("Transpose", ["last"], ["o0"], perm=[0, *range(2, rank), 1]))
         outputs = [onnx.ValueInfoProto(name=f"o{k}") for k in range(case.outputs)]
@@ -215,15 +219,16 @@ class Point:
         return helper.make_model(helper.make_graph(nodes, case.operator, given, outputs, constants), opset_imports=sets,
                                  ir_version=10 if case.opset < 23 else 11)
 
-    def call(self, tensors):
-        """What PyTorch runs for it."""
+    def peer(self, tensors):
+        """PyTorch's function, and tensors that it takes."""
         case, function = self.case, self.case.torch
         if not case.last:
-            return lambda: function(*tensors)
+            return function, tensors
         rank = tensors[0].ndim
         order = torch.channels_last if rank == 4 else torch.channels_last_3d
         rest = [t.contiguous(memory_format=order) if t is not None and t.ndim == rank and rank > 3 else t for t in tensors[1:]]
-        return lambda: function(tensors[0].permute(0, rank - 1, *range(1, rank - 1)), *rest).permute(0, *range(2, rank), 1)
+        return (lambda first, *others: function(first.permute(0, rank - 1, *range(1, rank - 1)), *others).permute(0, *range(2, rank), 1),
+                [tensors[0], *rest])
 
     def bytes_moved(self, arrays, outputs):
         if self.case.moved:
@@ -267,6 +272,6 @@ def all_points():
 
 def missing(operators):
     """Of the operators that `sinter ops --json` lists, those that have no case."""
-    known = {(point.case.domain or "ai.onnx", point.case.operator) for point in all_points()}
+    known = {(point.case.domain or "ai.onnx", point.case.operator) for point in all_points() if not point.case.nodes}
     return sorted({f"{each['domain']}::{each['operator']}" for each in operators
                    if each["operator"] not in NOT_TIMED and (each["domain"], each["operator"]) not in known})

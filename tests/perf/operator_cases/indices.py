@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What places given as data decide: gather and scatter, scans, selections, sorting."""
-from . import FLOATS, Case, below, const, distinct, index, of_class, shuffled, three, torch, true_in, weight, x
+from . import FLOATS, Case, Value, below, const, distinct, index, of_class, shuffled, three, torch, true_in, weight, x
 
 ROWS = ((100, 32, 50), (20_000, 64, 20_000), (400_000, 128, 200_000))
 
@@ -29,7 +29,7 @@ def gather():
 REDUCE = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-def scattered(size, rows, width, count, reduction, types=FLOATS, at=None, operator="ScatterND"):
+def scattered(size, rows, width, count, reduction, types=FLOATS, at=None, variant=""):
     """Rows of updates into a table, that meet."""
     places = at or index(rows, count, 1)
 
@@ -39,7 +39,7 @@ def scattered(size, rows, width, count, reduction, types=FLOATS, at=None, operat
         if reduction == "add":
             return x.index_add(0, i[:, 0], u)
         return x.index_reduce(0, i[:, 0], u, REDUCE[reduction])
-    return Case(operator, size, [x(rows, width), places, x(count, width)], call, f"{reduction}_rows", types,
+    return Case("ScatterND", size, [x(rows, width), places, x(count, width)], call, variant or f"{reduction}_rows", types,
                 attributes={"reduction": reduction}, opset=18, moved=lambda a, o: 2 * o[0].nbytes + a[1].nbytes + a[2].nbytes, tolerance=5e-3)
 
 
@@ -67,6 +67,8 @@ def scatter():
         yield scattered_elements(size, rows, width, count, "add")
         yield scattered_elements(size, rows, width, count, "max", ("f32",))
         yield scattered_elements(size, count, width, rows, "none")
+    for size, (rows, width, count) in three((64, 32, 128), (2_000, 64, 20_000), (20_000, 256, 200_000)):
+        yield scattered(size, rows, width, count, "add", at=Value((count, 1), "i64", below(rows), True), variant="add_known_rows")
     yield scattered("narrow", 10_000, 128, 100_000, "add")
     yield scattered("narrow", 10_000, 64, 100_000, "max")
     for size, (bins, count) in three((16, 4096), (256, 200_000), (4096, 16_000_000)):

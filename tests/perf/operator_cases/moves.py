@@ -26,14 +26,19 @@ def transposes():
             yield Case("Transpose", size, [x(*shape)], lambda x, order=order: x.permute(order).contiguous(), name.replace(" ", "_"),
                        ANY if name == "matrix" else FLOATS, attributes={"perm": order})
     for size, (n, c, h, w) in three((1, 16, 8, 8), (8, 64, 56, 56), (32, 64, 128, 128)):
-        for mode in ("DCR", "CRD"):
-            yield Case("DepthToSpace", size, [x(n, c, h, w)], F_shuffle if mode == "CRD" else None, mode, attributes={"blocksize": 2, "mode": mode},
-                       no_peer="" if mode == "CRD" else "PyTorch has the other order")
-        yield Case("SpaceToDepth", size, [x(n, c, h, w)], None, attributes={"blocksize": 2}, no_peer="PyTorch has another order")
+        for mode, function in (("DCR", depth_to_space), ("CRD", lambda x: F.pixel_shuffle(x, 2))):
+            yield Case("DepthToSpace", size, [x(n, c, h, w)], function, mode, attributes={"blocksize": 2, "mode": mode})
+        yield Case("SpaceToDepth", size, [x(n, c, h, w)], space_to_depth, attributes={"blocksize": 2})
 
 
-def F_shuffle(x):
-    return F.pixel_shuffle(x, 2)
+def depth_to_space(x):
+    n, c, h, w = x.shape
+    return x.view(n, 2, 2, c // 4, h, w).permute(0, 3, 4, 1, 5, 2).reshape(n, c // 4, 2 * h, 2 * w)
+
+
+def space_to_depth(x):
+    n, c, h, w = x.shape
+    return x.view(n, c, h // 2, 2, w // 2, 2).permute(0, 3, 5, 1, 2, 4).reshape(n, 4 * c, h // 2, w // 2)
 
 
 @of_class("moves")
