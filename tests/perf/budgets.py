@@ -9,6 +9,8 @@ A PATH names keys of the file, divided by '/', where {key} stands for the row's 
 place; FILE:PATH is of another file. What is `failed` or absent is an empty cell. A row is `what`, `key`, `file`, and may have `must` and `goal`, bounds of
 the table's `judged` column: at least so much, or at most, as the table's `better` says ("higher", "lower"). A row may
 override a column's paths, `paths = {column = ...}`, and the `unit` and `factor` of all columns. A row with `same = "TABLE/KEY"` shows that row under another name.
+
+[[sweep]] has the bounds of run_operator_sweep.py's cases: see Sweep.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -158,7 +160,7 @@ class Sweep:
     mean: float      # least geometric mean of the ratios
     slow: float      # most of the cases that may be below SLOW
     least: float     # least ratio of a case whose class has no bound of its own
-    classes: dict
+    classes: dict = field(default_factory=dict)
 
     def short(self) -> list[tuple[str, float | None, float]] | None:
         """What is short of its bound, with its ratio and the bound; None where nothing was measured."""

@@ -7,6 +7,7 @@
   tests/perf/run_operator_sweep.py --prepare DIR --only scatter      also plans for cuda:sm_90, which it need not compile then
   tests/perf/run_operator_sweep.py --target cuda --run DIR --part 1/4 --budget 480 --out part1.json
   tests/perf/run_operator_sweep.py --merge part*.json --out tests/perf/results/operators_h200.json
+  tests/perf/run_operator_sweep.py --bounds tests/perf/results/operators_h200.json    what [sweep.classes] of budgets.toml may demand
   tests/perf/run_operator_sweep.py --dry-run                         cases and peers compute the same, at the smallest size
   tests/perf/run_operator_sweep.py --missing                         operators that have no case (exit code 1)
 
@@ -29,8 +30,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import operator_cases as cases
-from budgets import summarise
-from common import ROOT, provenance, sinter_json, write
+from budgets import summarise, sweeps
+from common import ROOT, provenance, sinter_json
 from runs import Failed, Sinter
 from sinter_library import Library, bundle
 from sweep_rows import PEAKS
@@ -64,7 +65,7 @@ def compile_point(a, folder, point):
         Sinter(a.sinter, folder, a.arch if a.target == "cuda" else "cpu", "tf32" if point.type == "tf32" else "model").compile(
             model, "--jobs=1", *point.case.options, name=plan.stem)
     except (Failed, Exception) as error:
-        return str(error).splitlines()[0][:300]
+        return " ".join(str(error).split())[:300]
     finally:
         if a.target == "cuda":
             model.unlink(missing_ok=True)
@@ -86,11 +87,13 @@ def prepare(a, folder, points):
 def measure(a, points):
     began = time.monotonic()
     folder = a.run or Path(tempfile.mkdtemp())
-    done = json.loads(a.out.read_text())["rows"] if a.out and a.out.exists() else {}
-    points = [p for p in points if p.name not in done]
+    result = {**provenance(a.commit), "target": a.target, "part": a.part}
+    before = json.loads(a.out.read_text()) if a.out and a.out.exists() else {}
+    done = before["rows"] if before.get("commit") == result["commit"] else {}
+    result["rows"] = done
+    points = [p for p in points if not any(f"{p.name}{suffix}" in done for suffix in ("", *[f"@{each}" for each in a.threads]))]
     problems = prepare(a, folder, points)
     library = Library(a.library)
-    result = {**provenance(a.commit), "target": a.target, "part": a.part, "rows": done}
     if a.target == "cuda":
         import torch
 
@@ -100,7 +103,7 @@ def measure(a, points):
         rates = {"bytes": copy_rate() * 1e12, **(PEAKS if torch.cuda.get_device_capability() == (9, 0) else {})}
         result.update(cuda=torch.version.cuda, torch=torch.__version__, copy_TBps=round(rates["bytes"] / 1e12, 3))
         context = torch.inference_mode()
-        runs = [("", lambda p: on_gpu(library, p, folder / f"{p.stem}.cuda.plan", rates, a.seconds, compiled))]
+        runs = [("", lambda p, arrays: on_gpu(library, p, arrays, folder / f"{p.stem}.cuda.plan", rates, a.seconds, compiled))]
     else:
         import onnxruntime
 
@@ -110,26 +113,50 @@ def measure(a, points):
         for threads in a.threads:
             rates = cpu_rates(threads)
             result[f"rates_of_{threads}"] = {key: round(value / 1e9, 1) for key, value in rates.items()}
-            runs.append((f"@{threads}", lambda p, threads=threads, rates=rates: on_cpu(library, p, folder, threads, rates, a.seconds)))
+            runs.append((f"@{threads}", lambda p, arrays, threads=threads, rates=rates: on_cpu(library, p, arrays, folder, threads, rates,
+                                                                                            a.seconds)))
     with context:
         for place, point in enumerate(points):
             if time.monotonic() - began > a.budget:
                 print(f"budget: {len(points) - place} cases are not run")
                 result["not_run"] = [p.name for p in points[place:]]
                 break
+            arrays = None if point.name in problems else point.arrays()
             for suffix, run in runs:
                 if suffix:
                     library.set_threads(int(suffix[1:]))
                 try:
-                    row = {"failed": problems[point.name]} if point.name in problems else run(point)
+                    row = {"failed": problems[point.name]} if point.name in problems else run(point, arrays)
                 except Exception as error:  # noqa: BLE001: a case that fails is a row
                     row = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"}
                 result["rows"][point.name + suffix] = {"class": point.case.group, **row}
                 if a.verbose or "failed" in row:
                     print(point.name + suffix, row, flush=True)
+            if "failed" in row and a.target == "cuda" and gpu_is_lost():
+                print("the GPU no longer answers this process: the same command goes on behind this case")
+                result["not_run"] = [p.name for p in points[place + 1:]]
+                break
             if a.out and place % 100 == 99:
-                a.out.write_text(json.dumps(result))
+                save(a.out, result)
     return conclude(result)
+
+
+def gpu_is_lost():
+    """Whether a kernel has failed so that the process must end."""
+    import torch
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def save(path, result):
+    """One row a line."""
+    head = json.dumps({key: value for key, value in result.items() if key != "rows"}, indent=1)[:-2]
+    rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in result["rows"].items())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'{head},\n "rows": {{\n{rows}\n }}\n}}\n')
 
 
 def conclude(result):
@@ -147,6 +174,16 @@ def conclude(result):
     for threads, all_of in result["summary"].items():
         print(threads, all_of)
     return result
+
+
+def bounds(result):
+    """Of each class a twentieth less than its worst case has, but not less than all must have."""
+    lines = []
+    for side, classes in result["classes"].items():
+        least = next((each.least for each in sweeps() if each.of == side), 0.5)
+        lines += [f"# {side}", "[sweep.classes]"]
+        lines += [f'"{name}" = {max(least, round(0.95 * found["least"], 2)):g}' for name, found in classes.items() if found.get("compared")]
+    return "\n".join(lines)
 
 
 def merge(paths):
@@ -178,13 +215,16 @@ def main():
     p.add_argument("--dry-run", action="store_true")
     p.add_argument("--missing", action="store_true")
     p.add_argument("--list", action="store_true")
+    p.add_argument("--bounds", type=Path, metavar="RESULTS")
     p.add_argument("--merge", nargs="+", type=Path, metavar="PART")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--verbose", action="store_true", help="print every row")
     p.add_argument("--out", type=Path, help="cases that are in it are not run again")
     a = p.parse_args()
     if a.merge:
-        return write(a.out, merge(a.merge))
+        return save(a.out, merge(a.merge))
+    if a.bounds:
+        return print(bounds(json.loads(a.bounds.read_text())))
     if a.missing:
         names = cases.missing(sinter_json(a.sinter, "ops")["operators"])
         print("\n".join(names) or "every operator that computes has a case")
@@ -202,7 +242,7 @@ def main():
     if a.dry_run:
         from sweep_cpu import dry_run
         a.target = "cpu"
-        points = [point for point in points if point.case.size == "small"]
+        points = [point for point in points if a.sizes or point.case.size == "small"]
         folder = a.run or Path(tempfile.mkdtemp())
         return dry_run(Library(a.library), points, folder, prepare(a, folder, points), a.verbose)
     if a.prepare:
@@ -214,7 +254,8 @@ def main():
         print(f"no case: {name}")
     result = measure(a, points)
     if a.out:
-        write(a.out, result)
+        save(a.out, result)
+        print(f"wrote {a.out}")
     return 0
 
 

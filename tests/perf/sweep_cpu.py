@@ -50,8 +50,7 @@ def peer_on_cpu(path, feeds, threads):
     return lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
 
 
-def on_cpu(library, point, folder, threads, rates, seconds):
-    arrays = point.arrays()
+def on_cpu(library, point, arrays, folder, threads, rates, seconds):
     feeds = point.feeds(arrays)
     session = Session(library, folder / f"{point.stem}.cpu.plan", threads)
     for name, array in feeds.items():

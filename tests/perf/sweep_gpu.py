@@ -160,12 +160,11 @@ def peers_on_gpu(point, tensors, session, compiled):
     return row, sides
 
 
-def on_gpu(library, point, plan, rates, seconds, compiled):
+def on_gpu(library, point, arrays, plan, rates, seconds, compiled):
     import torch
     from gpu_timing import captured
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = point.type == "tf32"
-    arrays = point.arrays()
     tensors = [to_torch(each) for each in arrays]
     session = Session(library, plan, on_device=True)
     try:

@@ -45,7 +45,7 @@ NOT_TIMED = {
                      "RelativePositionBias", "Range"), "constants of a model, computed when it is compiled"),
     **dict.fromkeys(("Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Size", "BitCast"),
                     "views and sizes, which move nothing"),
-    **dict.fromkeys(("If", "Loop", "Scan", "FlexAttention"), "what they run are other operators"),
+    **dict.fromkeys(("If", "Loop", "Scan"), "what they run are other operators"),
 }
 
 

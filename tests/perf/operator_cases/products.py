@@ -78,6 +78,7 @@ def attention():
         flops, hidden = 4 * batch * heads * length * length * width, heads * width
         yield Case("Attention", size, [q, q, q], attended, "", PRODUCTS, opset=23, flops=flops)
         yield Case("Attention", size, [q, q, q], lambda *t: attended(*t, True), "causal", PRODUCTS, opset=23, flops=flops / 2, attributes={"is_causal": 1})
+        yield Case("FlexAttention", size, [q, q, q], attended, "", PRODUCTS, domain="ai.onnx.preview", opset=25, flops=flops)
         flat = x(batch, length, hidden)
         yield Case("MultiHeadAttention", size, [flat, flat, flat],
                    lambda q, k, v, h=heads: joined_heads(attended(*(split_heads(t, h) for t in (q, k, v)))), domain=MS, flops=flops,
