@@ -177,12 +177,12 @@ def conclude(result):
 
 
 def bounds(result):
-    """Of each class a twentieth less than its worst case has, but not less than all must have."""
+    """Of each class a tenth less than its worst case has, but not less than all must have, and not more than 1."""
     lines = []
     for side, classes in result["classes"].items():
         least = next((each.least for each in sweeps() if each.of == side), 0.5)
         lines += [f"# {side}", "[sweep.classes]"]
-        lines += [f'"{name}" = {max(least, round(0.95 * found["least"], 2)):g}' for name, found in classes.items() if found.get("compared")]
+        lines += [f'"{name}" = {min(1, max(least, round(0.9 * found["least"], 2))):g}' for name, found in classes.items() if found.get("compared")]
     return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CPU part of run_operator_sweep.py: Sinter and ONNX Runtime take turns; and whether cases and peers compute the same."""
+import importlib.util
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +106,9 @@ def on_host(point, tensors):
 
 def dry_run(library, points, folder, problems, verbose):
     """Whether Sinter, ONNX Runtime and the functions of PyTorch's agree on the CPU: the exit code. Plans are in `folder`."""
-    bad = 0
+    bad, with_torch = 0, importlib.util.find_spec("torch")
+    if not with_torch:
+        print("there is no PyTorch here: its functions are not looked at")
     for point in points:
         bound = bound_of(point)
         said = []
@@ -132,7 +135,7 @@ def dry_run(library, points, folder, problems, verbose):
             except Exception as error:  # noqa: BLE001
                 if verbose:
                     print(point.name, "no ONNX Runtime:", str(error).splitlines()[0][:160])
-            if point.case.torch:
+            if point.case.torch and with_torch:
                 try:
                     from sweep_gpu import as_tuple, to_numpy, to_torch
                     made = [to_numpy(each) for each in as_tuple(on_host(point, [to_torch(each, "cpu") for each in arrays]))]
@@ -140,7 +143,7 @@ def dry_run(library, points, folder, problems, verbose):
                         said.append(f"PyTorch differs by {error:.2g}")
                 except Exception as error:  # noqa: BLE001
                     said.append(f"PyTorch: {type(error).__name__}: {str(error)[:200]}")
-            elif not point.case.no_peer:
+            elif not point.case.torch and not point.case.no_peer:
                 said.append("no peer, and no reason why")
         if said:
             bad += 1

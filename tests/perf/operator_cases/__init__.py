@@ -55,32 +55,30 @@ def pool(kind):
     return random.standard_normal(PERIOD, np.float32) if kind == "normal" else random.random(PERIOD, np.float32)
 
 
-def _filled(values, shape, seed):
-    return np.resize(values[seed * 7919 % 100_003:], shape)
+def _filled(kind, shape, seed, change):
+    """Random numbers behind `change`, which repeat where the shape has more than PERIOD."""
+    start = seed * 7919 % 100_003
+    return np.resize(change(pool(kind)[start:start + math.prod(shape)]), shape)
 
 
 def normal(shape, dtype, seed):
     """Of a normal distribution; integers between -99 and 99, from 0 on where they have no sign."""
     if dtype == np.bool_:
-        return _filled(pool("normal") > 0, shape, seed)
+        return _filled("normal", shape, seed, lambda v: v > 0)
     if np.issubdtype(dtype, np.integer):
         low = 0 if np.issubdtype(dtype, np.unsignedinteger) else -99
-        return _filled((pool("uniform") * (100 - low) + low).astype(dtype), shape, seed)
-    return _filled(pool("normal").astype(dtype), shape, seed)
+        return between(low, 100)(shape, dtype, seed)
+    return _filled("normal", shape, seed, lambda v: v.astype(dtype))
 
 
 def between(low, high):
-    def made(shape, dtype, seed):
-        return _filled((pool("uniform") * (high - low) + low).astype(dtype), shape, seed)
-    return made
+    return lambda shape, dtype, seed: _filled("uniform", shape, seed, lambda v: (v * (high - low) + low).astype(dtype))
 
 
 def below(count):
     """Integers from 0 to count - 1, many of them more than once."""
     def made(shape, dtype, seed):
-        if count <= PERIOD:
-            return _filled(np.minimum((pool("uniform").astype(np.float64) * count).astype(dtype), count - 1), shape, seed)
-        return np.random.default_rng(seed).integers(0, count, shape, dtype)
+        return _filled("uniform", shape, seed, lambda v: np.minimum((v.astype(np.float64) * count).astype(dtype), count - 1))
     return made
 
 
@@ -100,7 +98,7 @@ def shuffled(shape, dtype, seed):
 
 
 def true_in(share):
-    return lambda shape, dtype, seed: _filled(pool("uniform") < share, shape, seed)
+    return lambda shape, dtype, seed: _filled("uniform", shape, seed, lambda v: v < share)
 
 
 @dataclass(frozen=True)

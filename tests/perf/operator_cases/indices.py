@@ -67,6 +67,8 @@ def scatter():
         yield scattered_elements(size, rows, width, count, "add")
         yield scattered_elements(size, rows, width, count, "max", ("f32",))
         yield scattered_elements(size, count, width, rows, "none")
+        yield Case("Scatter", size, [x(count, width), x(rows, width, kind=columns_distinct(count), type="i64"), x(rows, width)],
+                   lambda x, i, u: x.scatter(0, i, u), opset=9)
     for size, (rows, width, count) in three((64, 32, 128), (2_000, 64, 20_000), (20_000, 256, 200_000)):
         yield scattered(size, rows, width, count, "add", at=Value((count, 1), "i64", below(rows), True), variant="add_known_rows")
     yield scattered("narrow", 10_000, 128, 100_000, "add")
@@ -74,8 +76,6 @@ def scatter():
     for size, (bins, count) in three((16, 4096), (256, 200_000), (4096, 16_000_000)):
         yield histogram(size, bins, count)
     yield histogram("million", 1000, 1_000_000)
-    yield Case("Scatter", "small", [x(128, 32), x(64, 32, kind=columns_distinct(128), type="i64"), x(64, 32)],
-               lambda x, i, u: x.scatter(0, i, u), opset=9)
     for size, (batch, heads, steps, width) in three((1, 4, 64, 16), (4, 8, 512, 64), (8, 32, 2048, 64)):
         yield Case("TensorScatter", size, [x(batch, heads, steps, width), x(batch, heads, 1, width), index(steps, batch)],
                    lambda x, u, i: x.scatter(2, i[:, None, None, None].expand(u.shape), u), opset=24)
