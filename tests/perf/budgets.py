@@ -10,18 +10,22 @@ place; FILE:PATH is of another file. What is `failed` or absent is an empty cell
 the table's `judged` column: at least so much, or at most, as the table's `better` says ("higher", "lower"). A row may
 override a column's paths, `paths = {column = ...}`, and the `unit` and `factor` of all columns. A row with `same = "TABLE/KEY"` shows that row under another name.
 A table with `fold = true` has rows called "GROUP: WHAT", and is shown with a column for each GROUP.
+
+[[sweep]] has the bounds of run_operator_sweep.py's cases: see Sweep.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+SLOW = 0.67  # a case whose ratio is below that counts as slow
 
 
 @cache
@@ -174,3 +178,57 @@ def read(path: Path = HERE / "budgets.toml") -> dict[str, Table]:
             table.rows.append(made)
         tables[table.id] = table
     return tables
+
+
+@dataclass
+class Sweep:
+    """Bounds of run_operator_sweep.py's cases: of each by its class, and of all together."""
+    file: str
+    of: str          # "gpu", or how many threads
+    mean: float      # least geometric mean of the ratios
+    slow: float      # most of the cases that may be below SLOW
+    least: float     # least ratio of a case whose class has no bound of its own
+    classes: dict = field(default_factory=dict)
+
+    def short(self) -> list[tuple[str, float | None, float]] | None:
+        """What is short of its bound, with its ratio and the bound; None where nothing was measured."""
+        if not (RESULTS / self.file).is_file():
+            return None
+        rows = {name: row for name, row in _result(self.file)["rows"].items() if side_of(name) == self.of}
+        all_of = summarise(rows)["summary"].get(self.of)
+        if all_of is None:
+            return None
+        found = [("the geometric mean", all_of["mean"], self.mean)] if all_of["mean"] < self.mean else []
+        if all_of["slow"] > self.slow:
+            found.append((f"the share of cases below {SLOW}", all_of["slow"], self.slow))
+        for name, row in rows.items():
+            bound = self.classes.get(row["class"], self.least)
+            if "failed" in row or row.get("ratio", bound) < bound:
+                found.append((name, row.get("ratio"), bound))
+        return found
+
+
+def side_of(name: str) -> str:
+    """Of a row's name: "gpu", or its number of threads."""
+    return name.rpartition("@")[2] if "@" in name else "gpu"
+
+
+def _of_ratios(rows: list[tuple[str, dict]]) -> dict:
+    ratios = sorted((row["ratio"], name) for name, row in rows if "ratio" in row)
+    if not ratios:
+        return {"cases": len(rows), "compared": 0}
+    values = [ratio for ratio, _ in ratios]
+    return {"cases": len(rows), "compared": len(ratios), "mean": round(math.exp(sum(map(math.log, values)) / len(values)), 3),
+            "slow": round(sum(value < SLOW for value in values) / len(values), 4), "least": values[0], "worst": ratios[0][1]}
+
+
+def summarise(rows: dict[str, dict]) -> dict:
+    """Of a sweep's rows by name: "summary" of all and "classes", each for the GPU or for each number of threads."""
+    sides = {side: [each for each in rows.items() if side_of(each[0]) == side] for side in sorted({side_of(name) for name in rows})}
+    return {"summary": {side: _of_ratios(each) for side, each in sides.items()},
+            "classes": {side: {group: _of_ratios([row for row in each if row[1]["class"] == group])
+                               for group in sorted({row["class"] for _, row in each})} for side, each in sides.items()}}
+
+
+def sweeps(path: Path = HERE / "budgets.toml") -> list[Sweep]:
+    return [Sweep(**given) for given in tomllib.loads(path.read_text()).get("sweep", [])]
