@@ -25,6 +25,21 @@ struct ReductionSplit {
   std::int64_t held_bytes = 0, held_row_bytes = 0, run_bytes = 1;
 };
 
+/// When independent regions share a launch.
+struct HorizontalLimits {
+  double block_share = 1;  // of the memory bandwidth, by one block
+  /// A kernel of its own maps adjacent threads to adjacent strided rows, and transposes through
+  /// tiles. A shared one does neither, which matters little for strided rows that are short or few
+  /// and for transposes of few bytes.
+  double short_row = 0, strided_rows = 0, small_transpose = 0;
+};
+
+/// Rows that each block of a GEMM computes anew, while its weights are being loaded. With more
+/// columns, several waves of blocks would each wait for them.
+struct PrologueLimits {
+  std::int64_t rows = 0, elements = 0, columns = 0;
+};
+
 /// Head sizes of 8-bit attention (is_eight_bit_attention) that a target supports.
 struct EightBitHeads {
   std::int64_t unit = 1, least = 1, most = 0;  // multiples of unit; most 0: none
@@ -37,6 +52,7 @@ struct TargetTraits {
   bool approximates_functions = false;  // erf, tanh etc. use cheaper forms by default
   /// Bytes of traffic that take as long as one more step: the saving of a launch.
   double launch_bytes = 0;
+  double multiprocessors = 0;       // that run blocks at the same time
   bool reduces_strided = false;     // strided reductions are as fast as contiguous ones
   bool reductions_scatter = false;  // regions with reductions may scatter their results
   ReductionSplit reduction_split;
@@ -56,8 +72,9 @@ struct TargetTraits {
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;  // one kernel for attention in float16 and bfloat16
-  /// Its blocks compute the queries and the new cache rows themselves.
-  bool attention_prologue = false;
+  /// Queries that share keys up to which its blocks compute them and the new cache rows
+  /// themselves; 0: never.
+  std::int64_t attention_prologue_rows = 0;
   // Types of attention steps that the runtime implements, for any known head size.
   std::set<DType> attention_steps;
   /// 8-bit types of its keys and values, with a scale for each row (ir/scaled_rows.h), and the
@@ -68,8 +85,11 @@ struct TargetTraits {
   // Element types with a single-kernel recurrent layer, and its most units.
   std::set<DType> recurrent_types;
   std::int64_t recurrent_units = 0;
-  bool horizontal = false;       // many small regions in one launch
-  bool gemm_kernels = false;     // our GEMM kernels, with any region as epilogue
+  bool horizontal = false;  // many small regions in one launch
+  HorizontalLimits horizontal_limits;
+  bool gemm_kernels = false;  // our GEMM kernels, with any region as epilogue
+  PrologueLimits gemm_prologue;
+  std::int64_t few_rows = 0;     // of a matmul whose time is that of loading its weights
   double conv_kernel_flops = 0;  // above this count of operations a convolution uses the library
   // Types of x for matmuls with quantized weights; other types dequantize the weights.
   std::set<DType> quantized_matmul;

@@ -251,8 +251,7 @@ class ProductChooser {
     const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
     layer.report.weight_error = weight_error(exact, rounded);
     if (calibration_) return;
-    constexpr std::int64_t kRows = 4;
-    layer.report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
+    layer.report.output_error = output_error(transposed(exact), transposed(rounded));
   }
 
   static std::string_view text_of(ActivationScales scales) {

@@ -186,10 +186,9 @@ class WeightQuantizer {
         const Tensor rounded = ir::dequantized(plain, DType::kFloat32);
         layer.weight_error = weight_error(exact, rounded);
         const bool is_table = node.op->name != "MatMul";  // rows of a table are its outputs
-        constexpr std::int64_t kRows = 4;
         layer.output_error = is_table             ? layer.weight_error
                              : moments != nullptr ? output_error(exact, rounded, *moments)
-                                                  : output_error(exact, rounded, kRows);
+                                                  : output_error(exact, rounded);
       };
       constexpr int kWideBits = 8;
       const auto widen = [&](std::string reason) {

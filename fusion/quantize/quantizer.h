@@ -25,7 +25,7 @@ ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& option
 double weight_error(const Tensor& exact, const Tensor& rounded);
 
 /// The same for x * exact' and x * rounded', with `rows` rows of normal deviates of a fixed seed.
-double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows);
+double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows = 4);
 /// The same for inputs x with `moments`, the mean of x'x.
 double output_error(const Tensor& exact, const Tensor& rounded, const Tensor& moments);
 

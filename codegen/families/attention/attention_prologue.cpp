@@ -9,14 +9,14 @@
 #include "codegen/families/attention/attention_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
+#include "codegen/targets/device_model.h"
 #include "ir/scaled_rows.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 namespace {
 
-constexpr std::int64_t kMostQueries = 16;  // per block: see AttentionShape::kRows
-constexpr std::uint8_t kReplaces = 255;    // InstrT::op of a Scatter
+constexpr std::uint8_t kReplaces = 255;  // InstrT::op of a Scatter
 
 struct Refusal {
   std::string why;
@@ -89,8 +89,8 @@ class PrologueLowering {
                                part_writes(body_, *parts_.attention, outputs_), exprs_);
     if (program_.causal != 0 || program_.has_row_limits())
       throw Refusal{"its rows see different keys"};
-    if (!program_.rows.is_constant() || program_.rows.value() > kMostQueries)
-      throw Refusal{fmt::format("more than {} queries share keys", kMostQueries)};
+    if (!program_.rows.is_constant() || program_.rows.value() > kAttentionPrologueRows)
+      throw Refusal{fmt::format("more than {} queries share keys", kAttentionPrologueRows)};
     if (program_.buffers[program_.q.buffer] != kPrologueValue)
       throw Refusal{"its queries are not made in front"};
     const std::uint32_t k = program_.buffers[program_.k.buffer],

@@ -302,8 +302,8 @@ class AttentionEmitter {
     if (p_.taken == PagedSequences::kLong) return go_on;
     const bool waits_first = p_.taken == PagedSequences::kShort;
     std::string text = waits_first ? "" : go_on;
-    constexpr int kFewRows = 32;  // above, several blocks read the same keys
-    if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
+    constexpr int kMostFetchingRows = 32;  // above, several blocks read the same keys
+    if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kMostFetchingRows)
       text +=
           fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
     text += "  grid_dependency_wait();\n";

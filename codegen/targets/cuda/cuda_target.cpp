@@ -2,6 +2,7 @@
 #include "codegen/targets/cuda/cuda_target.h"
 
 #include "codegen/targets/cuda/compile_cuda.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -10,33 +11,43 @@ ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
   traits.generates_kernels = true;
   traits.approximates_functions = true;
-  traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
+  const DeviceModel& device = reference_device();
+  const FusionCosts& fitted = device.fitted->fusion;
+  const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
+  traits.launch_bytes = fitted.launch_bytes;
+  traits.multiprocessors = device.multiprocessors;
   traits.reduces_strided = true;
   traits.reductions_scatter = true;
-  // Blocks that all multiprocessors hold at once.
-  traits.reduction_split = {.parts = 528,
-                            .fewest_parts = 8,
-                            .least_bytes = 4 << 20,
-                            .most_rows = 16,
-                            .shortest_part = 2048,
-                            .most_lines = 66,
-                            .shortest_column = 128,
-                            // Above held_bytes, the serial passes of one kernel take too long.
-                            // held_row_bytes: registers of 8 blocks, as float32. run_bytes: an L2
-                            // sector.
-                            .held_bytes = 8 << 20,
+  // parts: blocks that all multiprocessors hold at once. held_row_bytes: registers of 8 blocks, as
+  // float32. run_bytes: an L2 sector.
+  traits.reduction_split = {.parts = 4 * std::int64_t{device.multiprocessors},
+                            .fewest_parts = whole(fitted.split_fewest_parts),
+                            .least_bytes = whole(fitted.split_least_bytes),
+                            .most_rows = whole(fitted.split_most_rows),
+                            .shortest_part = whole(fitted.split_shortest_part),
+                            .most_lines = whole(fitted.split_most_lines),
+                            .shortest_column = whole(fitted.split_shortest_column),
+                            .held_bytes = whole(fitted.split_held_bytes),
                             .held_row_bytes = 512 << 10,
                             .run_bytes = 32};
   traits.attention = true;
-  traits.attention_prologue = true;
+  traits.attention_prologue_rows = kAttentionPrologueRows;
   traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
   traits.attention_scaled_head = 16;
   traits.attention_eight_bit = {.unit = 16, .least = 48, .most = 128};
   traits.gemm_kernels = true;
-  traits.conv_kernel_flops = kMostKernelFlops;
+  traits.gemm_prologue = {.rows = kGemmPrologueRows,
+                          .elements = whole(fitted.prologue_elements),
+                          .columns = whole(fitted.prologue_columns)};
+  traits.few_rows = kFewRows;
+  traits.conv_kernel_flops = fitted.kernel_flops;
   traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};
   traits.recurrent_units = 768;
   traits.horizontal = true;
+  traits.horizontal_limits = {.block_share = fitted.block_share,
+                              .short_row = fitted.short_row,
+                              .strided_rows = fitted.strided_rows,
+                              .small_transpose = fitted.small_transpose};
   traits.conv_channels_last = true;
   traits.conv_any_float = true;
   traits.conv_as_kernels = true;

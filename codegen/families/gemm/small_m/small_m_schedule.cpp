@@ -67,7 +67,8 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
       depth % unit_depth(product) != 0)
     return false;
   if (product.weights && kPackedDepth % depth != 0) return false;
-  if (product.prologue && (s.m > 8 || product.prologue->most > s.m || kRowDepth % s.k != 0))
+  if (product.prologue &&
+      (s.m > kGemmPrologueRows || product.prologue->most > s.m || kRowDepth % s.k != 0))
     return false;
   const std::int64_t group = loop_group(product);
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;

@@ -146,7 +146,8 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
   test.product.b_is_weight = b_is_weight;
-  test.product.by_warpgroups = by_warpgroups || codegen::is_warpgroup_schedule(schedule);
+  test.product.by_warpgroups =
+      by_warpgroups || codegen::GemmRequest(schedule).is_warpgroup_schedule();
   if (codegen::GemmProgram& own = test.product; packs_elements) {
     own.weights.emplace();
     own.weights->bits = 16;
