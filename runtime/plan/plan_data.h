@@ -14,8 +14,8 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 9;        // what is written: formats.cpp
-inline constexpr std::uint32_t kOldestFormatVersion = 7;  // what is read
+inline constexpr std::uint32_t kFormatVersion = 10;       // what is written: formats.cpp
+inline constexpr std::uint32_t kOldestFormatVersion = 8;  // what is read
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 // What bytes that are not copied begin at: a cache line, which weights lie at too.

@@ -8,13 +8,14 @@
 
 #include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
+#include "runtime/plan/formats/operator_steps.h"
 
 namespace sinter::plan {
 namespace {
 
 constexpr Format kFormats[] = {
-    {8, nullptr},  // attention over tables of blocks, windows: absent, none
     {9, nullptr},  // soft caps of attention's scores: 0, none
+    {10, make_operator_steps},
 };
 static_assert(std::ranges::size(kFormats) == kFormatVersion - kOldestFormatVersion);
 static_assert(kFormats[0].version == kOldestFormatVersion + 1);

@@ -83,6 +83,10 @@ struct Sum {
     bytes += sizeof(std::uint32_t);
     add_work(part);
   }
+  template <typename Call>
+  void add_call(const Call* call) {
+    all(call->operator_name(), call->inputs(), call->outputs(), call->attributes());
+  }
   /// `owner`: a table with a union of type Work.
   template <typename Owner>
   void add_work(const Owner* owner) {
@@ -103,8 +107,10 @@ struct Sum {
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     } else if (const fb::HostStep* host = owner->work_as_HostStep()) {
-      all(host->operator_name(), host->library(), host->inputs(), host->outputs(),
-          host->attributes());
+      add(host->library());
+      add_call(host);
+    } else if (const fb::OperatorStep* call = owner->work_as_OperatorStep()) {
+      add_call(call);
     }
   }
   void add(const fb::Module* module) { all(module->target(), module->name()); }

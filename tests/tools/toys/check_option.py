@@ -22,7 +22,7 @@ def run(*words, **options) -> str:
     return done.stdout
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, patch: Path) -> Path:
     """The command, of a copy of the sources with the patch."""
     sources = folder / "sources"
     shutil.rmtree(sources, ignore_errors=True)
@@ -31,7 +31,7 @@ def build(folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
     (sources / ".deps").symlink_to((ROOT / ".deps").resolve())
-    run("patch", "-p1", "-i", PATCH, cwd=sources)
+    run("patch", "-p1", "-i", patch, cwd=sources)
     run("cmake", "--preset", "quickstart", cwd=sources)
     run("ninja", "-C", "build", "-j2", "sinter", cwd=sources)
     return sources / "build/bin/sinter"
@@ -60,7 +60,7 @@ def main() -> int:
     run("patch", "-p1", "--dry-run", "-i", PATCH, cwd=ROOT)
     if "--build" in sys.argv:
         folder = ROOT / "build/toy_option"
-        look(build(folder), folder)
+        look(build(folder, PATCH), folder)
     print(f"a toy option: {', '.join(files)}")
     return 0
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/trees.h"
-
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <sinter/scalar_op.h>
+
 #include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/format_error.h"
-#include "runtime/threads/thread_pool.h"
+#include "runtime/operators/operator_kernel.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -165,36 +166,61 @@ inline void combine_into(T& to, T weight, Combine combine) {
     to = combine == Combine::kMin ? std::min(to, weight) : std::max(to, weight);
 }
 
-}  // namespace
+/// Eight rows at a time go down a tree side by side, so that their loads overlap; of fewer rows,
+/// each goes down 16 trees. A block of rows lies column by column in a core's first cache, blocks
+/// of trees in its second. Every target combines its trees in their order, whichever way: results
+/// depend on neither threads nor the number of rows.
+class Trees final : public PreparedOperator {
+ public:
+  /// Throws Error(kInvalidPlan) if a node leads nowhere or asks for a column that is not there.
+  explicit Trees(const OperatorCall& call);
 
-Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const BoundShape& shape,
-             PackedWeights& weights, int threads)
-    : rows_buffer_(step.rows_of),
-      result_buffer_(step.result),
-      trees_buffer_(step.trees),
-      weights_buffer_(step.weights),
-      rows_(shape.expressions[step.rows]),
-      columns_(step.columns),
-      targets_(step.targets),
-      width_(step.width),
-      combine_(static_cast<Combine>(step.combine)) {
-  const auto bytes_of_buffer = [&](std::uint32_t buffer) {
-    const auto& of = *plan.meta.buffers[buffer];
-    return plan.weight(of, shape.bytes_of(of));
-  };
-  dtype_ = static_cast<DType>(plan.meta.buffers[step.weights]->dtype);
+  std::size_t workspace_bytes() const override {
+    const std::int64_t blocks = (rows_of_part_ + kBlockRows - 1) / kBlockRows;
+    return static_cast<std::size_t>(blocks * kBlockRows * columns_) * size_of(dtype_);
+  }
+  void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
+    if (rows_ == 0 || targets_ == 0) return;
+    if (is_narrow_)
+      run_typed<float, NarrowNode>(operands, workspaces);
+    else if (dtype_ == DType::kFloat32)
+      run_typed<float, WideNode<float>>(operands, workspaces);
+    else
+      run_typed<double, WideNode<double>>(operands, workspaces);
+  }
+
+ private:
+  template <typename T, typename Node>
+  void run_typed(const Operands& operands, std::span<std::byte* const> workspaces) const;
+
+  DType dtype_;
+  std::int64_t rows_, columns_, targets_, width_, tree_count_, node_count_;
+  Combine combine_;
+  bool is_narrow_ = false;
+  int threads_ = 1;
+  std::int64_t rows_of_part_ = 1;
+  std::shared_ptr<const PackedWeights::Entry> packed_;  // which these lie in
+  const std::byte *nodes_ = nullptr, *values_ = nullptr;
+  const std::int32_t* depths_ = nullptr;
+};
+
+Trees::Trees(const OperatorCall& call)
+    : dtype_(call.type_of_input(0)),
+      rows_(call.sizes["rows"]),
+      columns_(call.sizes["columns"]),
+      targets_(call.sizes["targets"]),
+      width_(call.sizes["width"]),
+      tree_count_(call.sizes["trees"]),
+      node_count_(call.sizes["nodes"]),
+      combine_(static_cast<Combine>(call.sizes["combine"])) {
+  PackedWeights& weights = call.weights;
   const auto element = static_cast<std::int64_t>(size_of(dtype_));
-  const auto nodes = bytes_of_buffer(step.nodes), trees = bytes_of_buffer(step.trees),
-             thresholds = bytes_of_buffer(step.thresholds), values = bytes_of_buffer(step.weights);
-  Tables tables;
-  tables.count = node_count_ = std::min(std::ssize(nodes) / 12, std::ssize(thresholds) / element);
-  tables.trees = tree_count_ = std::ssize(trees) / 8;
-  tables.leaves = std::ssize(values) / (element * width_);
-  tables.columns = columns_;
-  tables.nodes = reinterpret_cast<const std::int32_t*>(nodes.data());
-  tables.roots = reinterpret_cast<const std::int32_t*>(trees.data());
-  tables.thresholds = thresholds.data();
-  tables.weights = values.data();
+  const auto at = [&](std::size_t input) {
+    return weights.section() + call.plan.buffers[call.step.inputs[input]->buffer]->weight_offset;
+  };
+  Tables tables{node_count_, tree_count_, call.sizes["leaves"], columns_, {}, {}, at(2), at(4)};
+  tables.nodes = reinterpret_cast<const std::int32_t*>(at(1));
+  tables.roots = reinterpret_cast<const std::int32_t*>(at(3));
 
   check_tables(tables, targets_, width_);
   is_narrow_ = dtype_ == DType::kFloat32 && columns_ <= NarrowNode::kMostColumns;
@@ -209,9 +235,12 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   const std::int64_t values_at = round(node_count_ * node_bytes),
                      depths_at = values_at + round(node_count_ * (width_ == 1 ? element : 4)),
                      size = depths_at + 4 * tree_count_;
+  // Steps may read tables of one buffer as if they had other sizes.
+  const auto& inputs = call.step.inputs;
   packed_ = copied(
-      weights, step.nodes,
-      fmt::format("trees with {} {} {}", step.thresholds, step.trees, step.weights),
+      weights, inputs[1]->buffer,
+      fmt::format("trees with {} {} {} of {} {} {} {} {}", inputs[2]->buffer, inputs[3]->buffer,
+                  inputs[4]->buffer, node_count_, tree_count_, tables.leaves, width_, columns_),
       static_cast<std::size_t>(size),
       [tables, from = weights.section(), width = width_, dtype = dtype_, is_narrow = is_narrow_,
        values_at, depths_at](const std::byte* section, std::byte* to) {
@@ -229,7 +258,7 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   depths_ = reinterpret_cast<const std::int32_t*>(nodes_ + depths_at);
 
   threads_ =
-      threads_for(static_cast<double>(rows_) * static_cast<double>(tree_count_) * 16, threads);
+      threads_for(static_cast<double>(rows_) * static_cast<double>(tree_count_) * 16, call.threads);
   const std::int64_t share =
       (rows_ + threads::parts_of(threads_) - 1) / threads::parts_of(threads_);
   const std::int64_t step_of_rows = share < kBlockRows ? kLanes : kBlockRows;
@@ -237,21 +266,15 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
                              std::int64_t{kLanes}, kMostPartRows);
 }
 
-std::size_t Trees::workspace_bytes() const {
-  const std::int64_t blocks = (rows_of_part_ + kBlockRows - 1) / kBlockRows;
-  return static_cast<std::size_t>(blocks * kBlockRows * columns_) * size_of(dtype_);
-}
-
 template <typename T, typename Node>
-void Trees::run_typed(std::span<std::byte* const> buffers,
-                      std::span<std::byte* const> workspaces) const {
+void Trees::run_typed(const Operands& operands, std::span<std::byte* const> workspaces) const {
   const auto* nodes = reinterpret_cast<const Node*>(nodes_);
   const auto* values = reinterpret_cast<const T*>(values_);
   const auto* leaves = reinterpret_cast<const std::int32_t*>(values_);
-  const auto* weights = reinterpret_cast<const T*>(buffers[weights_buffer_]);
-  const auto* trees = reinterpret_cast<const std::int32_t*>(buffers[trees_buffer_]);
-  const auto* x = reinterpret_cast<const T*>(buffers[rows_buffer_]);
-  auto* result = reinterpret_cast<T*>(buffers[result_buffer_]);
+  const T* x = operands.input<T>(0);
+  const auto* trees = operands.input<std::int32_t>(3);
+  const T* weights = operands.input<T>(4);
+  T* result = operands.output<T>(0);
 
   const auto give = [&](T* y, std::int64_t tree, std::uint32_t leaf) {
     y += trees[2 * tree + 1];
@@ -352,14 +375,11 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
   });
 }
 
-void Trees::run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const {
-  if (rows_ == 0 || targets_ == 0) return;
-  if (is_narrow_)
-    run_typed<float, NarrowNode>(buffers, workspaces);
-  else if (dtype_ == DType::kFloat32)
-    run_typed<float, WideNode<float>>(buffers, workspaces);
-  else
-    run_typed<double, WideNode<double>>(buffers, workspaces);
+}  // namespace
+
+const OperatorKernel& trees_kernel() {
+  static const OperatorKernel kernel = {"trees", prepare<Trees>};
+  return kernel;
 }
 
 }  // namespace sinter::runtime::cpu

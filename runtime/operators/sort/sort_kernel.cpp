@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/sort.h"
-
 #include <algorithm>
 #include <bit>
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
-#include "runtime/threads/thread_pool.h"
+#include "runtime/operators/operator_kernel.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -121,68 +119,84 @@ void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* en
   });
 }
 
+/// A thread sorts whole rows: entries of a key and a place, no two of which are equal, so that the
+/// result does not depend on the algorithm. A few of many are found with a heap, more by
+/// partitioning first.
+class Sort final : public PreparedOperator {
+ public:
+  explicit Sort(const OperatorCall& call)
+      : dtype_(call.type_of_input(0)),
+        // Rows of nothing may be more than can be counted.
+        rows_(call.sizes["length"] == 0 ? 0 : call.sizes["outer"] * call.sizes["inner"]),
+        length_(call.sizes["length"]),
+        inner_(call.sizes["inner"]),
+        count_(call.sizes["count"]),
+        descending_(call.sizes["descending"] != 0) {
+    // Less work than this is not worth waking another thread for.
+    constexpr std::int64_t kElementsPerThread = 8192;
+    const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
+    threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, call.threads));
+  }
+
+  std::size_t workspace_bytes() const override {
+    const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
+    return whole_lines(static_cast<std::size_t>(wants_few() ? count_ : length_) * size);
+  }
+
+  void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
+    if (rows_ == 0 || count_ == 0) return;
+    const auto* input = operands.input<std::byte>(0);
+    auto* output = operands.output<std::int64_t>(0);
+    const int team = std::min(threads_, static_cast<int>(workspaces.size()));
+    const std::int64_t parts = std::min(rows_, threads::parts_of(team));
+    threads::run_parts(parts, team, [&](threads::Member& member) {
+      std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];
+      while (const auto part = member.next())
+        for (std::int64_t row = rows_ * *part / parts; row < rows_ * (*part + 1) / parts; ++row) {
+          if (is_wide(dtype_))
+            sort_row<Wide>(input, output, row, workspace);
+          else
+            sort_row<Narrow>(input, output, row, workspace);
+        }
+    });
+  }
+
+ private:
+  /// So few that a heap of them is kept, not all elements.
+  bool wants_few() const { return count_ * 16 <= length_; }
+
+  template <typename Entry>
+  void sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
+                std::byte* workspace) const {
+    Entry* entries = reinterpret_cast<Entry*>(workspace);
+    const std::int64_t outer = row / inner_, column = row % inner_;
+    read_entries(
+        dtype_, input,
+        {outer * length_ * inner_ + column, inner_, length_, wants_few() ? count_ : 0, descending_},
+        entries);
+    Entry* const middle = entries + count_;
+    if (wants_few()) {
+      std::sort_heap(entries, middle);
+    } else {
+      Entry* const end = entries + length_;
+      if (count_ < length_) std::nth_element(entries, middle, end);
+      std::sort(entries, middle);
+    }
+    std::int64_t* to = output + outer * count_ * inner_ + column;
+    for (std::int64_t i = 0; i < count_; ++i) to[i * inner_] = entries[i].place();
+  }
+
+  DType dtype_;
+  std::int64_t rows_, length_, inner_, count_;
+  bool descending_;
+  int threads_ = 1;
+};
+
 }  // namespace
 
-RowSort::RowSort(const plan::fb::PlanT& plan, const plan::fb::SortStepT& step,
-                 const BoundShape& shape, int threads)
-    : input_(step.input),
-      output_(step.output),
-      dtype_(static_cast<DType>(plan.buffers[step.input]->dtype)),
-      length_(shape.expressions[step.length]),
-      inner_(shape.expressions[step.inner]),
-      count_(shape.expressions[step.count]),
-      descending_(step.descending) {
-  rows_ = shape.expressions[step.outer] * inner_;
-  // Less work than this is not worth waking another thread for.
-  constexpr std::int64_t kElementsPerThread = 8192;
-  const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
-  threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, threads));
-}
-
-std::size_t RowSort::workspace_bytes() const {
-  const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
-  const std::int64_t entries = wants_few() ? count_ : length_;
-  return (static_cast<std::size_t>(entries) * size + 63) / 64 * 64;
-}
-
-template <typename Entry>
-void RowSort::sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
-                       std::byte* workspace) const {
-  Entry* entries = reinterpret_cast<Entry*>(workspace);
-  const std::int64_t outer = row / inner_, column = row % inner_;
-  read_entries(
-      dtype_, input,
-      {outer * length_ * inner_ + column, inner_, length_, wants_few() ? count_ : 0, descending_},
-      entries);
-  Entry* const middle = entries + count_;
-  if (wants_few()) {
-    std::sort_heap(entries, middle);
-  } else {
-    Entry* const end = entries + length_;
-    if (count_ < length_) std::nth_element(entries, middle, end);
-    std::sort(entries, middle);
-  }
-  std::int64_t* to = output + outer * count_ * inner_ + column;
-  for (std::int64_t i = 0; i < count_; ++i) to[i * inner_] = entries[i].place();
-}
-
-void RowSort::run(std::span<std::byte* const> buffers,
-                  std::span<std::byte* const> workspaces) const {
-  if (rows_ == 0 || count_ == 0) return;
-  const std::byte* input = buffers[input_];
-  auto* output = reinterpret_cast<std::int64_t*>(buffers[output_]);
-  const int team = std::min(threads_, static_cast<int>(workspaces.size()));
-  const std::int64_t parts = std::min(rows_, threads::parts_of(team));
-  threads::run_parts(parts, team, [&](threads::Member& member) {
-    std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];
-    while (const auto part = member.next())
-      for (std::int64_t row = rows_ * *part / parts; row < rows_ * (*part + 1) / parts; ++row) {
-        if (is_wide(dtype_))
-          sort_row<Wide>(input, output, row, workspace);
-        else
-          sort_row<Narrow>(input, output, row, workspace);
-      }
-  });
+const OperatorKernel& sort_kernel() {
+  static const OperatorKernel kernel = {"sort", prepare<Sort>};
+  return kernel;
 }
 
 }  // namespace sinter::runtime::cpu

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/suppression.h"
-
 #include <algorithm>
 
-#include "runtime/threads/thread_pool.h"
+#include "runtime/operators/operator_kernel.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -51,45 +49,50 @@ struct Kept {
   }
 };
 
+/// A thread does whole rows, one box after the other beside those that it has kept.
+class Suppression final : public PreparedOperator {
+ public:
+  explicit Suppression(const OperatorCall& call)
+      : rows_(call.sizes["rows"]),
+        length_(call.sizes["length"]),
+        most_(static_cast<float>(call.real("iou"))),
+        threads_(call.threads) {}
+
+  std::size_t workspace_bytes() const override {
+    return whole_lines(5 * sizeof(float) * static_cast<std::size_t>(length_));
+  }
+
+  void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
+    if (length_ == 0) return;
+    each_row(rows_, threads_, workspaces, [&](std::int64_t row, std::byte* workspace) {
+      run_row(operands.input<float>(0) + 4 * length_ * row,
+              operands.input<std::byte>(1) + length_ * row,
+              operands.output<std::byte>(0) + length_ * row, reinterpret_cast<float*>(workspace));
+    });
+  }
+
+ private:
+  void run_row(const float* boxes, const std::byte* valid, std::byte* kept, float* work) const {
+    Kept before(work, length_);
+    for (std::int64_t i = 0; i < length_; ++i) {
+      const float* box = boxes + 4 * i;
+      const float area = (box[2] - box[0]) * (box[3] - box[1]);
+      const bool keep = valid[i] != std::byte{0} && !(area > 0 && before.overlap(box, area, most_));
+      kept[i] = std::byte{keep};
+      if (keep) before.add(box, area);
+    }
+  }
+
+  std::int64_t rows_, length_;
+  float most_;
+  int threads_;
+};
+
 }  // namespace
 
-Suppression::Suppression(const plan::fb::SuppressionStepT& step, const BoundShape& shape,
-                         int threads)
-    : boxes_(step.boxes),
-      valid_(step.valid),
-      kept_(step.kept),
-      rows_(shape.expressions[step.rows]),
-      length_(shape.expressions[step.length]),
-      most_(step.iou),
-      threads_(static_cast<int>(std::clamp<std::int64_t>(rows_, 1, threads))) {}
-
-std::size_t Suppression::workspace_bytes() const {
-  return (5 * sizeof(float) * static_cast<std::size_t>(length_) + 63) / 64 * 64;
-}
-
-void Suppression::run_row(const float* boxes, const std::byte* valid, std::byte* kept,
-                          float* work) const {
-  Kept before(work, length_);
-  for (std::int64_t i = 0; i < length_; ++i) {
-    const float* box = boxes + 4 * i;
-    const float area = (box[2] - box[0]) * (box[3] - box[1]);
-    const bool keep = valid[i] != std::byte{0} && !(area > 0 && before.overlap(box, area, most_));
-    kept[i] = std::byte{keep};
-    if (keep) before.add(box, area);
-  }
-}
-
-void Suppression::run(std::span<std::byte* const> buffers,
-                      std::span<std::byte* const> workspaces) const {
-  if (rows_ == 0 || length_ == 0) return;
-  const auto* boxes = reinterpret_cast<const float*>(buffers[boxes_]);
-  const int team = std::min(threads_, static_cast<int>(workspaces.size()));
-  threads::run_parts(rows_, team, [&](threads::Member& member) {
-    auto* work = reinterpret_cast<float*>(workspaces[static_cast<std::size_t>(member.me())]);
-    while (const auto row = member.next())
-      run_row(boxes + 4 * length_ * *row, buffers[valid_] + length_ * *row,
-              buffers[kept_] + length_ * *row, work);
-  });
+const OperatorKernel& suppression_kernel() {
+  static const OperatorKernel kernel = {"suppression", prepare<Suppression>};
+  return kernel;
 }
 
 }  // namespace sinter::runtime::cpu
