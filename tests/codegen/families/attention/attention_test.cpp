@@ -438,10 +438,10 @@ TEST(AttentionLowering, RefusesByName) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
               HasSubstr("f32, not f16"));
-  EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 12], %k: f16[4, 12], %v: f16[4, 16]) {
+  EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 264], %k: f16[4, 264], %v: f16[4, 16]) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
-              HasSubstr("head dimension 12"));
+              HasSubstr("head dimension 264 is above 256"));
   EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 16], %k: f16[16, 4], %v: f16[4, 16]) {
       %t = Transpose(%k) {perm = [1, 0]}
       %y = Attention(%q, %t, %v) {scale = 1}
