@@ -343,7 +343,7 @@ std::optional<Graph> separate(const Graph& graph, std::span<const std::size_t> n
   const auto visit = [&](GraphBuilder& builder, const Graph&, const Node& node,
                          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
     const auto index = static_cast<std::size_t>(&node - graph.nodes().data());
-    if (std::ranges::find(nodes, index) == nodes.end() || !node.body ||
+    if (std::ranges::find(nodes, index) == nodes.end() || node.op->kind != OpKind::kFused ||
         node.body->nodes().size() < 2)
       return std::nullopt;
     separated = true;

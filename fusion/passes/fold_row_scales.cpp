@@ -10,6 +10,7 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/attention_inputs.h"
 #include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
@@ -122,9 +123,10 @@ Graph fold_row_scales(const Graph& graph, Context& context) {
         };
         operands[1] = of(*k, k->rows.values);
         operands[2] = of(*v, v->rows.values);
-        operands.push_back(of(*k, k->rows.scales));
-        operands.push_back(of(*v, v->rows.scales));
-        return std::vector{builder.add("Attention", std::move(operands), node.attrs)};
+        const auto behind =
+            operands.end() - static_cast<std::ptrdiff_t>(ir::operands_of_scores(node.attrs));
+        operands.insert(behind, {of(*k, k->rows.scales), of(*v, v->rows.scales)});
+        return builder.add_multi("Attention", std::move(operands), node.attrs, node.body);
       });
 }
 

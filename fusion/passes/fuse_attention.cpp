@@ -46,7 +46,7 @@ class AttentionFuser {
     ValueId result;
     {
       GraphBuilder::OriginScope scope(body.builder(), node.origins);
-      result = body.builder().add("Attention", inputs, node.attrs);
+      result = body.builder().add_multi("Attention", inputs, node.attrs, node.body)[0];
     }
     ValueId stored = node.outputs[0];
     const auto store_through = [&] {

@@ -130,7 +130,7 @@ class AttentionQuantizer {
         return "its keys and values have another type than its queries";
     if (node.attrs.get_int("limited") != 0)
       return "its rows see as many keys as an input says, as those of caches do";
-    if (node.attrs.get_float("softcap") != 0) return "its scores have a soft cap";
+    if (node.body) return "its scores are made by operators in front of the softmax";
     if (layer.k == 0 || layer.n == 0) return "its heads have no known size";
     if (context_.eight_bit.emulate) return "";
     const ir::EightBitHeads& heads = context_.target.attention_eight_bit;

@@ -126,7 +126,7 @@ class RowSelector {
     const ir::AttentionInputs which =
         ir::attention_inputs(node.attrs, node.inputs.size(), graph_.type(node.inputs[1]).dtype);
     const int rank = static_cast<int>(graph_.type(node.outputs[0]).shape.size());
-    if (axis != rank - 2 || which.bounds || !sees_the_same(node)) return std::nullopt;
+    if (axis != rank - 2 || which.bounds || node.body || !sees_the_same(node)) return std::nullopt;
     OperandAxes result(node.inputs.size());
     const auto align = [&](std::size_t i) {
       result[i] = aligned({axis, axis}, dimension(rank), graph_.type(node.inputs[i]).shape.size());

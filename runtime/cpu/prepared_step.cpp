@@ -67,7 +67,8 @@ PreparedStep StepMaker::make(const plan::fb::StepT& step, const BoundShape& shap
       return OperatorStep(meta, *step.work.AsOperatorStep(), shape, weights, threads);
     case Work::HostStep:
       return HostStep(plan, *step.work.AsHostStep(), shape, *operators, threads, allocator);
-    case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads);
+    case Work::AttentionStep:
+      return CpuAttention(meta, *step.work.AsAttentionStep(), shape, threads);
     case Work::WhileStep: {
       const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
       const std::int64_t trips =

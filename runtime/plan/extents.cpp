@@ -100,6 +100,7 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
             attention.mask.get(), attention.limits.get(), attention.bounds.get(),
             attention.key_scales.get(), attention.value_scales.get()})
         visit_matrix(matrix, visit);
+      if (attention.scores) visit_program(*attention.scores, visit);
       if (attention.bounds)
         for (const std::uint32_t size : {attention.sequences, attention.longest}) visit(size);
       break;

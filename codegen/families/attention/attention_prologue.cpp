@@ -89,6 +89,8 @@ class PrologueLowering {
                                part_writes(body_, *parts_.attention, outputs_), exprs_);
     if (program_.causal != 0 || program_.has_row_limits())
       throw Refusal{"its rows see different keys"};
+    if (program_.head % 8 != 0 || program_.value_head % 8 != 0)
+      throw Refusal{"its heads are no multiples of 8"};
     if (!program_.rows.is_constant() || program_.rows.value() > kAttentionPrologueRows)
       throw Refusal{fmt::format("more than {} queries share keys", kAttentionPrologueRows)};
     if (program_.buffers[program_.q.buffer] != kPrologueValue)
@@ -312,7 +314,7 @@ class PrologueLowering {
 std::optional<AttentionParts> attention_parts(const Graph& body) {
   AttentionParts parts;
   for (const Node& node : body.nodes()) {
-    if (!node.body) continue;
+    if (node.op->kind != OpKind::kFused) continue;
     const std::string& kind = node.attrs.get_string("kind");
     if (kind == "pointwise") parts.q = &node;
     if (kind == "scatter") parts.scatters.push_back(&node);

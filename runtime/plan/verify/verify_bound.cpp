@@ -86,6 +86,7 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
     if (instr->kind == fb::InstrKind::Store) stores[instr->access] = true;
   for (std::size_t a = 0; a < program.accesses.size(); ++a) {
     const auto& access = program.accesses[a];
+    if (is_of_scores(program.buffers[access->buffer])) continue;
     for (const std::uint32_t stride : access->strides) check.stride(stride, "a stride");
     check.stride(access->offset, "an offset");
     for (const fb::Gather& gather : access->gathers) {
@@ -290,6 +291,7 @@ void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) 
     check_matrix(check, *work.key_scales, sizes, keys, 1, "the scales of its keys");
     check_matrix(check, *work.value_scales, sizes, keys, 1, "the scales of its values");
   }
+  if (work.scores) check_loop(check, *work.scores);
   if (!work.bounds) return;
   const std::int64_t sequences = check.extent(work.sequences, "the number of sequences");
   check.extent(work.longest, "the most rows of a sequence");

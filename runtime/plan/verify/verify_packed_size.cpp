@@ -104,6 +104,7 @@ struct Sum {
       all(attention->batch(), attention->q(), attention->k(), attention->v(), attention->y(),
           attention->mask(), attention->limits(), attention->bounds(), attention->key_scales(),
           attention->value_scales());
+      if (attention->scores()) add(attention->scores());
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     } else if (const fb::HostStep* host = owner->work_as_HostStep()) {

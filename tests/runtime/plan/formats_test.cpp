@@ -256,6 +256,22 @@ TEST(Formats, WhatIsNoVersionIsNotTold) {
   EXPECT_THAT(refusal_of(bytes), HasSubstr("format version 1"));
 }
 
+TEST(Formats, SoftCapsOfFormat9AreProgramsOfScores) {
+  fb::PlanT plan;
+  fb::StepT step;
+  fb::AttentionStepT attention;
+  attention.batch = {0};
+  attention.softcap = 2;
+  step.work.Set(std::move(attention));
+  plan.steps.push_back(std::make_unique<fb::StepT>(std::move(step)));
+  plan::upgrade(plan, 9, plan::formats());
+  const fb::AttentionStepT& upgraded = *plan.steps[0]->work.AsAttentionStep();
+  EXPECT_EQ(upgraded.softcap, 0);
+  ASSERT_NE(upgraded.scores, nullptr);
+  EXPECT_EQ(upgraded.scores->extents.size(), 3u);
+  EXPECT_EQ(upgraded.scores->instrs.back()->kind, fb::InstrKind::Store);
+}
+
 TEST(Formats, StepsBehindAPlansFormatChangeIt) {
   const plan::Format steps[] = {
       {2, [](fb::PlanT& plan) { plan.graph_text += " two"; }},

@@ -26,6 +26,8 @@ class Chooser {
         device_(device),
         heads_(ir::element_count(program.batch)) {
     base_.vector = common_vector({&program.k, &program.v});
+    while (program.head % base_.vector != 0 || program.value_head % base_.vector != 0)
+      base_.vector /= 2;
     base_.pairs =
         (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
   }
@@ -243,6 +245,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
         add_long(by_warpgroups(2, 128, 2, 1, device.multiprocessors), true);
       add_long(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors));
       add_long(by_warpgroups(2, 64, 3, 1, device.multiprocessors));
+      add_long(by_warpgroups(2, 64, 2, 1, device.multiprocessors));
       add_long(by_warps(4, 16, 1, longest <= 128 ? 64 : 32));
     }
     return chooser.take();
@@ -261,6 +264,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       chooser.add(by_warpgroups(1, 64, 2, 1, blocks_of_one_group), short_ones);
       chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
       chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
+      chooser.add(by_warpgroups(2, 64, 2, 1, device.multiprocessors), {});
     }
     chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
@@ -329,6 +333,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     if (causal) add_groups(1, 64, 2, few, whole(counts.causal_wide_keys));
     add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
+    add_groups(2, 64, 2, kNoLimit, kNoLimit);  // heads above 192
   }
   // Few rows in total: a block for every 16 rows, with keys split among its warps, for many loads
   // in flight and a short chain of MMAs.
