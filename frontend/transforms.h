@@ -8,8 +8,8 @@
 
 namespace sinter::frontend {
 
-/// Block-quantized weights and their zero points as QuantMatMul has them (ops/quantization).
-extern const ir::Transform kQuantMatMulValues, kQuantMatMulZeros;
+/// Block-quantized weights and their zero points as a format has them (ops/quantization).
+extern const ir::Transform kScaledValues, kScaledZeros;
 /// Bytes as the floats of 8 bits whose codes they are.
 extern const ir::Transform kFloat8OfCodes;
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ir/affine.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -36,7 +37,7 @@ class ColumnTracer {
 
  private:
   bool is_layer(const Node& node) const {
-    return node.op->name == "MatMul" && graph_.is_constant(node.inputs[1]) &&
+    return ir::is_plain_matmul(node) && graph_.is_constant(node.inputs[1]) &&
            graph_.type(node.inputs[1]).shape.size() == 2;
   }
 
@@ -52,7 +53,7 @@ class ColumnTracer {
   /// Rows are summed with weights that are the same for all columns.
   bool follow_sum(const Node& node) {
     const bool attends = node.op->name == "Attention";
-    if (!attends && node.op->name != "MatMul") return false;
+    if (!attends && !ir::is_plain_matmul(node)) return false;
     value_ = node.inputs[attends ? 2 : 1];
     const Shape& shape = graph_.type(value_).shape;
     if (shape.size() < 2 || shape.size() > index_.size()) return false;

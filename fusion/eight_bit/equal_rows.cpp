@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/affine.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -73,7 +74,7 @@ class RowFollower {
     if (node.op->kind == OpKind::kReduce || name == "Variance") return follow_reduction(node);
     if (name == "LayerNorm" || name == "RmsNorm") return follow_norm(node);
     if (name == "Gather") return follow_gather(node);
-    if (name == "MatMul" || name == "QuantMatMul") return follow_product(node);
+    if (name == "MatMul" && !ir::has_scaled_operands(node)) return follow_product(node);
     return std::nullopt;
   }
 
@@ -191,7 +192,7 @@ class RowFollower {
     if (left != nullptr && right != nullptr) return std::nullopt;
     const std::size_t operand = left != nullptr ? 0 : 1;
     const Followed* own = left != nullptr ? left : right;
-    if (own == nullptr || (operand == 1 && node.op->name != "MatMul")) return std::nullopt;
+    if (own == nullptr || (operand == 1 && !ir::is_plain_matmul(node))) return std::nullopt;
     // The summed dimension, and the operand's remaining one.
     const std::size_t last = own->is_within.size() - 1;
     const std::size_t summed = operand == 0 ? last : last - 1,

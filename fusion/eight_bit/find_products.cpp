@@ -14,6 +14,7 @@
 #include "fusion/quantize/kept_product.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/operand.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -35,7 +36,7 @@ class ProductFinder {
       const auto kept = kept_product(graph_, values_, node);
       if (kept) keep(i, *kept);
       for (const QuantizedLayer& row : products_of_bodies(values_, node)) keep(i, row);
-      if (found.contains(i) || kept || node.op->name == "QuantMatMul") products.insert(i);
+      if (found.contains(i) || kept || ir::has_scaled_weights(node)) products.insert(i);
     }
     const std::set<std::size_t> last = last_layers(graph_, products);
     std::map<std::pair<ValueId, bool>, std::size_t> groups;
@@ -77,14 +78,12 @@ class ProductFinder {
 
   /// 4-bit weights, which e4m3 represents exactly.
   bool has_four_bits(const Node& node) const {
-    constexpr int kBits = 4;
-    return *options_.type == DType::kFloat8E4M3FN && node.op->name == "QuantMatMul" &&
-           node.attrs.get_int("bits") == kBits;
+    return *options_.type == DType::kFloat8E4M3FN && has_four_bit_weights(node);
   }
 
   bool is_layer(const Node& node) const {
     const bool is_conv = node.op->name == "Conv", is_four_bit = has_four_bits(node);
-    if (!is_conv && !is_four_bit && node.op->name != "MatMul") return false;
+    if (!is_conv && !is_four_bit && !ir::is_plain_matmul(node)) return false;
     const ValueId x = node.inputs[0], weight = node.inputs[1];
     const auto is_wide = [&](ValueId value) {
       const DType type = graph_.type(value).dtype;

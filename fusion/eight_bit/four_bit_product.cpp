@@ -10,9 +10,7 @@ namespace sinter::fusion {
 std::optional<FourBitProduct> find_four_bit_product(const Graph& graph, const TargetTraits& target,
                                                     const Node& node, std::string& refusal) {
   refusal.clear();
-  constexpr int kBits = 4;
-  if (node.op->name != "QuantMatMul" || node.attrs.get_int("bits") != kBits ||
-      is_float8(graph.type(node.inputs[0]).dtype))
+  if (!has_four_bit_weights(node) || is_float8(graph.type(node.inputs[0]).dtype))
     return std::nullopt;
   auto x = find_quantized_operand(graph, node.inputs[0]);
   if (!x || graph.type(x->values).dtype != DType::kFloat8E4M3FN) return std::nullopt;
@@ -50,7 +48,7 @@ Piece four_bit_piece(const Graph& graph, FourBitProduct product) {
     std::vector<ValueId> inputs(reads.begin(),
                                 reads.begin() + static_cast<std::ptrdiff_t>(old.inputs.size()));
     inputs[0] = place_values(b, graph, product.x, inputs[0]);
-    ValueId result = b.add("QuantMatMul", std::move(inputs), old.attrs);
+    ValueId result = b.add("MatMul", std::move(inputs), old.attrs);
     if (product.x.scale) {
       ValueId scale = place_parameter(b, graph, product.x, *product.x.scale, reads.back());
       if (b.type(scale).dtype != DType::kFloat32)

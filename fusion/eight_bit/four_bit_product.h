@@ -12,7 +12,7 @@
 
 namespace sinter::fusion {
 
-/// A QuantMatMul and the quantized form of its x.
+/// A MatMul by weights of 4 bits and the quantized form of its x.
 struct FourBitProduct {
   const Node* node = nullptr;
   QuantizedOperand x;

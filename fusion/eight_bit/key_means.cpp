@@ -8,6 +8,7 @@
 #include "fusion/calibration/activation_samples.h"
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -57,7 +58,7 @@ bool are_read_as_keys(const Graph& graph, ValueId rows, std::span<const NodeId> 
   return std::ranges::all_of(graph.users(rows), [&](NodeId user) {
     if (std::ranges::find(path, user) != path.end()) return true;
     const Node& node = graph.node(user);
-    if (node.op->name == "MatMul")
+    if (ir::is_plain_matmul(node))
       return node.inputs[1] == rows && node.inputs[0] != rows &&
              reach_softmax(graph, node.outputs[0], false);
     return is_one_of(node, {"Transpose", "Reshape", "Expand", "Cast"}) &&

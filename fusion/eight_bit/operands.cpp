@@ -41,7 +41,7 @@ EightBitWeights quantized_weights(const Tensor& weights, std::size_t axis, bool 
   WeightOptions options;
   options.bits = 8;
   options.floats = are_floats;
-  const ir::QuantizedWeights made = quantize(
+  const ir::ScaledTensor made = quantize(
       rows.reshaped(per_channel ? Ints{channels, count / channels} : Ints{1, count}), options);
   Ints along(per_channel ? shape.size() : 0, 1);
   if (per_channel) along[axis] = channels;
@@ -133,7 +133,7 @@ EightBitWeights block_weights(const Tensor& weights) {
   options.floats = true;
   options.group = options.channels = kScaleBlock;
   const std::int64_t k = weights.shape()[0], n = weights.shape()[1];
-  const ir::QuantizedWeights made = quantize(transposed(weights), options);
+  const ir::ScaledTensor made = quantize(transposed(weights), options);
   return {transposed(made.values), transposed(made.scales.reshaped({n, k / kScaleBlock})),
           kScaleBlock};
 }

@@ -11,6 +11,7 @@
 #include "fusion/regions/rebuild.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -187,7 +188,7 @@ Graph decompose(const Graph& graph, Context& context) {
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (node.op->kind == OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
-        if (node.op->name == "QuantMatMul")
+        if (ir::has_scaled_weights(node))
           if (const std::string no =
                   quantized_refusal(context.target, old, node, old.type(node.inputs[0]).dtype);
               !no.empty()) {
@@ -205,7 +206,7 @@ Graph decompose(const Graph& graph, Context& context) {
                   conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};
           }
         }
-        if (node.op->name == "MatMul")
+        if (ir::is_plain_matmul(node))
           return std::vector{matrix_product(builder, context.target, inputs[0], inputs[1])};
         if (node.op->name == "Concat" && inputs.size() > kMostJoined)
           return std::vector{join_in_steps(builder, node, inputs)};

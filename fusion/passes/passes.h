@@ -11,7 +11,7 @@ Graph expand_bodies(const Graph& graph, Context& context);
 /// Pairs inputs with the outputs that replace them in the next run; throws Error(kUsage) for an
 /// invalid pair in context.states.
 Graph find_states(const Graph& graph, Context& context);
-/// Keeps quantized weights of the model: their matmuls become QuantMatMul, embeddings gather
+/// Keeps quantized weights of the model: their matmuls carry a format, embeddings gather
 /// integers. Then quantizes float weights as context.weights requests.
 Graph quantize_weights(const Graph& graph, Context& context);
 /// Evaluates nodes with constant inputs, unless that would enlarge the model.

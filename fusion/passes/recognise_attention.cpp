@@ -11,6 +11,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/attention_inputs.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -185,7 +186,7 @@ class AttentionMatcher {
     for (const Node* node = shared ? graph_.producer(value) : only(value); node != nullptr;
          node = only(value)) {
       if (graph_.type(value).shape != scores_shape_) return nullptr;
-      if (node->op->name == "MatMul") {
+      if (ir::is_plain_matmul(*node)) {
         take(*node);
         return node;
       }
@@ -252,7 +253,7 @@ class AttentionMatcher {
     for (int step = 0; step < kSteps; ++step) {
       const Node* node = graph_.producer(value);
       if (node == nullptr || !is_scores(value)) return false;
-      if (node->op->name == "MatMul") return true;
+      if (ir::is_plain_matmul(*node)) return true;
       const bool may_pass = is_wide_cast(*node) || node->op->name == "Where" ||
                             node->op->name == "Add" || node->op->name == "Mul" ||
                             node->op->name == "Div" || node->op->name == "Tanh";
@@ -454,7 +455,7 @@ Graph recognise_attention(const Graph& graph, Context& context) {
   if (!context.target.attention && context.target.attention_steps.empty()) return graph;
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes())
-    if (node.op->name == "MatMul")
+    if (ir::is_plain_matmul(node))
       if (auto piece = AttentionMatcher(graph, context, node).match())
         pieces.push_back(std::move(*piece));
   return rebuild(graph, pieces);

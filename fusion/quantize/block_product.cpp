@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/reference/evaluate.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -18,6 +19,28 @@ bool splits_into_blocks(const Shape& shape, const Shape& of, std::int64_t last) 
   for (std::size_t d = 0; d + 1 < of.size(); ++d)
     if (shape[d] != of[d]) return false;
   return shape[of.size() - 1] == Dim(of.back().value() / kScaleBlock) && shape.back() == Dim(last);
+}
+
+/// The codes of `w`, weights [k, n], as [n, k].
+ValueId rows_of_weights(GraphBuilder& b, const Graph& graph, const QuantizedOperand& w,
+                        ValueId codes) {
+  const Tensor* constant = b.constant_of(codes);
+  const bool keeps_order =
+      std::ranges::all_of(w.views, [&](NodeId id) { return graph.node(id).op->name == "Reshape"; });
+  if (constant != nullptr && keeps_order) {
+    Ints shape = constant->shape();
+    if (!w.views.empty()) {
+      shape.clear();
+      for (const Dim& dim : graph.type(graph.node(w.views.back()).outputs[0]).shape)
+        shape.push_back(dim.value());
+    }
+    // Computed when it is read.
+    return b.constant(transposed(constant->reshaped(shape)), graph.value(w.values).name);
+  }
+  const ValueId weights = place_values(b, graph, w, codes);
+  const Node* view = b.producer(weights);
+  if (view != nullptr && view->op->name == "Transpose") return view->inputs[0];
+  return b.add("Transpose", {weights}, {{"perm", Ints{1, 0}}});
 }
 
 }  // namespace
@@ -128,7 +151,7 @@ std::optional<Tensor> BlockProducts::scales_of_weights(const QuantizedOperand& w
 
 std::optional<BlockProduct> BlockProducts::find(const Node& node, std::string& refusal) const {
   refusal.clear();
-  if (node.op->name != "MatMul" || !target_.gemm_kernels) return std::nullopt;
+  if (!ir::is_plain_matmul(node) || !target_.gemm_kernels) return std::nullopt;
   const TensorType &type = graph_.type(node.outputs[0]), &right = graph_.type(node.inputs[1]);
   if (!is_arithmetic_float(type.dtype) || type.dtype == DType::kFloat64 ||
       right.shape.size() != 2 || !right.shape[0].is_constant() || !right.shape[1].is_constant() ||
@@ -167,15 +190,20 @@ Piece BlockProducts::piece(BlockProduct product) const {
                    GraphBuilder& b, std::span<const ValueId> reads) {
     GraphBuilder::OriginScope scope(b, origins);
     const ValueId x = place_values(b, graph, product.x, reads[0]),
-                  w = place_values(b, graph, product.w, reads[1]);
+                  w = rows_of_weights(b, graph, product.w, reads[1]);
     Shape of_rows = b.type(x).shape;
     of_rows.back() = Dim(of_rows.back().value() / kScaleBlock);
     ValueId scales = reads[2];
     if (b.type(scales).dtype != DType::kFloat32)
       scales = add_folded(b, "Cast", {scales}, {{"to", DType::kFloat32}});
     scales = add_folded(b, "Reshape", {scales}, {{"shape", of_rows}});
-    const ValueId result = b.add("BlockMatMul", {x, w, scales, b.constant(product.w_scales)},
-                                 {{"block", kScaleBlock}, {"columns", kScaleBlock}});
+    const auto format = [&](ValueId codes, std::int64_t rows) {
+      return ir::ScaleFormat{&ir::codes_stored_as(b.type(codes).dtype), DType::kFloat32,
+                             std::nullopt, kScaleBlock, rows}
+          .to_string();
+    };
+    const ValueId result = b.add("MatMul", {x, w, scales, b.constant(product.w_scales)},
+                                 {{"x", format(x, 1)}, {"w", format(w, kScaleBlock)}});
     const DType type = graph.type(product.node->outputs[0]).dtype;
     return std::vector{type == DType::kFloat32 ? result : b.add("Cast", {result}, {{"to", type}})};
   };

@@ -14,7 +14,7 @@
 
 namespace sinter::fusion {
 
-/// A MatMul of operands with block scales, to become a BlockMatMul.
+/// A MatMul of operands with block scales.
 struct BlockProduct {
   const Node* node = nullptr;
   QuantizedOperand x, w;
@@ -34,7 +34,7 @@ class BlockProducts {
   /// both operands are fp8 and x has block scales.
   std::optional<BlockProduct> find(const Node& node, std::string& refusal) const;
 
-  /// The BlockMatMul.
+  /// The MatMul of the codes, with formats.
   Piece piece(BlockProduct product) const;
 
  private:

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fusion/transforms.h"
-#include "ir/quantized.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 
@@ -52,18 +52,17 @@ class IntegerReader {
   explicit IntegerReader(const IntegerSource<Address, GroupAddress>& source) : s_(source) {}
 
   /// Nothing if a scale is zero and there is a shift.
-  std::optional<ir::QuantizedWeights> read() {
-    ir::QuantizedWeights result;
-    result.k = s_.k;
-    result.group = s_.group;
-    read_values(result);
-    if (!read_parameters(result)) return std::nullopt;
-    return result;
+  std::optional<ir::ScaledTensor> read() {
+    Tensor values = read_values();
+    auto parameters = read_parameters();
+    if (!parameters) return std::nullopt;
+    return ir::scaled_rows_of(bits_, s_.group, s_.k, std::move(values),
+                              std::move(parameters->first), std::move(parameters->second));
   }
 
  private:
   /// Reads the numbers; `offset_` is subtracted from the model's own.
-  void read_values(ir::QuantizedWeights& result) {
+  Tensor read_values() {
     const ir::Tensor& tensor = *s_.values;
     const Address& address = s_.address;
     const bool is_signed = tensor.dtype() == DType::kInt8;
@@ -78,16 +77,13 @@ class IntegerReader {
       high = std::max(high, value(i));
     }
     const bool narrow = is_signed ? low >= -8 && high <= 7 : high <= 15;
-    result.bits = narrow ? 4 : 8;
+    bits_ = narrow ? 4 : 8;
     offset_ = is_signed ? 0 : narrow ? 8 : 128;
     const bool in_place = is_signed && !narrow && tensor.element_count() == s_.k * s_.n &&
                           address.at(0, 0) == 0 && (s_.k == 1 || address.at(1, 0) == 1) &&
                           (s_.n == 1 || address.at(0, 1) == s_.k) &&
                           address.at(s_.k - 1, s_.n - 1) == s_.k * s_.n - 1;
-    if (in_place) {
-      result.values = tensor.reshaped({s_.n, s_.k});
-      return;
-    }
+    if (in_place) return tensor.reshaped({s_.n, s_.k});
     std::vector<std::int8_t> values(static_cast<std::size_t>(s_.k * s_.n));
     // In strips of columns, as weights are often transposed.
     constexpr std::int64_t kStrip = 64;
@@ -96,18 +92,19 @@ class IntegerReader {
         for (std::int64_t n = first; n < std::min(s_.n, first + kStrip); ++n)
           values[static_cast<std::size_t>(n * s_.k + k)] =
               static_cast<std::int8_t>(value(address.at(k, n)) - offset_);
-    result.values = narrow ? ir::pack_four_bits(values, s_.n, s_.k)
-                           : ir::Tensor::of(DType::kInt8, {s_.n, s_.k}, values);
+    return narrow ? ir::pack_four_bits(values, s_.n, s_.k)
+                  : ir::Tensor::of(DType::kInt8, {s_.n, s_.k}, values);
   }
 
-  bool read_parameters(ir::QuantizedWeights& result) const {
+  /// Scales, and zero points that are not all zero.
+  std::optional<std::pair<Tensor, std::optional<Tensor>>> read_parameters() const {
     const std::int64_t groups = ir::group_count(s_.k, s_.group);
     std::vector<double> columns, scales, zeros;
     if (s_.columns != nullptr) columns = s_.columns->to_doubles();
     for (std::int64_t n = 0; n < s_.n; ++n) {
       for (std::int64_t g = 0; g < groups; ++g) {
         const double factor = s_.scale.at(g, n), added = s_.shift.at(g, n);
-        if (factor == 0 && added != 0) return false;
+        if (factor == 0 && added != 0) return std::nullopt;
         const double column =
             columns.empty() ? 1 : columns[columns.size() == 1 ? 0 : static_cast<std::size_t>(n)];
         scales.push_back(factor * column);
@@ -120,23 +117,24 @@ class IntegerReader {
     if (own != nullptr && !s_.scale.is_divisor && columns.empty() && is_float(own->dtype()) &&
         own->dtype() != DType::kFloat64)
       type = own->dtype();
-    result.scales = ir::Tensor::from_doubles(type, {s_.n, groups}, scales);
-    if (std::ranges::all_of(zeros, [](double z) { return z == 0; })) return true;
+    Tensor made = ir::Tensor::from_doubles(type, {s_.n, groups}, scales);
+    if (std::ranges::all_of(zeros, [](double z) { return z == 0; }))
+      return std::pair(std::move(made), std::optional<Tensor>());
     const bool exact = std::ranges::all_of(
         zeros, [](double z) { return z == std::floor(z) && z >= -128 && z <= 127; });
-    result.zero_points =
-        ir::Tensor::from_doubles(exact ? DType::kInt8 : DType::kFloat32, {s_.n, groups}, zeros);
-    return true;
+    return std::pair(std::move(made),
+                     std::optional(Tensor::from_doubles(exact ? DType::kInt8 : DType::kFloat32,
+                                                        {s_.n, groups}, zeros)));
   }
 
   const IntegerSource<Address, GroupAddress>& s_;
-  int offset_ = 0;
+  int offset_ = 0, bits_ = 8;
 };
 
 /// kReadIntegers: inputs are the integers, then those of these parts that are tensors, then column
 /// factors if attribute "columns" is 1. Attributes "values", "scale", "zero" and "shift" are lines
 /// (offset, along k or groups, along n); "scale_number" .. replace parts without tensor. "divides"
-/// is 1 for divisors; "k", "n" and "group" are as in QuantizedWeights.
+/// is 1 for divisors; "k", "n" and "group" (ScaleFormat::depth) are those of the weights.
 inline constexpr std::array<const char*, 3> kIntegerParts = {"scale", "zero", "shift"};
 
 }  // namespace sinter::fusion

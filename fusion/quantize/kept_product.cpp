@@ -8,6 +8,7 @@
 
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/patterns/dequantization.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -68,7 +69,7 @@ void add_products(const Graph& body, const std::vector<bool>& known,
            (body.is_constant(source) || (number && known[*number]));
   };
   for (const Node& node : body.nodes()) {
-    if (node.op->name == "MatMul" || node.op->name == "Conv") {
+    if (ir::is_plain_matmul(node) || node.op->name == "Conv") {
       const bool left = is_weight(node.inputs[0]), right = is_weight(node.inputs[1]);
       if (left != right && (right || node.op->name == "MatMul"))
         rows.push_back(row_of(body, node, left ? 0 : 1, "it is in the body of a loop"));
@@ -85,7 +86,7 @@ void add_products(const Graph& body, const std::vector<bool>& known,
 
 std::optional<QuantizedLayer> kept_product(const Graph& graph, const ConstantValues& values,
                                            const Node& node) {
-  if (node.op->name != "MatMul" && node.op->name != "Conv") return std::nullopt;
+  if (!ir::is_plain_matmul(node) && node.op->name != "Conv") return std::nullopt;
   const bool left = values.knows(node.inputs[0]), right = values.knows(node.inputs[1]);
   if (left == right) return std::nullopt;
   const std::size_t operand = left ? 0 : 1;

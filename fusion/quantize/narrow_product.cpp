@@ -8,6 +8,7 @@
 
 #include "fusion/quantize/block_product.h"
 #include "fusion/transforms.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -122,7 +123,7 @@ std::string NarrowProducts::check(NarrowProduct& product) const {
 std::optional<NarrowProduct> NarrowProducts::find(const Node& node, std::string& refusal) const {
   refusal.clear();
   const bool is_conv = node.op->name == "Conv";
-  if ((!is_conv && node.op->name != "MatMul") ||
+  if ((!is_conv && !ir::is_plain_matmul(node)) ||
       (is_conv ? target_.narrow_convs : target_.narrow_products).empty())
     return std::nullopt;
   const DType type = graph_.type(node.outputs[0]).dtype;

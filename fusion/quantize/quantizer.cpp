@@ -17,6 +17,7 @@
 #include "fusion/quantize/gptq.h"
 #include "fusion/transforms.h"
 #include "ir/parallel.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -180,28 +181,26 @@ std::span<const float> finite_floats(const Tensor& weights, std::vector<float>& 
   return all;
 }
 
-ir::QuantizedWeights packed(const RoundedWeights& rounded, const Layout& layout,
-                            const WeightOptions& options, DType zero_type) {
-  ir::QuantizedWeights result;
-  result.bits = options.bits;
-  result.group = layout.group;
-  result.k = layout.k;
-  result.values = options.bits == 4
-                      ? ir::pack_four_bits(rounded.values, layout.n, layout.k)
-                      : Tensor::of(DType::kInt8, {layout.n, layout.k}, rounded.values);
-  result.scales = Tensor::of(DType::kFloat32, {layout.n, layout.groups}, rounded.scales);
+ir::ScaledTensor packed(const RoundedWeights& rounded, const Layout& layout,
+                        const WeightOptions& options, DType zero_type) {
+  std::optional<Tensor> zero_points;
   const auto& zeros = rounded.zeros;
   if (std::ranges::any_of(zeros, [](float zero) { return zero != 0; }))
-    result.zero_points = Tensor::from_doubles(zero_type, {layout.n, layout.groups},
-                                              std::vector<double>(zeros.begin(), zeros.end()));
-  return result;
+    zero_points = Tensor::from_doubles(zero_type, {layout.n, layout.groups},
+                                       std::vector<double>(zeros.begin(), zeros.end()));
+  return ir::scaled_rows_of(options.bits, layout.group, layout.k,
+                            options.bits == 4
+                                ? ir::pack_four_bits(rounded.values, layout.n, layout.k)
+                                : Tensor::of(DType::kInt8, {layout.n, layout.k}, rounded.values),
+                            Tensor::of(DType::kFloat32, {layout.n, layout.groups}, rounded.scales),
+                            std::move(zero_points));
 }
 
 }  // namespace
 
 namespace {
 
-ir::QuantizedWeights rounded(const Tensor& weights, const WeightOptions& options) {
+ir::ScaledTensor rounded(const Tensor& weights, const WeightOptions& options) {
   const Layout layout(weights, options);
   const GroupFitter fitter(options);
   RoundedWeights result{
@@ -233,7 +232,7 @@ void share_largest(std::span<float> scales, std::size_t groups, std::size_t toge
 }
 
 /// Rounds to 8-bit floats.
-ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& options) {
+ir::ScaledTensor rounded_floats(const Tensor& weights, const WeightOptions& options) {
   static constexpr float kLargest = 448;
   static constexpr float kLeastScale = 0x1p-100F;
   const Layout layout(weights, options);
@@ -259,14 +258,10 @@ ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& 
                  for (std::size_t i = 0; i < part.size(); ++i)
                    values[begin + i] = e4m3_of(std::clamp(part[i] / scale, -kLargest, kLargest));
                });
-  ir::QuantizedWeights result;
-  result.bits = options.bits;
-  result.group = layout.group;
-  result.k = layout.k;
-  result.values =
-      Tensor(DType::kFloat8E4M3FN, {layout.n, layout.k}, ir::Buffer::take(std::move(values)));
-  result.scales = Tensor::of(DType::kFloat32, {layout.n, layout.groups}, scales);
-  return result;
+  return ir::scaled_rows_of(
+      8, layout.group, layout.k,
+      Tensor(DType::kFloat8E4M3FN, {layout.n, layout.k}, ir::Buffer::take(std::move(values))),
+      Tensor::of(DType::kFloat32, {layout.n, layout.groups}, scales), std::nullopt);
 }
 
 /// Absent in plans without block scales.
@@ -287,7 +282,7 @@ const ir::Transform kQuantizedFloats = {
       options.bits = 8;
       options.group = attrs.get_int("group");
       options.channels = channels_of(attrs);
-      ir::QuantizedWeights made = rounded_floats(inputs[0], options);
+      ir::ScaledTensor made = rounded_floats(inputs[0], options);
       return std::vector{std::move(made.values), std::move(made.scales)};
     },
     2};
@@ -307,7 +302,7 @@ const ir::Transform kQuantized = {
       options.bits = static_cast<int>(attrs.get_int("bits"));
       options.group = attrs.get_int("group");
       options.symmetric = attrs.get_int("symmetric") != 0;
-      ir::QuantizedWeights made = rounded(inputs[0], options);
+      ir::ScaledTensor made = rounded(inputs[0], options);
       std::vector<Tensor> results{std::move(made.values), std::move(made.scales),
                                   Tensor::scalar(DType::kBool, made.zero_points ? 1 : 0)};
       if (made.zero_points) results.push_back(std::move(*made.zero_points));
@@ -315,7 +310,7 @@ const ir::Transform kQuantized = {
     },
     4};
 
-ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
+ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options) {
   Attrs attrs{{"group", options.group}};
   if (options.channels > 1) attrs.set("channels", options.channels);
   if (!options.floats) {
@@ -324,19 +319,15 @@ ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& option
   }
   const std::vector<Tensor> made =
       ir::apply(options.floats ? kQuantizedFloats : kQuantized, attrs, std::span(&weights, 1));
-  ir::QuantizedWeights result;
   const Layout layout(weights, options);
-  result.bits = options.bits;
-  result.group = layout.group;
-  result.k = layout.k;
-  result.values = made[0];
-  result.scales = made[1];
-  if (!options.floats && made[2].at(0) != 0) result.zero_points = made[3];
-  return result;
+  std::optional<Tensor> zeros;
+  if (!options.floats && made[2].at(0) != 0) zeros = made[3];
+  return ir::scaled_rows_of(options.bits, layout.group, layout.k, made[0], made[1],
+                            std::move(zeros));
 }
 
-ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options,
-                              const Tensor& moments) {
+ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options,
+                          const Tensor& moments) {
   const Layout layout(weights, options);
   std::vector<float> memory;
   const RoundedWeights rounded =

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "fusion/context.h"
-#include "ir/quantized.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 
@@ -14,12 +14,12 @@ namespace sinter::fusion {
 /// each refined by the best scale for the integers found. Non-finite weights throw
 /// Error(kInvalidModel). For floats, the largest magnitude of a group maps to the largest number,
 /// 448.
-ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options);
+ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options);
 
 /// The same with error compensation for matmuls with inputs x (round_compensated); `moments`,
 /// float32 [k, k], is the mean of x'x.
-ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options,
-                              const Tensor& moments);
+ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options,
+                          const Tensor& moments);
 
 /// |exact - rounded| / |exact| in the 2-norm; 0 if both are zero.
 double weight_error(const Tensor& exact, const Tensor& rounded);

@@ -11,11 +11,12 @@
 #include "fusion/patterns/dequantization.h"
 #include "fusion/quantize/integer_reader.h"
 #include "ir/affine.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
 
-using ir::QuantizedWeights;
+using ir::ScaledTensor;
 
 /// With smaller groups, scales would take as much memory as the weights.
 constexpr std::int64_t kLeastGroup = 8;
@@ -100,8 +101,8 @@ class Finder {
   Finder(const Graph& graph, ConstantValues& values, std::int64_t k, std::int64_t n)
       : graph_(graph), values_(values), k_(k), n_(n) {}
 
-  std::optional<QuantizedWeights> read(const Dequantization& found, const Tensor* columns,
-                                       std::string& refusal) {
+  std::optional<ScaledTensor> read(const Dequantization& found, const Tensor* columns,
+                                   std::string& refusal) {
     const Part parts[] = {part_of(found.scale, 1), part_of(found.zero, 0), part_of(found.shift, 0)};
     std::int64_t group = 0;
     for (const Part& part : parts) {
@@ -118,7 +119,7 @@ class Finder {
     }
     const Tensor& values = values_.tensor(found.weight.value);
     const Address address(graph_, found.weight);
-    std::optional<QuantizedWeights> result =
+    std::optional<ScaledTensor> result =
         read_lines(parts, found.divides, values, address, group, columns);
     if (!result) {
       refusal = "a scale of zero comes with a shift";
@@ -145,9 +146,9 @@ class Finder {
   }
 
   /// Uses kReadIntegers if all layouts are lines, which records how the weights are made.
-  std::optional<QuantizedWeights> read_lines(std::span<const Part> parts, bool divides,
-                                             const Tensor& values, const Address& address,
-                                             std::int64_t group, const Tensor* columns) {
+  std::optional<ScaledTensor> read_lines(std::span<const Part> parts, bool divides,
+                                         const Tensor& values, const Address& address,
+                                         std::int64_t group, const Tensor* columns) {
     const auto line = line_of(address, k_, 1, n_);
     Attrs attrs{{"k", k_},
                 {"n", n_},
@@ -170,19 +171,15 @@ class Finder {
     attrs.set("values", ints_of(*line));
     std::vector<Tensor> made = ir::apply(kReadIntegers, attrs, inputs);
     if (made[0].at_int(0) == 0) return std::nullopt;
-    QuantizedWeights result;
-    result.k = k_;
-    result.group = group;
-    result.bits = static_cast<int>(made[0].at_int(1));
-    result.values = std::move(made[1]);
-    result.scales = std::move(made[2]);
-    if (made[0].at_int(2) >= 0) result.zero_points = std::move(made[3]);
-    return result;
+    std::optional<Tensor> zeros;
+    if (made[0].at_int(2) >= 0) zeros = std::move(made[3]);
+    return ir::scaled_rows_of(static_cast<int>(made[0].at_int(1)), group, k_, std::move(made[1]),
+                              std::move(made[2]), std::move(zeros));
   }
 
-  std::optional<QuantizedWeights> read_places(std::span<const Part> parts, bool divides,
-                                              const Tensor& values, const Address& address,
-                                              std::int64_t group, const Tensor* columns) {
+  std::optional<ScaledTensor> read_places(std::span<const Part> parts, bool divides,
+                                          const Tensor& values, const Address& address,
+                                          std::int64_t group, const Tensor* columns) {
     struct ValueAddress {
       const Address* address;
       std::int64_t at(std::int64_t k, std::int64_t n) const { return address->at(k, n); }
@@ -211,21 +208,17 @@ class Finder {
 
 }  // namespace
 
-std::optional<QuantizedWeights> read_weights(const Graph& graph, ConstantValues& values,
-                                             const Dequantization& found, std::int64_t k,
-                                             std::int64_t n, const Tensor* columns,
-                                             std::string& refusal) {
+std::optional<ScaledTensor> read_weights(const Graph& graph, ConstantValues& values,
+                                         const Dequantization& found, std::int64_t k,
+                                         std::int64_t n, const Tensor* columns,
+                                         std::string& refusal) {
   return Finder(graph, values, k, n).read(found, columns, refusal);
 }
 
-std::vector<ValueId> add_weights(GraphBuilder& builder, const QuantizedWeights& weights) {
+std::vector<ValueId> add_weights(GraphBuilder& builder, const ScaledTensor& weights) {
   std::vector<ValueId> result{builder.constant(weights.values), builder.constant(weights.scales)};
   if (weights.zero_points) result.push_back(builder.constant(*weights.zero_points));
   return result;
-}
-
-Attrs attributes_of(const QuantizedWeights& weights) {
-  return {{"bits", std::int64_t{weights.bits}}, {"group", weights.group}};
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "ir/affine.h"
 #include "ir/constants/recipe.h"
 #include "ir/dim/matrix_access.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -41,9 +42,10 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
   return builder.finish();
 }
 
-bool is_matrix_product(const Node& node) {
-  return node.op->name == "MatMul" || node.op->name == "QuantMatMul" ||
-         node.op->name == "BlockMatMul";
+bool is_matrix_product(const Node& node) { return node.op->name == "MatMul"; }
+
+bool has_four_bit_weights(const Node& node) {
+  return ir::has_scaled_weights(node) && ir::ProductFormats(node.attrs).w->codes->bits == 4;
 }
 
 bool has_eight_bit_operands(const Graph& graph, const Node& node) {
@@ -56,13 +58,13 @@ bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Nod
   const auto& pairs = node.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
   if (!has_eight_bit_operands(graph, node)) return false;
   const DType x = graph.type(node.inputs[0]).dtype;
-  if (node.op->name == "QuantMatMul") return quantized_refusal(target, graph, node, x).empty();
+  if (ir::has_scaled_weights(node)) return quantized_refusal(target, graph, node, x).empty();
   return pairs.contains({x, graph.type(node.inputs[1]).dtype});
 }
 
 bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
   return std::ranges::all_of(fused.body->nodes(), [&](const Node& part) {
-    if (part.op->name != "MatMul" && part.op->name != "BlockMatMul" && part.op->name != "Conv")
+    if (ir::has_scaled_weights(part) || (part.op->name != "MatMul" && part.op->name != "Conv"))
       return true;
     if (multiplies_narrow(target, *fused.body, part)) return true;
     const DType type = fused.body->type(part.outputs[0]).dtype;
@@ -83,7 +85,7 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
     return fmt::format("this target's products with quantized weights have {} columns or more",
                        target.quantized_least_columns);
   const Dim& k = graph.type(node.inputs[0]).shape.back();
-  const std::int64_t group = node.attrs.get_int("group");
+  const std::int64_t group = ir::ProductFormats(node.attrs).w->depth;
   const bool all = group == 0 || (k.is_constant() && group >= k.value());
   if (!all && group % target.quantized_group != 0)
     return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
@@ -97,9 +99,7 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
   return "";
 }
 
-std::size_t viewed_operands(const Node& product) {
-  return product.op->name == "QuantMatMul" ? 1 : 2;
-}
+std::size_t viewed_operands(const Node& product) { return ir::has_scaled_weights(product) ? 1 : 2; }
 
 std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {
   if (!is_float(graph.type(value).dtype) || node.inputs.size() != 2) return std::nullopt;

@@ -15,8 +15,6 @@ std::vector<OpDef> view_ops();
 std::vector<OpDef> indexed_ops();
 std::vector<OpDef> ordered_ops();
 std::vector<OpDef> matmul_ops();
-std::vector<OpDef> quant_matmul_ops();
-std::vector<OpDef> block_matmul_ops();
 std::vector<OpDef> attention_ops();
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> composite_ops();

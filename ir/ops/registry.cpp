@@ -29,10 +29,10 @@ class Registry {
  private:
   Registry() {
     using namespace ops;
-    for (auto* table : {&pointwise_ops, &reduce_ops, &view_ops, &indexed_ops, &ordered_ops,
-                        &matmul_ops, &quant_matmul_ops, &block_matmul_ops, &attention_ops,
-                        &conv_ops, &composite_ops, &fused_ops, &while_ops, &extent_ops,
-                        &suppression_ops, &sampling_ops, &tree_ops, &recurrent_ops, &custom_ops})
+    for (auto* table :
+         {&pointwise_ops, &reduce_ops, &view_ops, &indexed_ops, &ordered_ops, &matmul_ops,
+          &attention_ops, &conv_ops, &composite_ops, &fused_ops, &while_ops, &extent_ops,
+          &suppression_ops, &sampling_ops, &tree_ops, &recurrent_ops, &custom_ops})
       for (OpDef& op : table()) ops_.push_back(std::move(op));
     for (const OpDef& op : ops_) sorted_.push_back(&op);
     std::ranges::sort(sorted_, {}, &OpDef::name);

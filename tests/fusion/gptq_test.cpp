@@ -55,7 +55,7 @@ WeightOptions four_bits(bool symmetric) {
   return options;
 }
 
-double error_of(const ir::QuantizedWeights& rounded) {
+double error_of(const ir::ScaledTensor& rounded) {
   return output_error(weights(), ir::dequantized(rounded, DType::kFloat32), moments());
 }
 

@@ -70,14 +70,14 @@ TEST(Quantizer, GroupsAndZeroPointsMakeItSmaller) {
 }
 
 TEST(Quantizer, ShapesAreThoseOfTheOperator) {
-  const ir::QuantizedWeights four = quantize(normal(3, 21), options(4, 8, false));
+  const ir::ScaledTensor four = quantize(normal(3, 21), options(4, 8, false));
   EXPECT_EQ(four.values.type(), (ir::TensorType{DType::kUInt8, {3, 11}}));
   EXPECT_EQ(four.scales.type(), (ir::TensorType{DType::kFloat32, {3, 3}}));
   ASSERT_TRUE(four.zero_points.has_value());
   EXPECT_EQ(four.zero_points->type(), (ir::TensorType{DType::kInt8, {3, 3}}));
-  const ir::QuantizedWeights eight = quantize(normal(3, 21), options(8, 64));
+  const ir::ScaledTensor eight = quantize(normal(3, 21), options(8, 64));
   EXPECT_EQ(eight.values.type(), (ir::TensorType{DType::kInt8, {3, 21}}));
-  EXPECT_EQ(eight.group, 0);
+  EXPECT_EQ(eight.format.to_string(), "i8 * f32 row");
   EXPECT_FALSE(eight.zero_points.has_value());
 }
 
@@ -123,7 +123,7 @@ constexpr const char* kTwoLayers = R"(graph @main(%x: f32[batch, 32], %ids: i64[
 
 std::size_t quantized_products(const ir::Graph& graph) {
   std::size_t count = 0;
-  for (const ir::Node& node : graph.nodes()) count += node.op->name == "QuantMatMul";
+  for (const ir::Node& node : graph.nodes()) count += ir::has_scaled_weights(node);
   return count;
 }
 

@@ -160,7 +160,7 @@ std::vector<Candidate> schedules_of(const Workload& shape, bool by_warpgroups, s
     if (!product) throw std::runtime_error(shape.name + ": " + refusal);
     product->by_warpgroups = by_warpgroups;
     if (product->weights)  // as they are packed
-      product->weights->scales = types[product->program.buffers[product->scales_buffer()]];
+      product->weights->format->scale = types[product->program.buffers[product->scales_buffer()]];
     codegen::KernelRequest request;
     set_gemm(request, *product);
     request.name = "product";

@@ -28,13 +28,13 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   return *tensor;
 }
 
-/// The numbers, less the middle of their range, as QuantMatMul has them; columns in this order, if
+/// The numbers, less the middle of their range, as a format has them; columns in this order, if
 /// there is one.
 Tensor packed_values(NodeContext& node, const BlockedWeights& w, const Ints& order) {
   const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
   if (w.bits == 4 && 2 * w.pitch() == w.columns && order.empty())
     return packed.reshaped({w.rows, w.pitch()});
-  return quant_matmul_values(packed, w, order);
+  return scaled_values(packed, w, order);
 }
 
 /// Packed zero points as int8, others as float32; less the middle.
@@ -44,7 +44,7 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   const Tensor& zeros = constant_input(node, 3, "zero_points", w.rows * pitch);
   if (!is_packed && !is_float(zeros.dtype()))
     node.unsupported("zero_points are {}; supported are packed uint8 and floats", zeros.type());
-  return quant_matmul_zeros(zeros, w);
+  return scaled_zeros(zeros, w);
 }
 
 /// Input g_idx says to which group of scales each column belongs. Returns the columns in the order
@@ -118,7 +118,7 @@ Term dequantized_weights(NodeContext& node, const BlockedWeights& w) {
   return {node, part(node, all.value(), 1, 0, w.columns)};
 }
 
-/// A times the transpose of weights of few bits: QuantMatMul where they are constants, else what
+/// A times the transpose of weights of few bits: in a format where they are constants, else what
 /// they stand for is computed in each run.
 ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
   Ints order;
@@ -135,7 +135,7 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
           node.builder().constant(Tensor::of(DType::kInt64, {w.columns}, order));
       a = node.add("Gather", {a, columns}, {{"axis", node.rank(a) - 1}});
     }
-    return quant_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
+    return scaled_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
   }
   if (!order.empty())
     node.unsupported(

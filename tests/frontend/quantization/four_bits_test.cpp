@@ -140,8 +140,8 @@ TEST(MatMulNBits, KeepsItsBits) {
   const ir::Graph graph = model.import().graph;
   ASSERT_EQ(graph.nodes().size(), 1U);
   const ir::Node& node = graph.nodes()[0];
-  EXPECT_EQ(node.op->name, "QuantMatMul");
-  EXPECT_EQ(node.attrs.get_int("bits"), 4);
+  EXPECT_EQ(node.op->name, "MatMul");
+  EXPECT_EQ(node.attrs.get_string("w"), "(i4 - i8) * f32 row");
   EXPECT_EQ(graph.type(node.inputs[1]).shape, (ir::Shape{1, 8}));
   EXPECT_EQ(graph.value(node.inputs[3]).constant->to_ints(), (std::vector<std::int64_t>{-5}));
 }

@@ -27,7 +27,7 @@ TEST_F(CliTest, WeightsPrintsEveryLayer) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("weight error"), HasSubstr("product"),
                                 HasSubstr("1 of 1 layers quantized"), HasSubstr("the plan")));
   const auto graph = sinter({"inspect", path("int8.plan"), "--graph"});
-  EXPECT_THAT(graph.out, HasSubstr("QuantMatMul"));
+  EXPECT_THAT(graph.out, HasSubstr("i8 * f32 row"));
   EXPECT_EQ(
       sinter({"run", path("int8.plan"), "--shapes=x:3x8", "--outputs", path("int8.npz")}).code, 0);
   sinter({"compile", model, "--target=cpu", "-o", path("float.plan")});

@@ -107,10 +107,10 @@ std::string refuse_scales(const GemmProgram& product) {
   const int fold = fold_of(product);
   if (product.is_eight_bit()) {
     if (fold % widening.product() != 0)
-      return fmt::format("groups of {} are no multiple of {}", weights.group, widening.product());
-    if (weights.zeros && !weights.zeros_of_four_bits)
+      return fmt::format("groups of {} are no multiple of {}", weights.group(), widening.product());
+    if (weights.has_zeros() && !weights.zeros_of_four_bits)
       return "zero points that are no integers of -8 to 7";
-  } else if (group != 0 && (weights.scales != product.type || fold % widening.product() != 0 ||
+  } else if (group != 0 && (weights.scales() != product.type || fold % widening.product() != 0 ||
                             (fold != group && fold != widening.part()))) {
     return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type";
   }
@@ -179,7 +179,7 @@ struct MixedInput final : GemmTile {
     const double split = 1500 / rates.clock;
     // Per nanosecond.
     const double all_bytes_rate = 3990 * rates.memory, accumulator_rate = 76 * rates.clock;
-    const double bits = problem.product.weights->bits;
+    const double bits = problem.product.weights->bits();
     const Costs& costs = bits == 8 ? widening.eight : widening.four;
     const std::int64_t n = problem.n, k = problem.k;
     const double blocks =
@@ -253,10 +253,10 @@ struct MixedInput final : GemmTile {
   /// Bytes of a warp's weights in one part of k, with scales and zero points.
   int slot_bytes(const GemmProgram& product, const GemmSchedule& s) const {
     const GemmWeights& weights = *product.weights;
-    int bytes = widening.part() * 16 * weights.bits / 8;
+    int bytes = widening.part() * 16 * weights.bits() / 8;
     if (loop_group(product) != 0)
       bytes += widening.part() / fold_of(product) * 16 *
-               (static_cast<int>(size_of(weights.scales)) + (weights.zeros ? 2 : 0));
+               (static_cast<int>(size_of(weights.scales())) + (weights.has_zeros() ? 2 : 0));
     return bytes * (s.n / (kColumns * warpgroups));
   }
 

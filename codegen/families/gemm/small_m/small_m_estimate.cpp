@@ -71,7 +71,7 @@ constexpr FewRowsCosts kHalfBytesOfOneRow = {4110, 4800,   1070,   1e9,    82.2,
 FewRowsCosts costs_of(const GemmProgram& product, std::int64_t m) {
   if (product.weights && !product.weights->is_quantized()) return of_elements();
   if (!product.weights && !product.rows_are_k) return of_rows_of_k();
-  const int bits = product.weights ? product.weights->bits : 16;
+  const int bits = product.weights ? product.weights->bits() : 16;
   return m == 1 && bits == 4 ? kHalfBytesOfOneRow : of_bits(bits);
 }
 
@@ -93,7 +93,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
   constexpr double kUnitBytes = 512;
   const GemmProgram& product = problem.product;
   const std::int64_t n = problem.n, k = problem.k;
-  const int bits = product.weights ? product.weights->bits : 16;
+  const int bits = product.weights ? product.weights->bits() : 16;
   costs = scaled(costs, problem.rates());
   const auto processors = static_cast<double>(problem.device.multiprocessors);
   const double tiles = static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
@@ -145,7 +145,7 @@ double SmallM::estimate(const GemmProblem& problem, const GemmSchedule& s, std::
   const double accumulator_rate = 11000 * rates.clock, all_bytes_rate = 4100 * rates.memory;
   constexpr double kRowBytes = 0.23;  // cost of a byte of x relative to one of weights
   const std::int64_t n = problem.n, k = problem.k;
-  const double bits = product.weights ? product.weights->bits : 16;
+  const double bits = product.weights ? product.weights->bits() : 16;
   const double blocks =
       static_cast<double>(ceil_div(m, s.m)) * static_cast<double>(ceil_div(n, s.n)) * s.split_k;
   const double accumulators = s.n / warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;

@@ -26,14 +26,14 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 /// The numbers of some rows, biased to be unsigned; elements outside represent zero.
 class Numbers {
  public:
-  /// `values`: bytes of the weights' values.
-  Numbers(const ir::QuantizedWeights& weights, std::span<const std::byte> values)
+  /// `values`: the bytes of `codes`, rows of k.
+  Numbers(const Tensor& codes, int bits, std::int64_t k, std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
-        bits_(weights.bits),
-        floats_(weights.are_floats()),
-        n_(weights.n()),
-        k_(weights.k),
-        pitch_(weights.values.shape()[1]) {}
+        bits_(bits),
+        floats_(is_float8(codes.dtype())),
+        n_(codes.shape()[0]),
+        k_(k),
+        pitch_(codes.shape()[1]) {}
 
   std::uint32_t at(std::int64_t n, std::int64_t k) const {
     if (floats_) return n >= n_ || k >= k_ ? 0 : bytes_[n * pitch_ + k];
@@ -151,19 +151,16 @@ std::pair<DType, Ints> type_of_values(const Attrs& attrs, std::span<const Tensor
 std::vector<std::byte> packed_values(const Attrs& attrs, std::span<const Tensor> inputs,
                                      bool for_bytes) {
   const Ints shape = type_of_values(attrs, inputs).second;
-  ir::QuantizedWeights weights;
-  weights.bits = static_cast<int>(attrs.get_int("bits"));
-  weights.k = attrs.get_int("k");
-  weights.values = inputs[0];
-  const ir::HeldBytes held = weights.values.hold();
-  const Numbers numbers(weights, held.bytes);
+  const int bits = static_cast<int>(attrs.get_int("bits"));
+  const ir::HeldBytes held = inputs[0].hold();
+  const Numbers numbers(inputs[0], bits, attrs.get_int("k"), held.bytes);
   return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
-    const std::int64_t depth = unit_depth(weights.bits);
+    const std::int64_t depth = unit_depth(bits);
     for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes) {
       if (for_bytes)
         pack_unit_for_bytes(numbers, tile * kPackedColumns, u * depth, unit);
       else
-        pack_unit(numbers, weights.bits, tile * kPackedColumns, u * depth, unit);
+        pack_unit(numbers, bits, tile * kPackedColumns, u * depth, unit);
     }
   });
 }
@@ -232,8 +229,9 @@ DType narrowest(const Tensor& scales) {
   return DType::kFloat32;
 }
 
-Tensor pack_groups(const Tensor& values, const ir::QuantizedWeights& weights, DType type) {
-  return ir::apply(kPackedGroups, {{"group", weights.group}, {"k", weights.k}, {"type", type}},
+Tensor pack_groups(const Tensor& values, const ir::ScaledTensor& weights, DType type) {
+  return ir::apply(kPackedGroups,
+                   {{"group", weights.format.depth}, {"k", weights.k}, {"type", type}},
                    std::span(&values, 1))
       .front();
 }
@@ -284,12 +282,12 @@ std::string refuse_groups(std::int64_t group, std::int64_t k) {
   return fmt::format("groups of {} are no multiple of {}", group, kFragment);
 }
 
-PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type) {
-  if (const std::string refusal = refuse_groups(weights.group, weights.k); !refusal.empty())
+PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type) {
+  if (const std::string refusal = refuse_groups(weights.format.depth, weights.k); !refusal.empty())
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;
   packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues,
-                             {{"bits", std::int64_t{weights.bits}}, {"k", weights.k}},
+                             {{"bits", std::int64_t{weights.bits()}}, {"k", weights.k}},
                              std::span(&weights.values, 1));
   packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales));
   if (weights.zero_points) {
@@ -318,24 +316,24 @@ std::string refuse_packing(const GemmProgram& product) {
   if (product.parts > 1 &&
       ir::divide_exactly(product.n, Dim(product.parts))->value() % kPackedColumns != 0)
     return fmt::format("its parts are no multiples of {} columns", kPackedColumns);
-  return refuse_groups(product.weights->group, product.k.value());
+  return refuse_groups(product.weights->group(), product.k.value());
 }
 
 std::int64_t loop_group(const GemmProgram& product) {
   // Zero points make all of k one group: larger than any k.
   constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
   if (!product.weights) return 0;
-  if (product.weights->group != 0) return product.weights->group;
-  return product.weights->zeros ? kWholeGroup : 0;
+  if (product.weights->group() != 0) return product.weights->group();
+  return product.weights->has_zeros() ? kWholeGroup : 0;
 }
 
 std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
   if (!weights.is_quantized()) return "PackedElements, NoScales";
   return fmt::format("{}, Scales<{}, {}{}>",
-                     weights.floats      ? "PackedFloats"
-                     : weights.bits == 8 ? "PackedBytes"
-                                         : "PackedNibbles",
-                     storage_name(weights.scales), group, weights.zeros ? ", true" : "");
+                     weights.are_floats()  ? "PackedFloats"
+                     : weights.bits() == 8 ? "PackedBytes"
+                                           : "PackedNibbles",
+                     storage_name(weights.scales()), group, weights.has_zeros() ? ", true" : "");
 }
 
 }  // namespace sinter::codegen

@@ -270,11 +270,10 @@ TEST(CudaSmallM, WhatIsNotTakenIsRefused) {
 }
 
 TEST(CudaSmallM, ZeroPointsBeyondTheTypeAreRefused) {
-  ir::QuantizedWeights weights;
-  weights.k = 16;
-  weights.values = ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16)));
-  weights.scales = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e-8});
-  weights.zero_points = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e6});
+  const ir::ScaledTensor weights = ir::scaled_rows_of(
+      8, 0, 16, ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16))),
+      ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e-8}),
+      ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e6}));
   EXPECT_THROW(codegen::pack_weights(weights, DType::kFloat16), Error);
   EXPECT_EQ(codegen::pack_weights(weights, DType::kBFloat16).zeros->at(0), 999424);
 }

@@ -31,15 +31,11 @@ struct UnpackCase {
   bool floats = false;
 };
 
-ir::QuantizedWeights random_weights(const UnpackCase& test) {
+ir::ScaledTensor random_weights(const UnpackCase& test) {
   std::mt19937_64 random(7);
   const auto below = [&](std::uint64_t count) {
     return static_cast<std::int64_t>(random() % count);
   };
-  ir::QuantizedWeights weights;
-  weights.bits = test.bits;
-  weights.group = test.group;
-  weights.k = test.k;
   const std::int64_t bytes = test.bits == 8 ? test.k : (test.k + 1) / 2;
   std::vector<std::byte> values(static_cast<std::size_t>(test.n * bytes));
   // Floats are below 2, and numbers all of them.
@@ -48,7 +44,6 @@ ir::QuantizedWeights random_weights(const UnpackCase& test) {
   const DType stored = test.floats      ? DType::kFloat8E4M3FN
                        : test.bits == 8 ? DType::kInt8
                                         : DType::kUInt8;
-  weights.values = ir::Tensor(stored, {test.n, bytes}, ir::Buffer::take(std::move(values)));
   const std::int64_t groups = ir::group_count(test.k, test.group), half = test.bits == 8 ? 128 : 8;
   std::vector<double> scales(static_cast<std::size_t>(test.n * groups)), zeros(scales.size());
   // A third needs all bits of a float32, so that packing leaves it one.
@@ -56,16 +51,22 @@ ir::QuantizedWeights random_weights(const UnpackCase& test) {
   for (double& scale : scales) scale = static_cast<double>(below(200) + 1) / 4096 * unit;
   for (double& zero : zeros)
     zero = static_cast<double>(below(static_cast<std::uint64_t>(2 * half)) - half);
-  weights.scales = ir::Tensor::from_doubles(test.scales, {test.n, groups}, scales);
-  if (test.zeros)
-    weights.zero_points = ir::Tensor::from_doubles(DType::kInt8, {test.n, groups}, zeros);
-  return weights;
+  std::optional<ir::Tensor> zero_points;
+  if (test.zeros) zero_points = ir::Tensor::from_doubles(DType::kInt8, {test.n, groups}, zeros);
+  return ir::scaled_rows_of(
+      test.bits, test.group, test.k,
+      ir::Tensor(stored, {test.n, bytes}, ir::Buffer::take(std::move(values))),
+      ir::Tensor::from_doubles(test.scales, {test.n, groups}, scales), std::move(zero_points));
 }
 
 codegen::UnpackProgram program_of(const UnpackCase& test) {
   codegen::UnpackProgram program;
-  program.weights = {test.bits, test.group >= test.k ? 0 : test.group, test.zeros, test.scales,
-                     test.floats};
+  ir::ScaleFormat& format = program.weights.format.emplace();
+  format.codes =
+      test.floats ? &ir::codes_stored_as(DType::kFloat8E4M3FN) : &ir::integer_codes(test.bits);
+  format.scale = test.scales;
+  if (test.zeros) format.zero = DType::kInt8;
+  format.depth = test.group >= test.k ? 0 : test.group;
   program.type = test.type;
   program.n = test.n;
   program.k = test.k;
@@ -94,7 +95,7 @@ TEST(CudaUnpack, WeightsAreWhatTheyMean) {
   const EmulatedKernels library(kernels);
   for (std::size_t c = 0; c < kernels.size(); ++c) {
     const UnpackCase& test = kCases[c];
-    const ir::QuantizedWeights weights = random_weights(test);
+    const ir::ScaledTensor weights = random_weights(test);
     const codegen::PackedWeights packed = codegen::pack_weights(weights, test.type);
     const codegen::UnpackProgram program = program_of(test);
     const auto depth = static_cast<std::size_t>(program.depth());
@@ -149,7 +150,7 @@ graph @main(%x: f16[{0}, 96]) {2} {{
   %s = const f16[64, 1] {1}
   %a = Fused(%x, %w, %s) {{kind = "gemm"}} body (%x, %w, %s) {{
     %p = Fused(%x, %w, %s) {{kind = "matmul"}} body (%x, %w, %s) {{
-      %m = QuantMatMul(%x, %w, %s) {{bits = 8, group = 0}}
+      %m = MatMul(%x, %w, %s) {{w = "i8 * f16 row"}}
       return m = %m
     }}
     %n = Fused(%p) {{kind = "pointwise"}} body (%p) {{
