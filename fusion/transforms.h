@@ -27,7 +27,7 @@ extern const ir::Transform kReadIntegers;
 /// there are shifts (fold_scales).
 extern const ir::Transform kSplatValue, kIsMask, kUnfitConstant, kIsUniform, kShifts;
 
-/// 8-bit integers minus their zero points, and their sums (quantize/narrow_product.h).
+/// 8-bit integers minus their zero points, and their sums (scales/sunk_product.h).
 extern const ir::Transform kIntegerDifference, kIntegerSums;
 
 std::span<const ir::Transform* const> transforms();

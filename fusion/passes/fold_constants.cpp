@@ -6,7 +6,7 @@
 #include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/narrow_product.h"
+#include "fusion/scales/sunk_product.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/reference/evaluate.h"
 #include "ir/scale_format.h"
@@ -165,8 +165,8 @@ std::optional<std::vector<ValueId>> with_constants_inside(GraphBuilder& builder,
 
 Graph fold_constants(const Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
-  // The integers stay: fuse_quantization multiplies them.
-  const std::vector<bool> is_left = made_of_narrow_values(graph, context);
+  // The integers stay: sink_scales multiplies them.
+  const std::vector<bool> is_left = made_of_codes(graph, context);
   // Unpacked weights may be larger, up to a limit: a few constants that are concatenated again and
   // again are computed in each run instead.
   constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{768} << 20;

@@ -12,7 +12,7 @@
 #include "fusion/calibration/activation_samples.h"
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/calibration/trial.h"
-#include "fusion/eight_bit/operands.h"
+#include "fusion/scales/operands.h"
 #include "fusion/passes/passes.h"
 #include "ir/attention_inputs.h"
 

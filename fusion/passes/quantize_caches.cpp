@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/eight_bit/key_means.h"
+#include "fusion/scales/key_means.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/caches.h"
 #include "fusion/regions/constant_values.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // --precision int8 and fp8: rounds the operands of matmuls and convolutions of activations and
 // constant weights to 8 bits, as if the model had QuantizeLinear and DequantizeLinear there.
-#include "fusion/eight_bit/choose_products.h"
-#include "fusion/eight_bit/rewrite_products.h"
+#include "fusion/scales/choose_products.h"
+#include "fusion/scales/rewrite_products.h"
 #include "fusion/passes/passes.h"
 
 namespace sinter::fusion {

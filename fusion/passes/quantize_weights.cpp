@@ -11,10 +11,10 @@
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
-#include "fusion/quantize/kept_product.h"
-#include "fusion/quantize/narrow_product.h"
-#include "fusion/quantize/quantizer.h"
-#include "fusion/quantize/read_weights.h"
+#include "fusion/scales/kept_product.h"
+#include "fusion/scales/sunk_product.h"
+#include "fusion/scales/quantizer.h"
+#include "fusion/scales/read_weights.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/scale_format.h"
@@ -57,8 +57,8 @@ class WeightQuantizer {
   void find_layers() {
     const auto known = [&](ValueId value) { return values_.knows(value); };
     std::set<std::size_t> products;
-    // With 8-bit x the matmul is integer: see fuse_quantization.
-    const std::vector<bool> is_narrow = narrow_products(graph_, context_);
+    // With 8-bit x the matmul is integer: see sink_scales.
+    const std::vector<bool> is_narrow = products_of_codes(graph_, context_);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (context_.weights.bits != 0 && !is_narrow[i])

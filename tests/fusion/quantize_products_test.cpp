@@ -10,7 +10,7 @@
 #include "codegen/targets/cpu/cpu_target.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/calibration/activation_samples.h"
-#include "fusion/eight_bit/activation_scale.h"
+#include "fusion/scales/activation_scale.h"
 #include "ir/text/text.h"
 #include "support.h"
 
@@ -168,7 +168,7 @@ TEST(QuantizeProducts, ScalesOfBlocksAreFormatsOnAGpu) {
     context.eight_bit.activation_scales = ActivationScales::kBlock;
     context.precision = Precision::kFloat16;
     PipelineOptions until;
-    until.stop_after = "fuse_quantization";
+    until.stop_after = "sink_scales";
     EXPECT_THAT(ir::print(run_pipeline(graph, context, until).graph),
                 HasSubstr("* f32 block 128x128"))
         << samples;
