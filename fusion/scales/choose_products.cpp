@@ -56,6 +56,10 @@ class ProductChooser {
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
   const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.node_index]; }
 
+  Ints shape_of_weights(const EightBitLayer& layer) const {
+    return ir::reference::concrete_shape(graph_.type(node_of(layer).inputs[1]).shape);
+  }
+
   /// A layer's weights multiplied by the factors of its group, traced.
   Tensor smoothed_weights(const EightBitLayer& layer) {
     const Tensor& weights = values_.tensor(node_of(layer).inputs[1]);
@@ -121,7 +125,8 @@ class ProductChooser {
           builder, layer, products_.groups[layer.group].scale, node, inputs, smooths,
           [&](DType type) {
             // A constant of the graph's type: computing it here is faster than folding it there.
-            return builder.constant(ir::reference::convert(dequantized(layer.weights), type));
+            return builder.constant(ir::reference::convert(
+                dequantized_operand(layer.weights, shape_of_weights(layer)), type));
           });
     };
   }
@@ -222,8 +227,8 @@ class ProductChooser {
   void round_weights(EightBitLayer& layer) {
     with_context("layer '" + layer.report.name + "'", [&] {
       layer.weights = is_block() ? block_weights(smoothed_weights(layer))
-                                 : eight_bit_weights(smoothed_weights(layer), layer.is_conv ? 0 : 1,
-                                                     *options_.type, options_.per_channel);
+                                 : eight_bit_weights(smoothed_weights(layer), *options_.type,
+                                                     options_.per_channel);
     });
   }
 
@@ -248,7 +253,8 @@ class ProductChooser {
   }
 
   void measure_weights(EightBitLayer& layer) {
-    const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
+    const Tensor exact = smoothed_weights(layer).plain(),
+                 rounded = dequantized_operand(layer.weights, exact.shape());
     layer.report.weight_error = weight_error(exact, rounded);
     if (calibration_) return;
     constexpr std::int64_t kRows = 4;

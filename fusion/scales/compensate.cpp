@@ -49,18 +49,13 @@ RoundedGraph rounded_graph(const Graph& graph, std::span<const RoundedLayer> lay
   return made;
 }
 
-/// A scale for each of `n` rows, or for each block of each row.
-std::vector<float> scales_of(const EightBitWeights& weights, std::int64_t n) {
-  if (weights.block > 0) {
-    const Tensor rows = transposed(weights.scales);
-    const std::span<const float> all = rows.as<float>();
-    return {all.begin(), all.end()};
-  }
-  std::vector<float> scales(static_cast<std::size_t>(n));
-  const bool is_one = weights.scales.element_count() == 1;
-  for (std::size_t i = 0; i < scales.size(); ++i)
-    scales[i] = static_cast<float>(weights.scales.at(is_one ? 0 : static_cast<std::int64_t>(i)));
-  return scales;
+/// A scale for each of the rows, or for each block of each row.
+std::vector<float> scales_of(const ir::ScaledTensor& weights) {
+  const Tensor scales = weights.scales.plain();
+  const std::span<const float> all = scales.as<float>();
+  if (weights.format.rows == 0)
+    return std::vector<float>(static_cast<std::size_t>(weights.n()), all[0]);
+  return {all.begin(), all.end()};
 }
 
 }  // namespace
@@ -76,21 +71,21 @@ void compensate(const Graph& graph, const Calibration& calibration,
   for (const auto& [node_index, number] : made.numbers) {
     const RoundedLayer& layer = layers[number];
     const Node& node = made.graph.nodes()[node_index];
-    EightBitWeights& weights = *layer.weights;
+    ir::ScaledTensor& weights = *layer.weights;
     const DType type = weights.values.dtype();
     with_context("layer '" + layer_name(node) + "'", [&, node_index = node_index] {
       const Tensor moments = inputs.moments(node_index);
       const Tensor rows = transposed(computed("Cast", {{"to", DType::kFloat32}}, {layer.exact}));
       const std::int64_t n = rows.shape()[0], k = rows.shape()[1];
-      const Tensor numbers = Tensor::of(
-          DType::kFloat32, {n, k},
-          round_compensated(rows.as<float>(), n, k, weights.block > 0 ? weights.block : k, type,
-                            scales_of(weights, n), moments.as<float>()));
-      weights.values = transposed(computed("Cast", {{"to", type}}, {numbers}));
+      const std::int64_t depth = weights.format.depth;
+      const Tensor numbers =
+          Tensor::of(DType::kFloat32, {n, k},
+                     round_compensated(rows.as<float>(), n, k, depth > 0 ? depth : k, type,
+                                       scales_of(weights), moments.as<float>()));
+      weights.values = computed("Cast", {{"to", type}}, {numbers});
     });
-    inputs.replace(node_index,
-                   transposed(computed("Cast", {{"to", made.graph.type(node.inputs[1]).dtype}},
-                                       {dequantized(weights)})));
+    inputs.replace(node_index, computed("Cast", {{"to", made.graph.type(node.inputs[1]).dtype}},
+                                        {dequantized_rows(weights)}));
   }
 }
 

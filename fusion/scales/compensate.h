@@ -13,9 +13,9 @@ namespace sinter::fusion {
 
 /// A layer with rounded operands.
 struct RoundedLayer {
-  std::size_t node_index = 0;          // index of its node, which has one result
-  Tensor exact;                        // weights [k, n] of a matmul; otherwise empty
-  EightBitWeights* weights = nullptr;  // a matmul's numbers are replaced, scales are kept
+  std::size_t node_index = 0;           // index of its node, which has one result
+  Tensor exact;                         // weights [k, n] of a matmul; otherwise empty
+  ir::ScaledTensor* weights = nullptr;  // a matmul's numbers are replaced, scales are kept
 };
 
 /// Rounds the weights of matmuls again, layer by layer in the graph's order, for the least output

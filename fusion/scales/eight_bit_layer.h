@@ -24,7 +24,7 @@ struct EightBitLayer {
   bool is_conv = false;
   bool has_four_bits = false;  // 4-bit weights, which stay unchanged
   std::size_t group = 0;
-  EightBitWeights weights;
+  ir::ScaledTensor weights;  // rows are output channels
   QuantizedLayer report;
 };
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fusion/scales/operands.h"
 
-#include <array>
 #include <numeric>
 #include <vector>
 
 #include "fusion/regions/constant_values.h"
 #include "fusion/scales/block_product.h"
 #include "fusion/scales/quantizer.h"
-#include "ir/parallel.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {
@@ -32,40 +30,30 @@ ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& sca
   return builder.add("Mul", {x, builder.constant(Tensor::of(DType::kFloat32, shape, factors))});
 }
 
-/// Rounded like weight-only quantization: integers, or e4m3.
-EightBitWeights quantized_weights(const Tensor& weights, std::size_t axis, bool are_floats,
-                                  bool per_channel) {
+/// `weights` with output channels as rows: [n, k], or [m, c * taps] of a convolution.
+Tensor rows_of(const Tensor& weights) {
   const Ints& shape = weights.shape();
-  const std::int64_t channels = shape[axis], count = weights.element_count();
-  const Tensor rows = axis == 0 ? weights : transposed(weights);
-  WeightOptions options;
-  options.bits = 8;
-  options.floats = are_floats;
-  const ir::ScaledTensor made = quantize(
-      rows.reshaped(per_channel ? Ints{channels, count / channels} : Ints{1, count}), options);
-  Ints along(per_channel ? shape.size() : 0, 1);
-  if (per_channel) along[axis] = channels;
-  const Tensor values = made.values.reshaped(rows.shape());
-  return {axis == 0 ? values : transposed(values), made.scales.reshaped(along)};
+  return shape.size() == 2 ? transposed(weights)
+                           : weights.reshaped({shape[0], weights.element_count() / shape[0]});
 }
 
-EightBitWeights float_weights(const Tensor& weights, std::size_t axis, DType type,
-                              bool per_channel) {
+/// The other way round, for weights of `shape`.
+Tensor operand_of(const Tensor& rows, const Ints& shape) {
+  return shape.size() == 2 ? transposed(rows) : rows.reshaped(shape);
+}
+
+/// Rounds floats that quantize() does not have.
+std::pair<Tensor, Tensor> round_floats(const Tensor& rows, DType type, bool per_channel) {
   const auto number = [](double value) { return Tensor::scalar(DType::kFloat32, value); };
-  const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {weights});
-  Ints axes;
-  for (std::size_t d = 0; d < weights.shape().size(); ++d)
-    if (!per_channel || d != axis) axes.push_back(static_cast<std::int64_t>(d));
-  const Tensor largest =
-      computed("ReduceMax", {{"axes", axes}, {"keepdims", std::int64_t{per_channel ? 1 : 0}}},
-               {computed("Abs", {}, {wide})});
+  const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {rows});
+  const Tensor largest = computed(
+      "ReduceMax", {{"axes", per_channel ? Ints{1} : Ints{0, 1}}, {"keepdims", std::int64_t{1}}},
+      {computed("Abs", {}, {wide})});
   const Tensor scales =
       computed("Max", {},
                {computed("Quotient", {}, {largest, number(largest_of_eight_bits(type))}),
                 number(kLeastScale)});
-  const Tensor values =
-      computed("Cast", {{"to", type}}, {computed("Quotient", {}, {wide, scales})});
-  return {values, scales};
+  return {computed("Cast", {{"to", type}}, {computed("Quotient", {}, {wide, scales})}), scales};
 }
 
 }  // namespace
@@ -120,81 +108,75 @@ ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& sca
   return as(builder, result, type);
 }
 
-EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType type,
-                                  bool per_channel) {
-  const bool is_e4m3 = type == DType::kFloat8E4M3FN;
-  return is_integer(type) || is_e4m3 ? quantized_weights(weights, axis, is_e4m3, per_channel)
-                                     : float_weights(weights, axis, type, per_channel);
+ir::ScaledTensor eight_bit_weights(const Tensor& weights, DType type, bool per_channel) {
+  const Tensor rows = rows_of(weights);
+  const Ints shape = rows.shape();
+  WeightOptions options;
+  options.bits = 8;
+  options.floats = type == DType::kFloat8E4M3FN;
+  ir::ScaledTensor made;
+  if (is_integer(type) || options.floats) {
+    made = quantize(per_channel ? rows : rows.reshaped({1, weights.element_count()}), options);
+  } else {
+    auto [values, scales] = round_floats(rows, type, per_channel);
+    made = ir::scaled_rows_of(8, 0, shape[1], std::move(values), std::move(scales), std::nullopt);
+  }
+  made.values = made.values.reshaped(shape);
+  made.k = shape[1];
+  if (!per_channel) made.format.rows = 0;
+  return made;
 }
 
-EightBitWeights block_weights(const Tensor& weights) {
+ir::ScaledTensor block_weights(const Tensor& weights) {
   WeightOptions options;
   options.bits = 8;
   options.floats = true;
   options.group = options.channels = kScaleBlock;
-  const std::int64_t k = weights.shape()[0], n = weights.shape()[1];
-  const ir::ScaledTensor made = quantize(transposed(weights), options);
-  return {transposed(made.values), transposed(made.scales.reshaped({n, k / kScaleBlock})),
-          kScaleBlock};
+  return quantize(transposed(weights), options);
 }
 
-ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type) {
-  if (weights.block > 0) {
-    const std::int64_t blocks = weights.scales.shape()[0], n = weights.scales.shape()[1];
-    const ValueId values = builder.constant(weights.values.reshaped({blocks, weights.block, n}));
-    const ValueId product =
-        builder.add("Mul", {as(builder, values, DType::kFloat32),
-                            builder.constant(weights.scales.reshaped({blocks, 1, n}))});
-    const Shape shape{Dim(blocks * weights.block), Dim(n)};
-    return as(builder, builder.add("Reshape", {product}, {{"shape", shape}}), type);
+Tensor divided_columns(const Tensor& constant, const std::vector<float>& factors) {
+  const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {constant});
+  const Tensor result =
+      computed("Div", {}, {wide, Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors)});
+  return computed("Cast", {{"to", constant.dtype()}}, {result});
+}
+
+ValueId add_dequantized(GraphBuilder& builder, const ir::ScaledTensor& weights, const Ints& shape,
+                        DType type, const std::vector<float>& divisors) {
+  const Ints& counts = weights.scales.shape();
+  const std::int64_t n = counts[0], depth = weights.format.depth;
+  Tensor scales = depth > 0 ? transposed(weights.scales) : weights.scales.reshaped({1, n});
+  if (!divisors.empty()) scales = divided_columns(scales, divisors);
+  const Tensor values = operand_of(weights.values, shape);
+  if (depth > 0) {
+    const std::int64_t blocks = counts[1];
+    const ValueId product = builder.add(
+        "Mul", {as(builder, builder.constant(values.reshaped({blocks, depth, n})), DType::kFloat32),
+                builder.constant(scales.reshaped({blocks, 1, n}))});
+    const Shape whole{Dim(blocks * depth), Dim(n)};
+    return as(builder, builder.add("Reshape", {product}, {{"shape", whole}}), type);
   }
-  ValueId values = builder.constant(weights.values);
-  if (is_integer(weights.values.dtype())) values = as(builder, values, DType::kInt32);
+  if (divisors.empty()) {
+    Ints along(weights.format.rows == 0 ? 0 : shape.size(), 1);
+    if (!along.empty()) along[shape.size() == 2 ? 1 : 0] = n;
+    scales = scales.reshaped(along);
+  }
+  ValueId codes = builder.constant(values);
+  if (is_integer(values.dtype())) codes = as(builder, codes, DType::kInt32);
   const ValueId product =
-      builder.add("Mul", {as(builder, values, DType::kFloat32), builder.constant(weights.scales)});
+      builder.add("Mul", {as(builder, codes, DType::kFloat32), builder.constant(scales)});
   return as(builder, product, type);
 }
 
-/// Direct, as the reference evaluator takes minutes for a large model.
-Tensor dequantized(const EightBitWeights& weights) {
-  const Tensor values = weights.values.plain(), scales = weights.scales.plain();
-  std::array<float, 256> numbers{};
-  for (std::size_t code = 0; code < numbers.size(); ++code) {
-    const auto byte = static_cast<std::byte>(code);
-    numbers[code] = static_cast<float>(ir::load_as_double(values.dtype(), &byte));
-  }
-  if (weights.block > 0) {
-    const auto n = static_cast<std::size_t>(scales.shape()[1]),
-               block = static_cast<std::size_t>(weights.block);
-    const auto codes = values.bytes();
-    const std::span<const float> factors = scales.as<float>();
-    std::vector<float> result(codes.size());
-    ir::for_each_range(codes.size() / n, block, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t row = begin; row < end; ++row)
-        for (std::size_t j = 0; j < n; ++j)
-          result[row * n + j] = numbers[std::to_integer<std::size_t>(codes[row * n + j])] *
-                                factors[row / block * n + j];
-    });
-    return Tensor::of(DType::kFloat32, values.shape(), result);
-  }
-  // At most one dimension of scales exceeds 1: `inner` consecutive values share a scale.
-  const std::size_t in_front = values.shape().size() - scales.shape().size();
-  std::size_t inner = 1;
-  for (std::size_t d = scales.shape().size(); d-- > 0 && scales.shape()[d] == 1;)
-    inner *= static_cast<std::size_t>(values.shape()[in_front + d]);
-  const auto codes = values.bytes();
-  const std::span<const float> factors = scales.as<float>();
-  std::vector<float> result(codes.size());
-  ir::for_each_range(codes.size(), 65536, [&](std::size_t begin, std::size_t end) {
-    std::size_t factor = begin / inner % factors.size(), left = inner - begin % inner;
-    for (std::size_t i = begin; i < end; ++i) {
-      result[i] = numbers[std::to_integer<std::size_t>(codes[i])] * factors[factor];
-      if (--left > 0) continue;
-      left = inner;
-      factor = factor + 1 < factors.size() ? factor + 1 : 0;
-    }
-  });
-  return Tensor::of(DType::kFloat32, values.shape(), result);
+Tensor dequantized_rows(const ir::ScaledTensor& weights) {
+  return ir::dequantized(
+      {weights.format, weights.k, weights.values.plain(), weights.scales.plain(), std::nullopt},
+      DType::kFloat32);
+}
+
+Tensor dequantized_operand(const ir::ScaledTensor& weights, const Ints& shape) {
+  return operand_of(dequantized_rows(weights), shape);
 }
 
 }  // namespace sinter::fusion

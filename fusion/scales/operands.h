@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fusion/context.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 
@@ -34,24 +35,21 @@ double largest_of_eight_bits(DType type);
 /// divided by the factors.
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths);
 
-/// values * scales, in the operand's shape.
-struct EightBitWeights {
-  Tensor values;           // i8, or an 8-bit float
-  Tensor scales;           // f32; broadcasts to it, or is [k / block, n]
-  std::int64_t block = 0;  // consecutive k's, and columns, that share a scale; 0: as scales
-                           // broadcast
-};
-
-/// `weights` with one scale for each slice along `axis`, or one for all. Integers get the scale
-/// with the least squared error of several (quantize); floats map the largest weight to the largest
-/// number. Weights are [k, n] with axis 1, or axis is 0.
-EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType type,
-                                  bool per_channel);
-/// `weights` [k, n] as e4m3 with a scale for each kScaleBlock x kScaleBlock block; the last block
-/// may have fewer columns; k is a multiple.
-EightBitWeights block_weights(const Tensor& weights);
-/// The dequantized weights, as nodes of `type` and as a float32 constant.
-ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type);
-Tensor dequantized(const EightBitWeights& weights);
+/// `weights`, [k, n] or those of a convolution, as rows of output channels with a scale for each
+/// row, or one for all. Integers get the scale with the least squared error of several (quantize);
+/// floats map the largest weight to the largest number.
+ir::ScaledTensor eight_bit_weights(const Tensor& weights, DType type, bool per_channel);
+/// `weights` [k, n] as rows of e4m3 with scales of groups of kScaleBlock k's, the same for
+/// kScaleBlock rows; the last block may have fewer rows; k is a multiple.
+ir::ScaledTensor block_weights(const Tensor& weights);
+/// The dequantized weights as an operand of `shape`: nodes of `type`, with scales of columns
+/// divided by `divisors`, if there are any; or a float32 constant.
+ValueId add_dequantized(GraphBuilder& builder, const ir::ScaledTensor& weights, const Ints& shape,
+                        DType type, const std::vector<float>& divisors = {});
+Tensor dequantized_operand(const ir::ScaledTensor& weights, const Ints& shape);
+/// The dequantized rows.
+Tensor dequantized_rows(const ir::ScaledTensor& weights);
+/// A constant with its last dimension divided by factors.
+Tensor divided_columns(const Tensor& constant, const std::vector<float>& factors);
 
 }  // namespace sinter::fusion

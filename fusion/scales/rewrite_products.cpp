@@ -10,6 +10,7 @@
 
 #include "fusion/regions/rebuild.h"
 #include "fusion/scales/column_source.h"
+#include "ir/reference/kernels.h"
 
 namespace sinter::fusion {
 namespace {
@@ -46,11 +47,10 @@ class ProductRewriter {
           return std::vector{add_eight_bit_layer(
               builder, layer, products_.groups[layer.group].scale, node, inputs, smooths,
               [&](DType type) {
-                EightBitWeights weights = layer.weights;
-                if (is_divided)
-                  weights.scales = ProductRewriter::divided(
-                      weights.scales.reshaped(column_scales(weights)), factors_of(column->second));
-                return add_dequantized(builder, weights, type);
+                return add_dequantized(
+                    builder, layer.weights,
+                    ir::reference::concrete_shape(graph_.type(node.inputs[1]).shape), type,
+                    is_divided ? factors_of(column->second) : std::vector<float>());
               })};
         });
   }
@@ -85,16 +85,8 @@ class ProductRewriter {
     std::vector<ValueId> operands{inputs[0]};
     for (std::size_t i = 1; i < norm.inputs.size(); ++i)
       operands.push_back(
-          builder.constant(divided(*graph_.value(norm.inputs[i]).constant, factors)));
+          builder.constant(divided_columns(*graph_.value(norm.inputs[i]).constant, factors)));
     return builder.add(norm.op->name, std::move(operands), norm.attrs);
-  }
-
-  /// A constant with its last dimension divided by factors.
-  static Tensor divided(const Tensor& constant, const std::vector<float>& factors) {
-    const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {constant});
-    const Tensor result =
-        computed("Div", {}, {wide, Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors)});
-    return computed("Cast", {{"to", constant.dtype()}}, {result});
   }
 
   /// A matmul or a bias with its constant divided.
@@ -103,7 +95,8 @@ class ProductRewriter {
                                const std::vector<float>& factors) const {
     std::vector<ValueId> operands(inputs.begin(), inputs.end());
     const std::size_t i = graph_.is_constant(node.inputs[1]) ? 1 : 0;
-    operands[i] = builder.constant(divided(*graph_.value(node.inputs[i]).constant, factors));
+    operands[i] =
+        builder.constant(divided_columns(*graph_.value(node.inputs[i]).constant, factors));
     return builder.add(node.op->name, std::move(operands), node.attrs);
   }
 
@@ -127,11 +120,6 @@ class ProductRewriter {
       found.groups.insert(group);
     }
     return found;
-  }
-
-  /// The shape of a matmul's scales, including a single one.
-  static Ints column_scales(const EightBitWeights& weights) {
-    return weights.scales.element_count() == 1 ? Ints{1, 1} : weights.scales.shape();
   }
 
   const Graph& graph_;
