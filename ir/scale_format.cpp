@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/scale_format.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,7 +22,11 @@ constexpr CodeType kCodeTypes[] = {
     {"i4", 4, DType::kUInt8, false, 7},
     {"f8e4m3fn", 8, DType::kFloat8E4M3FN, true, 448},
     {"f8e5m2", 8, DType::kFloat8E5M2, true, 57344},
+    {"f4e2m1", 4, DType::kUInt8, true, 6},
 };
+
+/// f4e2m1: a sign, two bits of exponent and one of mantissa.
+constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
 /// Takes words from a format's text.
 class FormatReader {
@@ -78,6 +84,8 @@ const CodeType* find_code_type(std::string_view name) {
     if (type.name == name) return &type;
   return nullptr;
 }
+
+const CodeType& float4_codes() { return *find_code_type("f4e2m1"); }
 
 const CodeType& integer_codes(int bits) { return *find_code_type(bits == 4 ? "i4" : "i8"); }
 
@@ -155,8 +163,18 @@ Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows,
                 Buffer::take(std::move(bytes)));
 }
 
+std::optional<int> float4_code(double number) {
+  for (int code = 0; code < 16; ++code)
+    if (kFloats4[code] == number && std::signbit(kFloats4[code]) == std::signbit(number))
+      return code;
+  return std::nullopt;
+}
+
+double float4_number(int code) { return kFloats4[code]; }
+
 Tensor unpacked_values(const ScaledTensor& weights) {
   if (weights.bits() == 8) return weights.values;
+  const int zero = weights.format.codes->is_float ? 0 : 8;
   const auto width = static_cast<std::size_t>(weights.k), pitch = (width + 1) / 2;
   std::vector<std::byte> bytes(static_cast<std::size_t>(weights.n()) * width);
   const std::span<const std::byte> packed = weights.values.bytes();
@@ -165,11 +183,13 @@ Tensor unpacked_values(const ScaledTensor& weights) {
     for (; row < end; ++row) {
       for (std::size_t i = 0; i < width; ++i) {
         const int both = std::to_integer<int>(packed[row * pitch + i / 2]);
-        bytes[row * width + i] = static_cast<std::byte>((i % 2 == 0 ? both & 15 : both >> 4) - 8);
+        bytes[row * width + i] =
+            static_cast<std::byte>((i % 2 == 0 ? both & 15 : both >> 4) - zero);
       }
     }
   });
-  return Tensor(DType::kInt8, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
+  return Tensor(zero == 0 ? DType::kUInt8 : DType::kInt8, {weights.n(), weights.k},
+                Buffer::take(std::move(bytes)));
 }
 
 namespace {
@@ -180,8 +200,9 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
   // The number that each byte represents.
   std::vector<std::byte> codes(256);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
-  const std::vector<double> numbers =
+  std::vector<double> numbers =
       Tensor(values.dtype(), {256}, Buffer::take(std::move(codes))).to_doubles();
+  if (values.dtype() == DType::kUInt8) std::ranges::copy(kFloats4, numbers.begin());
   const std::vector<double> scales = weights.scales.to_doubles();
   const std::vector<double> zeros =
       weights.zero_points ? weights.zero_points->to_doubles() : std::vector<double>();
@@ -235,29 +256,38 @@ const Transform kDequantized = {
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       std::optional<Tensor> zeros;
       if (inputs.size() > 2) zeros = inputs[2];
-      return std::vector{
-          multiplied(scaled_rows_of(static_cast<int>(attrs.get_int("bits")), attrs.get_int("group"),
-                                    attrs.get_int("k"), inputs[0], inputs[1], std::move(zeros)),
-                     attrs.get_dtype("type"))};
+      return std::vector{multiplied(
+          scaled_rows_of(attrs.has("floats")          ? float4_codes()
+                         : attrs.get_int("bits") == 4 ? integer_codes(4)
+                                                      : codes_stored_as(inputs[0].dtype()),
+                         attrs.get_int("group"), attrs.get_int("k"), inputs[0], inputs[1],
+                         std::move(zeros)),
+          attrs.get_dtype("type"))};
     }};
 
 Tensor dequantized(const ScaledTensor& weights, DType dtype) {
   if (!weights.format.has_rows_of_scales()) return multiplied(weights, dtype);
   std::vector<Tensor> operands{weights.values, weights.scales};
   if (weights.zero_points) operands.push_back(*weights.zero_points);
-  return apply(kDequantized,
-               {{"bits", std::int64_t{weights.bits()}},
-                {"group", weights.format.depth},
-                {"k", weights.k},
-                {"type", dtype}},
-               operands)
-      .front();
+  Attrs attrs{{"bits", std::int64_t{weights.bits()}},
+              {"group", weights.format.depth},
+              {"k", weights.k},
+              {"type", dtype}};
+  if (weights.format.codes == &float4_codes()) attrs.set("floats", std::int64_t{1});
+  return apply(kDequantized, attrs, operands).front();
 }
 
 ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor values,
                             Tensor scales, std::optional<Tensor> zero_points) {
+  const CodeType& codes = bits == 4 ? integer_codes(4) : codes_stored_as(values.dtype());
+  return scaled_rows_of(codes, group, k, std::move(values), std::move(scales),
+                        std::move(zero_points));
+}
+
+ScaledTensor scaled_rows_of(const CodeType& codes, std::int64_t group, std::int64_t k,
+                            Tensor values, Tensor scales, std::optional<Tensor> zero_points) {
   ScaleFormat format;
-  format.codes = bits == 4 ? &integer_codes(4) : &codes_stored_as(values.dtype());
+  format.codes = &codes;
   format.scale = scales.dtype();
   if (zero_points) format.zero = zero_points->dtype();
   format.depth = group;

@@ -31,6 +31,10 @@ const CodeType* find_code_type(std::string_view name);
 /// The integers of 4 or 8 bits, or floats of `stored`. Nibbles are codes + 8, in -8..7.
 const CodeType& integer_codes(int bits);
 const CodeType& codes_stored_as(DType stored);
+/// Floats of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+const CodeType& float4_codes();
+std::optional<int> float4_code(double number);  // none: it is no such float
+double float4_number(int code);
 
 /// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale. Scales and zero points
 /// are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the element's block.
@@ -74,6 +78,8 @@ struct ScaledTensor {
 /// With the types of these parts; `group` is ScaleFormat::depth, `bits` 4 or 8.
 ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor values,
                             Tensor scales, std::optional<Tensor> zero_points);
+ScaledTensor scaled_rows_of(const CodeType& codes, std::int64_t group, std::int64_t k,
+                            Tensor values, Tensor scales, std::optional<Tensor> zero_points);
 
 /// Packs rows of `columns` numbers in -8..7 into nibbles; an odd row is padded with zero.
 Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows, std::int64_t columns);

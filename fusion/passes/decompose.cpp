@@ -9,6 +9,7 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/float4.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"
@@ -164,6 +165,26 @@ std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const N
   return node.op->composite().decompose(builder, node, inputs);
 }
 
+/// Weights that are floats of 4 bits as integers, if the target multiplies those.
+std::optional<std::vector<ValueId>> with_integers(GraphBuilder& builder, const TargetTraits& target,
+                                                  const Graph& graph, const Node& node,
+                                                  std::span<const ValueId> inputs) {
+  const DType x = graph.type(node.inputs[0]).dtype;
+  if (ir::ProductFormats(node.attrs).w->codes != &ir::float4_codes() ||
+      !quantized_refusal(target, graph, node, x, ir::integer_codes(8)).empty())
+    return std::nullopt;
+  std::vector<Tensor> operands;
+  for (const ValueId input : inputs.subspan(1)) {
+    if (builder.constant_of(input) == nullptr) return std::nullopt;
+    operands.push_back(*builder.constant_of(input));
+  }
+  const ir::ScaledTensor weights = as_integers(
+      ir::weights_of(node.attrs, operands, graph.type(node.inputs[0]).shape.back().value()));
+  return std::vector{builder.add(
+      "MatMul", {inputs[0], builder.constant(weights.values), builder.constant(weights.scales)},
+      ir::product_attrs(weights.format))};
+}
+
 /// Options that keep quantized weights, if x's type is the obstacle.
 std::string ways_out(const Context& context) {
   const auto& types = context.target.quantized_matmul;
@@ -192,6 +213,8 @@ Graph decompose(const Graph& graph, Context& context) {
           if (const std::string no =
                   quantized_refusal(context.target, old, node, old.type(node.inputs[0]).dtype);
               !no.empty()) {
+            if (auto integers = with_integers(builder, context.target, old, node, inputs))
+              return integers;
             ++dequantized[no];
             return dequantize(builder, context, node, inputs, no);
           }

@@ -196,6 +196,7 @@ class WeightQuantizer {
       const auto widen = [&](std::string reason) {
         options.bits = kWideBits;
         options.group = 0;
+        options.floats = false;
         layer.wider = std::move(reason);
       };
       if (is_last && options.bits < kWideBits) widen("no layer is behind it");

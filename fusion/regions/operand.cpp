@@ -45,7 +45,8 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
 bool is_matrix_product(const Node& node) { return node.op->name == "MatMul"; }
 
 bool has_four_bit_weights(const Node& node) {
-  return ir::has_scaled_weights(node) && ir::ProductFormats(node.attrs).w->codes->bits == 4;
+  return ir::has_scaled_weights(node) &&
+         ir::ProductFormats(node.attrs).w->codes == &ir::integer_codes(4);
 }
 
 bool has_eight_bit_operands(const Graph& graph, const Node& node) {
@@ -75,17 +76,22 @@ bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
 
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x) {
+  return quantized_refusal(target, graph, node, x, *ir::ProductFormats(node.attrs).w->codes);
+}
+
+std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
+                              DType x, const ir::CodeType& codes) {
   if (!target.quantized_matmul.contains(x))
     return fmt::format("this target has no product of {} with quantized weights", to_string(x));
-  if (is_float8(graph.type(node.inputs[1]).dtype) && !target.quantized_floats)
-    return fmt::format("this target has no product with weights of {}",
-                       to_string(graph.type(node.inputs[1]).dtype));
+  const ir::ScaleFormat format = *ir::ProductFormats(node.attrs).w;
+  if (codes.is_float && !target.quantized_floats)
+    return fmt::format("this target has no product with weights of {}", codes.name);
   const Dim& columns = graph.type(node.inputs[1]).shape[0];
   if (columns.is_constant() && columns.value() < target.quantized_least_columns)
     return fmt::format("this target's products with quantized weights have {} columns or more",
                        target.quantized_least_columns);
   const Dim& k = graph.type(node.inputs[0]).shape.back();
-  const std::int64_t group = ir::ProductFormats(node.attrs).w->depth;
+  const std::int64_t group = format.depth;
   const bool all = group == 0 || (k.is_constant() && group >= k.value());
   if (!all && group % target.quantized_group != 0)
     return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,

@@ -62,8 +62,9 @@ bool fits_integers(const Attrs& attrs, std::span<const Tensor> inputs) {
     return false;
   const IntegerSource<IntegerLine, IntegerLine> source = source_of(attrs, inputs);
   const DType type = inputs[0].dtype();
-  if ((type != DType::kInt8 && type != DType::kUInt8) || k * n > 2 * inputs[0].element_count() ||
-      !is_inside(source.address, k, n, inputs[0]))
+  const bool is_float4 = type == DType::kFloat8E4M3FN && are_float4(inputs[0]);
+  if ((type != DType::kInt8 && type != DType::kUInt8 && !is_float4) ||
+      k * n > 2 * inputs[0].element_count() || !is_inside(source.address, k, n, inputs[0]))
     return false;
   for (const IntegerNumbers<IntegerLine>* part : {&source.scale, &source.zero, &source.shift})
     if (part->tensor != nullptr &&
@@ -83,7 +84,7 @@ const ir::Transform kReadIntegers = {
       const IntegerSource<IntegerLine, IntegerLine> source = source_of(attrs, inputs);
       const auto made = IntegerReader(source).read();
       const std::int64_t facts[] = {
-          made ? 1 : 0, made ? made->bits : 0,
+          made ? 1 : 0, made ? made->bits() : 0,
           made && made->zero_points ? static_cast<std::int64_t>(made->zero_points->dtype()) : -1};
       std::vector<Tensor> results{Tensor::from_ints(DType::kInt64, {3}, facts)};
       if (made) results.insert(results.end(), {made->values, made->scales});

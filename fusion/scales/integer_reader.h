@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "fusion/scales/float4.h"
 #include "fusion/transforms.h"
 #include "ir/scale_format.h"
 
@@ -56,6 +57,9 @@ class IntegerReader {
     Tensor values = read_values();
     auto parameters = read_parameters();
     if (!parameters) return std::nullopt;
+    if (is_float8(s_.values->dtype()))
+      return ir::scaled_rows_of(ir::float4_codes(), s_.group, s_.k, std::move(values),
+                                std::move(parameters->first), std::move(parameters->second));
     return ir::scaled_rows_of(bits_, s_.group, s_.k, std::move(values),
                               std::move(parameters->first), std::move(parameters->second));
   }
@@ -68,7 +72,10 @@ class IntegerReader {
     const bool is_signed = tensor.dtype() == DType::kInt8;
     const ir::HeldBytes held = tensor.hold();
     const auto* from = reinterpret_cast<const std::uint8_t*>(held.bytes.data());
+    const std::vector<int> float4 =
+        is_float8(tensor.dtype()) ? float4_codes_of(tensor.dtype()) : std::vector<int>();
     const auto value = [&](std::int64_t at) {
+      if (!float4.empty()) return float4[from[at]];
       return is_signed ? static_cast<int>(static_cast<std::int8_t>(from[at])) : int{from[at]};
     };
     int low = 255, high = -128;
@@ -79,6 +86,7 @@ class IntegerReader {
     const bool narrow = is_signed ? low >= -8 && high <= 7 : high <= 15;
     bits_ = narrow ? 4 : 8;
     offset_ = is_signed ? 0 : narrow ? 8 : 128;
+    if (!float4.empty()) bits_ = 4, offset_ = 0;
     const bool in_place = is_signed && !narrow && tensor.element_count() == s_.k * s_.n &&
                           address.at(0, 0) == 0 && (s_.k == 1 || address.at(1, 0) == 1) &&
                           (s_.n == 1 || address.at(0, 1) == s_.k) &&
@@ -91,7 +99,7 @@ class IntegerReader {
       for (std::int64_t k = 0; k < s_.k; ++k)
         for (std::int64_t n = first; n < std::min(s_.n, first + kStrip); ++n)
           values[static_cast<std::size_t>(n * s_.k + k)] =
-              static_cast<std::int8_t>(value(address.at(k, n)) - offset_);
+              static_cast<std::int8_t>(value(address.at(k, n)) - (float4.empty() ? offset_ : 8));
     return narrow ? ir::pack_four_bits(values, s_.n, s_.k)
                   : ir::Tensor::of(DType::kInt8, {s_.n, s_.k}, values);
   }

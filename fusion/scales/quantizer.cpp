@@ -3,9 +3,11 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <random>
 #include <span>
@@ -23,6 +25,7 @@ namespace sinter::fusion {
 namespace {
 
 constexpr std::size_t kGroupsAtOnce = 64;  // per thread
+constexpr std::int64_t kPowerGroup = 32;   // groups of MXFP4
 
 /// All float16 numbers as a table: models have billions of weights.
 const std::vector<float>& half_floats() {
@@ -264,6 +267,76 @@ ir::ScaledTensor rounded_floats(const Tensor& weights, const WeightOptions& opti
       Tensor::of(DType::kFloat32, {layout.n, layout.groups}, scales), std::nullopt);
 }
 
+/// The nearest float of 4 bits, ties to the even code.
+int float4_of(float x) {
+  static constexpr float kMiddles[] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};
+  const float size = std::abs(x);
+  int code = 0;
+  for (const float middle : kMiddles) code += size > middle || (size == middle && code % 2 != 0);
+  return code | (std::signbit(x) ? 8 : 0);
+}
+
+/// Candidates for the scale of a group whose largest magnitude is `largest`: powers of two around
+/// it (MXFP4), or e4m3 times `unit` that map it to 6 or 4 (NVFP4).
+std::array<float, 2> float4_scales(float largest, bool powers, float unit) {
+  if (powers) {
+    const int exponent = std::clamp(std::ilogb(std::max(largest, 0x1p-120F)) - 2, -126, 126);
+    return {std::ldexp(1.0F, exponent), std::ldexp(1.0F, exponent + 1)};
+  }
+  const auto near = [&](float scale) {
+    const auto code = static_cast<std::byte>(e4m3_of(std::min(scale / unit, 448.0F)));
+    const double number = ir::load_as_double(DType::kFloat8E4M3FN, &code);
+    return static_cast<float>(std::max(number, 0x1p-9)) * unit;
+  };
+  return {near(largest / 6), near(largest / 4)};
+}
+
+/// Rounds to floats of 4 bits: of each group's candidates, the scale with the least squared error.
+/// Groups of 32 have powers of two, others e4m3 times a power of two that all share.
+ir::ScaledTensor rounded_float4(const Tensor& weights, std::int64_t group) {
+  WeightOptions options;
+  options.group = group;
+  const Layout layout(weights, options);
+  const bool powers = group == kPowerGroup;
+  const auto fits = static_cast<std::size_t>(layout.n * layout.groups);
+  std::vector<float> largest(fits), scales(fits);
+  round_groups(weights, layout, [&](std::size_t at, std::size_t, std::span<const float> part) {
+    for (const float x : part) largest[at] = std::max(largest[at], std::abs(x));
+  });
+  const float most = *std::ranges::max_element(largest);
+  // Scales of a tensor are then at most 448, and floats of 16 bits hold them as they are.
+  const float unit = std::ldexp(1.0F, std::ilogb(std::max(most, 0x1p-100F) / (6 * 448)) + 1);
+  const auto pitch = static_cast<std::size_t>(layout.k / 2 + layout.k % 2);
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(layout.n * layout.k));
+  round_groups(weights, layout,
+               [&](std::size_t at, std::size_t begin, std::span<const float> part) {
+                 double least = std::numeric_limits<double>::infinity();
+                 for (const float scale : float4_scales(largest[at], powers, unit)) {
+                   double error = 0;
+                   for (const float x : part) {
+                     const double d =
+                         x - ir::float4_number(float4_of(x / scale)) * static_cast<double>(scale);
+                     error += d * d;
+                   }
+                   if (error >= least) continue;
+                   least = error;
+                   scales[at] = scale;
+                 }
+                 for (std::size_t i = 0; i < part.size(); ++i)
+                   codes[begin + i] = static_cast<std::uint8_t>(float4_of(part[i] / scales[at]));
+               });
+  std::vector<std::byte> bytes(static_cast<std::size_t>(layout.n) * pitch);
+  const auto width = static_cast<std::size_t>(layout.k);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    bytes[i / width * pitch + i % width / 2] |=
+        static_cast<std::byte>(codes[i] << (i % width % 2 * 4));
+  return ir::scaled_rows_of(ir::float4_codes(), layout.group, layout.k,
+                            Tensor(DType::kUInt8, {layout.n, static_cast<std::int64_t>(pitch)},
+                                   ir::Buffer::take(std::move(bytes))),
+                            Tensor::of(DType::kFloat32, {layout.n, layout.groups}, scales),
+                            std::nullopt);
+}
+
 /// Absent in plans without block scales.
 std::int64_t channels_of(const Attrs& attrs) {
   return attrs.has("channels") ? attrs.get_int("channels") : 1;
@@ -274,15 +347,16 @@ const ir::Transform kQuantizedFloats = {
     "quantized_floats",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       return attrs.get_int("group") >= 0 && channels_of(attrs) >= 1 &&
-             ir::has_inputs(inputs, 1, 2) && is_float(inputs[0].dtype()) &&
-             inputs[0].element_count() > 0;
+             (!attrs.has("bits") || attrs.get_int("bits") == 4) && ir::has_inputs(inputs, 1, 2) &&
+             is_float(inputs[0].dtype()) && inputs[0].element_count() > 0;
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       WeightOptions options;
       options.bits = 8;
       options.group = attrs.get_int("group");
       options.channels = channels_of(attrs);
-      ir::ScaledTensor made = rounded_floats(inputs[0], options);
+      ir::ScaledTensor made = attrs.has("bits") ? rounded_float4(inputs[0], options.group)
+                                                : rounded_floats(inputs[0], options);
       return std::vector{std::move(made.values), std::move(made.scales)};
     },
     2};
@@ -313,6 +387,8 @@ const ir::Transform kQuantized = {
 ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options) {
   Attrs attrs{{"group", options.group}};
   if (options.channels > 1) attrs.set("channels", options.channels);
+  const bool is_float4 = options.floats && options.bits == 4;
+  if (is_float4) attrs.set("bits", std::int64_t{4});
   if (!options.floats) {
     attrs.set("bits", std::int64_t{options.bits});
     attrs.set("symmetric", std::int64_t{options.symmetric ? 1 : 0});
@@ -322,6 +398,8 @@ ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options) {
   const Layout layout(weights, options);
   std::optional<Tensor> zeros;
   if (!options.floats && made[2].at(0) != 0) zeros = made[3];
+  if (is_float4)
+    return ir::scaled_rows_of(ir::float4_codes(), layout.group, layout.k, made[0], made[1], {});
   return ir::scaled_rows_of(options.bits, layout.group, layout.k, made[0], made[1],
                             std::move(zeros));
 }

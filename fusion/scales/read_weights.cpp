@@ -173,6 +173,9 @@ class Finder {
     if (made[0].at_int(0) == 0) return std::nullopt;
     std::optional<Tensor> zeros;
     if (made[0].at_int(2) >= 0) zeros = std::move(made[3]);
+    if (is_float8(values.dtype()))
+      return ir::scaled_rows_of(ir::float4_codes(), group, k_, std::move(made[1]),
+                                std::move(made[2]), std::move(zeros));
     return ir::scaled_rows_of(static_cast<int>(made[0].at_int(1)), group, k_, std::move(made[1]),
                               std::move(made[2]), std::move(zeros));
   }

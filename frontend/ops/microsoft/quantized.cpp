@@ -8,6 +8,9 @@
 #include "frontend/ops/quantization/block_quantized.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
+#include "frontend/transforms.h"
+#include "ir/reference/evaluate.h"
+#include "ir/scale_format.h"
 
 namespace sinter::frontend {
 namespace {
@@ -161,6 +164,50 @@ void matmul_nbits(NodeContext& node) {
   node.output(is_vector ? node.reshape(y, {Dim(w.rows)}) : y);
 }
 
+/// A [.., K] times the transpose of NVFP4 weights [N, K]: floats of 4 bits in bytes, the scale of
+/// each block as a code of e4m3, and one for all.
+void matmul_fp4(NodeContext& node) {
+  // 'input_scale' is not read: it is for activations of 4 bits; here they stay as they are
+  ValueId a = node.input(0, "A");
+  const std::int64_t block = node.attr_int("block_size", 16);
+  if (block < 1 || block > kMostSize || block % 16 != 0)
+    node.unsupported("block_size {}; supported are multiples of 16", block);
+  const Shape packed = node.shape(node.input(1, "B"));
+  if (packed.size() != 2 || !packed[0].is_constant() || !packed[1].is_constant() ||
+      packed[0].value() < 1 || packed[1].value() < 1)
+    node.invalid("B is {}; it must be [N, K / 2]", node.type(node.input(1, "B")));
+  const std::int64_t n = packed[0].value(), k = 2 * packed[1].value(),
+                     blocks = (k + block - 1) / block;
+  check_dtype(node, node.input(1, "B"), "B", {DType::kUInt8});
+  check_dtype(node, node.input(2, "weight_scale"), "weight_scale", {DType::kUInt8});
+  check_dtype(node, node.input(3, "weight_scale_2"), "weight_scale_2", {DType::kFloat32});
+  const Tensor codes = constant_input(node, 1, "B", n * k / 2),
+               scales = constant_input(node, 2, "weight_scale", n * blocks),
+               whole = constant_input(node, 3, "weight_scale_2", 1).reshaped({});
+  const Tensor numbers = ir::apply(kFloat8OfCodes, {}, std::span(&scales, 1)).front();
+  const Tensor wide =
+      ir::evaluate_op(ir::get_op("Cast"), {{"to", DType::kFloat32}}, std::span(&numbers, 1))
+          .front();
+  const Tensor factors[] = {wide.reshaped({n, blocks}), whole};
+  const ir::ScaledTensor weights =
+      ir::scaled_rows_of(ir::float4_codes(), block, k, codes,
+                         ir::evaluate_op(ir::get_op("Mul"), {}, factors).front(), std::nullopt);
+  const bool is_vector = node.rank(a) == 1;
+  if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
+  if (node.shape(a).back() != Dim(k))
+    node.invalid("A is {}, but B has {} columns", node.type(a), k);
+  ValueId y = node.add(
+      "MatMul",
+      {a, node.builder().constant(weights.values), node.builder().constant(weights.scales)},
+      ir::product_attrs(weights.format));
+  if (node.has_input(5)) {
+    const ValueId bias = node.input(5, "bias");
+    check_shape(node, bias, "bias", {n});
+    y = node.add("Add", {y, bias});
+  }
+  node.output(is_vector ? node.reshape(y, {Dim(n)}) : y);
+}
+
 // ---- MatMulBnb4: numbers of 4 bits that index a table
 
 /// bitsandbytes' number formats: FP4 (sign, 2 bits of exponent, 1 of mantissa) and the quantiles of
@@ -260,6 +307,7 @@ void gather_block_quantized(NodeContext& node) {
 const OpRows kMicrosoftQuantizedOps = {
     {"MatMulNBits", 1, matmul_nbits, "K N accuracy_level bits block_size weight_prepacked",
      kMicrosoft},
+    {"MatMulBlockQuantizedFp4Weight", 1, matmul_fp4, "block_size", kMicrosoft},
     {"MatMulBnb4", 1, matmul_bnb4, "K N block_size quant_type training_mode transB", kMicrosoft},
     {"GatherBlockQuantized", 1, gather_block_quantized, "bits block_size gather_axis quantize_axis",
      kMicrosoft, Types::kFloats, FourBits::kReads},

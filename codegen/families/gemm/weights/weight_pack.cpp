@@ -27,18 +27,18 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 class Numbers {
  public:
   /// `values`: the bytes of `codes`, rows of k.
-  Numbers(const Tensor& codes, int bits, std::int64_t k, std::span<const std::byte> values)
+  Numbers(const Tensor& codes, int bits, bool floats, std::int64_t k,
+          std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
         bits_(bits),
-        floats_(is_float8(codes.dtype())),
+        floats_(floats || is_float8(codes.dtype())),
         n_(codes.shape()[0]),
         k_(k),
         pitch_(codes.shape()[1]) {}
 
   std::uint32_t at(std::int64_t n, std::int64_t k) const {
-    if (floats_) return n >= n_ || k >= k_ ? 0 : bytes_[n * pitch_ + k];
-    if (n >= n_ || k >= k_) return bits_ == 8 ? 128 : 8;
-    if (bits_ == 8) return bytes_[n * pitch_ + k] ^ 128u;
+    if (n >= n_ || k >= k_) return floats_ ? 0 : bits_ == 8 ? 128 : 8;
+    if (bits_ == 8) return bytes_[n * pitch_ + k] ^ (floats_ ? 0u : 128u);
     return bytes_[n * pitch_ + k / 2] >> (k % 2 * 4) & 15u;
   }
 
@@ -153,7 +153,7 @@ std::vector<std::byte> packed_values(const Attrs& attrs, std::span<const Tensor>
   const Ints shape = type_of_values(attrs, inputs).second;
   const int bits = static_cast<int>(attrs.get_int("bits"));
   const ir::HeldBytes held = inputs[0].hold();
-  const Numbers numbers(inputs[0], bits, attrs.get_int("k"), held.bytes);
+  const Numbers numbers(inputs[0], bits, attrs.has("floats"), attrs.get_int("k"), held.bytes);
   return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
     const std::int64_t depth = unit_depth(bits);
     for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes) {
@@ -219,6 +219,14 @@ Tensor packed_groups_of(const Tensor& values, std::int64_t group, std::int64_t k
   return Tensor::from_doubles(type, {tiles, packed, kPackedColumns}, result);
 }
 
+/// Whether rounding the numbers to float16 costs no more than its mantissa's bits.
+bool are_halves(const Tensor& scales) {
+  constexpr double kLeast = 0x1p-14, kMost = 65504;
+  return std::ranges::all_of(scales.to_doubles(), [](double scale) {
+    return scale == 0 || (std::abs(scale) >= kLeast && std::abs(scale) <= kMost);
+  });
+}
+
 /// The narrowest type that represents all scales.
 DType narrowest(const Tensor& scales) {
   if (scales.dtype() != DType::kFloat32) return scales.dtype();
@@ -236,8 +244,11 @@ Tensor pack_groups(const Tensor& values, const ir::ScaledTensor& weights, DType 
       .front();
 }
 
-DType scale_type(const Tensor& scales) {
-  const Tensor type = ir::apply(kNarrowestType, {}, std::span(&scales, 1)).front();
+/// `rounds`: float16 where the scales are in its range.
+DType scale_type(const Tensor& scales, bool rounds) {
+  Attrs attrs;
+  if (rounds) attrs.set("halves", std::int64_t{1});
+  const Tensor type = ir::apply(kNarrowestType, attrs, std::span(&scales, 1)).front();
   return static_cast<DType>(type.at_int(0));
 }
 
@@ -260,8 +271,9 @@ const ir::Transform kNarrowestType = {
     [](const Attrs&, std::span<const Tensor> inputs) {
       return ir::has_inputs(inputs, 1) && is_float(inputs[0].dtype());
     },
-    [](const Attrs&, std::span<const Tensor> inputs) {
-      const auto type = static_cast<std::int64_t>(narrowest(inputs[0]));
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const bool rounds = attrs.has("halves") && are_halves(inputs[0]);
+      const auto type = static_cast<std::int64_t>(rounds ? DType::kFloat16 : narrowest(inputs[0]));
       return std::vector{Tensor::from_ints(DType::kInt64, {}, std::span(&type, 1))};
     },
     1};
@@ -286,10 +298,13 @@ PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type) {
   if (const std::string refusal = refuse_groups(weights.format.depth, weights.k); !refusal.empty())
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;
-  packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues,
-                             {{"bits", std::int64_t{weights.bits()}}, {"k", weights.k}},
+  Attrs attrs{{"bits", std::int64_t{weights.bits()}}, {"k", weights.k}};
+  if (weights.format.codes == &ir::float4_codes()) attrs.set("floats", std::int64_t{1});
+  packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues, attrs,
                              std::span(&weights.values, 1));
-  packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales));
+  // A float16 weight is rounded to as many bits as its scale.
+  const bool rounds = weights.format.codes == &ir::float4_codes() && x_type == DType::kFloat16;
+  packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales, rounds));
   if (weights.zero_points) {
     const DType type = multiplied_type(x_type);
     packed.zeros = pack_groups(*weights.zero_points, weights, type);
@@ -330,7 +345,7 @@ std::int64_t loop_group(const GemmProgram& product) {
 std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
   if (!weights.is_quantized()) return "PackedElements, NoScales";
   return fmt::format("{}, Scales<{}, {}{}>",
-                     weights.are_floats()  ? "PackedFloats"
+                     weights.are_floats() ? (weights.bits() == 8 ? "PackedFloats" : "PackedFloats4")
                      : weights.bits() == 8 ? "PackedBytes"
                                            : "PackedNibbles",
                      storage_name(weights.scales()), group, weights.has_zeros() ? ", true" : "");

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fusion/scales/float4.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "fusion/transforms.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+
+/// Whether all numbers are floats of 4 bits.
+const ir::Transform kHasFloat4 = {
+    "has_float4",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return ir::has_inputs(inputs, 1) && is_float8(inputs[0].dtype());
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const std::vector<int> codes = float4_codes_of(inputs[0].dtype());
+      const ir::HeldBytes held = inputs[0].hold();
+      const bool has = std::ranges::all_of(held.bytes, [&](std::byte code) {
+        return codes[std::to_integer<std::size_t>(code)] >= 0;
+      });
+      return std::vector{Tensor::scalar(DType::kBool, has ? 1 : 0)};
+    },
+    1};
+
+/// Twice the numbers of rows of `k` floats of 4 bits, which are integers.
+const ir::Transform kDoubledFloat4 = {
+    "doubled_float4",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t k = attrs.get_int("k");
+      return ir::has_inputs(inputs, 1, 2) && inputs[0].dtype() == DType::kUInt8 && k >= 0 &&
+             inputs[0].shape()[1] == k / 2 + k % 2;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t n = inputs[0].shape()[0], k = attrs.get_int("k");
+      const ir::HeldBytes held = inputs[0].hold();
+      std::vector<std::int8_t> values;
+      values.reserve(static_cast<std::size_t>(n * k));
+      for (std::int64_t row = 0; row < n; ++row)
+        for (std::int64_t i = 0; i < k; ++i) {
+          const int both = std::to_integer<int>(
+              held.bytes[static_cast<std::size_t>(row * inputs[0].shape()[1] + i / 2)]);
+          values.push_back(
+              static_cast<std::int8_t>(2 * ir::float4_number(i % 2 == 0 ? both & 15 : both >> 4)));
+        }
+      return std::vector{Tensor::of(DType::kInt8, {n, k}, values)};
+    }};
+
+std::vector<int> float4_codes_of(DType type) {
+  std::vector<int> codes(256);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto byte = static_cast<std::byte>(i);
+    codes[i] = ir::float4_code(ir::load_as_double(type, &byte)).value_or(-1);
+  }
+  return codes;
+}
+
+bool are_float4(const Tensor& values) {
+  return ir::apply(kHasFloat4, {}, std::span(&values, 1)).front().at_int(0) != 0;
+}
+
+ir::ScaledTensor as_integers(const ir::ScaledTensor& weights) {
+  const Tensor values =
+      ir::apply(kDoubledFloat4, {{"k", weights.k}}, std::span(&weights.values, 1)).front();
+  const Tensor inputs[] = {weights.scales, Tensor::scalar(weights.scales.dtype(), 0.5)};
+  return ir::scaled_rows_of(8, weights.format.depth, weights.k, values,
+                            ir::evaluate_op(ir::get_op("Mul"), {}, inputs).front(), std::nullopt);
+}
+
+}  // namespace sinter::fusion
