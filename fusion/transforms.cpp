@@ -8,7 +8,7 @@ std::span<const ir::Transform* const> transforms() {
       &kJoinedBiases,      &kNarrowed,         &kQuantized,  &kQuantizedFloats,
       &kFoldedScales,      &kFoldedThresholds, &kSplatValue, &kIsMask,
       &kUnfitConstant,     &kIsUniform,        &kShifts,     &kReadIntegers,
-      &kIntegerDifference, &kIntegerSums,      &kHasFloat4,  &kDoubledFloat4};
+      &kIntegerDifference, &kIntegerSums,      &kHasFloat4,  &kDoubledCodes};
   return all;
 }
 

@@ -17,16 +17,18 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 64;  // per thread
 
+/// A sign, two bits of exponent and one of mantissa.
+constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+
+/// To add one: a row here, its numbers if they are no integers, and how kernels widen them in
+/// codegen/families/gemm/weights.
 constexpr CodeType kCodeTypes[] = {
     {"i8", 8, DType::kInt8, false, 127},
     {"i4", 4, DType::kUInt8, false, 7},
     {"f8e4m3fn", 8, DType::kFloat8E4M3FN, true, 448},
     {"f8e5m2", 8, DType::kFloat8E5M2, true, 57344},
-    {"f4e2m1", 4, DType::kUInt8, true, 6},
+    {"f4e2m1", 4, DType::kUInt8, true, 6, kFloats4},
 };
-
-/// f4e2m1: a sign, two bits of exponent and one of mantissa.
-constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
 /// Takes words from a format's text.
 class FormatReader {
@@ -163,18 +165,25 @@ Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows,
                 Buffer::take(std::move(bytes)));
 }
 
-std::optional<int> float4_code(double number) {
-  for (int code = 0; code < 16; ++code)
-    if (kFloats4[code] == number && std::signbit(kFloats4[code]) == std::signbit(number))
-      return code;
+std::optional<int> CodeType::code_of(double number) const {
+  for (int code = 0; numbers != nullptr && code < 1 << bits; ++code)
+    if (numbers[code] == number && std::signbit(numbers[code]) == std::signbit(number)) return code;
   return std::nullopt;
 }
 
-double float4_number(int code) { return kFloats4[code]; }
+const CodeType* codes_in(const Attrs& attrs, const Tensor& values) {
+  if (attrs.has("codes")) return find_code_type(attrs.get_string("codes"));
+  if (attrs.get_int("bits") == 4) return &integer_codes(4);
+  return find_code_type(sinter::to_string(values.dtype()));
+}
+
+void set_codes(Attrs& attrs, const CodeType& codes) {
+  if (codes.numbers != nullptr) attrs.set("codes", std::string(codes.name));
+}
 
 Tensor unpacked_values(const ScaledTensor& weights) {
   if (weights.bits() == 8) return weights.values;
-  const int zero = weights.format.codes->is_float ? 0 : 8;
+  const int zero = weights.format.codes->numbers != nullptr ? 0 : 8;
   const auto width = static_cast<std::size_t>(weights.k), pitch = (width + 1) / 2;
   std::vector<std::byte> bytes(static_cast<std::size_t>(weights.n()) * width);
   const std::span<const std::byte> packed = weights.values.bytes();
@@ -202,7 +211,8 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
   std::vector<double> numbers =
       Tensor(values.dtype(), {256}, Buffer::take(std::move(codes))).to_doubles();
-  if (values.dtype() == DType::kUInt8) std::ranges::copy(kFloats4, numbers.begin());
+  if (const CodeType& type = *weights.format.codes; type.numbers != nullptr)
+    std::copy_n(type.numbers, 1 << type.bits, numbers.begin());
   const std::vector<double> scales = weights.scales.to_doubles();
   const std::vector<double> zeros =
       weights.zero_points ? weights.zero_points->to_doubles() : std::vector<double>();
@@ -240,7 +250,7 @@ const Transform kDequantized = {
       const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group"),
                          k = attrs.get_int("k");
       if (inputs.size() < 2 || inputs.size() > 3 || !has_inputs(inputs, inputs.size(), 2) ||
-          !is_float(attrs.get_dtype("type")) || group < 0)
+          !is_float(attrs.get_dtype("type")) || group < 0 || codes_in(attrs, inputs[0]) == nullptr)
         return false;
       const auto& shape = inputs[0].shape();
       const bool is_packed = bits == 4;
@@ -256,13 +266,10 @@ const Transform kDequantized = {
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       std::optional<Tensor> zeros;
       if (inputs.size() > 2) zeros = inputs[2];
-      return std::vector{multiplied(
-          scaled_rows_of(attrs.has("floats")          ? float4_codes()
-                         : attrs.get_int("bits") == 4 ? integer_codes(4)
-                                                      : codes_stored_as(inputs[0].dtype()),
-                         attrs.get_int("group"), attrs.get_int("k"), inputs[0], inputs[1],
-                         std::move(zeros)),
-          attrs.get_dtype("type"))};
+      return std::vector{
+          multiplied(scaled_rows_of(*codes_in(attrs, inputs[0]), attrs.get_int("group"),
+                                    attrs.get_int("k"), inputs[0], inputs[1], std::move(zeros)),
+                     attrs.get_dtype("type"))};
     }};
 
 Tensor dequantized(const ScaledTensor& weights, DType dtype) {
@@ -273,7 +280,7 @@ Tensor dequantized(const ScaledTensor& weights, DType dtype) {
               {"group", weights.format.depth},
               {"k", weights.k},
               {"type", dtype}};
-  if (weights.format.codes == &float4_codes()) attrs.set("floats", std::int64_t{1});
+  set_codes(attrs, *weights.format.codes);
   return apply(kDequantized, attrs, operands).front();
 }
 

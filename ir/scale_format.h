@@ -21,9 +21,13 @@ struct Node;
 struct CodeType {
   std::string_view name;  // in text
   int bits = 8;
-  DType stored = DType::kInt8;  // of 4 bits: two to a byte, even columns in the low nibble
-  bool is_float = false;
-  double largest = 127;  // magnitude
+  DType stored = DType::kInt8;      // of 4 bits: two to a byte, even columns in the low nibble
+  bool is_float = false;            // or a table: no integers for kernels of these
+  double largest = 127;             // magnitude
+  const double* numbers = nullptr;  // by code; none: those of `stored`, or -8..7
+
+  /// The code of the number, the same sign of zero included.
+  std::optional<int> code_of(double number) const;
 };
 
 /// The type named so; null if there is none. The pointer identifies the type.
@@ -33,8 +37,11 @@ const CodeType& integer_codes(int bits);
 const CodeType& codes_stored_as(DType stored);
 /// Floats of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 const CodeType& float4_codes();
-std::optional<int> float4_code(double number);  // none: it is no such float
-double float4_number(int code);
+
+/// What a recipe's attributes say of the codes of `values`: "bits", and "codes" where these and the
+/// type of `values` do not tell. Null: there are no such codes.
+const CodeType* codes_in(const Attrs& attrs, const Tensor& values);
+void set_codes(Attrs& attrs, const CodeType& codes);
 
 /// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale. Scales and zero points
 /// are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the element's block.

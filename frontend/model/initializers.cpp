@@ -218,7 +218,7 @@ ir::Tensor read_scaled_floats(const onnx::TensorProto& proto, ExternalData& exte
     const double exponent =
         code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
     ir::store_double(type, values.data() + i * size_of(type),
-                     is_float4 ? ir::float4_number(code) : exponent);
+                     is_float4 ? ir::float4_codes().numbers[code] : exponent);
   });
   return ir::Tensor(type, extent.shape, ir::Buffer::take(std::move(values)));
 }

@@ -165,12 +165,12 @@ std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const N
   return node.op->composite().decompose(builder, node, inputs);
 }
 
-/// Weights that are floats of 4 bits as integers, if the target multiplies those.
+/// Weights of 4 bits as integers of 8, if the target multiplies those.
 std::optional<std::vector<ValueId>> with_integers(GraphBuilder& builder, const TargetTraits& target,
                                                   const Graph& graph, const Node& node,
                                                   std::span<const ValueId> inputs) {
   const DType x = graph.type(node.inputs[0]).dtype;
-  if (ir::ProductFormats(node.attrs).w->codes != &ir::float4_codes() ||
+  if (!has_doubled_integers(*ir::ProductFormats(node.attrs).w->codes) ||
       !quantized_refusal(target, graph, node, x, ir::integer_codes(8)).empty())
     return std::nullopt;
   std::vector<Tensor> operands;

@@ -26,16 +26,18 @@ const ir::Transform kHasFloat4 = {
     },
     1};
 
-/// Twice the numbers of rows of `k` floats of 4 bits, which are integers.
-const ir::Transform kDoubledFloat4 = {
-    "doubled_float4",
+/// Twice the numbers of rows of `k` codes of 4 bits.
+const ir::Transform kDoubledCodes = {
+    "doubled_codes",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const std::int64_t k = attrs.get_int("k");
-      return ir::has_inputs(inputs, 1, 2) && inputs[0].dtype() == DType::kUInt8 && k >= 0 &&
-             inputs[0].shape()[1] == k / 2 + k % 2;
+      const ir::CodeType* const codes = ir::find_code_type(attrs.get_string("codes"));
+      return codes != nullptr && has_doubled_integers(*codes) && ir::has_inputs(inputs, 1, 2) &&
+             inputs[0].dtype() == codes->stored && k >= 0 && inputs[0].shape()[1] == k / 2 + k % 2;
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const std::int64_t n = inputs[0].shape()[0], k = attrs.get_int("k");
+      const double* const numbers = ir::find_code_type(attrs.get_string("codes"))->numbers;
       const ir::HeldBytes held = inputs[0].hold();
       std::vector<std::int8_t> values;
       values.reserve(static_cast<std::size_t>(n * k));
@@ -44,7 +46,7 @@ const ir::Transform kDoubledFloat4 = {
           const int both = std::to_integer<int>(
               held.bytes[static_cast<std::size_t>(row * inputs[0].shape()[1] + i / 2)]);
           values.push_back(
-              static_cast<std::int8_t>(2 * ir::float4_number(i % 2 == 0 ? both & 15 : both >> 4)));
+              static_cast<std::int8_t>(2 * numbers[i % 2 == 0 ? both & 15 : both >> 4]));
         }
       return std::vector{Tensor::of(DType::kInt8, {n, k}, values)};
     }};
@@ -53,7 +55,7 @@ std::vector<int> float4_codes_of(DType type) {
   std::vector<int> codes(256);
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const auto byte = static_cast<std::byte>(i);
-    codes[i] = ir::float4_code(ir::load_as_double(type, &byte)).value_or(-1);
+    codes[i] = ir::float4_codes().code_of(ir::load_as_double(type, &byte)).value_or(-1);
   }
   return codes;
 }
@@ -62,9 +64,17 @@ bool are_float4(const Tensor& values) {
   return ir::apply(kHasFloat4, {}, std::span(&values, 1)).front().at_int(0) != 0;
 }
 
+bool has_doubled_integers(const ir::CodeType& codes) {
+  constexpr double kMost = 127;
+  return codes.bits == 4 && codes.numbers != nullptr &&
+         std::all_of(codes.numbers, codes.numbers + 16, [](double number) {
+           return 2 * number == std::round(2 * number) && std::abs(2 * number) <= kMost;
+         });
+}
+
 ir::ScaledTensor as_integers(const ir::ScaledTensor& weights) {
-  const Tensor values =
-      ir::apply(kDoubledFloat4, {{"k", weights.k}}, std::span(&weights.values, 1)).front();
+  const Attrs attrs{{"codes", std::string(weights.format.codes->name)}, {"k", weights.k}};
+  const Tensor values = ir::apply(kDoubledCodes, attrs, std::span(&weights.values, 1)).front();
   const Tensor inputs[] = {weights.scales, Tensor::scalar(weights.scales.dtype(), 0.5)};
   return ir::scaled_rows_of(8, weights.format.depth, weights.k, values,
                             ir::evaluate_op(ir::get_op("Mul"), {}, inputs).front(), std::nullopt);

@@ -13,7 +13,9 @@ namespace sinter::fusion {
 std::vector<int> float4_codes_of(DType type);
 /// True if all of `values`, of 8 bits, are floats of 4 bits.
 bool are_float4(const Tensor& values);
-/// The same numbers, exactly: twice the codes as int8, half the scales.
+/// True if twice the numbers of codes of 4 bits are 8-bit integers.
+bool has_doubled_integers(const ir::CodeType& codes);
+/// The same numbers, exactly: twice those of the codes as int8, half the scales.
 ir::ScaledTensor as_integers(const ir::ScaledTensor& weights);
 
 }  // namespace sinter::fusion

@@ -315,7 +315,7 @@ ir::ScaledTensor rounded_float4(const Tensor& weights, std::int64_t group) {
                    double error = 0;
                    for (const float x : part) {
                      const double d =
-                         x - ir::float4_number(float4_of(x / scale)) * static_cast<double>(scale);
+                         x - ir::float4_codes().numbers[float4_of(x / scale)] * static_cast<double>(scale);
                      error += d * d;
                    }
                    if (error >= least) continue;

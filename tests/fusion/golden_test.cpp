@@ -73,7 +73,10 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     if (value == "off") test.context.target.attention_steps.clear();
     if (value == "fp8") test.context.eight_bit.attention = DType::kFloat8E4M3FN;
   } else if (key == "weights") {
-    test.context.weights.bits = value == "int4" ? 4 : 8;
+    const bool is_float4 = value == "nvfp4" || value == "mxfp4";
+    test.context.weights.bits = value == "int8" ? 8 : 4;
+    test.context.weights.floats = is_float4;
+    if (is_float4) test.context.weights.group = value == "nvfp4" ? 16 : 32;
   } else if (key == "caches") {
     test.context.states.cache_type = value == "fp8" ? DType::kFloat8E4M3FN : DType::kInt8;
   } else if (key == "packed") {

@@ -81,6 +81,26 @@ TEST(Quantizer, ShapesAreThoseOfTheOperator) {
   EXPECT_FALSE(eight.zero_points.has_value());
 }
 
+TEST(Quantizer, FloatsOfFourBitsHaveScalesOfTheirFormat) {
+  const auto floats = [](std::int64_t group) {
+    WeightOptions result = options(4, group);
+    result.floats = true;
+    return result;
+  };
+  const Tensor weights = normal(16, 256);
+  EXPECT_LT(error(weights, floats(16)), 0.11);
+  EXPECT_LT(error(weights, floats(32)), 0.14);
+  EXPECT_EQ(quantize(weights, floats(16)).format.to_string(), "f4e2m1 * f32 group 16");
+  for (const double scale : quantize(weights, floats(32)).scales.to_doubles())
+    EXPECT_EQ(std::exp2(std::round(std::log2(scale))), scale);
+  // A power of two times numbers of three bits behind the first.
+  for (const double scale : quantize(weights, floats(16)).scales.to_doubles()) {
+    int exponent = 0;
+    const double mantissa = std::frexp(scale, &exponent) * 16;
+    EXPECT_EQ(mantissa, std::round(mantissa)) << scale;
+  }
+}
+
 TEST(Quantizer, WhatIsExactStaysSo) {
   const Tensor zeros = Tensor::from_doubles(DType::kFloat16, {2, 8}, std::vector<double>(16, 0));
   EXPECT_EQ(error(zeros, options(8)), 0);

@@ -15,7 +15,7 @@ namespace {
 TEST(ScaleFormats, PrintAsTheyParse) {
   for (const char* text :
        {"i8 * f32 row", "i8 * f16 tensor", "(i4 - i8) * f16 group 32", "(i8 - f32) * bf16 row",
-        "f8e4m3fn * f32 group 128", "f8e4m3fn * f32 block 128x128"})
+        "f4e2m1 * f16 group 16", "f8e4m3fn * f32 group 128", "f8e4m3fn * f32 block 128x128"})
     EXPECT_EQ(ScaleFormat::parse(text).to_string(), text);
 }
 
@@ -36,6 +36,21 @@ TEST(ScaleFormats, NameWhatTheyDoNotHave) {
     EXPECT_THAT(message(text), testing::HasSubstr("is no format of scaled numbers")) << text;
   EXPECT_THAT(message("i3 * f16 row"), testing::HasSubstr("'i3' is no type of codes"));
   EXPECT_THAT(message("i4 * half row"), testing::HasSubstr("'half' is no type"));
+}
+
+TEST(ScaleFormats, FloatsOfFourBitsHaveFifteenNumbers) {
+  std::vector<std::uint8_t> bytes;
+  for (int code = 0; code < 16; code += 2)
+    bytes.push_back(static_cast<std::uint8_t>(code | (code + 1) << 4));
+  const ScaledTensor row{ScaleFormat::parse("f4e2m1 * f32 group 8"),
+                         16,
+                         Tensor::of(DType::kUInt8, {1, 8}, bytes),
+                         Tensor::from_doubles(DType::kFloat32, {1, 2}, std::vector<double>{1, 2}),
+                         {}};
+  EXPECT_THAT(dequantized(row, DType::kFloat32).to_doubles(),
+              testing::ElementsAre(0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -1, -2, -3, -4, -6, -8, -12));
+  EXPECT_EQ(float4_codes().code_of(-1.5), 11);
+  EXPECT_EQ(float4_codes().code_of(5), std::nullopt);
 }
 
 TEST(ScaleFormats, BlocksShareScales) {

@@ -152,8 +152,9 @@ TEST_F(CliTest, CalibrationRefusesSamplesThatDoNotFit) {
 TEST_F(CliTest, WeightsRefusesWhatItDoesNotKnow) {
   const auto model = save(small_model());
   for (const char* text :
-       {"int2", "int4:group=4", "int4:group=x", "int4:groups=32", "model:group=8",
-        "int8:", "int4:group=99999999999999999999", "int4:wide=", "int4:wide=-1", "int4:wide=x"}) {
+       {"int2", "nvfp4:group=16", "mxfp4:asymmetric", "int4:group=4", "int4:group=x",
+        "int4:groups=32", "model:group=8", "int8:", "int4:group=99999999999999999999",
+        "int4:wide=", "int4:wide=-1", "int4:wide=x"}) {
     const auto result =
         sinter({"compile", model, "--target=cpu", "-o", path("x.plan"), "--weights", text});
     EXPECT_EQ(result.code, 2) << text;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -27,17 +29,20 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 class Numbers {
  public:
   /// `values`: the bytes of `codes`, rows of k.
-  Numbers(const Tensor& codes, int bits, bool floats, std::int64_t k,
+  Numbers(const Tensor& codes, const ir::CodeType& type, std::int64_t k,
           std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
-        bits_(bits),
-        floats_(floats || is_float8(codes.dtype())),
+        bits_(type.bits),
+        floats_(type.is_float),
+        zero_(type.numbers != nullptr ? static_cast<std::uint32_t>(type.code_of(0).value_or(0))
+              : type.is_float         ? 0u
+                                      : 1u << (type.bits - 1)),
         n_(codes.shape()[0]),
         k_(k),
         pitch_(codes.shape()[1]) {}
 
   std::uint32_t at(std::int64_t n, std::int64_t k) const {
-    if (n >= n_ || k >= k_) return floats_ ? 0 : bits_ == 8 ? 128 : 8;
+    if (n >= n_ || k >= k_) return zero_;
     if (bits_ == 8) return bytes_[n * pitch_ + k] ^ (floats_ ? 0u : 128u);
     return bytes_[n * pitch_ + k / 2] >> (k % 2 * 4) & 15u;
   }
@@ -48,6 +53,7 @@ class Numbers {
   const std::uint8_t* bytes_;
   int bits_;
   bool floats_;
+  std::uint32_t zero_;
   std::int64_t n_, k_, pitch_;
 };
 
@@ -138,7 +144,7 @@ namespace {
 bool are_values(const Attrs& attrs, std::span<const Tensor> inputs) {
   const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k");
   return (bits == 4 || bits == 8) && ir::has_inputs(inputs, 1, 2) &&
-         size_of(inputs[0].dtype()) == 1 && k >= 0 &&
+         ir::codes_in(attrs, inputs[0]) != nullptr && size_of(inputs[0].dtype()) == 1 && k >= 0 &&
          inputs[0].shape()[1] == (bits == 8 ? k : k / 2 + k % 2);
 }
 
@@ -153,7 +159,7 @@ std::vector<std::byte> packed_values(const Attrs& attrs, std::span<const Tensor>
   const Ints shape = type_of_values(attrs, inputs).second;
   const int bits = static_cast<int>(attrs.get_int("bits"));
   const ir::HeldBytes held = inputs[0].hold();
-  const Numbers numbers(inputs[0], bits, attrs.has("floats"), attrs.get_int("k"), held.bytes);
+  const Numbers numbers(inputs[0], *ir::codes_in(attrs, inputs[0]), attrs.get_int("k"), held.bytes);
   return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
     const std::int64_t depth = unit_depth(bits);
     for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes) {
@@ -299,7 +305,7 @@ PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type) {
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;
   Attrs attrs{{"bits", std::int64_t{weights.bits()}}, {"k", weights.k}};
-  if (weights.format.codes == &ir::float4_codes()) attrs.set("floats", std::int64_t{1});
+  ir::set_codes(attrs, *weights.format.codes);
   packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues, attrs,
                              std::span(&weights.values, 1));
   // A float16 weight is rounded to as many bits as its scale.
@@ -342,13 +348,27 @@ std::int64_t loop_group(const GemmProgram& product) {
   return product.weights->has_zeros() ? kWholeGroup : 0;
 }
 
+namespace {
+
+/// Types of packed_weights.cuh, by their codes.
+constexpr std::pair<std::string_view, std::string_view> kStorageTypes[] = {
+    {"i8", "PackedBytes"},
+    {"i4", "PackedNibbles"},
+    {"f8e4m3fn", "PackedFloats"},
+    {"f4e2m1", "PackedFloats4"},
+};
+
+}  // namespace
+
 std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
   if (!weights.is_quantized()) return "PackedElements, NoScales";
-  return fmt::format("{}, Scales<{}, {}{}>",
-                     weights.are_floats() ? (weights.bits() == 8 ? "PackedFloats" : "PackedFloats4")
-                     : weights.bits() == 8 ? "PackedBytes"
-                                           : "PackedNibbles",
-                     storage_name(weights.scales()), group, weights.has_zeros() ? ", true" : "");
+  const auto* const type = std::ranges::find(kStorageTypes, weights.format->codes->name,
+                                             &std::pair<std::string_view, std::string_view>::first);
+  if (type == std::end(kStorageTypes))
+    throw Error(ErrorCode::kInternal,
+                fmt::format("no kernel widens {}", weights.format->codes->name));
+  return fmt::format("{}, Scales<{}, {}{}>", type->second, storage_name(weights.scales()), group,
+                     weights.has_zeros() ? ", true" : "");
 }
 
 }  // namespace sinter::codegen

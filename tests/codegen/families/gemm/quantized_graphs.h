@@ -17,14 +17,16 @@ struct Weights {
   int group = 0;
   const char* scales = "f16";
   const char* zeros = "";  // their type
-  bool floats = false;     // of 8 bits
+  bool floats = false;
 };
 
 /// How scales lie in a format's text.
 inline std::string spread(int group) { return group == 0 ? "row" : fmt::format("group {}", group); }
 
 inline std::string format_text(const Weights& w) {
-  const std::string codes = w.floats ? "f8e4m3fn" : fmt::format("i{}", w.bits);
+  const std::string codes = !w.floats     ? fmt::format("i{}", w.bits)
+                            : w.bits == 8 ? "f8e4m3fn"
+                                          : "f4e2m1";
   return fmt::format("{} * {} {}",
                      w.zeros[0] != '\0' ? fmt::format("({} - {})", codes, w.zeros) : codes,
                      w.scales, spread(w.group));
