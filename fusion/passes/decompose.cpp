@@ -39,7 +39,7 @@ bool all_equal(const Ints& values, std::int64_t expected) {
 /// to the accumulators' type.
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
   const DType left = builder.type(a).dtype, right = builder.type(b).dtype;
-  if (target.narrow_products.contains({left, right})) return builder.add("MatMul", {a, b});
+  if (target.sums("MatMul", left, right) != nullptr) return builder.add("MatMul", {a, b});
   if (const auto sums = ir::product_type(left, right); sums && *sums != left)
     return matrix_product(builder, target, builder.add("Cast", {a}, {{"to", *sums}}),
                           builder.add("Cast", {b}, {{"to", *sums}}));
@@ -187,11 +187,10 @@ std::optional<std::vector<ValueId>> with_integers(GraphBuilder& builder, const T
 
 /// Options that keep quantized weights, if x's type is the obstacle.
 std::string ways_out(const Context& context) {
-  const auto& types = context.target.quantized_matmul;
   std::string options;
   for (const auto& [type, option] :
        {std::pair(DType::kFloat16, "fp16"), {DType::kBFloat16, "bf16"}})
-    if (types.contains(type))
+    if (context.target.first_of("MatMul", true, type) != nullptr)
       options += fmt::format("{}--precision {}", options.empty() ? "; " : " or ", option);
   const bool is_lowered =
       context.precision == Precision::kFloat16 || context.precision == Precision::kBFloat16;

@@ -110,7 +110,7 @@ Graph sink_scales(const Graph& graph, Context& context) {
 }
 
 Graph sink_cache_scales(const Graph& graph, Context& context) {
-  if (context.target.attention_scaled_rows.empty()) return graph;
+  if (context.target.first_of("Attention", true) == nullptr) return graph;
   std::map<ValueId, ValueId> mapped;  // new ids of rows and scales, which are not replaced, by old
                                       // ids
   return ir::rewrite(

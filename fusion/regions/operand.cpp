@@ -56,11 +56,10 @@ bool has_eight_bit_operands(const Graph& graph, const Node& node) {
 }
 
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node) {
-  const auto& pairs = node.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
   if (!has_eight_bit_operands(graph, node)) return false;
   const DType x = graph.type(node.inputs[0]).dtype;
   if (ir::has_scaled_weights(node)) return quantized_refusal(target, graph, node, x).empty();
-  return pairs.contains({x, graph.type(node.inputs[1]).dtype});
+  return target.sums(node.op->name, x, graph.type(node.inputs[1]).dtype) != nullptr;
 }
 
 bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
@@ -81,25 +80,25 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
 
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x, const ir::CodeType& codes) {
-  if (!target.quantized_matmul.contains(x))
+  if (target.first_of("MatMul", true, x) == nullptr)
     return fmt::format("this target has no product of {} with quantized weights", to_string(x));
   const ir::ScaleFormat format = *ir::ProductFormats(node.attrs).w;
-  if (codes.is_float && !target.quantized_floats)
+  const ir::OperandFormats* const row = target.takes("MatMul", x, codes.name, true);
+  if (row == nullptr)
     return fmt::format("this target has no product with weights of {}", codes.name);
   const Dim& columns = graph.type(node.inputs[1]).shape[0];
-  if (columns.is_constant() && columns.value() < target.quantized_least_columns)
+  if (columns.is_constant() && columns.value() < row->least)
     return fmt::format("this target's products with quantized weights have {} columns or more",
-                       target.quantized_least_columns);
+                       row->least);
   const Dim& k = graph.type(node.inputs[0]).shape.back();
   const std::int64_t group = format.depth;
   const bool all = group == 0 || (k.is_constant() && group >= k.value());
-  if (!all && group % target.quantized_group != 0)
-    return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
-                       group);
+  if (!all && group % row->unit != 0)
+    return fmt::format("this target's groups are multiples of {}, not {}", row->unit, group);
   constexpr double kLargestHalf = 65504;
   // Some kernels multiply 8-bit floats as float16.
   const bool as_halves = x == DType::kFloat16 || is_float8(x);
-  if (target.quantized_zeros_in_type && as_halves && node.inputs.size() > 3)
+  if (row->zeros_in_left && as_halves && node.inputs.size() > 3)
     if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
       if (!ir::is_within(*zeros, kLargestHalf)) return "a zero point is beyond f16";
   return "";

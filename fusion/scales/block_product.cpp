@@ -164,8 +164,8 @@ std::optional<BlockProduct> BlockProducts::find(const Node& node, std::string& r
     return std::nullopt;
   const std::optional<ValueId> x_scales = scales_of_rows(*x);
   if (!x_scales) return std::nullopt;
-  if (!target_.narrow_products.contains(
-          {graph_.type(x->values).dtype, graph_.type(w->values).dtype})) {
+  if (target_.sums("MatMul", graph_.type(x->values).dtype, graph_.type(w->values).dtype) ==
+      nullptr) {
     refusal = "this target has no product of 8-bit floats";
     return std::nullopt;
   }

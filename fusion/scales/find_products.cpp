@@ -151,9 +151,10 @@ class ProductFinder {
         node.attrs.get_int("group") > 1)
       return "a convolution of single channels is bound by memory (--include)";
     const std::int64_t depth = is_conv ? graph_.type(node.inputs[1]).shape[1].value() : layer.k;
-    if (depth % context_.target.narrow_unit != 0)
+    const ir::OperandFormats* const row = context_.target.first_of(node.op->name, false);
+    if (row != nullptr && depth % row->unit != 0)
       return fmt::format("its {} of {} is no multiple of {}: 8 bits are not faster (--include)",
-                         is_conv ? "number of channels" : "k", depth, context_.target.narrow_unit);
+                         is_conv ? "number of channels" : "k", depth, row->unit);
     return "";
   }
 
@@ -172,8 +173,8 @@ EightBitProducts find_products(const Graph& graph, Context& context, ConstantVal
 }
 
 bool takes_activations(const Context& context, DType type, bool is_conv) {
-  const auto& pairs = is_conv ? context.target.narrow_convs : context.target.narrow_products;
-  return context.eight_bit.emulate || pairs.contains({type, *context.eight_bit.type});
+  return context.eight_bit.emulate ||
+         context.target.sums(is_conv ? "Conv" : "MatMul", type, *context.eight_bit.type) != nullptr;
 }
 
 void note_kept(Context& context, EightBitProducts& products, EightBitLayer layer) {

@@ -28,7 +28,6 @@ std::int64_t varies_along(const Shape& shape, const Ints& summed) {
 }  // namespace
 
 bool ScaleSink::choose_types(SunkProduct& product) const {
-  const auto& pairs = product.is_conv() ? target_.narrow_convs : target_.narrow_products;
   const auto type_of = [&](const SunkOperand& operand) {
     return operand.difference ? DType::kInt8 : graph_.type(operand.found.values).dtype;
   };
@@ -36,7 +35,9 @@ bool ScaleSink::choose_types(SunkProduct& product) const {
   for (const bool shift_x : {false, true})
     for (const bool shift_w : {false, true}) {
       if ((shift_x && x != DType::kUInt8) || (shift_w && w != DType::kUInt8)) continue;
-      if (!pairs.contains({shift_x ? DType::kInt8 : x, shift_w ? DType::kInt8 : w})) continue;
+      if (target_.sums(product.node->op->name, shift_x ? DType::kInt8 : x,
+                       shift_w ? DType::kInt8 : w) == nullptr)
+        continue;
       product.x.shifted = shift_x;
       product.w->shifted = shift_w;
       return true;
@@ -139,8 +140,7 @@ std::optional<SunkProduct> ScaleSink::find(const Node& node, std::string& refusa
   refusal.clear();
   if (has_four_bit_weights(node)) return beside_four_bits(node, refusal);
   const bool is_conv = node.op->name == "Conv";
-  if ((!is_conv && !ir::is_plain_matmul(node)) ||
-      (is_conv ? target_.narrow_convs : target_.narrow_products).empty())
+  if ((!is_conv && !ir::is_plain_matmul(node)) || target_.first_of(node.op->name, false) == nullptr)
     return std::nullopt;
   const DType type = graph_.type(node.outputs[0]).dtype;
   if (graph_.type(node.inputs[0]).dtype != type || type == DType::kFloat64 ||
@@ -210,8 +210,8 @@ namespace {
 
 template <typename Visit>
 void for_each_product(const Graph& graph, const Context& context, const Visit& visit) {
-  if (!context.fuse ||
-      (context.target.narrow_products.empty() && context.target.narrow_convs.empty()))
+  if (!context.fuse || (context.target.first_of("MatMul", false) == nullptr &&
+                        context.target.first_of("Conv", false) == nullptr))
     return;
   ConstantValues values(graph);
   const ScaleSink products(graph, context.target, values);

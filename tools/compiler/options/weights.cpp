@@ -97,7 +97,7 @@ std::string to_text(const WeightOptions& weights) {
 }
 
 double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
-                              fusion::Precision precision, const std::set<DType>& quantized_matmul,
+                              fusion::Precision precision, const ir::TargetTraits& target,
                               double plan_bytes) {
   double bytes = plan_bytes;
   for (const auto& layer : layers) {
@@ -107,7 +107,7 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
     if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;
     if (precision == fusion::Precision::kBFloat16) type = DType::kBFloat16;
     // Else the plan has floats again.
-    if (!layer.type.empty() || quantized_matmul.contains(type))
+    if (!layer.type.empty() || target.first_of("MatMul", true, type) != nullptr)
       bytes += elements * static_cast<double>(size_of(type)) - layer.bytes_after;
   }
   return bytes;
