@@ -26,6 +26,24 @@ const ir::Transform kHasFloat4 = {
     },
     1};
 
+/// Rows [n, k] of floats of 8 bits as codes of 4, even columns in the low nibbles.
+const ir::Transform kPackedFloat4 = {
+    "packed_float4",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return ir::has_inputs(inputs, 1, 2) && is_float8(inputs[0].dtype()) &&
+             inputs[0].shape()[1] % 2 == 0;
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const std::vector<int> codes = float4_codes_of(inputs[0].dtype());
+      const ir::HeldBytes held = inputs[0].hold();
+      std::vector<std::uint8_t> bytes(held.bytes.size() / 2);
+      for (std::size_t i = 0; i < held.bytes.size(); ++i)
+        bytes[i / 2] |= static_cast<std::uint8_t>(
+            (codes[std::to_integer<std::size_t>(held.bytes[i])] & 15) << (i % 2 * 4));
+      return std::vector{
+          Tensor::of(DType::kUInt8, {inputs[0].shape()[0], inputs[0].shape()[1] / 2}, bytes)};
+    }};
+
 /// Twice the numbers of rows of `k` codes of 4 bits.
 const ir::Transform kDoubledCodes = {
     "doubled_codes",
@@ -62,6 +80,31 @@ std::vector<int> float4_codes_of(DType type) {
 
 bool are_float4(const Tensor& values) {
   return ir::apply(kHasFloat4, {}, std::span(&values, 1)).front().at_int(0) != 0;
+}
+
+bool is_float4_table(const Tensor& rows) {
+  return is_float8(rows.dtype()) && rows.shape().size() == 2 && rows.shape()[1] % 2 == 0 &&
+         are_float4(rows);
+}
+
+ValueId add_gathered_float4(GraphBuilder& builder, const Tensor& rows, ValueId indices) {
+  const Tensor packed = ir::apply(kPackedFloat4, {}, std::span(&rows, 1)).front();
+  const ValueId bytes =
+      builder.add("Gather", {builder.constant(packed), indices}, {{"axis", std::int64_t{0}}});
+  Shape shape = builder.type(bytes).shape, split = shape;
+  split.emplace_back(1);
+  shape.back() *= Dim(2);
+  const auto byte = [&](Ints dims, const std::vector<std::uint8_t>& values) {
+    return builder.constant(Tensor::of(DType::kUInt8, std::move(dims), values));
+  };
+  ValueId codes = builder.add("Reshape", {bytes}, {{"shape", split}});
+  codes = builder.add("ShiftRight", {codes, byte({2}, {0, 4})});
+  codes = builder.add("BitwiseAnd", {codes, byte({}, {15})});
+  codes = builder.add("Reshape", {codes}, {{"shape", shape}});
+  const double* const numbers = ir::float4_codes().numbers;
+  const ValueId table = builder.constant(
+      Tensor::from_doubles(DType::kFloat32, {16}, std::vector<double>(numbers, numbers + 16)));
+  return builder.add("Take", {table, builder.add("Cast", {codes}, {{"to", DType::kInt64}})});
 }
 
 bool has_doubled_integers(const ir::CodeType& codes) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "fusion/patterns/dequantization.h"
+#include "fusion/scales/float4.h"
 #include "fusion/scales/integer_reader.h"
 #include "ir/affine.h"
 #include "ir/scale_format.h"
@@ -251,6 +252,10 @@ class RowSink {
 
   ValueId gather(ValueId value) {
     const Node* node = graph_.producer(value);
+    if (node != nullptr && node->op->name == "Cast")
+      if (const Tensor* rows = graph_.value(node->inputs[0]).constant.get();
+          rows != nullptr && is_float4_table(*rows))
+        return builder_.add("Cast", {add_gathered_float4(builder_, *rows, indices_)}, node->attrs);
     if (node != nullptr && node->op->kind == OpKind::kPointwise) {
       const std::size_t rank = graph_.type(value).shape.size();
       std::vector<ValueId> inputs;
