@@ -31,7 +31,7 @@ ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& sca
 }
 
 /// `weights` with output channels as rows: [n, k], or [m, c * taps] of a convolution.
-Tensor rows_of(const Tensor& weights) {
+Tensor channels_as_rows(const Tensor& weights) {
   const Ints& shape = weights.shape();
   return shape.size() == 2 ? transposed(weights)
                            : weights.reshaped({shape[0], weights.element_count() / shape[0]});
@@ -109,7 +109,7 @@ ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& sca
 }
 
 ir::ScaledTensor eight_bit_weights(const Tensor& weights, DType type, bool per_channel) {
-  const Tensor rows = rows_of(weights);
+  const Tensor rows = channels_as_rows(weights);
   const Ints shape = rows.shape();
   WeightOptions options;
   options.bits = 8;
