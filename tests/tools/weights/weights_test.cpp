@@ -37,6 +37,29 @@ TEST_F(CliTest, WeightsPrintsEveryLayer) {
             0);
 }
 
+TEST_F(CliTest, WeightsAreFloatsOfFourBits) {
+  const auto model = save(small_model());
+  for (const char* format : {"nvfp4", "mxfp4"}) {
+    const std::string weights = fmt::format("--weights={}:head", format);
+    const auto result =
+        sinter({"--json", "compile", model, "--target=cpu", weights, "-o", path("fp4.plan")});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto layers = json::parse(result.out)["layers"];
+    EXPECT_EQ(layers[0]["bits"], 4);
+    EXPECT_LT(layers[0]["weight_error"], 0.2);
+    // The CPU multiplies twice the numbers as integers of 8 bits.
+    EXPECT_THAT(sinter({"inspect", path("fp4.plan"), "--graph"}).out, HasSubstr("i8 * f32 row"));
+    EXPECT_THAT(sinter({"inspect", path("fp4.plan")}).out, HasSubstr(format));
+    EXPECT_EQ(
+        sinter({"run", path("fp4.plan"), "--shapes=x:3x8", "--outputs", path("fp4.npz")}).code, 0);
+    sinter({"compile", model, "--target=cpu", "-o", path("float.plan")});
+    EXPECT_EQ(sinter({"run", path("float.plan"), "--shapes=x:3x8", "--expected", path("fp4.npz"),
+                      "--tolerance=0.3"})
+                  .code,
+              0);
+  }
+}
+
 TEST_F(CliTest, WeightsReportsErrorsAsJson) {
   const auto model = save(small_model());
   const auto result = sinter({"--json", "compile", model, "--target=cpu",
