@@ -133,6 +133,13 @@ void add_build_options(Command& verb, BuildTexts& texts, OptionVerbs verbs) {
   verb.get_option("--optShapes")->needs(tune);
 }
 
+void check_no_build_options(const BuildTexts& texts, const std::string& file) {
+  for (const OptionRow& row : option_rows())
+    if (!row.flag.empty() && texts.is_given(row.name()))
+      throw usage_error("{} is about compiling, and '{}' is compiled already: give the model",
+                        row.name(), file);
+}
+
 BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
     : constants_(read_tensor_files(texts.list("--constant"))),
       options_(Model(texts.model), CompileOptions()) {

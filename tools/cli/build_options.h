@@ -36,6 +36,10 @@ struct BuildTexts {
 /// kPasses or kCompile, each with those of the ones before.
 void add_build_options(Command& verb, BuildTexts& texts, OptionVerbs verbs);
 
+/// Throws Error(kUsage) naming the first option of compiling that was given: `file` is a plan, or a
+/// report, which no such option changes.
+void check_no_build_options(const BuildTexts& texts, const std::string& file);
+
 /// What the texts ask for, told on `console`, which must outlive it. Graphs that --dump-ir asks for
 /// are printed on stderr, or into files of --dump-dir. Throws Error(kUsage) quoting what it does
 /// not know.

@@ -34,6 +34,17 @@ def install(build, into, components=("runtime", "compiler", "tools", "grpc", "de
         run("cmake", "--install", build, "--prefix", into, "--component", component)
     for path in binaries(into):
         run("strip", "--strip-unneeded", "--remove-section=.comment", path)
+    if "tools" in components:
+        add_completion(into)
+
+
+def add_completion(tree):
+    """Writes what the shells of Debian complete `sinter` by, where they look for it."""
+    for shell, name in (("bash", "bash-completion/completions/sinter"), ("zsh", "zsh/vendor-completions/_sinter"),
+                        ("fish", "fish/vendor_completions.d/sinter.fish")):
+        file = tree / "share" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(run(tree / "bin/sinter", "completion", shell))
 
 
 def is_elf(path):

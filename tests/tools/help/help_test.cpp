@@ -215,11 +215,17 @@ TEST_F(HelpTest, BenchAndProfileTakeModels) {
   ASSERT_EQ(profile.code, 0) << profile.err;
   EXPECT_GT(json::parse(profile.out).at("steps").size(), 2U);
   // What would do nothing is refused.
-  for (const char* verb : {"bench", "profile"}) {
+  for (const char* verb : {"bench", "profile", "report", "inspect"}) {
     const auto refused = sinter({verb, plan, "--fuse=off"});
     EXPECT_EQ(refused.code, 2);
     EXPECT_THAT(refused.err, HasSubstr("--fuse is about compiling"));
   }
+  // Beside a model the options are the model's.
+  const auto page = path("both.html");
+  EXPECT_EQ(sinter({"report", plan, "--against", model, "--target=cpu", "--no-profile", "-o", page,
+                    "--fuse=off"})
+                .code,
+            0);
   EXPECT_THAT(sinter({"bench", model, "--require-signature=own.key.pub"}).err,
               HasSubstr("--require-signature is about plans"));
   EXPECT_EQ(sinter({"bench", path("none.plan")}).code, 2);

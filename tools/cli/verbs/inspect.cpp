@@ -183,6 +183,7 @@ void run_inspect(const InspectArguments& options, const Console& console) {
     throw usage_error("name a plan, an ONNX file or Graph text, or ask for --passes");
   files::check_output(options.onnx, {options.build.model});
   if (is_plan_file(options.build.model)) {
+    check_no_build_options(options.build, options.build.model);
     if (!options.onnx.empty()) return write_plan_as_onnx(options, console);
     if (!options.why.empty())
       throw usage_error("--why needs the ONNX file: a plan does not keep refused fusions");

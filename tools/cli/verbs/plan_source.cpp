@@ -11,10 +11,7 @@ PlanSource::PlanSource(const std::string& file, const BuildTexts& texts, const L
                        const Console& console)
     : file_(file), load_(load) {
   if (is_plan_file(file)) {
-    for (const OptionRow& row : option_rows())
-      if (!row.flag.empty() && texts.is_given(row.name()))
-        throw usage_error("{} is about compiling, and '{}' is a plan: give the model", row.name(),
-                          file);
+    check_no_build_options(texts, file);
     return;
   }
   if (!load.require_signature.empty())

@@ -27,6 +27,10 @@ struct ReportArguments {
   ReportOptions report;
 };
 
+bool is_page(const std::string& file) { return std::filesystem::path(file).extension() == ".html"; }
+
+bool is_compiled(const std::string& file) { return is_page(file) || is_plan_file(file); }
+
 /// What `--json` of a verb printed; null for no file.
 ordered_json read_json(const std::string& path, const char* what) {
   if (path.empty()) return nullptr;
@@ -39,8 +43,7 @@ ordered_json read_json(const std::string& path, const char* what) {
 /// The data of a plan, of a model compiled as `texts` say, or of an earlier report.
 ordered_json data_of(const std::string& file, const BuildTexts& texts, const ReportOptions& how,
                      const Console& console) {
-  if (std::filesystem::path(file).extension() == ".html")
-    return data_of_page(files::read_file(file, "the report"), file);
+  if (is_page(file)) return data_of_page(files::read_file(file, "the report"), file);
   if (is_plan_file(file)) {
     const Plan plan = Plan::load(file);
     return at_boundary(monitor_of(console), OptionNames::kFlags, [&](Reporter& reporter) {
@@ -61,6 +64,8 @@ void run_report(const ReportArguments& options, const Console& console) {
   if (path.empty()) path = std::filesystem::path(file).replace_extension(".html").string();
   files::check_output(path, {file, options.against, options.profile, options.compare,
                              options.against_profile, options.against_compare});
+  if (is_compiled(file) && (options.against.empty() || is_compiled(options.against)))
+    check_no_build_options(options.build, file);
   ReportOptions how = options.report;
   how.inputs = parse(options.inputs);
   how.profile = read_json(options.profile, "the profile");
