@@ -130,7 +130,7 @@ bool fit_together(const Graph& graph, const Projection& a, const Projection& b) 
   if (!one) return a.weight->dtype() == b.weight->dtype();
   // Weights without zero points get zeros.
   if (!one->zero || !other->zero) one->zero = other->zero = std::nullopt;
-  return one == other;
+  return one->to_string() == other->to_string();
 }
 
 }  // namespace sinter::fusion

@@ -203,7 +203,7 @@ ir::ScaledTensor packed(const RoundedWeights& rounded, const Layout& layout,
 
 namespace {
 
-ir::ScaledTensor rounded(const Tensor& weights, const WeightOptions& options) {
+ir::ScaledTensor rounded_integers(const Tensor& weights, const WeightOptions& options) {
   const Layout layout(weights, options);
   const GroupFitter fitter(options);
   RoundedWeights result{
@@ -376,7 +376,7 @@ const ir::Transform kQuantized = {
       options.bits = static_cast<int>(attrs.get_int("bits"));
       options.group = attrs.get_int("group");
       options.symmetric = attrs.get_int("symmetric") != 0;
-      ir::ScaledTensor made = rounded(inputs[0], options);
+      ir::ScaledTensor made = rounded_integers(inputs[0], options);
       std::vector<Tensor> results{std::move(made.values), std::move(made.scales),
                                   Tensor::scalar(DType::kBool, made.zero_points ? 1 : 0)};
       if (made.zero_points) results.push_back(std::move(*made.zero_points));
