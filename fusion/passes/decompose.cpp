@@ -9,7 +9,7 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
-#include "fusion/scales/float4.h"
+#include "fusion/scales/rounding/float4.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"

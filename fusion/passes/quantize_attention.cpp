@@ -13,7 +13,7 @@
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/calibration/trial.h"
 #include "fusion/passes/passes.h"
-#include "fusion/scales/operands.h"
+#include "fusion/scales/choice/operands.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::fusion {

@@ -11,12 +11,12 @@
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
-#include "fusion/scales/kept_product.h"
-#include "fusion/scales/sunk_product.h"
-#include "fusion/scales/quantizer.h"
-#include "fusion/scales/read_weights.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/kept_product.h"
+#include "fusion/scales/read_weights.h"
+#include "fusion/scales/rounding/quantizer.h"
+#include "fusion/scales/sunk_product.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {

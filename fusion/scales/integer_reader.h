@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "fusion/scales/float4.h"
+#include "fusion/scales/rounding/float4.h"
 #include "fusion/transforms.h"
 #include "ir/scale_format.h"
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "fusion/patterns/dequantization.h"
-#include "fusion/scales/float4.h"
 #include "fusion/scales/integer_reader.h"
+#include "fusion/scales/rounding/float4.h"
 #include "ir/affine.h"
 #include "ir/scale_format.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding that makes up for errors on calibration samples.
-#include "fusion/scales/gptq.h"
+#include "fusion/scales/rounding/gptq.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include <sinter/float8.h>
 
 #include "fusion/calibration/layer_inputs.h"
-#include "fusion/scales/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "support.h"

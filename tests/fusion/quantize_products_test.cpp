@@ -10,7 +10,7 @@
 #include "codegen/targets/cpu/cpu_target.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/calibration/activation_samples.h"
-#include "fusion/scales/activation_scale.h"
+#include "fusion/scales/choice/activation_scale.h"
 #include "ir/text/text.h"
 #include "support.h"
 

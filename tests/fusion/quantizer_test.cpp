@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Float weights as integers of few bits.
-#include "fusion/scales/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 
 #include <cmath>
 #include <random>

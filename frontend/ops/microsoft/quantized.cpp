@@ -9,7 +9,6 @@
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/transforms.h"
-#include "ir/reference/evaluate.h"
 #include "ir/scale_format.h"
 
 namespace sinter::frontend {
@@ -184,14 +183,10 @@ void matmul_fp4(NodeContext& node) {
   const Tensor codes = constant_input(node, 1, "B", n * k / 2),
                scales = constant_input(node, 2, "weight_scale", n * blocks),
                whole = constant_input(node, 3, "weight_scale_2", 1).reshaped({});
-  const Tensor numbers = ir::apply(kFloat8OfCodes, {}, std::span(&scales, 1)).front();
-  const Tensor wide =
-      ir::evaluate_op(ir::get_op("Cast"), {{"to", DType::kFloat32}}, std::span(&numbers, 1))
-          .front();
-  const Tensor factors[] = {wide.reshaped({n, blocks}), whole};
+  const Tensor factors[] = {scales.reshaped({n, blocks}), whole};
   const ir::ScaledTensor weights =
       ir::scaled_rows_of(ir::float4_codes(), block, k, codes,
-                         ir::evaluate_op(ir::get_op("Mul"), {}, factors).front(), std::nullopt);
+                         ir::apply(kScalesOfCodes, {}, factors).front(), std::nullopt);
   const bool is_vector = node.rank(a) == 1;
   if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
   if (node.shape(a).back() != Dim(k))

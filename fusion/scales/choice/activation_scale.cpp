@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/activation_scale.h"
+#include "fusion/scales/choice/activation_scale.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "fusion/calibration/held_out.h"
 #include "fusion/calibration/sample_sizes.h"
-#include "fusion/scales/group_fit.h"
+#include "fusion/scales/rounding/group_fit.h"
 
 namespace sinter::fusion {
 namespace {

@@ -3,7 +3,7 @@
 // because errors would be too large.
 #pragma once
 
-#include "fusion/scales/eight_bit_layer.h"
+#include "fusion/scales/choice/eight_bit_layer.h"
 
 namespace sinter::fusion {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/gptq.h"
+#include "fusion/scales/rounding/gptq.h"
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>

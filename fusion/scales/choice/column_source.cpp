@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/column_source.h"
+#include "fusion/scales/choice/column_source.h"
 
 #include <vector>
 

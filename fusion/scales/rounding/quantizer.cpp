@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <sinter/error.h>
 #include <sinter/float8.h>
 
-#include "fusion/scales/gptq.h"
+#include "fusion/scales/rounding/gptq.h"
 #include "fusion/transforms.h"
 #include "ir/parallel.h"
 #include "ir/scale_format.h"
@@ -308,23 +308,23 @@ ir::ScaledTensor rounded_float4(const Tensor& weights, std::int64_t group) {
   const float unit = std::ldexp(1.0F, std::ilogb(std::max(most, 0x1p-100F) / (6 * 448)) + 1);
   const auto pitch = static_cast<std::size_t>(layout.k / 2 + layout.k % 2);
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(layout.n * layout.k));
-  round_groups(weights, layout,
-               [&](std::size_t at, std::size_t begin, std::span<const float> part) {
-                 double least = std::numeric_limits<double>::infinity();
-                 for (const float scale : float4_scales(largest[at], powers, unit)) {
-                   double error = 0;
-                   for (const float x : part) {
-                     const double d =
-                         x - ir::float4_codes().numbers[float4_of(x / scale)] * static_cast<double>(scale);
-                     error += d * d;
-                   }
-                   if (error >= least) continue;
-                   least = error;
-                   scales[at] = scale;
-                 }
-                 for (std::size_t i = 0; i < part.size(); ++i)
-                   codes[begin + i] = static_cast<std::uint8_t>(float4_of(part[i] / scales[at]));
-               });
+  round_groups(
+      weights, layout, [&](std::size_t at, std::size_t begin, std::span<const float> part) {
+        double least = std::numeric_limits<double>::infinity();
+        for (const float scale : float4_scales(largest[at], powers, unit)) {
+          double error = 0;
+          for (const float x : part) {
+            const double d =
+                x - ir::float4_codes().numbers[float4_of(x / scale)] * static_cast<double>(scale);
+            error += d * d;
+          }
+          if (error >= least) continue;
+          least = error;
+          scales[at] = scale;
+        }
+        for (std::size_t i = 0; i < part.size(); ++i)
+          codes[begin + i] = static_cast<std::uint8_t>(float4_of(part[i] / scales[at]));
+      });
   std::vector<std::byte> bytes(static_cast<std::size_t>(layout.n) * pitch);
   const auto width = static_cast<std::size_t>(layout.k);
   for (std::size_t i = 0; i < codes.size(); ++i)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/operands.h"
+#include "fusion/scales/choice/operands.h"
 
 #include <numeric>
 #include <vector>
 
 #include "fusion/regions/constant_values.h"
 #include "fusion/scales/block_product.h"
-#include "fusion/scales/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {

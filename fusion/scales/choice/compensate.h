@@ -7,7 +7,7 @@
 
 #include "fusion/calibration/trial.h"
 #include "fusion/context.h"
-#include "fusion/scales/operands.h"
+#include "fusion/scales/choice/operands.h"
 
 namespace sinter::fusion {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fusion/regions/constant_values.h"
-#include "fusion/scales/eight_bit_layer.h"
+#include "fusion/scales/choice/eight_bit_layer.h"
 
 namespace sinter::fusion {
 

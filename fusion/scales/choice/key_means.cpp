@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/key_means.h"
+#include "fusion/scales/choice/key_means.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/rewrite_products.h"
+#include "fusion/scales/choice/rewrite_products.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fusion/regions/rebuild.h"
-#include "fusion/scales/column_source.h"
+#include "fusion/scales/choice/column_source.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::fusion {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/compensate.h"
+#include "fusion/scales/choice/compensate.h"
 
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/regions/constant_values.h"
-#include "fusion/scales/gptq.h"
+#include "fusion/scales/rounding/gptq.h"
 
 namespace sinter::fusion {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "fusion/scales/eight_bit_layer.h"
+#include "fusion/scales/choice/eight_bit_layer.h"
 
 namespace sinter::fusion {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fusion/context.h"
-#include "fusion/scales/operands.h"
+#include "fusion/scales/choice/operands.h"
 
 namespace sinter::fusion {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/equal_rows.h"
+#include "fusion/scales/choice/equal_rows.h"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fusion/context.h"
-#include "fusion/scales/activation_scale.h"
+#include "fusion/scales/choice/activation_scale.h"
 
 namespace sinter::fusion {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/smoothing.h"
+#include "fusion/scales/choice/smoothing.h"
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "fusion/scales/activation_scale.h"
-#include "fusion/scales/group_fit.h"
+#include "fusion/scales/choice/activation_scale.h"
+#include "fusion/scales/rounding/group_fit.h"
 #include "ir/parallel.h"
 
 namespace sinter::fusion {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/choose_products.h"
+#include "fusion/scales/choice/choose_products.h"
 
 #include <algorithm>
 #include <numeric>
@@ -14,13 +14,13 @@
 #include "fusion/calibration/held_out.h"
 #include "fusion/calibration/trial.h"
 #include "fusion/regions/constant_values.h"
-#include "fusion/scales/activation_scale.h"
-#include "fusion/scales/compensate.h"
-#include "fusion/scales/equal_rows.h"
-#include "fusion/scales/find_products.h"
-#include "fusion/scales/quantizer.h"
-#include "fusion/scales/rewrite_products.h"
-#include "fusion/scales/smoothing.h"
+#include "fusion/scales/choice/activation_scale.h"
+#include "fusion/scales/choice/compensate.h"
+#include "fusion/scales/choice/equal_rows.h"
+#include "fusion/scales/choice/find_products.h"
+#include "fusion/scales/choice/rewrite_products.h"
+#include "fusion/scales/choice/smoothing.h"
+#include "fusion/scales/rounding/quantizer.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::fusion {

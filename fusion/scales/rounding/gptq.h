@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "fusion/scales/group_fit.h"
+#include "fusion/scales/rounding/group_fit.h"
 
 namespace sinter::fusion {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/find_products.h"
+#include "fusion/scales/choice/find_products.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/scales/block_product.h"
 #include "fusion/scales/kept_product.h"
-#include "fusion/scales/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {

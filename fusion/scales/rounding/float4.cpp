@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/scales/float4.h"
+#include "fusion/scales/rounding/float4.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled for several instruction sets. No contraction to FMAs (-ffp-contract=off), and eight
 // partial sums for any vector width: all give the same bits.
-#include "fusion/scales/group_fit.h"
+#include "fusion/scales/rounding/group_fit.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <numeric>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fusion/scales/group_fit.cpp"
+#define HWY_TARGET_INCLUDE "fusion/scales/rounding/group_fit.cpp"
 #include <hwy/foreach_target.h>
 // Must follow foreach_target.h (Highway).
 #include <hwy/highway.h>

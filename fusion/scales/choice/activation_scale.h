@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fusion/calibration/activation_samples.h"
-#include "fusion/scales/operands.h"
+#include "fusion/scales/choice/operands.h"
 
 namespace sinter::fusion {
 
