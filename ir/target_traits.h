@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <vector>
 
 #include <sinter/dtype.h>
 
@@ -40,9 +42,17 @@ struct PrologueLimits {
   std::int64_t rows = 0, elements = 0, columns = 0;
 };
 
-/// Head sizes of 8-bit attention (is_eight_bit_attention) that a target supports.
-struct EightBitHeads {
-  std::int64_t unit = 1, least = 1, most = 0;  // multiples of unit; most 0: none
+/// Operands in few bits that kernels of an operator compute on as they are.
+struct OperandFormats {
+  std::string_view op;     // "MatMul", "Conv", "Attention"
+  DType left;              // x, or queries
+  std::string_view right;  // codes (ir/scale_format.h) of weights, or of keys and values
+  bool scaled = false;     // these have scales; otherwise results are sums of products of codes
+  /// Multiple that groups of scales must be, unless they are all of k, and heads of attention; of k
+  /// or channels without scales: from which they are faster than in 16 bits.
+  std::int64_t unit = 1;
+  std::int64_t least = 1, most = INT64_MAX;  // columns; heads
+  bool zeros_in_left = false;                // zero points are converted to the left type
 };
 
 /// Describes a target completely: no pass asks for its name.
@@ -77,11 +87,6 @@ struct TargetTraits {
   std::int64_t attention_prologue_rows = 0;
   // Types of attention steps that the runtime implements, for any known head size.
   std::set<DType> attention_steps;
-  /// 8-bit types of its keys and values, with a scale for each row (ir/scaled_rows.h), and the
-  /// multiple that heads must be then.
-  std::set<DType> attention_scaled_rows;
-  std::int64_t attention_scaled_head = 1;
-  EightBitHeads attention_eight_bit;
   // Element types with a single-kernel recurrent layer, and its most units.
   std::set<DType> recurrent_types;
   std::int64_t recurrent_units = 0;
@@ -91,18 +96,34 @@ struct TargetTraits {
   PrologueLimits gemm_prologue;
   std::int64_t few_rows = 0;     // of a matmul whose time is that of loading its weights
   double conv_kernel_flops = 0;  // above this count of operations a convolution uses the library
-  // Types of x for matmuls with quantized weights; other types dequantize the weights.
-  std::set<DType> quantized_matmul;
-  /// Pairs of 8-bit types (x's and the weights') that MatMul, and that Conv, multiply directly
-  /// (ir/ops/product_types.h).
-  std::set<std::pair<DType, DType>> narrow_products, narrow_convs;
-  /// Multiple of k (of channels for convolutions) from which such matmuls are faster than 16-bit
-  /// ones.
-  std::int64_t narrow_unit = 1;
-  bool quantized_floats = false;  // also f8e4m3fn weights
-  int quantized_group = 1;        // multiple that groups must be, unless they are all of k
-  std::int64_t quantized_least_columns = 1;  // of such a matmul
-  bool quantized_zeros_in_type = false;      // zero points are converted to x's type
+  std::vector<OperandFormats> formats;
+
+  /// The row of these operands; null: the target does not take them.
+  const OperandFormats* takes(std::string_view op, DType left, std::string_view right,
+                              bool scaled) const {
+    return find([&](const OperandFormats& row) {
+      return row.op == op && row.left == left && row.right == right && row.scaled == scaled;
+    });
+  }
+  /// The same for codes of 8 bits whose sums are the results.
+  const OperandFormats* sums(std::string_view op, DType left, DType right) const {
+    return takes(op, left, to_string(right), false);
+  }
+  /// The first row of `op`, beside any or a certain left operand.
+  const OperandFormats* first_of(std::string_view op, bool scaled,
+                                 std::optional<DType> left = {}) const {
+    return find([&](const OperandFormats& row) {
+      return row.op == op && row.scaled == scaled && (!left || row.left == *left);
+    });
+  }
+
+ private:
+  template <class Is>
+  const OperandFormats* find(const Is& is) const {
+    for (const OperandFormats& row : formats)
+      if (is(row)) return &row;
+    return nullptr;
+  }
 };
 
 }  // namespace sinter::ir

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/quantization.h"
+#include "fusion/scales/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/attention_inputs.h"

@@ -10,6 +10,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/result_reader.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -146,7 +147,7 @@ class GemmFuser {
   static std::optional<ValueId> left_operand(const Node& matmul) {
     const Graph& body = *matmul.body;
     for (const Node& node : body.nodes()) {
-      if (node.op->name != "MatMul" && node.op->name != "QuantMatMul") continue;
+      if (node.op->name != "MatMul" || ir::has_scaled_operands(node)) continue;
       ValueId left = node.inputs[0];
       for (const Node* view = body.producer(left); view; view = body.producer(left)) {
         if (view->op->name != "Reshape") return std::nullopt;

@@ -5,6 +5,7 @@
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -12,11 +13,11 @@ namespace {
 // Elements of one copy: other row lengths need narrower copies.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, if rows may be few, here or in
+/// A plain MatMul with constant weights [k, n]: of 16 bits, if rows may be few, here or in
 /// another graph; or of 8 bits, which tensor cores need K-major. Loading weights is faster with
 /// contiguous k than with contiguous columns. For more rows, warpgroup tiles then have more widths.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
-  if (node.op->name != "MatMul" && node.op->name != "BlockMatMul") return false;
+  if (!ir::is_plain_matmul(node)) return false;
   const Value& weight = graph.value(node.inputs[1]);
   if (weight.constant == nullptr || weight.type.shape.size() != 2) return false;
   if (multiplies_narrow(context.target, graph, node)) return true;

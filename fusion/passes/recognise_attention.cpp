@@ -12,6 +12,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/attention_inputs.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -197,7 +198,7 @@ class AttentionMatcher {
     const ValueId masked = behind_factors(value, factor);
     const Node* last = graph_.producer(masked);
     // A factor behind masks is a part of the program, and so are they.
-    if (std::abs(factor - 1) < 1e-6 || (last != nullptr && last->op->name == "MatMul")) {
+    if (std::abs(factor - 1) < 1e-6 || (last != nullptr && ir::is_plain_matmul(*last))) {
       value = masked;
       while (const auto next = unmasked(value)) value = *next;
     } else {
@@ -317,7 +318,7 @@ class AttentionMatcher {
     for (int step = 0; step < kSteps; ++step) {
       const Node* node = graph_.producer(value);
       if (node == nullptr || !is_scores(value)) return false;
-      if (node->op->name == "MatMul") return true;
+      if (ir::is_plain_matmul(*node)) return true;
       if (node->op->kind != OpKind::kPointwise) return false;
       std::optional<ValueId> next;
       for (const ValueId input : node->inputs)
@@ -520,7 +521,7 @@ Graph recognise_attention(const Graph& graph, Context& context) {
   if (!context.target.attention && context.target.attention_steps.empty()) return graph;
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes())
-    if (node.op->name == "MatMul")
+    if (ir::is_plain_matmul(node))
       if (auto piece = AttentionMatcher(graph, context, node).match())
         pieces.push_back(std::move(*piece));
   return rebuild(graph, pieces);

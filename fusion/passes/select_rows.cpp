@@ -80,8 +80,7 @@ bool is_query_of(const Node& node, ValueId value) {
 }
 
 bool is_product(const Node& node) {
-  const std::string& op = node.op->name;
-  return op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul" || op == "Attention";
+  return node.op->name == "MatMul" || node.op->name == "Attention";
 }
 
 /// A node of which only selected rows are needed: the dimension of rows in its result and in its

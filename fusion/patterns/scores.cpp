@@ -7,6 +7,7 @@
 
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -61,7 +62,7 @@ class ScoreReader {
     if (result_.product != nullptr || node == nullptr || !is_score(value) ||
         !seen_.insert(value).second)
       return;
-    if (node->op->name == "MatMul") {
+    if (ir::is_plain_matmul(*node)) {
       result_.product = node;
       return;
     }

@@ -127,7 +127,6 @@ class TacticList {
     if (packs_elements_ && program) packs_elements_ = kernels_.takes_elements(*program);
     if (packs_elements_ && program) {
       program->weights.emplace();
-      program->weights->bits = 16;
     }
     return accept(std::move(program), by_warpgroups, refusal);
   }

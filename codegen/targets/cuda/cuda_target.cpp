@@ -1,11 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/targets/cuda/cuda_target.h"
 
+#include <array>
+
 #include "codegen/targets/cuda/compile_cuda.h"
 #include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
+
+std::vector<ir::OperandFormats> formats() {
+  std::vector<ir::OperandFormats> all;
+  // Rows are multiples of 16 bytes.
+  for (const char* const op : {"MatMul", "Conv"})
+    for (const auto& pair : {std::array{DType::kInt8, DType::kUInt8},
+                             std::array{DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
+      for (const DType left : pair)
+        for (const DType right : pair)
+          all.push_back({.op = op, .left = left, .right = to_string(right), .unit = 16});
+  const auto scaled = [&](DType left, std::string_view codes) {
+    all.push_back({.op = "MatMul",
+                   .left = left,
+                   .right = codes,
+                   .scaled = true,
+                   .unit = 16,
+                   .least = 2,
+                   .zeros_in_left = true});
+  };
+  for (const DType left : {DType::kFloat16, DType::kBFloat16}) {
+    for (const char* const codes : {"i8", "i4", "f8e4m3fn", "f4e2m1"}) scaled(left, codes);
+    for (const char* const codes : {"i8", "f8e4m3fn"})
+      all.push_back({.op = "Attention", .left = left, .right = codes, .scaled = true, .unit = 16});
+  }
+  scaled(DType::kFloat8E4M3FN, "i4");
+  all.push_back({.op = "Attention",
+                 .left = DType::kFloat8E4M3FN,
+                 .right = "f8e4m3fn",
+                 .unit = 16,
+                 .least = 48,
+                 .most = 128});
+  return all;
+}
 
 ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
@@ -32,9 +67,6 @@ ir::TargetTraits make_traits() {
                             .run_bytes = 32};
   traits.attention = true;
   traits.attention_prologue_rows = kAttentionPrologueRows;
-  traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
-  traits.attention_scaled_head = 16;
-  traits.attention_eight_bit = {.unit = 16, .least = 48, .most = 128};
   traits.gemm_kernels = true;
   traits.gemm_prologue = {.rows = kGemmPrologueRows,
                           .elements = whole(fitted.prologue_elements),
@@ -56,16 +88,7 @@ ir::TargetTraits make_traits() {
   traits.matmul_epilogue_gelu_tanh = true;
   traits.matmul_stores_columns = true;
   traits.matmul_epilogue_by_rows = true;
-  for (const auto& [one, other] :
-       {std::pair(DType::kInt8, DType::kUInt8), {DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
-    traits.narrow_products.insert({{one, one}, {one, other}, {other, one}, {other, other}});
-  traits.narrow_convs = traits.narrow_products;
-  traits.narrow_unit = 16;  // rows are multiples of 16 bytes
-  traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN};
-  traits.quantized_group = 16;
-  traits.quantized_least_columns = 2;
-  traits.quantized_zeros_in_type = true;
-  traits.quantized_floats = true;
+  traits.formats = formats();
   return traits;
 }
 

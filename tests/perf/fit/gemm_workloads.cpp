@@ -92,7 +92,7 @@ WorkloadGemm::WorkloadGemm(const ir::Graph& body, const Workload& workload)
   if (!product) throw std::runtime_error(workload.name + ": " + refusal);
   product_ = *std::move(product);
   if (product_.weights)  // as they are packed
-    product_.weights->scales = types[product_.program.buffers[product_.scales_buffer()]];
+    product_.weights->format->scale = types[product_.program.buffers[product_.scales_buffer()]];
   for (const std::uint32_t buffer : product_.program.buffers)
     request_.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? product_.result
                                                                           : types[buffer]);
@@ -108,7 +108,7 @@ std::unique_ptr<WorkloadGemm> WorkloadGemm::make(const Workload& workload, bool 
     product.by_warpgroups = by_warpgroups;
     if (packed && !by_warpgroups && !product.weights && !product.windows &&
         !product.is_eight_bit() && workload.rows <= codegen::kFewRows)
-      product.weights.emplace().bits = 16;
+      product.weights.emplace();
     gemm->request_.name = "product";
     gemm->request_.device = &device;
     set_gemm(gemm->request_, product);

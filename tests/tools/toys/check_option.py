@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PATCH = Path(__file__).with_name("option.patch")
+TOYS = Path(__file__).parent
 
 
 def run(*words, **options) -> str:
@@ -37,6 +37,14 @@ def build(folder: Path, patch: Path) -> Path:
     return sources / "build/bin/sinter"
 
 
+def touched(patch: Path, most: int) -> list[str]:
+    """The files of a patch, which fits the sources."""
+    files = [line.split("/", 1)[1] for line in patch.read_text().splitlines() if line.startswith("+++ ")]
+    assert len(files) <= most, files
+    run("patch", "-p1", "--dry-run", "-i", patch, cwd=ROOT)
+    return files
+
+
 def look(sinter: Path, folder: Path) -> None:
     def said(*words):
         return run(sinter, *words)
@@ -55,12 +63,11 @@ def look(sinter: Path, folder: Path) -> None:
 
 
 def main() -> int:
-    files = [line.split("/", 1)[1] for line in PATCH.read_text().splitlines() if line.startswith("+++ ")]
-    assert len(files) == 2, files
-    run("patch", "-p1", "--dry-run", "-i", PATCH, cwd=ROOT)
+    patch = TOYS / "option.patch"
+    files = touched(patch, 2)
     if "--build" in sys.argv:
         folder = ROOT / "build/toy_option"
-        look(build(folder, PATCH), folder)
+        look(build(folder, patch), folder)
     print(f"a toy option: {', '.join(files)}")
     return 0
 

@@ -32,12 +32,12 @@ int slice_bytes(const GemmProgram& product, const GemmSchedule& s, int digits) {
 /// Whether the kernel has not been measured for the GEMM; then it is used only on request.
 bool is_unknown(const GemmProgram& product, std::int64_t m) {
   const std::int64_t group = loop_group(product);
-  return m > 1 || product.weights->zeros || (group != 0 && group < 64);
+  return m > 1 || product.weights->has_zeros() || (group != 0 && group < 64);
 }
 
 bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && product.weights && product.weights->is_quantized() &&
-         !product.weights->floats && !product.is_eight_bit();
+         !product.weights->are_floats() && !product.is_eight_bit();
 }
 
 /// A SmallM tile whose warps all split k.

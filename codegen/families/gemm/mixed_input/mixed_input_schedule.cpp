@@ -86,10 +86,10 @@ std::string refuse_scales(const GemmProgram& product) {
   const int fold = fold_of(product);
   if (product.is_eight_bit()) {
     if (fold % widening.product() != 0)
-      return fmt::format("groups of {} are no multiple of {}", weights.group, widening.product());
-    if (weights.zeros && !weights.zeros_of_four_bits)
+      return fmt::format("groups of {} are no multiple of {}", weights.group(), widening.product());
+    if (weights.has_zeros() && !weights.zeros_of_four_bits)
       return "zero points that are no integers of -8 to 7";
-  } else if (group != 0 && (weights.scales != product.type || fold % widening.product() != 0 ||
+  } else if (group != 0 && (weights.scales() != product.type || fold % widening.product() != 0 ||
                             (fold != group && fold != widening.part()))) {
     return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type";
   }
@@ -152,7 +152,7 @@ struct MixedInput final : GemmTile {
                   std::int64_t m) const override {
     const MixedInputCosts& common = problem.device.fitted->mixed_input;
     const auto& fitted = problem.device.fitted->widening;
-    const double bits = problem.product.weights->bits;
+    const double bits = problem.product.weights->bits();
     const WideningCosts& costs = &widening == &kToFloat8 ? fitted.w4a8
                                  : bits == 8             ? fitted.bits_8
                                                          : fitted.bits_4;
@@ -228,10 +228,10 @@ struct MixedInput final : GemmTile {
   /// Bytes of a warp's weights in one part of k, with scales and zero points.
   int slot_bytes(const GemmProgram& product, const GemmSchedule& s) const {
     const GemmWeights& weights = *product.weights;
-    int bytes = widening.part() * 16 * weights.bits / 8;
+    int bytes = widening.part() * 16 * weights.bits() / 8;
     if (loop_group(product) != 0)
       bytes += widening.part() / fold_of(product) * 16 *
-               (static_cast<int>(size_of(weights.scales)) + (weights.zeros ? 2 : 0));
+               (static_cast<int>(size_of(weights.scales())) + (weights.has_zeros() ? 2 : 0));
     return bytes * (s.n / (kColumns * warpgroups));
   }
 

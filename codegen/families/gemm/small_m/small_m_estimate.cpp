@@ -28,7 +28,7 @@ const FewRowsCosts& costs_of(const GemmProblem& problem, std::int64_t m) {
   const auto& fitted = problem.device.fitted->few_rows;
   if (!product.weights) return product.rows_are_k ? fitted.rows_of_n : fitted.rows_of_k;
   if (!product.weights->is_quantized()) return fitted.packed_16;
-  const int bits = product.weights->bits;
+  const int bits = product.weights->bits();
   return bits == 8 ? fitted.bits_8 : m == 1 && bits == 4 ? fitted.bits_4_one_row : fitted.bits_4;
 }
 
@@ -39,7 +39,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
   constexpr double kUnitBytes = 512;
   const GemmProgram& product = problem.product;
   const std::int64_t n = problem.n, k = problem.k;
-  const int bits = product.weights ? product.weights->bits : 16;
+  const int bits = product.weights ? product.weights->bits() : 16;
   const auto processors = static_cast<double>(problem.device.multiprocessors);
   const double tiles = static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
   const double blocks = tiles * s.split_k;
@@ -83,7 +83,7 @@ double SmallM::estimate(const GemmProblem& problem, const GemmSchedule& s, std::
   if (m <= kFewRows) return estimate_few_rows(problem, s, *this, m, costs_of(problem, m));
   const SmallMCosts& costs = problem.device.fitted->small_m;
   const std::int64_t n = problem.n, k = problem.k;
-  const double bits = product.weights ? product.weights->bits : 16;
+  const double bits = product.weights ? product.weights->bits() : 16;
   const double blocks =
       static_cast<double>(ceil_div(m, s.m)) * static_cast<double>(ceil_div(n, s.n)) * s.split_k;
   const double accumulators = s.n / warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;

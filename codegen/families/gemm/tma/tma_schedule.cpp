@@ -185,7 +185,7 @@ namespace {
 /// Whether one promotion covers exactly one scale, if there are block scales.
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int promoted) {
   return !product.blocks || (promoted == product.blocks->depth &&
-                             product.blocks->columns % tma_product_columns(product, s.n) == 0);
+                             product.blocks->rows % tma_product_columns(product, s.n) == 0);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ std::string refuse(const GemmProblem& problem) {
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps, int warps_k) {
   constexpr int kMostAccumulators = 64;
   return !product.blocks ||
-         (product.blocks->columns % s.n == 0 && kScaledDepth % (s.k / warps_k) == 0 &&
+         (product.blocks->rows % s.n == 0 && kScaledDepth % (s.k / warps_k) == 0 &&
           s.m * s.n / (32 * warps) <= kMostAccumulators);
 }
 
