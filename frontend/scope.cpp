@@ -57,7 +57,7 @@ void Scope::read_initializers(const onnx::GraphProto& graph) {
     initializer_names_.insert(proto.name());
     // A tensor of a type that Sinter lacks may belong to a node that is refused by name, or to
     // none: it is an error where it is used.
-    if (!dtype_of(proto.data_type())) {
+    if (!dtype_of(proto.data_type()) && !is_scaled_float(proto.data_type())) {
       unreadable_.emplace(proto.name(), proto.data_type());
       if (is_four_bit(proto.data_type()))
         initializers_.emplace(proto.name(),
@@ -65,7 +65,8 @@ void Scope::read_initializers(const onnx::GraphProto& graph) {
       continue;
     }
     ir::Tensor tensor = read_tensor(proto, place_.owner, state_.external);
-    if (proto.data_location() == onnx::TensorProto::EXTERNAL && state_.on_external)
+    if (proto.data_location() == onnx::TensorProto::EXTERNAL && state_.on_external &&
+        dtype_of(proto.data_type()))
       state_.on_external(tensor.hold().bytes);
     initializers_.emplace(proto.name(), traced(tensor, proto.name()));
   }

@@ -4,8 +4,8 @@
 namespace sinter::frontend {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kQuantMatMulValues, &kQuantMatMulZeros,
-                                             &kFloat8OfCodes};
+  static const ir::Transform* const all[] = {&kScaledValues, &kScaledZeros, &kFloat8OfCodes,
+                                             &kScalesOfCodes};
   return all;
 }
 

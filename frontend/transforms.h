@@ -8,10 +8,12 @@
 
 namespace sinter::frontend {
 
-/// Block-quantized weights and their zero points as QuantMatMul has them (ops/quantization).
-extern const ir::Transform kQuantMatMulValues, kQuantMatMulZeros;
+/// Block-quantized weights and their zero points as a format has them (ops/quantization).
+extern const ir::Transform kScaledValues, kScaledZeros;
 /// Bytes as the floats of 8 bits whose codes they are.
 extern const ir::Transform kFloat8OfCodes;
+/// The same times a number of the tensor, as float32.
+extern const ir::Transform kScalesOfCodes;
 
 std::span<const ir::Transform* const> transforms();
 

@@ -51,7 +51,7 @@ struct WeightOptions {
   std::int64_t group = 0;       // consecutive k's that share a scale; 0: a whole channel
   std::int64_t channels = 1;    // channels that share the scales of their groups; for floats
   bool symmetric = true;        // no zero points
-  bool floats = false;          // f8e4m3fn: 8 bits, symmetric, rounded to nearest
+  bool floats = false;          // f8e4m3fn, or with 4 bits f4e2m1; symmetric, to nearest
   bool embeddings = false;      // also embedding tables
   bool last_as_others = false;  // false: layers whose result no other layer reads have at least 8
                                 // bits

@@ -206,6 +206,12 @@ Names ends(const Node& kernel, const std::set<std::size_t>& indices, bool stores
   return names;
 }
 
+/// True if the definition of an operator names this kind of kernel.
+bool has_operator(std::string_view kind) {
+  return std::ranges::any_of(ir::all_ops(),
+                             [&](const ir::OpDef* op) { return op->kernel == kind; });
+}
+
 std::string reason_of(const Node& from, const Node& to) {
   const auto is_one_of = [](const Node& node, std::initializer_list<std::string_view> kinds) {
     return std::ranges::find(kinds, kind(node)) != kinds.end();
@@ -226,13 +232,9 @@ std::string reason_of(const Node& from, const Node& to) {
     return "of what reads a user's kernel it takes in what needs the element at hand, where its "
            "definition has 'epilogue' for the output";
   if (is_one_of(to, {"custom"})) return "a user's kernel reads its inputs from memory";
-  if (is_one_of(from, {"sort"}) || is_one_of(to, {"sort"})) return "a sort is a kernel of its own";
-  if (is_one_of(from, {"suppression"}) || is_one_of(to, {"suppression"}))
-    return "suppressing boxes is a kernel of its own";
-  if (is_one_of(from, {"sampling"}) || is_one_of(to, {"sampling"}))
-    return "drawing tokens is a kernel of its own";
-  if (is_one_of(from, {"trees"}) || is_one_of(to, {"trees"}))
-    return "a tree ensemble is a kernel of its own";
+  for (const Node* node : {&from, &to})
+    if (has_operator(kind(*node)))
+      return fmt::format("what is of kind '{}' is a kernel of its own", kind(*node));
   return "no pass has tried to bring them together: both were in kernels already";
 }
 

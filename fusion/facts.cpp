@@ -71,7 +71,7 @@ const Fact kConstantsFolded{"constants folded", changes_nothing<fold_constants>}
 const Fact kIdiomsRecognised{"idioms recognised", changes_nothing<recognise>};
 const Fact kPrecisionLowered{"precision lowered", changes_nothing<lower_precision>};
 const Fact kSimplified{"simplified", changes_nothing<simplify>};
-const Fact kEightBitOperandsFound{"8-bit operands found", changes_nothing<fuse_quantization>};
+const Fact kEightBitOperandsFound{"8-bit operands found", changes_nothing<sink_scales>};
 const Fact kAttentionFound{"attention found", changes_nothing<recognise_attention>};
 const Fact kDecomposed{"decomposed", all_is_decomposed, true};
 const Fact kLayoutsAssigned{"layouts assigned", layouts_are_assigned};

@@ -83,8 +83,8 @@ const std::vector<Pass>& pipeline() {
          .only_when_fusing = true,
          .removes = "the algebra left nothing to compute"},
         // Accumulators, and what scales them, are wide whatever precision is asked for.
-        {.name = "fuse_quantization",
-         .run = fuse_quantization,
+        {.name = "sink_scales",
+         .run = sink_scales,
          .needs = {&kPrecisionLowered, &kSimplified},
          .establishes = {&kEightBitOperandsFound},
          .only_when_fusing = true},
@@ -94,8 +94,8 @@ const std::vector<Pass>& pipeline() {
          .needs = {&kIdiomsRecognised, &kSimplified},
          .establishes = {&kAttentionFound},
          .only_when_fusing = true},
-        {.name = "fold_row_scales",
-         .run = fold_row_scales,
+        {.name = "sink_cache_scales",
+         .run = sink_cache_scales,
          .needs = {&kAttentionFound},
          .only_when_fusing = true},
         {.name = "quantize_attention",
@@ -343,7 +343,7 @@ std::optional<Graph> separate(const Graph& graph, std::span<const std::size_t> n
   const auto visit = [&](GraphBuilder& builder, const Graph&, const Node& node,
                          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
     const auto index = static_cast<std::size_t>(&node - graph.nodes().data());
-    if (std::ranges::find(nodes, index) == nodes.end() || !node.body ||
+    if (std::ranges::find(nodes, index) == nodes.end() || node.op->kind != OpKind::kFused ||
         node.body->nodes().size() < 2)
       return std::nullopt;
     separated = true;

@@ -8,7 +8,8 @@ std::span<const ir::Transform* const> transforms() {
       &kJoinedBiases,      &kNarrowed,         &kQuantized,  &kQuantizedFloats,
       &kFoldedScales,      &kFoldedThresholds, &kSplatValue, &kIsMask,
       &kUnfitConstant,     &kIsUniform,        &kShifts,     &kReadIntegers,
-      &kIntegerDifference, &kIntegerSums};
+      &kIntegerDifference, &kIntegerSums,      &kHasFloat4,  &kPackedFloat4,
+      &kDoubledCodes};
   return all;
 }
 

@@ -22,12 +22,15 @@ extern const ir::Transform kNarrowed, kQuantized, kQuantizedFloats, kFoldedScale
 extern const ir::Transform kFoldedThresholds;
 /// Integer weights of the model itself, with scales and zero points (read_weights.h).
 extern const ir::Transform kReadIntegers;
+/// Codes of 4 bits: whether wider floats are all such, these packed, and twice their numbers
+/// (scales/rounding/float4.h).
+extern const ir::Transform kHasFloat4, kPackedFloat4, kDoubledCodes;
 /// Queries whose answers decide: the value of all elements; whether some represent infinity, and
 /// whether a narrow type cannot hold one (lowering_policy.h); whether scales are equal, and whether
 /// there are shifts (fold_scales).
 extern const ir::Transform kSplatValue, kIsMask, kUnfitConstant, kIsUniform, kShifts;
 
-/// 8-bit integers minus their zero points, and their sums (quantize/narrow_product.h).
+/// 8-bit integers minus their zero points, and their sums (scales/sunk_product.h).
 extern const ir::Transform kIntegerDifference, kIntegerSums;
 
 std::span<const ir::Transform* const> transforms();

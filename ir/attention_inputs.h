@@ -31,15 +31,23 @@ inline constexpr double kWeightUnit = 256;
 
 struct AttentionInputs {
   std::optional<std::size_t> mask, limits, bounds, tables, key_scales, value_scales;
+  std::size_t operands = 0;  // the last inputs, which the scores' body reads
 };
+
+inline std::size_t operands_of_scores(const Attrs& attrs) {
+  return static_cast<std::size_t>(attrs.get_int("score_operands"));
+}
 
 /// The inputs of an Attention with these attributes and `count` inputs: q, k, v, then with "packed"
 /// the bounds of sequences; with "paged" the limits, the sequences' starts and their block tables;
 /// otherwise an optional mask, and with "limited" the limits. `keys`: the type of k and v. If that
-/// has 8 bits, the last two inputs are the scales of their rows.
+/// has 8 bits, two inputs behind them are the scales of their rows. Operands of the scores are
+/// last.
 inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count, DType keys) {
   const bool limited = attrs.get_int("limited") != 0;
   AttentionInputs result;
+  result.operands = operands_of_scores(attrs);
+  count -= result.operands;
   if (is_scaled_row_type(keys) && count > 4) {
     result.key_scales = count - 2;
     result.value_scales = count - 1;

@@ -14,6 +14,31 @@ namespace {
   throw Error(ErrorCode::kInvalidModel, std::move(message));
 }
 
+/// A body that computes a part of a node: see OpDef::body_inputs.
+void check_part(const Graph& body, const std::vector<TensorType>& inputs) {
+  const auto list = [](const std::vector<TensorType>& types) {
+    std::vector<std::string> texts;
+    for (const TensorType& type : types) texts.push_back(to_string(type));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  const auto own = body.types(body.inputs()), made = body.types(body.outputs());
+  if (own != inputs)
+    invalid(fmt::format("its body must take {}, but takes {}", list(inputs), list(own)));
+  const auto fits_rows = [&](const TensorType& type) {
+    const Shape &rows = inputs[0].shape, &shape = type.shape;
+    bool fits = type.dtype == inputs[0].dtype && shape.size() <= rows.size();
+    for (std::size_t d = 1; fits && d <= shape.size(); ++d)
+      fits = shape.end()[-static_cast<std::ptrdiff_t>(d)] == Dim(1) ||
+             (d > 1 && shape.end()[-static_cast<std::ptrdiff_t>(d)] ==
+                           rows.end()[-static_cast<std::ptrdiff_t>(d)]);
+    return fits;
+  };
+  if (made.empty() || made.size() > 2 || !(made[0] == inputs[0]) ||
+      (made.size() == 2 && !fits_rows(made[1])))
+    invalid(fmt::format("its body must make {}, and at most a number of each row, but makes {}",
+                        to_string(inputs[0]), list(made)));
+}
+
 }  // namespace
 
 std::string describe(const OpDef& op, std::span<const std::string> origins) {
@@ -88,6 +113,11 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
     else if (op.max_inputs != op.min_inputs)
       expected = fmt::format("{} to {}", op.min_inputs, op.max_inputs);
     invalid(fmt::format("has {} inputs, but takes {}", count, expected));
+  }
+  if (!op.has_body && body != nullptr && op.body_inputs) {
+    std::vector<TensorType> types = infer_types(op, attrs, inputs, nullptr);
+    check_part(*body, op.body_inputs(attrs, inputs));
+    return types;
   }
   if (op.has_body != (body != nullptr))
     invalid(body != nullptr ? "has a body, but is of an operator without one"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks shared by GraphBuilder, verify and the reference evaluator; not included elsewhere.
+// Checks shared by GraphBuilder, verify, the reference evaluator and the parser; not included
+// elsewhere.
 #pragma once
 
 #include <cstddef>

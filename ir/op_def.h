@@ -177,6 +177,10 @@ struct OpDef {
       detail;
   bool commutative = false;  // the first two inputs commute
   bool has_body = false;     // nodes have a graph that defines what they compute
+  /// Nodes may have a body that computes a part of the result. Returns the types of its inputs. Its
+  /// output has the type of the first; a second one has at most one number of each row. Null: no
+  /// such body.
+  std::function<std::vector<TensorType>(const Attrs& attrs, Types inputs)> body_inputs = {};
   Numerics numerics = {};
 
   Rounding rounding_of(std::size_t operand) const {

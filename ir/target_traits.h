@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <vector>
 
 #include <sinter/dtype.h>
 
@@ -25,9 +27,32 @@ struct ReductionSplit {
   std::int64_t held_bytes = 0, held_row_bytes = 0, run_bytes = 1;
 };
 
-/// Head sizes of 8-bit attention (is_eight_bit_attention) that a target supports.
-struct EightBitHeads {
-  std::int64_t unit = 1, least = 1, most = 0;  // multiples of unit; most 0: none
+/// When independent regions share a launch.
+struct HorizontalLimits {
+  double block_share = 1;  // of the memory bandwidth, by one block
+  /// A kernel of its own maps adjacent threads to adjacent strided rows, and transposes through
+  /// tiles. A shared one does neither, which matters little for strided rows that are short or few
+  /// and for transposes of few bytes.
+  double short_row = 0, strided_rows = 0, small_transpose = 0;
+};
+
+/// Rows that each block of a GEMM computes anew, while its weights are being loaded. With more
+/// columns, several waves of blocks would each wait for them.
+struct PrologueLimits {
+  std::int64_t rows = 0, elements = 0, columns = 0;
+};
+
+/// Operands in few bits that kernels of an operator compute on as they are.
+struct OperandFormats {
+  std::string_view op;     // "MatMul", "Conv", "Attention"
+  DType left;              // x, or queries
+  std::string_view right;  // codes (ir/scale_format.h) of weights, or of keys and values
+  bool scaled = false;     // these have scales; otherwise results are sums of products of codes
+  /// Multiple that groups of scales must be, unless they are all of k, and heads of attention; of k
+  /// or channels without scales: from which they are faster than in 16 bits.
+  std::int64_t unit = 1;
+  std::int64_t least = 1, most = INT64_MAX;  // columns; heads
+  bool zeros_in_left = false;                // zero points are converted to the left type
 };
 
 /// Describes a target completely: no pass asks for its name.
@@ -37,6 +62,7 @@ struct TargetTraits {
   bool approximates_functions = false;  // erf, tanh etc. use cheaper forms by default
   /// Bytes of traffic that take as long as one more step: the saving of a launch.
   double launch_bytes = 0;
+  double multiprocessors = 0;       // that run blocks at the same time
   bool reduces_strided = false;     // strided reductions are as fast as contiguous ones
   bool reductions_scatter = false;  // regions with reductions may scatter their results
   ReductionSplit reduction_split;
@@ -56,33 +82,48 @@ struct TargetTraits {
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;  // one kernel for attention in float16 and bfloat16
-  /// Its blocks compute the queries and the new cache rows themselves.
-  bool attention_prologue = false;
+  /// Queries that share keys up to which its blocks compute them and the new cache rows
+  /// themselves; 0: never.
+  std::int64_t attention_prologue_rows = 0;
   // Types of attention steps that the runtime implements, for any known head size.
   std::set<DType> attention_steps;
-  /// 8-bit types of its keys and values, with a scale for each row (ir/scaled_rows.h), and the
-  /// multiple that heads must be then.
-  std::set<DType> attention_scaled_rows;
-  std::int64_t attention_scaled_head = 1;
-  EightBitHeads attention_eight_bit;
   // Element types with a single-kernel recurrent layer, and its most units.
   std::set<DType> recurrent_types;
   std::int64_t recurrent_units = 0;
-  bool horizontal = false;       // many small regions in one launch
-  bool gemm_kernels = false;     // our GEMM kernels, with any region as epilogue
+  bool horizontal = false;  // many small regions in one launch
+  HorizontalLimits horizontal_limits;
+  bool gemm_kernels = false;  // our GEMM kernels, with any region as epilogue
+  PrologueLimits gemm_prologue;
+  std::int64_t few_rows = 0;     // of a matmul whose time is that of loading its weights
   double conv_kernel_flops = 0;  // above this count of operations a convolution uses the library
-  // Types of x for matmuls with quantized weights; other types dequantize the weights.
-  std::set<DType> quantized_matmul;
-  /// Pairs of 8-bit types (x's and the weights') that MatMul, and that Conv, multiply directly
-  /// (ir/ops/product_types.h).
-  std::set<std::pair<DType, DType>> narrow_products, narrow_convs;
-  /// Multiple of k (of channels for convolutions) from which such matmuls are faster than 16-bit
-  /// ones.
-  std::int64_t narrow_unit = 1;
-  bool quantized_floats = false;  // also f8e4m3fn weights
-  int quantized_group = 1;        // multiple that groups must be, unless they are all of k
-  std::int64_t quantized_least_columns = 1;  // of such a matmul
-  bool quantized_zeros_in_type = false;      // zero points are converted to x's type
+  std::vector<OperandFormats> formats;
+
+  /// The row of these operands; null: the target does not take them.
+  const OperandFormats* takes(std::string_view op, DType left, std::string_view right,
+                              bool scaled) const {
+    return find([&](const OperandFormats& row) {
+      return row.op == op && row.left == left && row.right == right && row.scaled == scaled;
+    });
+  }
+  /// The same for codes of 8 bits whose sums are the results.
+  const OperandFormats* sums(std::string_view op, DType left, DType right) const {
+    return takes(op, left, to_string(right), false);
+  }
+  /// The first row of `op`, beside any or a certain left operand.
+  const OperandFormats* first_of(std::string_view op, bool scaled,
+                                 std::optional<DType> left = {}) const {
+    return find([&](const OperandFormats& row) {
+      return row.op == op && row.scaled == scaled && (!left || row.left == *left);
+    });
+  }
+
+ private:
+  template <class Is>
+  const OperandFormats* find(const Is& is) const {
+    for (const OperandFormats& row : formats)
+      if (is(row)) return &row;
+    return nullptr;
+  }
 };
 
 }  // namespace sinter::ir

@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "runtime/plan/operators/operator_def.h"
+
 namespace sinter::runtime {
 namespace {
 
@@ -52,16 +56,21 @@ std::vector<std::uint8_t> packed(const fb::PlanT& plan) {
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
-bool has_same_trees(const plan::PlanData& a, const plan::PlanData& b) {
-  return std::ranges::all_of(a.meta.steps, [&](const auto& step) {
-    const fb::TreeStepT* trees = step->work.AsTreeStep();
-    if (trees == nullptr) return true;
-    return std::ranges::all_of(std::vector{trees->nodes, trees->trees}, [&](std::uint32_t id) {
-      const fb::BufferT& buffer = *a.meta.buffers[id];
+/// The first table of an operator (OperandMemory::kTable) that differs, "nodes of 'trees'", or "".
+std::string different_table(const plan::PlanData& a, const plan::PlanData& b) {
+  for (const auto& step : a.meta.steps) {
+    const fb::OperatorStepT* call = step->work.AsOperatorStep();
+    if (call == nullptr) continue;
+    const plan::OperatorDef& def = *plan::find_operator(call->operator_name);
+    for (std::size_t i = 0; i < def.inputs.size(); ++i) {
+      if (def.inputs[i].memory != plan::OperandMemory::kTable) continue;
+      const fb::BufferT& buffer = *a.meta.buffers[call->inputs[i]->buffer];
       const auto bytes = static_cast<std::uint64_t>(a.meta.expressions[buffer.bytes].value());
-      return std::ranges::equal(a.weight(buffer, bytes), b.weight(buffer, bytes));
-    });
-  });
+      if (!std::ranges::equal(a.weight(buffer, bytes), b.weight(buffer, bytes)))
+        return fmt::format("{} of '{}'", def.inputs[i].name, def.name);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -76,7 +85,7 @@ std::string difference_but_weights(const plan::PlanData& a, const plan::PlanData
   }
   if (!std::ranges::equal(a.modules, b.modules)) return "kernels";
   if (a.weights.size() != b.weights.size()) return "number of weights";
-  return has_same_trees(a, b) ? "" : "decision trees";
+  return different_table(a, b);
 }
 
 }  // namespace sinter::runtime

@@ -42,7 +42,7 @@ bool reads_once(const Graph& body, ValueId input) {
 }  // namespace
 
 std::vector<ScatterRegion> scatter_regions(const Node& node) {
-  if (!node.body) return {};
+  if (node.op->kind != OpKind::kFused) return {};
   const std::string& kind = node.attrs.get_string("kind");
   std::vector<ScatterRegion> regions;
   if (kind == "scatter") {

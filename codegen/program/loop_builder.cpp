@@ -320,7 +320,7 @@ class IndexNodes {
 
 }  // namespace
 
-std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops() const {
+std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops(bool merges) const {
   std::set<std::string> pinned;  // loops with other uses than strides
   const auto pin = [&](const Dim& dim) {
     for (std::string& name : index_symbols_of(dim)) pinned.insert(std::move(name));
@@ -342,7 +342,7 @@ std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops() const {
   for (std::size_t g = merged.size(); g-- > 1;) {
     Merged& outer = merged[g - 1];
     const Merged& inner = merged[g];
-    if (outer.inner != inner.inner || pinned.contains(loop_symbols_[outer.last]) ||
+    if (!merges || outer.inner != inner.inner || pinned.contains(loop_symbols_[outer.last]) ||
         pinned.contains(loop_symbols_[inner.last]))
       continue;
     if (!std::ranges::all_of(accesses_, [&](const Access& access) {
@@ -356,8 +356,8 @@ std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops() const {
   return merged;
 }
 
-LoopProgramT LoopBuilder::finish() {
-  const std::vector<Merged> merged = merge_loops();
+LoopProgramT LoopBuilder::finish(bool merges) {
+  const std::vector<Merged> merged = merge_loops(merges);
   const bool reduces = std::ranges::any_of(instrs_, [](const auto& instr) {
     return instr.kind == InstrKind::Reduce || instr.kind == InstrKind::Scan;
   });

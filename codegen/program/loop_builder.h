@@ -62,8 +62,8 @@ class LoopBuilder {
   const std::optional<SplitRequest>& wanted_split() const { return wanted_split_; }
   void want_split(const Dim& address);
 
-  /// Merges loops and numbers the tables.
-  LoopProgramT finish();
+  /// Merges loops, if they may be, and numbers the tables.
+  LoopProgramT finish(bool merges = true);
 
  private:
   struct Access {
@@ -87,7 +87,7 @@ class LoopBuilder {
   std::uint32_t loop_index(const std::string& symbol);
   std::uint32_t access(std::uint32_t buffer, const Dim& address,
                        std::span<const ir::ViewSource::Guard> guards, double fill);
-  std::vector<Merged> merge_loops() const;
+  std::vector<Merged> merge_loops(bool merges) const;
   /// `dim` with gathered indices that are only checks set to zero: see is_check().
   Dim without_checks(const Dim& dim) const;
 

@@ -488,4 +488,12 @@ LoopProgramT lower_over(const Graph& body, Buffers inputs, Buffers outputs, Expr
   }
 }
 
+LoopProgramT lower_over_loops(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
+                              const LoopSpace& space, std::optional<SplitRequest>& wanted) {
+  RegionLowering region(body, inputs, outputs, space, exprs);
+  wanted = region.builder().wanted_split();
+  if (!wanted && region.refusal()) throw Error(ErrorCode::kUnsupported, *region.refusal());
+  return region.builder().finish(false);
+}
+
 }  // namespace sinter::codegen

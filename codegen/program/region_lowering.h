@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "codegen/plan/expr_table.h"
@@ -19,5 +20,10 @@ using Cuts = std::map<std::size_t, std::set<std::int64_t>>;
 /// given, receives those of the first attempt, before any split.
 LoopProgramT lower_over(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
                         LoopSpace space, Cuts* cuts = nullptr);
+
+/// The same over exactly the loops of `space`, in their order. `wanted`: a split that would make an
+/// address linear, if there is one; without it the address stays non-affine.
+LoopProgramT lower_over_loops(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
+                              const LoopSpace& space, std::optional<SplitRequest>& wanted);
 
 }  // namespace sinter::codegen

@@ -7,6 +7,8 @@
 
 namespace sinter::codegen {
 
+struct FittedNumbers;
+
 /// A GPU architecture, represented by its most common device. Sizes are per multiprocessor unless
 /// stated.
 struct DeviceModel {
@@ -30,23 +32,20 @@ struct DeviceModel {
   double int8_ops = 0;          // of the device, int8, dense, per second
   double float8_flops = 0;      // likewise fp8; 0: not supported
   double clock = 0;             // of a multiprocessor, Hz
+  /// Of estimates and rules (codegen/targets/cuda/fitted); null for targets without kernels.
+  const FittedNumbers* fitted = nullptr;
 
   bool has_clusters() const { return cluster_blocks > 1; }
 };
 
-/// Speed of a device relative to the one for which estimates were fitted.
-struct RelativeRates {
-  double clock = 1;   // latencies, barriers and on-chip data movement
-  double memory = 1;  // the device's bandwidth
-  double tensor = 1;  // tensor core operations of one multiprocessor
-};
-RelativeRates relative_rates(const DeviceModel& device);
+// Row counts that kernels and TargetTraits share.
+/// Rows of a GEMM up to which loading its weights determines its time: a fragment of tensor cores.
+inline constexpr std::int64_t kFewRows = 16;
+/// Rows of its left operand, and queries of attention that share keys, up to which each block
+/// computes them itself.
+inline constexpr std::int64_t kGemmPrologueRows = 8, kAttentionPrologueRows = 16;
 
-/// Above this count of operations on the reference device, a library's wgmma kernels beat our
-/// mma.sync kernels by more than a fused epilogue saves.
-constexpr double kMostKernelFlops = 8e9;
-
-/// The device for which the constants of estimates were fitted: an H200.
+/// The device to which numbers of devices without a file of their own were fitted: an H200.
 const DeviceModel& reference_device();
 
 }  // namespace sinter::codegen

@@ -14,6 +14,7 @@
 #include <onnx.pb.h>
 #include <sinter/version.h>
 
+#include "ir/scale_format.h"
 #include "runtime/format_error.h"
 
 namespace sinter::frontend {
@@ -165,7 +166,8 @@ bool is_onnx(const Node& node) {
     return attributes.size() == names.size() &&
            std::ranges::all_of(names, [&](auto name) { return node.attrs.has(name); });
   };
-  if (attributes.empty()) return plain_operators().contains(node.op->name);
+  if (attributes.empty() || ir::is_plain_matmul(node))
+    return plain_operators().contains(node.op->name);
   if (node.op->name == "Transpose") return has_only({"perm"});
   if (node.op->name == "Cast") return has_only({"to"});
   return reductions.contains(node.op->name) && has_only({"axes", "keepdims"});
@@ -374,6 +376,7 @@ class Exporter {
       const bool is_standard = is_onnx(node);
       if (!is_standard) proto.set_domain(kOurs);
       for (const auto& [name, value] : node.attrs.values()) {
+        if (ir::is_plain_matmul(node)) continue;  // formats that it does not have
         if (is_standard && name == "to")
           add_attribute(proto, name, onnx::AttributeProto::INT)
               .set_i(onnx_type(node.attrs.get_dtype(name)));

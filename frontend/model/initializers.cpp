@@ -2,14 +2,17 @@
 #include "frontend/model/initializers.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include <onnx.pb.h>
 
+#include "ir/scale_format.h"
 #include "runtime/format_error.h"
 
 namespace sinter::frontend {
@@ -170,8 +173,72 @@ DType require_dtype(int onnx_type, const std::string& what) {
       what, onnx_type_name(onnx_type));
 }
 
+bool is_four_bit(int onnx_type) { return onnx_type == kUInt4 || onnx_type == kInt4; }
+bool is_scaled_float(int onnx_type) { return onnx_type == kFloat4E2M1 || onnx_type == kFloat8E8M0; }
+
+namespace {
+
+/// The codes of a tensor of a type that Sinter lacks, `each` to a byte; calls `give(i, code)`.
+template <class Give>
+void read_codes(const onnx::TensorProto& proto, ExternalData& external, const Extent& extent,
+                std::size_t each, const Give& give) {
+  if (proto.has_segment()) invalid(proto, "it is split into segments, which no exporter writes");
+  const std::size_t stored = (extent.count + each - 1) / each;
+  std::vector<std::byte> held;
+  std::span<const std::byte> packed;
+  std::shared_ptr<const MappedFile> file;
+  if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
+    ExternalData::Slice slice = external.find(proto, stored);
+    packed = slice.bytes;
+    file = std::move(slice.owner);
+  } else if (proto.has_raw_data()) {
+    packed = std::as_bytes(std::span(proto.raw_data()));
+  } else {
+    held = narrow<std::uint8_t>(proto.int32_data());
+    packed = held;
+  }
+  if (packed.size() != stored)
+    invalid(proto,
+            fmt::format("it has {} bytes of data, but {}[{}] needs {}", packed.size(),
+                        onnx_type_name(proto.data_type()), fmt::join(extent.shape, ", "), stored));
+  for (std::size_t i = 0; i < extent.count; ++i) {
+    const int byte = std::to_integer<int>(packed[i / each]);
+    give(i, each == 1 ? byte : i % 2 == 0 ? byte & 15 : byte >> 4);
+  }
+  if (file) file->forget(packed);
+}
+
+/// The numbers in a wider type that has them all.
+ir::Tensor read_scaled_floats(const onnx::TensorProto& proto, ExternalData& external) {
+  const bool is_float4 = proto.data_type() == kFloat4E2M1;
+  const DType type = is_float4 ? DType::kFloat8E4M3FN : DType::kFloat32;
+  const Extent extent = extent_of(proto, type);
+  std::vector<std::byte> values(extent.bytes);
+  read_codes(proto, external, extent, is_float4 ? 2 : 1, [&](std::size_t i, int code) {
+    const double exponent =
+        code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
+    ir::store_double(type, values.data() + i * size_of(type),
+                     is_float4 ? ir::float4_codes().numbers[code] : exponent);
+  });
+  return ir::Tensor(type, extent.shape, ir::Buffer::take(std::move(values)));
+}
+
+}  // namespace
+
+ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external) {
+  const bool is_signed = proto.data_type() == kInt4;
+  const Extent extent = extent_of(proto, DType::kUInt8);
+  std::vector<std::byte> values(extent.count);
+  read_codes(proto, external, extent, 2, [&](std::size_t i, int half) {
+    values[i] = static_cast<std::byte>(is_signed && half > 7 ? half - 16 : half);
+  });
+  return ir::Tensor(is_signed ? DType::kInt8 : DType::kUInt8, extent.shape,
+                    ir::Buffer::take(std::move(values)));
+}
+
 ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const void> owner,
                        ExternalData& external) {
+  if (is_scaled_float(proto.data_type())) return read_scaled_floats(proto, external);
   const DType dtype = require_dtype(proto.data_type(), fmt::format("tensor '{}'", proto.name()));
   if (proto.has_segment()) invalid(proto, "it is split into segments, which no exporter writes");
   const Extent extent = extent_of(proto, dtype);
@@ -198,41 +265,6 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
   std::vector<std::byte> bytes = typed_bytes(proto, dtype);
   if (dtype == DType::kBool) return ir::Tensor(dtype, extent.shape, normalise_booleans(bytes));
   return ir::Tensor(dtype, extent.shape, ir::Buffer::take(std::move(bytes)));
-}
-
-bool is_four_bit(int onnx_type) { return onnx_type == 21 || onnx_type == 22; }
-
-ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external) {
-  const bool is_signed = proto.data_type() == 22;
-  if (proto.has_segment()) invalid(proto, "it is split into segments, which no exporter writes");
-  const Extent extent = extent_of(proto, DType::kUInt8);
-  const std::size_t stored = extent.count / 2 + extent.count % 2;
-  std::vector<std::byte> held;
-  std::span<const std::byte> packed;
-  std::shared_ptr<const MappedFile> file;
-  if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
-    ExternalData::Slice slice = external.find(proto, stored);
-    packed = slice.bytes;
-    file = std::move(slice.owner);
-  } else if (proto.has_raw_data()) {
-    packed = std::as_bytes(std::span(proto.raw_data()));
-  } else {
-    held = narrow<std::uint8_t>(proto.int32_data());
-    packed = held;
-  }
-  if (packed.size() != stored)
-    invalid(proto,
-            fmt::format("it has {} bytes of data, but {}[{}] needs {}", packed.size(),
-                        onnx_type_name(proto.data_type()), fmt::join(extent.shape, ", "), stored));
-  std::vector<std::byte> values(extent.count);
-  for (std::size_t i = 0; i < extent.count; ++i) {
-    const int both = std::to_integer<int>(packed[i / 2]);
-    const int half = i % 2 == 0 ? both & 15 : both >> 4;
-    values[i] = static_cast<std::byte>(is_signed && half > 7 ? half - 16 : half);
-  }
-  if (file) file->forget(packed);
-  return ir::Tensor(is_signed ? DType::kInt8 : DType::kUInt8, extent.shape,
-                    ir::Buffer::take(std::move(values)));
 }
 
 ir::Tensor read_sparse_tensor(const onnx::SparseTensorProto& proto, ExternalData& external) {

@@ -37,6 +37,11 @@ bool is_four_bit(int onnx_type);
 /// As read_tensor, for those: their numbers as int8 or uint8.
 ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external);
 
+/// ONNX's floats of 4 bits, and scales of 8 bits that are exponents: read_tensor gives the same
+/// numbers as f8e4m3fn and f32.
+inline constexpr int kFloat4E2M1 = 23, kFloat8E8M0 = 24;
+bool is_scaled_float(int onnx_type);
+
 /// The dense tensor that `proto` stands for: its values at its indices (linear, or one row of
 /// indices for each value) and zeros elsewhere. Throws as read_tensor does, and kUnsupported for
 /// one of more than kMaxDenseBytes: its size in the file says nothing about it.

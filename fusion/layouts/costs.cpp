@@ -7,6 +7,7 @@
 
 #include "fusion/regions/cost.h"
 #include "fusion/regions/operand.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -146,10 +147,10 @@ class Costs {
       case OpKind::kView: return is_single_view(node) ? through_view(node) : Reading::kLoop;
       case OpKind::kIndexed: return operand > 0 && op == "Take" ? Reading::kLoop : Reading::kStored;
       case OpKind::kLibrary:
-        if (op == "MatMul" || (op == "BlockMatMul" && operand < 2))
-          return reads_rows(node, operand) ? Reading::kRows : Reading::kMatrix;
-        return (op == "QuantMatMul" && operand == 0) || op == "Attention" ? Reading::kRows
-                                                                          : Reading::kStored;
+        if (op == "MatMul" && operand < viewed_operands(node))
+          return ir::has_scaled_weights(node) || reads_rows(node, operand) ? Reading::kRows
+                                                                           : Reading::kMatrix;
+        return op == "Attention" ? Reading::kRows : Reading::kStored;
       default: return Reading::kStored;
     }
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/op_def.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -165,7 +166,7 @@ std::optional<OperandAxes> operand_axes(const Graph& graph, const Node& node, co
     if (axis <= axes.batch || axis <= axes.sequence) return std::nullopt;
     return align(0);
   }
-  if (op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul") {
+  if (op == "MatMul") {
     const int columns = static_cast<int>(rank) - 1;
     if (axes.batch == columns || axes.sequence == columns ||
         graph.type(node.inputs[0]).shape.size() != rank ||
@@ -173,7 +174,7 @@ std::optional<OperandAxes> operand_axes(const Graph& graph, const Node& node, co
       return std::nullopt;
     OperandAxes result(node.inputs.size());
     result[0] = axes;
-    if (op == "BlockMatMul") result[2] = axes;  // scales of rows
+    if (ir::has_scaled_operands(node)) result[2] = axes;  // scales of rows
     return result;
   }
   return std::nullopt;

@@ -9,8 +9,10 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/rounding/float4.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -37,7 +39,7 @@ bool all_equal(const Ints& values, std::int64_t expected) {
 /// to the accumulators' type.
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
   const DType left = builder.type(a).dtype, right = builder.type(b).dtype;
-  if (target.narrow_products.contains({left, right})) return builder.add("MatMul", {a, b});
+  if (target.sums("MatMul", left, right) != nullptr) return builder.add("MatMul", {a, b});
   if (const auto sums = ir::product_type(left, right); sums && *sums != left)
     return matrix_product(builder, target, builder.add("Cast", {a}, {{"to", *sums}}),
                           builder.add("Cast", {b}, {{"to", *sums}}));
@@ -163,13 +165,32 @@ std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const N
   return node.op->composite().decompose(builder, node, inputs);
 }
 
+/// Weights of 4 bits as integers of 8, if the target multiplies those.
+std::optional<std::vector<ValueId>> with_integers(GraphBuilder& builder, const TargetTraits& target,
+                                                  const Graph& graph, const Node& node,
+                                                  std::span<const ValueId> inputs) {
+  const DType x = graph.type(node.inputs[0]).dtype;
+  if (!has_doubled_integers(*ir::ProductFormats(node.attrs).w->codes) ||
+      !quantized_refusal(target, graph, node, x, ir::integer_codes(8)).empty())
+    return std::nullopt;
+  std::vector<Tensor> operands;
+  for (const ValueId input : inputs.subspan(1)) {
+    if (builder.constant_of(input) == nullptr) return std::nullopt;
+    operands.push_back(*builder.constant_of(input));
+  }
+  const ir::ScaledTensor weights = as_integers(
+      ir::weights_of(node.attrs, operands, graph.type(node.inputs[0]).shape.back().value()));
+  return std::vector{builder.add(
+      "MatMul", {inputs[0], builder.constant(weights.values), builder.constant(weights.scales)},
+      ir::product_attrs(weights.format))};
+}
+
 /// Options that keep quantized weights, if x's type is the obstacle.
 std::string ways_out(const Context& context) {
-  const auto& types = context.target.quantized_matmul;
   std::string options;
   for (const auto& [type, option] :
        {std::pair(DType::kFloat16, "fp16"), {DType::kBFloat16, "bf16"}})
-    if (types.contains(type))
+    if (context.target.first_of("MatMul", true, type) != nullptr)
       options += fmt::format("{}--precision {}", options.empty() ? "; " : " or ", option);
   const bool is_lowered =
       context.precision == Precision::kFloat16 || context.precision == Precision::kBFloat16;
@@ -187,10 +208,12 @@ Graph decompose(const Graph& graph, Context& context) {
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (node.op->kind == OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
-        if (node.op->name == "QuantMatMul")
+        if (ir::has_scaled_weights(node))
           if (const std::string no =
                   quantized_refusal(context.target, old, node, old.type(node.inputs[0]).dtype);
               !no.empty()) {
+            if (auto integers = with_integers(builder, context.target, old, node, inputs))
+              return integers;
             ++dequantized[no];
             return dequantize(builder, context, node, inputs, no);
           }
@@ -205,7 +228,7 @@ Graph decompose(const Graph& graph, Context& context) {
                   conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};
           }
         }
-        if (node.op->name == "MatMul")
+        if (ir::is_plain_matmul(node))
           return std::vector{matrix_product(builder, context.target, inputs[0], inputs[1])};
         if (node.op->name == "Concat" && inputs.size() > kMostJoined)
           return std::vector{join_in_steps(builder, node, inputs)};

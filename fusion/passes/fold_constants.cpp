@@ -6,9 +6,10 @@
 #include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/narrow_product.h"
+#include "fusion/scales/sunk_product.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/reference/evaluate.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -92,7 +93,7 @@ std::vector<bool> find_weights(const Graph& graph) {
     const bool known =
         std::ranges::all_of(node.inputs, [&](ValueId input) { return constant[at(input)]; });
     for (ValueId output : node.outputs) constant[at(output)] = known;
-    if (node.op->name != "MatMul" && node.op->name != "Conv") continue;
+    if (!ir::is_plain_matmul(node) && node.op->name != "Conv") continue;
     for (ValueId input : node.inputs) weight[at(input)] = constant[at(input)];
   }
   for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node)
@@ -109,7 +110,7 @@ bool is_view_for_product(const Graph& old, const Node& node) {
     return false;
   const auto& users = old.users(node.outputs[0]);
   return !users.empty() && std::ranges::all_of(users, [&](NodeId user) {
-    return old.node(user).op->name == "MatMul";
+    return ir::is_plain_matmul(old.node(user));
   });
 }
 
@@ -164,8 +165,8 @@ std::optional<std::vector<ValueId>> with_constants_inside(GraphBuilder& builder,
 
 Graph fold_constants(const Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
-  // The integers stay: fuse_quantization multiplies them.
-  const std::vector<bool> is_left = made_of_narrow_values(graph, context);
+  // The integers stay: sink_scales multiplies them.
+  const std::vector<bool> is_left = made_of_codes(graph, context);
   // Unpacked weights may be larger, up to a limit: a few constants that are concatenated again and
   // again are computed in each run instead.
   constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{768} << 20;

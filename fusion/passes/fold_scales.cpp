@@ -12,6 +12,7 @@
 #include "fusion/regions/broadcast.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/transforms.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -229,7 +230,7 @@ class ScaleFolder {
     if (node.op->name == "Conv") {
       if (node.inputs.size() > 2 && !graph_.is_constant(node.inputs[2])) return std::nullopt;
       if (node.attrs.get_int("channels_last") == 1) product.channel = type.shape.size() - 1;
-    } else if (node.op->name == "MatMul") {
+    } else if (ir::is_plain_matmul(node)) {
       if (type.shape.size() < 2) return std::nullopt;
       product.operand = graph_.is_constant(node.inputs[0]) ? 0 : 1;
       product.axis = product.operand;

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/quantization.h"
+#include "fusion/scales/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/attention_inputs.h"
@@ -46,7 +46,7 @@ class AttentionFuser {
     ValueId result;
     {
       GraphBuilder::OriginScope scope(body.builder(), node.origins);
-      result = body.builder().add("Attention", inputs, node.attrs);
+      result = body.builder().add_multi("Attention", inputs, node.attrs, node.body)[0];
     }
     ValueId stored = node.outputs[0];
     const auto store_through = [&] {

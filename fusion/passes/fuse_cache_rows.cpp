@@ -16,8 +16,7 @@
 namespace sinter::fusion {
 namespace {
 
-// Queries that share a head's keys, in one block; operators that each block recomputes.
-constexpr std::int64_t kMostQueries = 16;
+// Operators that each block recomputes.
 constexpr std::size_t kMostOperators = 48;
 
 /// The node that computes an operand, and the reshapes in between.
@@ -137,10 +136,12 @@ class CacheRowFuser {
     const auto asking = ir::divide_exactly(ir::element_count(shape), shape.back());
     const auto added = new_rows(graph_.node(caches[0].node));
     const auto shared = asking && added ? ir::divide_exactly(*asking, *added) : std::nullopt;
-    if (!shared || !shared->is_constant() || shared->value() > kMostQueries ||
+    // Queries that share a head's keys are in one block.
+    const std::int64_t most = context_.target.attention_prologue_rows;
+    if (!shared || !shared->is_constant() || shared->value() > most ||
         new_rows(graph_.node(caches[1].node)) != added)
-      return {false, fmt::format("it is not one row for up to {} queries each that is added",
-                                 kMostQueries)};
+      return {false,
+              fmt::format("it is not one row for up to {} queries each that is added", most)};
     return {true, ""};
   }
 
@@ -189,7 +190,7 @@ class CacheRowFuser {
 }  // namespace
 
 Graph fuse_cache_rows(const Graph& graph, Context& context) {
-  if (!context.target.attention_prologue) return graph;
+  if (context.target.attention_prologue_rows == 0) return graph;
   return CacheRowFuser(graph, context).run();
 }
 

@@ -10,6 +10,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/result_reader.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -50,15 +51,10 @@ struct Rows {
   std::vector<NodeId> reshapes;  // the last one first
 };
 
-// Each block of a GEMM recomputes the rows: for few elements that is faster than a launch, while
-// the block's weights are being loaded.
-constexpr std::int64_t kMostRows = 8, kMostRowElements = 16384;
-// With more columns there are several waves of blocks, each of which would wait for the rows.
-constexpr std::int64_t kMostColumns = 32768;
-
 /// Whether the blocks of a GEMM with `columns` can compute `body` themselves: few rows, each
 /// reduced as a whole.
-Verdict can_be_rows(const Graph& body, const Dim& columns, const Ranges& ranges) {
+Verdict can_be_rows(const Graph& body, const Dim& columns, const Ranges& ranges,
+                    const ir::PrologueLimits& most) {
   if (body.outputs().size() != 1) return {false, "it has several results"};
   const Shape& shape = body.type(body.outputs()[0]).shape;
   if (shape.empty() || !shape.back().is_constant()) return {false, "its rows' length is not known"};
@@ -68,9 +64,9 @@ Verdict can_be_rows(const Graph& body, const Dim& columns, const Ranges& ranges)
         (node.attrs.get_ints("axes") != Ints{last} || body.type(node.inputs[0]).shape != shape))
       return {false, "it reduces other elements than its rows"};
   const auto elements = ir::upper_bound(ir::element_count(shape), ranges);
-  if (!elements || *elements > std::min(kMostRowElements, kMostRows * shape.back().value()))
+  if (!elements || *elements > std::min(most.elements, most.rows * shape.back().value()))
     return {false, "its rows are too many for each block of the product to compute them itself"};
-  if (!columns.is_constant() || columns.value() > kMostColumns)
+  if (!columns.is_constant() || columns.value() > most.columns)
     return {false,
             "the product's blocks are so many that they come in turns, each of which would compute "
             "its rows again"};
@@ -133,8 +129,8 @@ class GemmFuser {
     }
     if (!node || !is_kind(*node, "reduction")) return std::nullopt;
     rows.node = graph_.value(value).producer;
-    Verdict verdict =
-        can_be_rows(*node->body, graph_.type(matmul.outputs[0]).shape.back(), graph_.ranges());
+    Verdict verdict = can_be_rows(*node->body, graph_.type(matmul.outputs[0]).shape.back(),
+                                  graph_.ranges(), context_.target.gemm_prologue);
     if (verdict.ok && (graph_.users(value).size() != 1 || graph_.is_output(value)))
       verdict = {false, "something else reads its rows too"};
     decide(context_, *node, matmul, verdict.ok,
@@ -151,7 +147,7 @@ class GemmFuser {
   static std::optional<ValueId> left_operand(const Node& matmul) {
     const Graph& body = *matmul.body;
     for (const Node& node : body.nodes()) {
-      if (node.op->name != "MatMul" && node.op->name != "QuantMatMul") continue;
+      if (node.op->name != "MatMul" || ir::has_scaled_operands(node)) continue;
       ValueId left = node.inputs[0];
       for (const Node* view = body.producer(left); view; view = body.producer(left)) {
         if (view->op->name != "Reshape") return std::nullopt;

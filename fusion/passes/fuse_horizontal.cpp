@@ -23,12 +23,6 @@ namespace {
 constexpr std::size_t kMostBuffers = 4000, kMostSymbolicParts = 16, kMostSymbolicBuffers = 128;
 // Different bodies are functions of one kernel; all get as many registers as the largest needs.
 constexpr std::size_t kMostBodies = 8, kMostBodyOperators = 96;
-// More rows than multiprocessors keep a GPU busy anyway; fewer are divided among blocks.
-constexpr double kManyRows = 132;
-// A separate kernel maps adjacent threads to adjacent strided rows, and transposes through tiles.
-// A shared kernel does neither, which matters little for short rows, few rows and small
-// transposes.
-constexpr double kShortRow = 32, kFewRows = 1024, kSmallTranspose = 1e6;
 
 bool is_constant(const TensorType& type) {
   return std::ranges::all_of(type.shape, [](const Dim& dim) { return dim.is_constant(); });
@@ -166,7 +160,8 @@ class HorizontalFuser {
       for (const std::int64_t axis : part.attrs.get_ints("axes"))
         length *= typical_size(type.shape[static_cast<std::size_t>(axis)]);
       const double rows = elements / std::max(length, 1.0);
-      if (rows < kManyRows)
+      // More rows keep the target busy anyway; fewer are divided among blocks.
+      if (rows < context_.target.multiprocessors)
         load.row_bytes = std::max(load.row_bytes, load.bytes / std::max(rows, 1.0));
     }
     return load;
@@ -178,13 +173,14 @@ class HorizontalFuser {
   /// if it may.
   std::string needs_own_schedule(const Graph& body, const Node& part,
                                  const Candidate& found) const {
+    const ir::HorizontalLimits& limits = context_.target.horizontal_limits;
     const Shape& shape = part.inputs.empty() ? ir::Shape() : body.type(part.inputs[0]).shape;
     const auto last = static_cast<std::int64_t>(shape.size()) - 1;
     if (last < 0) return "";
     if (part.op->name == "Transpose") {
       const auto& perm = part.attrs.get_ints("perm");
       const bool moves = perm.back() != last && shape.back() != ir::Dim(1);
-      if (moves && (!found.is_constant || found.load.bytes > kSmallTranspose))
+      if (moves && (!found.is_constant || found.load.bytes > limits.small_transpose))
         return "it transposes more than a little, by tiles of its own";
     }
     if (part.op->kind != OpKind::kReduce) return "";
@@ -198,7 +194,8 @@ class HorizontalFuser {
       is_known = is_known && (dim.is_constant() || !is_reduced);
       across = across && !(is_reduced && d == last);
     }
-    if (!across || (is_known && length <= kShortRow) || (found.is_constant && rows <= kFewRows))
+    if (!across || (is_known && length <= limits.short_row) ||
+        (found.is_constant && rows <= limits.strided_rows))
       return "";
     return "its rows lie across memory, where neighbouring threads of a kernel of its own take "
            "them";

@@ -5,20 +5,19 @@
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
 
-// The time of small-M GEMMs is that of loading their weights, which is faster with contiguous k
-// than with contiguous columns. For more rows, warpgroup tiles then have more widths.
-constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: other row lengths need narrower copies.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, if rows may be few, here or in
-/// another graph; or of 8 bits, which tensor cores need K-major.
+/// A plain MatMul with constant weights [k, n]: of 16 bits, if rows may be few, here or in
+/// another graph; or of 8 bits, which tensor cores need K-major. Loading weights is faster with
+/// contiguous k than with contiguous columns. For more rows, warpgroup tiles then have more widths.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
-  if (node.op->name != "MatMul" && node.op->name != "BlockMatMul") return false;
+  if (!ir::is_plain_matmul(node)) return false;
   const Value& weight = graph.value(node.inputs[1]);
   if (weight.constant == nullptr || weight.type.shape.size() != 2) return false;
   if (multiplies_narrow(context.target, graph, node)) return true;
@@ -27,7 +26,7 @@ bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& contex
   const Shape& x = graph.type(node.inputs[0]).shape;
   const auto least = ir::lower_bound(
       ir::element_count(ir::Shape(x.begin(), x.empty() ? x.end() : x.end() - 1)), graph.ranges());
-  return (least && *least <= kMostRowsOfInput) ||
+  return (least && *least <= context.target.few_rows) ||
          (context.laid_out != nullptr && context.laid_out->contains(weight.constant->hash()));
 }
 

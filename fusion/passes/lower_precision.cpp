@@ -11,6 +11,7 @@
 #include "fusion/precision/sensitivity.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -315,7 +316,7 @@ class Lowering {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       // Scales of quantized weights have their own type.
-      const bool own = node.op->name == "QuantMatMul" && !inputs.empty() && old_.is_constant(input);
+      const bool own = ir::has_scaled_weights(node) && !inputs.empty() && old_.is_constant(input);
       inputs.push_back(own ? builder_.constant(old_.value(input).constant)
                            : operand(input, type, stays));
     }
@@ -415,7 +416,7 @@ Graph without_rounded_angles(const Graph& graph, Context& context) {
                   [&](GraphBuilder& builder, const Graph&, const Node& node,
                       std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
                     const auto position = static_cast<std::size_t>(&node - graph.nodes().data());
-                    if (sensitivity.nodes[position] != Kept::kExact || node.op->name != "MatMul")
+                    if (sensitivity.nodes[position] != Kept::kExact || !ir::is_plain_matmul(node))
                       return std::nullopt;
                     ++kept;
                     return std::vector{as_sum(builder, graph, node, inputs)};

@@ -5,7 +5,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/projections/projection.h"
-#include "fusion/quantize/quantization.h"
+#include "fusion/scales/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"

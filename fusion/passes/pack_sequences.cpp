@@ -12,6 +12,7 @@
 #include "fusion/packing/token_cases.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/masks.h"
+#include "fusion/patterns/scores.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 #include "ir/attention_inputs.h"
@@ -209,12 +210,15 @@ class SequencePacker {
     for (std::size_t i = 0; i < 3; ++i) operands.push_back(packing_->packed(node.inputs[i], axes));
     operands.push_back(packing_->bounds());
     GraphBuilder::OriginScope scope(builder, node.origins);
-    const ValueId result = builder.add("Attention", operands,
-                                       {{"scale", node.attrs.get_float("scale")},
-                                        {"softcap", node.attrs.get_float("softcap")},
-                                        {"guard", node.attrs.get_int("guard")},
-                                        {"packed", std::vector<Dim>{packing_->dims().sequence}}});
-    packing_->set_packed(node.outputs[0], axes, result);
+    const auto result =
+        node.attrs.get_int("score_operands") > 0
+            ? std::nullopt
+            : add_attention_of(builder, node, operands,
+                               {{"scale", node.attrs.get_float("scale")},
+                                {"guard", node.attrs.get_int("guard")},
+                                {"packed", std::vector<Dim>{packing_->dims().sequence}}});
+    if (!result) refuse(node, "its scores depend on more than queries and keys");
+    packing_->set_packed(node.outputs[0], axes, *result);
     return packing_->padded(node.outputs[0], graph_.type(node.outputs[0]), axes);
   }
 

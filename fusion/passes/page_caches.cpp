@@ -15,6 +15,7 @@
 #include "fusion/paging/token_check.h"
 #include "fusion/paging/token_sampler.h"
 #include "fusion/passes/passes.h"
+#include "fusion/patterns/scores.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 #include "ir/attention_inputs.h"
@@ -422,13 +423,24 @@ class CachePager {
     for (std::size_t i = 0; i < 3; ++i) inputs.push_back(mapped_[node.inputs[i].position()]);
     inputs.insert(inputs.end(), {shaped(limits, {tokens, Dim(1)}), starts_, tables});
     inputs.insert(inputs.end(), scales.begin(), scales.end());
-    return b_.add("Attention", inputs,
-                  {{"scale", node.attrs.get_float("scale")},
-                   {"softcap", node.attrs.get_float("softcap")},
-                   {"limited", std::int64_t{1}},
-                   {"guard", ir::kGuardHidden},
-                   {"paged", options_.block_size},
-                   {"window", window}});
+    for (std::size_t i = node.inputs.size() - ir::operands_of_scores(node.attrs);
+         i < node.inputs.size(); ++i) {
+      inputs.push_back(mapped_[node.inputs[i].position()]);
+      const Shape& shape = b_.type(inputs.back()).shape;
+      const bool is_position = trials_.positions(node.inputs[i]).has_value();
+      for (std::size_t d = shape.size() > 2 ? shape.size() - 2 : 0; d < shape.size(); ++d)
+        if (shape[d] != Dim(1) && !(is_position && d + 2 == shape.size()))
+          refuse_paging(node, "an operand of its scores differs between tokens or keys");
+    }
+    const auto result = add_attention_of(b_, node, inputs,
+                                         {{"scale", node.attrs.get_float("scale")},
+                                          {"limited", std::int64_t{1}},
+                                          {"guard", ir::kGuardHidden},
+                                          {"paged", options_.block_size},
+                                          {"window", window}},
+                                         true);
+    if (!result) refuse_paging(node, "its scores count tokens");
+    return *result;
   }
 
   // ---------------------------------------------------------------- logits

@@ -11,7 +11,7 @@ Graph expand_bodies(const Graph& graph, Context& context);
 /// Pairs inputs with the outputs that replace them in the next run; throws Error(kUsage) for an
 /// invalid pair in context.states.
 Graph find_states(const Graph& graph, Context& context);
-/// Keeps quantized weights of the model: their matmuls become QuantMatMul, embeddings gather
+/// Keeps quantized weights of the model: their matmuls carry a format, embeddings gather
 /// integers. Then quantizes float weights as context.weights requests.
 Graph quantize_weights(const Graph& graph, Context& context);
 /// Evaluates nodes with constant inputs, unless that would enlarge the model.
@@ -32,13 +32,13 @@ Graph lower_precision(const Graph& graph, Context& context);
 Graph quantize_caches(const Graph& graph, Context& context);
 /// Algebraic simplification: fewer nodes with the same results.
 Graph simplify(const Graph& graph, Context& context);
-/// Multiplies 8-bit integers directly where operands of matmuls and convolutions are dequantized,
-/// if the target can; scales and zero points follow.
-Graph fuse_quantization(const Graph& graph, Context& context);
+/// Multiplies 8-bit codes directly where operands of matmuls and convolutions are dequantized, if
+/// the target can; scales and zero points follow.
+Graph sink_scales(const Graph& graph, Context& context);
 /// Replaces spelled-out attention by Attention, if the target has a kernel for it.
 Graph recognise_attention(const Graph& graph, Context& context);
 /// Lets attention read 8-bit rows and their scales directly, if the target's can.
-Graph fold_row_scales(const Graph& graph, Context& context);
+Graph sink_cache_scales(const Graph& graph, Context& context);
 /// Rounds queries, keys, values and weights of attention to fp8 as context.eight_bit.attention
 /// requests; throws Error(kUsage) without samples.
 Graph quantize_attention(const Graph& graph, Context& context);

@@ -12,8 +12,8 @@
 #include "fusion/calibration/activation_samples.h"
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/calibration/trial.h"
-#include "fusion/eight_bit/operands.h"
 #include "fusion/passes/passes.h"
+#include "fusion/scales/choice/operands.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::fusion {
@@ -130,14 +130,15 @@ class AttentionQuantizer {
         return "its keys and values have another type than its queries";
     if (node.attrs.get_int("limited") != 0)
       return "its rows see as many keys as an input says, as those of caches do";
-    if (node.attrs.get_float("softcap") != 0) return "its scores have a soft cap";
+    if (node.body) return "its scores are made by operators in front of the softmax";
     if (layer.k == 0 || layer.n == 0) return "its heads have no known size";
     if (context_.eight_bit.emulate) return "";
-    const ir::EightBitHeads& heads = context_.target.attention_eight_bit;
+    const ir::OperandFormats* const heads = context_.target.first_of("Attention", false);
+    if (heads == nullptr) return "the target has no attention of 8 bits";
     for (const std::int64_t head : {layer.k, layer.n})
-      if (head % heads.unit != 0 || head < heads.least || head > heads.most)
-        return fmt::format("its heads of {} are no multiple of {} from {} to {}", head, heads.unit,
-                           heads.least, heads.most);
+      if (head % heads->unit != 0 || head < heads->least || head > heads->most)
+        return fmt::format("its heads of {} are no multiple of {} from {} to {}", head, heads->unit,
+                           heads->least, heads->most);
     return "";
   }
 

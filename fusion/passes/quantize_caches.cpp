@@ -11,12 +11,12 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/eight_bit/key_means.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/caches.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/cost.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/choice/key_means.h"
 #include "ir/affine.h"
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"

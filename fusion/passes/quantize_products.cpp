@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // --precision int8 and fp8: rounds the operands of matmuls and convolutions of activations and
 // constant weights to 8 bits, as if the model had QuantizeLinear and DequantizeLinear there.
-#include "fusion/eight_bit/choose_products.h"
-#include "fusion/eight_bit/rewrite_products.h"
 #include "fusion/passes/passes.h"
+#include "fusion/scales/choice/choose_products.h"
+#include "fusion/scales/choice/rewrite_products.h"
 
 namespace sinter::fusion {
 

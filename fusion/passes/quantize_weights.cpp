@@ -11,17 +11,18 @@
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
-#include "fusion/quantize/kept_product.h"
-#include "fusion/quantize/narrow_product.h"
-#include "fusion/quantize/quantizer.h"
-#include "fusion/quantize/read_weights.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/kept_product.h"
+#include "fusion/scales/read_weights.h"
+#include "fusion/scales/rounding/quantizer.h"
+#include "fusion/scales/sunk_product.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
 
-using ir::QuantizedWeights;
+using ir::ScaledTensor;
 
 /// Whether weights of this type can be quantized.
 bool is_quantized_from(DType type) { return is_arithmetic_float(type) && type != DType::kFloat64; }
@@ -56,17 +57,17 @@ class WeightQuantizer {
   void find_layers() {
     const auto known = [&](ValueId value) { return values_.knows(value); };
     std::set<std::size_t> products;
-    // With 8-bit x the matmul is integer: see fuse_quantization.
-    const std::vector<bool> is_narrow = narrow_products(graph_, context_);
+    // With 8-bit x the matmul is integer: see sink_scales.
+    const std::vector<bool> is_narrow = products_of_codes(graph_, context_);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (context_.weights.bits != 0 && !is_narrow[i])
-        if (auto kept = kept_product(graph_, values_, node); kept && node.op->name == "MatMul") {
+        if (auto kept = kept_product(graph_, values_, node); kept && ir::is_plain_matmul(node)) {
           products.insert(i);
           kept_.emplace(i, std::move(*kept));
           continue;
         }
-      if (node.op->name != "MatMul" || is_narrow[i]) continue;
+      if (!ir::is_plain_matmul(node) || is_narrow[i]) continue;
       const ValueId x = node.inputs[0], weight = node.inputs[1];
       const Shape& shape = graph_.type(weight).shape;
       if (!is_quantized_from(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
@@ -157,9 +158,9 @@ class WeightQuantizer {
 
   /// `weight` [n, k] quantized, unless the layer is kept; reports it in both cases. `moments` of
   /// its input, if known.
-  std::optional<QuantizedWeights> quantized_layer(const Node& node, const Tensor& weight,
-                                                  WeightOptions options, const Tensor* moments,
-                                                  bool is_last) {
+  std::optional<ScaledTensor> quantized_layer(const Node& node, const Tensor& weight,
+                                              WeightOptions options, const Tensor* moments,
+                                              bool is_last) {
     // Errors are only reported, unless a maximum error is set.
     const bool errors_decide = std::isfinite(options.max_error) || moments != nullptr;
     const Tensor exact = errors_decide ? weight : weight.plain();
@@ -172,29 +173,29 @@ class WeightQuantizer {
     for (const std::string& pattern : options.keep)
       if (layer.name.find(pattern) != std::string::npos)
         layer.kept = fmt::format("its name has '{}' (--keep)", pattern);
-    std::optional<QuantizedWeights> result;
+    std::optional<ScaledTensor> result;
     if (layer.kept.empty()) {
       const auto round = [&] {
         result = with_context("layer '" + layer.name + "'", [&] {
           return moments != nullptr && !options.floats ? quantize(weight, options, *moments)
                                                        : quantize(weight, options);
         });
-        QuantizedWeights plain = *result;
+        ScaledTensor plain = *result;
         plain.values = plain.values.plain();
         plain.scales = plain.scales.plain();
         if (plain.zero_points) plain.zero_points = plain.zero_points->plain();
         const Tensor rounded = ir::dequantized(plain, DType::kFloat32);
         layer.weight_error = weight_error(exact, rounded);
         const bool is_table = node.op->name != "MatMul";  // rows of a table are its outputs
-        constexpr std::int64_t kRows = 4;
         layer.output_error = is_table             ? layer.weight_error
                              : moments != nullptr ? output_error(exact, rounded, *moments)
-                                                  : output_error(exact, rounded, kRows);
+                                                  : output_error(exact, rounded);
       };
       constexpr int kWideBits = 8;
       const auto widen = [&](std::string reason) {
         options.bits = kWideBits;
         options.group = 0;
+        options.floats = false;
         layer.wider = std::move(reason);
       };
       if (is_last && options.bits < kWideBits) widen("no layer is behind it");
@@ -211,7 +212,7 @@ class WeightQuantizer {
         layer.wider.clear();
         result.reset();
       } else {
-        layer.bits = result->bits;
+        layer.bits = result->bits();
         layer.bytes_after =
             static_cast<double>(result->values.byte_count() + result->scales.byte_count() +
                                 (result->zero_points ? result->zero_points->byte_count() : 0));
@@ -229,7 +230,7 @@ class WeightQuantizer {
   }
 
   /// The matmul with `weights`, which includes `scaling`.
-  Piece replacement(const Node& node, const Node* scaling, QuantizedWeights weights) {
+  Piece replacement(const Node& node, const Node* scaling, ScaledTensor weights) {
     Piece piece;
     piece.reads = {node.inputs[0]};
     piece.writes = scaling != nullptr ? scaling->outputs : node.outputs;
@@ -241,7 +242,8 @@ class WeightQuantizer {
       GraphBuilder::OriginScope scope(builder, origins);
       std::vector<ValueId> inputs{reads[0]};
       for (const ValueId operand : add_weights(builder, weights)) inputs.push_back(operand);
-      return std::vector{builder.add("QuantMatMul", std::move(inputs), attributes_of(weights))};
+      return std::vector{
+          builder.add("MatMul", std::move(inputs), ir::product_attrs(weights.format))};
     };
     return piece;
   }
@@ -270,7 +272,7 @@ class WeightQuantizer {
     return weights ? std::optional(gathered(node, std::move(*weights), type.dtype)) : std::nullopt;
   }
 
-  static Piece gathered(const Node& node, QuantizedWeights weights, DType type) {
+  static Piece gathered(const Node& node, ScaledTensor weights, DType type) {
     Piece piece;
     piece.reads = {node.inputs[1]};
     piece.writes = node.outputs;

@@ -9,6 +9,7 @@
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -34,7 +35,7 @@ bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {
 /// If `node` is MatMul(Cast(Equal(ids, 0 1 2 ..)), table): a lookup of the same rows, zero where
 /// ids is out of range. Avoids the one-hot matrix.
 std::optional<Piece> one_hot_product(const Graph& graph, const Node& node) {
-  if (node.op->name != "MatMul") return std::nullopt;
+  if (!ir::is_plain_matmul(node)) return std::nullopt;
   const TensorType& table = graph.type(node.inputs[1]);
   if (!graph.is_constant(node.inputs[1]) || table.shape.size() != 2) return std::nullopt;
   const std::int64_t rows = table.shape[0].value();

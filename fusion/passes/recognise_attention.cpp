@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matches spelled-out attention: matmul, scale, softcap, masks, softmax, matmul.
+// Matches spelled-out attention: matmul, a program of scores, masks, softmax, matmul.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,10 +7,12 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/masks.h"
+#include "fusion/patterns/scores.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/attention_inputs.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -75,10 +77,14 @@ class AttentionMatcher {
     if (softmax == nullptr) return std::nullopt;
     const Node* scores = walk_scores(*softmax);
     if (scores == nullptr) return refused(*softmax);
+    take(*scores);
     const Factored q = factored(scores->inputs[0]), k = factored(scores->inputs[1]);
     scale_ *= q.factor * k.factor;
-    if (softcap_ != 0) scale_ *= softcap_;
     const ValueId v = product_.inputs[1];
+    if (program_.body && !has_batch_of_scores()) {
+      refusal_ = "its values have another batch than its scores";
+      return refused(*softmax);
+    }
     if (graph_.type(q.source).shape.size() < 2 || graph_.type(k.source).shape.size() < 2)
       return std::nullopt;
     // Only the last dimension of k's type is used here, the second to last of k'.
@@ -132,6 +138,10 @@ class AttentionMatcher {
       if (is_wide_cast(*node)) {
         take(*node);
         value = node->inputs[0];
+      } else if (drops_last_key(*node)) {
+        take(*node);
+        drops_last_ = true;
+        value = node->inputs[0];
       } else if (const auto guarded = guarded_value(*node); guarded && guard_ == ir::kGuardNone) {
         const bool by_nan = graph_.producer(node->inputs[0])->op->name == "IsNan";
         guard_ = by_nan ? ir::kGuardNan : ir::kGuardHidden;
@@ -175,69 +185,125 @@ class AttentionMatcher {
     return std::nullopt;
   }
 
-  /// The QK' matmul that the softmax reads, through masks and scales.
+  /// The QK' matmul that the softmax reads. Masks next to the softmax are the attention's own, what
+  /// is between them and the matmul is the program of scores.
   const Node* walk_scores(const Node& softmax) {
-    scores_shape_ = graph_.type(softmax.inputs[0]).shape;
-    ValueId value = softmax.inputs[0];
+    ValueId value = without_sink(softmax.inputs[0]);
+    if (!value.valid()) return nullptr;
+    scores_shape_ = graph_.type(value).shape;
     // The guard against hidden rows reads the scores, too.
-    const bool shared =
-        guard_ == ir::kGuardHidden && graph_.users(value).size() == 2 && !graph_.is_output(value);
-    for (const Node* node = shared ? graph_.producer(value) : only(value); node != nullptr;
-         node = only(value)) {
-      if (graph_.type(value).shape != scores_shape_) return nullptr;
-      if (node->op->name == "MatMul") {
-        take(*node);
-        return node;
-      }
-      const auto next = before(*node);
-      if (!next) return nullptr;
-      take(*node);
+    if (guard_ == ir::kGuardHidden && graph_.users(value).size() == 2 && !graph_.is_output(value))
+      guarded_ = value;
+    double factor = 1;
+    const ValueId masked = behind_factors(value, factor);
+    const Node* last = graph_.producer(masked);
+    // A factor behind masks is a part of the program, and so are they.
+    if (std::abs(factor - 1) < 1e-6 || (last != nullptr && ir::is_plain_matmul(*last))) {
+      value = masked;
+      while (const auto next = unmasked(value)) value = *next;
+    } else {
+      value = masked;
+    }
+    const auto program = score_program(graph_, value, factor, sink_, refusal_);
+    if (!program) return nullptr;
+    if (!is_read_once(value)) return nullptr;
+    program_ = *program;
+    scale_ *= program_.factor;
+    for (const Node* node : program_.nodes)
+      if (node != program_.product) take(*node);
+    return program_.product;
+  }
+
+  /// Whether `node` takes all weights but those of the last key.
+  bool drops_last_key(const Node& node) const {
+    if (node.op->name != "Slice" || drops_last_) return false;
+    Shape kept = graph_.type(node.outputs[0]).shape;
+    const auto is = [](const auto& number) { return [&](const auto& x) { return x == number; }; };
+    if (kept.empty() || !std::ranges::all_of(node.attrs.get_dims("starts"), is(Dim(0))) ||
+        !std::ranges::all_of(node.attrs.get_ints("steps"), is(std::int64_t{1})))
+      return false;
+    kept.back() += Dim(1);
+    return graph_.type(node.inputs[0]).shape == kept;
+  }
+
+  /// The scores in `value`, of which a last column belongs to a key whose weights are dropped.
+  /// Invalid if it is anything else.
+  ValueId without_sink(ValueId value) {
+    if (!drops_last_) return value;
+    const Node* joined = graph_.producer(value);
+    const std::size_t readers = guard_ == ir::kGuardHidden ? 2 : 1;
+    if (joined == nullptr || joined->op->name != "Concat" || joined->inputs.size() != 2 ||
+        joined->attrs.get_int("axis") != std::ssize(graph_.type(value).shape) - 1 ||
+        graph_.type(joined->inputs[1]).shape.back() != Dim(1) ||
+        graph_.users(value).size() != readers || graph_.is_output(value))
+      return {};
+    take(*joined);
+    sink_ = joined->inputs[1];
+    // What was expanded to all rows is read once for each.
+    for (const Node* view = graph_.producer(sink_); view && view->op->name == "Expand";
+         view = graph_.producer(sink_))
+      sink_ = view->inputs[0];
+    return joined->inputs[0];
+  }
+
+  /// Whether only the matched nodes read `value`.
+  bool is_read_once(ValueId value) {
+    if (value == guarded_ || value == shifted_) return true;
+    return only(value) != nullptr;
+  }
+
+  /// `value` in front of scalar factors, and of the row's maximum that is subtracted from it: a
+  /// softmax does not depend on that.
+  ValueId behind_factors(ValueId value, double& factor) {
+    while (is_read_once(value) && graph_.type(value).shape == scores_shape_) {
+      const Node& node = *graph_.producer(value);
+      std::optional<ValueId> next;
+      if (is_wide_cast(node)) next = node.inputs[0];
+      for (std::size_t i = 0; !next && i < node.inputs.size(); ++i)
+        if (const auto by = scalar_factor(graph_, node, node.inputs[i]); by && *by > 0) {
+          factor *= *by;
+          next = node.inputs[i];
+        }
+      if (!next && subtracts_maximum(node)) next = shifted_ = node.inputs[0];
+      if (!next || graph_.is_constant(*next)) break;
+      take(node);
       value = *next;
     }
-    return nullptr;
+    return value;
   }
 
-  /// The input of `node` if it scales, caps, masks or casts scores.
-  std::optional<ValueId> before(const Node& node) {
-    if (is_wide_cast(node)) return node.inputs[0];
-    if (node.op->name == "Where") return unscaled(selected(node));
-    if (node.op->name == "Mul" || node.op->name == "Div") {
-      for (const ValueId input : node.inputs) {
-        const auto factor = scalar_factor(graph_, node, input);
-        if (!factor) continue;
-        scale_ *= *factor;
-        scaled_ = true;
-        return input;
-      }
-    }
-    if (node.op->name == "Add") return unscaled(added(node));
-    if (node.op->name == "Tanh") return uncapped(node);
-    return std::nullopt;
+  /// x - ReduceMax(x) along the keys, and nothing else reads either.
+  bool subtracts_maximum(const Node& node) {
+    if (node.op->name != "Sub" || shifted_.valid()) return false;
+    const ValueId x = node.inputs[0];
+    const Node* most = graph_.producer(node.inputs[1]);
+    if (most == nullptr || most->op->name != "ReduceMax" || most->inputs[0] != x ||
+        most->attrs.get_int("keepdims") == 0 ||
+        most->attrs.get_ints("axes") != Ints{std::ssize(scores_shape_) - 1} ||
+        graph_.users(x).size() != 2 || graph_.is_output(x) ||
+        graph_.users(node.inputs[1]).size() != 1 || graph_.is_output(node.inputs[1]))
+      return false;
+    take(*most);
+    return true;
   }
 
-  /// The masked value, unless the masked scores were scaled or capped.
-  std::optional<ValueId> unscaled(std::optional<ValueId> scores) {
-    if (!scores || !scaled_) return scores;
-    refusal_ =
-        softcap_ != 0 ? "the masked scores are capped" : "the masked scores are scaled once more";
-    return std::nullopt;
+  /// `value` in front of a mask, or of a cast.
+  std::optional<ValueId> unmasked(ValueId value) {
+    if (graph_.type(value).shape != scores_shape_ || !is_read_once(value)) return std::nullopt;
+    const Node* node = graph_.producer(value);
+    std::optional<ValueId> next;
+    if (node == nullptr) return std::nullopt;
+    if (is_wide_cast(*node)) next = node->inputs[0];
+    if (node->op->name == "Where") next = selected(*node);
+    if (node->op->name == "Add") next = added(*node);
+    if (next) take(*node);
+    return next;
   }
 
-  /// The input of a softcap: scores are scale_ * tanh(input); further factors precede it.
-  std::optional<ValueId> uncapped(const Node& node) {
-    if (softcap_ != 0) {
-      refusal_ = "the scores have two soft caps";
-      return std::nullopt;
-    }
-    // The factor's sign can move inside: tanh is odd.
-    softcap_ = static_cast<float>(std::abs(scale_));
-    if (softcap_ == 0 || std::isinf(softcap_)) {
-      refusal_ = "the soft cap of the scores is no float32";
-      return std::nullopt;
-    }
-    scale_ = std::copysign(1.0, scale_);
-    scaled_ = true;
-    return node.inputs[0];
+  bool has_batch_of_scores() const {
+    const Shape& result = graph_.type(product_.outputs[0]).shape;
+    return result.size() == scores_shape_.size() &&
+           std::equal(result.begin(), result.end() - 1, scores_shape_.begin());
   }
 
   bool is_scores(ValueId value) const {
@@ -252,11 +318,8 @@ class AttentionMatcher {
     for (int step = 0; step < kSteps; ++step) {
       const Node* node = graph_.producer(value);
       if (node == nullptr || !is_scores(value)) return false;
-      if (node->op->name == "MatMul") return true;
-      const bool may_pass = is_wide_cast(*node) || node->op->name == "Where" ||
-                            node->op->name == "Add" || node->op->name == "Mul" ||
-                            node->op->name == "Div" || node->op->name == "Tanh";
-      if (!may_pass) return false;
+      if (ir::is_plain_matmul(*node)) return true;
+      if (node->op->kind != OpKind::kPointwise) return false;
       std::optional<ValueId> next;
       for (const ValueId input : node->inputs)
         if (is_scores(input) && is_float(graph_.type(input).dtype)) next = input;
@@ -276,10 +339,7 @@ class AttentionMatcher {
     if (std::isnan(fill) || graph_.type(scores).shape != scores_shape_) return std::nullopt;
     const Mask mask{node.inputs[0], negated};
     if (fill <= kHidden && (take_causal(mask) || take_limits(mask))) return scores;
-    if (mask_.value.valid()) {
-      refusal_ = "the scores have two masks";
-      return std::nullopt;
-    }
+    if (mask_.value.valid()) return std::nullopt;  // a part of the program
     mask_ = {node.inputs[0], negated};
     fill_ = fill;
     return scores;
@@ -342,10 +402,7 @@ class AttentionMatcher {
       double fill = -kInfinity;
       const std::optional<Mask> selects = lowest_mask(other, fill);
       if (selects && (take_causal(*selects) || take_limits(*selects))) return scores;
-      if (mask_.value.valid()) {
-        refusal_ = "the scores have two masks";
-        return std::nullopt;
-      }
+      if (mask_.value.valid()) return std::nullopt;  // a part of the program
       mask_ = selects ? *selects : Mask{other, false};
       fill_ = fill;
       return scores;
@@ -407,16 +464,20 @@ class AttentionMatcher {
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
     if (guard_ != ir::kGuardNone) attrs.set("guard", guard_);
-    if (softcap_ != 0) attrs.set("softcap", softcap_);
+    if (program_.body) attrs.set("score_operands", std::ssize(program_.operands));
     if (limits_) attrs.set("limited", std::int64_t{1});
     const FoldedViews mask = mask_source();
     Piece piece;
     piece.reads = {q.source, k.source, v};
     if (mask_.value.valid()) piece.reads.push_back(mask.source);
     if (limits_) piece.reads.push_back(limits_->operand);
+    piece.reads.insert(piece.reads.end(), program_.operands.begin(), program_.operands.end());
+    for (const Node* node : taken_)
+      piece.extents.insert(piece.extents.end(), node->extents.begin(), node->extents.end());
     piece.writes = product_.outputs;
     piece.emit = [&graph = graph_, q_views = q.views, k_views = k.views, mask_views = mask.views,
                   negated = mask_.negated, has_mask = mask_.value.valid(), limits = limits_, attrs,
+                  body = program_.body, operands = program_.operands.size(),
                   origins = origins_](GraphBuilder& builder, std::span<const ValueId> reads) {
       std::vector<ValueId> inputs{add_views(builder, graph, reads[0], q_views)};
       const ValueId keys = add_views(builder, graph, reads[1], k_views);
@@ -427,8 +488,11 @@ class AttentionMatcher {
         const ValueId source = negated ? builder.add("Not", {reads[3]}) : reads[3];
         inputs.push_back(add_views(builder, graph, source, mask_views));
       }
-      if (limits) inputs.push_back(add_limits(builder, graph, *limits, reads.back()));
-      return std::vector{builder.add("Attention", inputs, attrs)};
+      const auto [scores, of_scores] =
+          std::pair(reads.first(reads.size() - operands), reads.last(operands));
+      if (limits) inputs.push_back(add_limits(builder, graph, *limits, scores.back()));
+      inputs.insert(inputs.end(), of_scores.begin(), of_scores.end());
+      return builder.add_multi("Attention", inputs, attrs, body);
     };
     return piece;
   }
@@ -437,12 +501,15 @@ class AttentionMatcher {
   Context& context_;
   const Node& product_;
   Shape scores_shape_;
-  double scale_ = 1, fill_ = -kInfinity, softcap_ = 0;  // 0: no softcap
+  double scale_ = 1, fill_ = -kInfinity;
+  ScoreProgram program_;
+  ValueId guarded_, shifted_;  // scores that a guard, a row's maximum read, too
+  bool drops_last_ = false;    // weights are without those of the last key
+  ValueId sink_;               // its scores
   Mask mask_;
   std::optional<KeyLimits> limits_;
   int causal_ = 0;
   std::int64_t guard_ = ir::kGuardNone;
-  bool scaled_ = false;
   std::string refusal_;
   std::vector<std::string> origins_;
   std::vector<const Node*> taken_;
@@ -454,7 +521,7 @@ Graph recognise_attention(const Graph& graph, Context& context) {
   if (!context.target.attention && context.target.attention_steps.empty()) return graph;
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes())
-    if (node.op->name == "MatMul")
+    if (ir::is_plain_matmul(node))
       if (auto piece = AttentionMatcher(graph, context, node).match())
         pieces.push_back(std::move(*piece));
   return rebuild(graph, pieces);

@@ -80,8 +80,7 @@ bool is_query_of(const Node& node, ValueId value) {
 }
 
 bool is_product(const Node& node) {
-  const std::string& op = node.op->name;
-  return op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul" || op == "Attention";
+  return node.op->name == "MatMul" || node.op->name == "Attention";
 }
 
 /// A node of which only selected rows are needed: the dimension of rows in its result and in its
@@ -126,7 +125,7 @@ class RowSelector {
     const ir::AttentionInputs which =
         ir::attention_inputs(node.attrs, node.inputs.size(), graph_.type(node.inputs[1]).dtype);
     const int rank = static_cast<int>(graph_.type(node.outputs[0]).shape.size());
-    if (axis != rank - 2 || which.bounds || !sees_the_same(node)) return std::nullopt;
+    if (axis != rank - 2 || which.bounds || node.body || !sees_the_same(node)) return std::nullopt;
     OperandAxes result(node.inputs.size());
     const auto align = [&](std::size_t i) {
       result[i] = aligned({axis, axis}, dimension(rank), graph_.type(node.inputs[i]).shape.size());

@@ -34,9 +34,7 @@ std::vector<ValueId> replaced(const Site& site, std::size_t i, ValueId value) {
 
 /// True if input `i` is a vector that libraries' matmuls can add along columns.
 bool is_product_bias(const Site& site, std::size_t i) {
-  if (!site.is("Add") || (site.input_node(1 - i, "MatMul") == nullptr &&
-                          site.input_node(1 - i, "QuantMatMul") == nullptr))
-    return false;
+  if (!site.is("Add") || site.input_node(1 - i, "MatMul") == nullptr) return false;
   const Shape& shape = site.input_type(i).shape;
   return shape.back() == site.type.shape.back() && ir::element_count(shape) == shape.back();
 }

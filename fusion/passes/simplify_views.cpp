@@ -3,6 +3,7 @@
 #include <array>
 
 #include "fusion/passes/simplify_rules.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -210,7 +211,7 @@ Result take_is_slice(const Site& site) {
 /// A column times a row is one multiplication for each element: exporters spell positions times
 /// frequencies this way.
 std::optional<ValueId> product_of_depth_one(const Site& site) {
-  if (!site.is("MatMul")) return std::nullopt;
+  if (!ir::is_plain_matmul(site.node)) return std::nullopt;
   const TensorType &left = site.input_type(0), &right = site.input_type(1);
   if (left.shape.size() < 2 || right.shape.size() < 2 || left.shape.back() != Dim(1) ||
       left.dtype != site.type.dtype || right.dtype != site.type.dtype)

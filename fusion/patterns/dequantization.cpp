@@ -3,6 +3,8 @@
 // tests/fusion/goldens/quantize_weights.
 #include "fusion/patterns/dequantization.h"
 
+#include "fusion/transforms.h"
+
 namespace sinter::fusion {
 namespace {
 
@@ -60,7 +62,11 @@ std::optional<Dequantization> match_dequantization(const Graph& graph, ValueId v
     for (const Match& match : matcher.match(spelling.pattern)) {
       const Element& weight = match.variables.at("w").back();
       const DType type = graph.type(weight.value).dtype;
-      if (type != DType::kInt8 && type != DType::kUInt8) continue;
+      const Tensor* const constant = graph.value(weight.value).constant.get();
+      const bool is_float4 =
+          type == DType::kFloat8E4M3FN && constant != nullptr && 
+          ir::apply(kHasFloat4, {}, std::span(constant, 1)).front().at_int(0) != 0;
+      if (type != DType::kInt8 && type != DType::kUInt8 && !is_float4) continue;
       Dequantization result{spelling.name, weight, {}, {}, {}, spelling.name.ends_with("divided")};
       const auto read = [&](const char* name, std::optional<Term>& term) {
         if (const auto found = match.variables.find(name); found != match.variables.end())

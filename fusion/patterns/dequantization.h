@@ -17,8 +17,8 @@ struct Term {
   double number = 0;
 };
 
-/// weight = (w - zero) * scale + shift, elementwise over the index of the matched value; w has 8
-/// bits.
+/// weight = (w - zero) * scale + shift, elementwise over the index of the matched value; w has
+/// integers of 8 bits, or floats of 8 that have 4 bits.
 struct Dequantization {
   std::string_view spelling;
   Element weight;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "fusion/regions/operand.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -39,7 +40,7 @@ std::uint8_t wanted_by(const Graph& graph, const Node& node, std::size_t i) {
 }
 
 bool has_few_terms(const Graph& graph, const Node& node) {
-  if (node.op->name != "MatMul") return false;
+  if (!ir::is_plain_matmul(node)) return false;
   const Dim& terms = graph.type(node.inputs[0]).shape.back();
   return terms.is_constant() && terms.value() <= kFewTerms;
 }

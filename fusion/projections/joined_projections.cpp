@@ -40,12 +40,12 @@ ValueId join_products(GraphBuilder& builder, ValueId x, const Parts& parts) {
   if (parts[0].weight != nullptr)
     return builder.add("MatMul", {x, builder.constant(join_columns(parts))},
                        parts[0].matmul->attrs);
-  std::size_t operands = 0;
-  for (const Projection& part : parts) operands = std::max(operands, part.quantized.size());
+  const auto& most = *std::ranges::max_element(
+      parts, {}, [](const Projection& part) { return part.quantized.size(); });
   std::vector<ValueId> inputs{x};
-  for (std::size_t i = 0; i < operands; ++i)
+  for (std::size_t i = 0; i < most.quantized.size(); ++i)
     inputs.push_back(builder.constant(join_rows(parts, i)));
-  return builder.add("QuantMatMul", std::move(inputs), parts[0].matmul->attrs);
+  return builder.add("MatMul", std::move(inputs), most.matmul->attrs);
 }
 
 /// Concatenated vectors of the parts' columns, `of(part)` each, zeros where it is null; nothing if

@@ -6,6 +6,7 @@
 #include "fusion/regions/dequantized_sums.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -89,11 +90,11 @@ bool is_shared(const Graph& graph, ValueId a, ValueId b) {
 
 std::optional<Projection> find_projection(const Graph& graph, const Node& node,
                                           const TargetTraits& target) {
-  if (!is_matrix_product(node)) return std::nullopt;
+  if (!is_matrix_product(node) || ir::has_scaled_operands(node)) return std::nullopt;
   if (graph.is_constant(node.inputs[0]) || graph.type(node.inputs[1]).shape.size() != 2)
     return std::nullopt;
   Projection result;
-  if (node.op->name == "QuantMatMul") {
+  if (ir::has_scaled_weights(node)) {
     for (std::size_t i = 1; i < node.inputs.size(); ++i) {
       result.quantized.push_back(graph.value(node.inputs[i]).constant.get());
       if (result.quantized.back() == nullptr) return std::nullopt;
@@ -124,12 +125,12 @@ std::optional<Projection> find_projection(const Graph& graph, const Node& node,
 }
 
 bool fit_together(const Graph& graph, const Projection& a, const Projection& b) {
-  if (a.matmul->op != b.matmul->op || a.matmul->attrs != b.matmul->attrs) return false;
-  if (!steps_fit(graph, a, b)) return false;
-  if (a.weight != nullptr) return a.weight->dtype() == b.weight->dtype();
-  if (a.quantized[1]->dtype() != b.quantized[1]->dtype()) return false;
-  return a.quantized.size() < 3 || b.quantized.size() < 3 ||
-         a.quantized[2]->dtype() == b.quantized[2]->dtype();
+  auto one = ir::ProductFormats(a.matmul->attrs).w, other = ir::ProductFormats(b.matmul->attrs).w;
+  if (one.has_value() != other.has_value() || !steps_fit(graph, a, b)) return false;
+  if (!one) return a.weight->dtype() == b.weight->dtype();
+  // Weights without zero points get zeros.
+  if (!one->zero || !other->zero) one->zero = other->zero = std::nullopt;
+  return one->to_string() == other->to_string();
 }
 
 }  // namespace sinter::fusion

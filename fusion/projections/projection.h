@@ -21,8 +21,8 @@ struct SumsStep {
 /// process its result.
 struct Projection {
   const Node* matmul = nullptr;
-  const Tensor* weight = nullptr;          // of a MatMul
-  std::vector<const Tensor*> quantized{};  // for a QuantMatMul: its operands after x
+  const Tensor* weight = nullptr;          // plain weights
+  std::vector<const Tensor*> quantized{};  // scaled weights: the inputs after x
   bool transposed = false;                 // weight is [n, k]
   std::int64_t k = 0, n = 0;
   /// For an 8-bit matmul that ends with 16-bit floats. The first step has no node: its bias is that

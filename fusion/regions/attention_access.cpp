@@ -68,7 +68,7 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
 std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs) {
   const DType type = inputs[0].dtype;
   if (ir::is_eight_bit_attention(type))  // the pass has checked the heads
-    return target.attention_eight_bit.most > 0
+    return target.first_of("Attention", false) != nullptr
                ? ""
                : fmt::format("this target has no attention of {}", to_string(type));
   const bool step = target.attention_steps.count(type) > 0;
@@ -77,12 +77,12 @@ std::string attention_refusal(const TargetTraits& target, std::span<const Tensor
   if (!step && type != DType::kFloat16 && type != DType::kBFloat16)
     return fmt::format("attention kernels take float16 and bfloat16, not {}", to_string(type));
   const DType keys = inputs[1].dtype;
-  const bool has_scales = target.attention_scaled_rows.contains(keys);
-  if (inputs[2].dtype != keys || (keys != type && !has_scales))
+  const ir::OperandFormats* const scaled = target.takes("Attention", type, to_string(keys), true);
+  if (inputs[2].dtype != keys || (keys != type && scaled == nullptr))
     return "attention kernels take queries, keys and values of one type";
   const std::int64_t longest = step ? kLongestStepHead : kLongestHead,
-                     multiple = std::max<std::int64_t>(
-                         step ? 1 : 8, has_scales ? target.attention_scaled_head : 1);
+                     multiple =
+                         std::max<std::int64_t>(1, scaled != nullptr ? scaled->unit : 1);
   for (const Dim& head : {inputs[1].shape.back(), inputs[2].shape.back()})
     if (!head.is_constant() || head.value() < multiple || head.value() > longest ||
         head.value() % multiple != 0)

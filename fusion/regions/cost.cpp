@@ -12,8 +12,6 @@ namespace sinter::fusion {
 namespace {
 
 constexpr std::int64_t kTypicalSymbol = 32;
-// A single block's share of a GPU's memory bandwidth, approximately.
-constexpr double kBlockShare = 0.01;
 // Both kinds of machine do about this many scalar operations while they move one byte.
 constexpr double kOpsPerByte = 8;
 
@@ -199,7 +197,7 @@ Verdict worth_joining(const KernelLoad& load, std::size_t others, const TargetTr
   if (load.bytes > launch)
     return {false, fmt::format("it moves {} by itself, more than a launch is worth ({})",
                                bytes_text(load.bytes), bytes_text(launch))};
-  if (load.row_bytes / kBlockShare > launch * static_cast<double>(others))
+  if (load.row_bytes / target.horizontal_limits.block_share > launch * static_cast<double>(others))
     return {false,
             fmt::format("a block alone would take longer for its rows of {} than {} launch{}",
                         bytes_text(load.row_bytes), others, others == 1 ? "" : "es")};

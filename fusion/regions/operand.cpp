@@ -9,6 +9,7 @@
 #include "ir/affine.h"
 #include "ir/constants/recipe.h"
 #include "ir/dim/matrix_access.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
@@ -41,9 +42,11 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
   return builder.finish();
 }
 
-bool is_matrix_product(const Node& node) {
-  return node.op->name == "MatMul" || node.op->name == "QuantMatMul" ||
-         node.op->name == "BlockMatMul";
+bool is_matrix_product(const Node& node) { return node.op->name == "MatMul"; }
+
+bool has_four_bit_weights(const Node& node) {
+  return ir::has_scaled_weights(node) &&
+         ir::ProductFormats(node.attrs).w->codes == &ir::integer_codes(4);
 }
 
 bool has_eight_bit_operands(const Graph& graph, const Node& node) {
@@ -53,16 +56,15 @@ bool has_eight_bit_operands(const Graph& graph, const Node& node) {
 }
 
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node) {
-  const auto& pairs = node.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
   if (!has_eight_bit_operands(graph, node)) return false;
   const DType x = graph.type(node.inputs[0]).dtype;
-  if (node.op->name == "QuantMatMul") return quantized_refusal(target, graph, node, x).empty();
-  return pairs.contains({x, graph.type(node.inputs[1]).dtype});
+  if (ir::has_scaled_weights(node)) return quantized_refusal(target, graph, node, x).empty();
+  return target.sums(node.op->name, x, graph.type(node.inputs[1]).dtype) != nullptr;
 }
 
 bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
   return std::ranges::all_of(fused.body->nodes(), [&](const Node& part) {
-    if (part.op->name != "MatMul" && part.op->name != "BlockMatMul" && part.op->name != "Conv")
+    if (ir::has_scaled_weights(part) || (part.op->name != "MatMul" && part.op->name != "Conv"))
       return true;
     if (multiplies_narrow(target, *fused.body, part)) return true;
     const DType type = fused.body->type(part.outputs[0]).dtype;
@@ -73,33 +75,36 @@ bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
 
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x) {
-  if (!target.quantized_matmul.contains(x))
+  return quantized_refusal(target, graph, node, x, *ir::ProductFormats(node.attrs).w->codes);
+}
+
+std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
+                              DType x, const ir::CodeType& codes) {
+  if (target.first_of("MatMul", true, x) == nullptr)
     return fmt::format("this target has no product of {} with quantized weights", to_string(x));
-  if (is_float8(graph.type(node.inputs[1]).dtype) && !target.quantized_floats)
-    return fmt::format("this target has no product with weights of {}",
-                       to_string(graph.type(node.inputs[1]).dtype));
+  const ir::ScaleFormat format = *ir::ProductFormats(node.attrs).w;
+  const ir::OperandFormats* const row = target.takes("MatMul", x, codes.name, true);
+  if (row == nullptr)
+    return fmt::format("this target has no product with weights of {}", codes.name);
   const Dim& columns = graph.type(node.inputs[1]).shape[0];
-  if (columns.is_constant() && columns.value() < target.quantized_least_columns)
+  if (columns.is_constant() && columns.value() < row->least)
     return fmt::format("this target's products with quantized weights have {} columns or more",
-                       target.quantized_least_columns);
+                       row->least);
   const Dim& k = graph.type(node.inputs[0]).shape.back();
-  const std::int64_t group = node.attrs.get_int("group");
+  const std::int64_t group = format.depth;
   const bool all = group == 0 || (k.is_constant() && group >= k.value());
-  if (!all && group % target.quantized_group != 0)
-    return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
-                       group);
+  if (!all && group % row->unit != 0)
+    return fmt::format("this target's groups are multiples of {}, not {}", row->unit, group);
   constexpr double kLargestHalf = 65504;
   // Some kernels multiply 8-bit floats as float16.
   const bool as_halves = x == DType::kFloat16 || is_float8(x);
-  if (target.quantized_zeros_in_type && as_halves && node.inputs.size() > 3)
+  if (row->zeros_in_left && as_halves && node.inputs.size() > 3)
     if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
       if (!ir::is_within(*zeros, kLargestHalf)) return "a zero point is beyond f16";
   return "";
 }
 
-std::size_t viewed_operands(const Node& product) {
-  return product.op->name == "QuantMatMul" ? 1 : 2;
-}
+std::size_t viewed_operands(const Node& product) { return ir::has_scaled_weights(product) ? 1 : 2; }
 
 std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {
   if (!is_float(graph.type(value).dtype) || node.inputs.size() != 2) return std::nullopt;

@@ -7,6 +7,7 @@
 
 #include "fusion/context.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 
@@ -15,9 +16,11 @@ bool is_single_view(const Node& node);
 /// The views among `nodes`, which start from a value of type `from`, as a separate graph.
 Graph views_only(const Graph& graph, const TensorType& from, std::span<const NodeId> nodes);
 
-/// True for MatMul, QuantMatMul and BlockMatMul: x [.., m, k] times a right operand.
+/// True for a MatMul: x [.., m, k] times a right operand, in whatever formats.
 bool is_matrix_product(const Node& node);
-/// True for a MatMul, BlockMatMul or Conv with 8-bit operands, or a QuantMatMul with 8-bit x, whose
+/// True for a MatMul by weights of 4 bits.
+bool has_four_bit_weights(const Node& node);
+/// True for a MatMul or Conv with 8-bit operands, or with 8-bit x and weights of 4 bits, whose
 /// result is the accumulators.
 bool has_eight_bit_operands(const Graph& graph, const Node& node);
 /// True if the target multiplies these operands directly.
@@ -25,10 +28,12 @@ bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Nod
 /// True for a fused node whose matmuls our kernels can compute: 16-bit floats, and the target's
 /// 8-bit pairs; all else is the library's.
 bool has_gemm_kernel(const TargetTraits& target, const Node& fused);
-/// Why the target cannot multiply `x` by the quantized weights of `node`, a QuantMatMul; empty if
-/// it can.
+/// Why the target cannot multiply `x` by the scaled weights of `node`; empty if it can.
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x);
+/// The same for other codes in the place of the node's.
+std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
+                              DType x, const ir::CodeType& codes);
 /// Number of operands that may be read through views: both, or only x with quantized weights.
 std::size_t viewed_operands(const Node& product);
 

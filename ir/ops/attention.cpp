@@ -34,7 +34,8 @@ void require_broadcast(Types inputs, std::size_t i, const Shape& shape, const ch
 void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) {
   if (attrs.get_dims("packed").size() != 1)
     invalid("packed is the most rows of a sequence, one size");
-  if (inputs.size() != 4) invalid("packed sequences need their bounds, and no mask or limits");
+  if (inputs.size() != 4 + operands_of_scores(attrs))
+    invalid("packed sequences need their bounds, and no mask or limits");
   if (attrs.get_int("causal") != 0 || attrs.get_int("limited") != 0)
     invalid("packed sequences see all of their keys: neither causal nor limited");
   require_equal(
@@ -50,7 +51,7 @@ void check_paged(const Attrs& attrs, Types inputs, const AttentionInputs& which)
   const std::int64_t block = attrs.get_int("paged");
   if (block < 1 || block > 256 || (block & (block - 1)) != 0)
     invalid(fmt::format("paged is the keys of a block, a power of two up to 256, not {}", block));
-  if (inputs.size() != (which.key_scales ? 8U : 6U))
+  if (inputs.size() != (which.key_scales ? 8U : 6U) + which.operands)
     invalid("paged caches need limits, the starts of sequences and their block tables");
   if (attrs.get_int("causal") != 0 || attrs.get_int("limited") != 1 ||
       attrs.get_int("guard") != kGuardHidden)
@@ -89,7 +90,7 @@ void check_scales(Types inputs, const AttentionInputs& which) {
 void check_eight_bit(const Attrs& attrs, Types inputs) {
   require_same_dtype(inputs.first(3));
   if (attrs.get_int("limited") != 0 || !attrs.get_dims("packed").empty() ||
-      attrs.get_int("paged") != 0 || inputs.size() > 4)
+      attrs.get_int("paged") != 0 || inputs.size() > 4 + operands_of_scores(attrs))
     invalid("attention of 8 bits has no limits, packed sequences or paged caches: " +
             list_types(inputs));
 }
@@ -99,10 +100,21 @@ void check_eight_bit(const Attrs& attrs, Types inputs) {
 /// broadcast. 8-bit k and v have f32 scales of their shapes with one column. With "paged", rows
 /// starts[i] to starts[i + 1] are sequence i, whose key j is row tables[i, j / paged] * paged + j %
 /// paged of k and v. Rows see the keys before their limit, with "window" only the last of them. If
-/// q, k and v are f8e4m3fn, v is transposed: attention_inputs.h.
+/// q, k and v are f8e4m3fn, v is transposed: attention_inputs.h. A body makes the scores from
+/// scale * q k' and the last "score_operands" inputs, in front of mask, causal and limits.
 std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
+  const std::int64_t operands = attrs.get_int("score_operands");
+  if (operands < 0 || operands + 3 > std::ssize(inputs))
+    invalid(
+        fmt::format("score_operands is a number of inputs behind q, k and v, not {}", operands));
   const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype);
   const bool eight_bit = is_eight_bit_attention(inputs[0].dtype);
+  const auto is_there = [](const auto& input) { return std::size_t{input.has_value()}; };
+  if (!which.bounds && 3 + is_there(which.mask) + is_there(which.limits) +
+                               2 * is_there(which.key_scales) + which.operands !=
+                           inputs.size())
+    invalid("takes q, k, v, a mask, limits, scales and operands of scores, found " +
+            list_types(inputs));
   eight_bit ? check_eight_bit(attrs, inputs) : check_scales(inputs, which);
   if (attrs.get_int("limited") != 0 && !which.limits) invalid("there is no input for the limits");
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
@@ -132,8 +144,6 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   if (guard < kGuardNone || guard > kGuardHidden)
     invalid(fmt::format("guard is 0 (none), 1 (NaN) or 2 (hidden rows), not {}", guard));
   shape.push_back(m);
-  if (const double cap = attrs.get_float("softcap"); !(cap >= 0) || std::isinf(cap))
-    invalid(fmt::format("softcap is a number that scores stay below, or 0 for none, not {}", cap));
   if (attrs.get_int("window") < 0 || (attrs.get_int("window") != 0 && !which.tables))
     invalid("a window is a number of keys of paged caches");
   if (which.tables)
@@ -199,12 +209,70 @@ PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim&
   return {b.add("Reshape", {before}, {{"shape", Shape{rows, 1}}}), slots};
 }
 
-/// Scores with the softcap, if there is one: softcap * tanh(scores / softcap).
-ValueId capped(GraphBuilder& b, ValueId scores, const Attrs& attrs) {
-  const double softcap = attrs.get_float("softcap");
-  if (softcap == 0) return scores;
-  const ValueId cap = b.scalar(b.type(scores).dtype, softcap);
-  return b.add("Mul", {b.add("Tanh", {b.add("Div", {scores, cap})}), cap});
+/// The types of the body that computes scores from scale * q k': that, [batch..., m, n], and the
+/// operands. With "paged", n is the capacity of a sequence's table.
+std::vector<TensorType> score_types(const Attrs& attrs, Types inputs) {
+  const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype);
+  Shape shape = infer_attention(attrs, inputs)[0].shape;
+  shape.back() = which.tables ? inputs[*which.tables].shape[1] * Dim(attrs.get_int("paged"))
+                              : inputs[1].shape.end()[-2];
+  std::vector<TensorType> types{{compute_type(inputs[0].dtype), std::move(shape)}};
+  for (const TensorType& operand : inputs.last(which.operands)) {
+    require_broadcast({types.data(), 1}, 0, broadcast(types[0].shape, operand.shape),
+                      "operand of the scores");
+    types.push_back(operand);
+  }
+  return types;
+}
+
+/// What the node's body makes of scale * q k'; unchanged without a body.
+struct Scores {
+  ValueId scores, sink;
+};
+Scores programmed(GraphBuilder& b, const Node& node, std::span<const ValueId> inputs,
+                  ValueId scores) {
+  if (!node.body) return {scores, {}};
+  std::vector<ValueId> values{scores};
+  const auto operands = inputs.last(operands_of_scores(node.attrs));
+  values.insert(values.end(), operands.begin(), operands.end());
+  // A body for scores [.., m, n] takes those of a paged cache too, which are [.., m, 1, n].
+  const Shape own = b.type(scores).shape;
+  const Shape& wanted = node.body->type(node.body->inputs()[0]).shape;
+  if (own != wanted) values[0] = b.add("Reshape", {scores}, {{"shape", wanted}});
+  const std::vector<ValueId> made = inline_graph(b, *node.body, values);
+  Scores result{made[0], {}};
+  if (own != wanted) result.scores = b.add("Reshape", {made[0]}, {{"shape", own}});
+  if (made.size() < 2) return result;
+  Shape column = wanted;
+  column.back() = 1;
+  result.sink = b.add("Expand", {made[1]}, {{"shape", column}});
+  column = own;
+  column.back() = 1;
+  if (own != wanted) result.sink = b.add("Reshape", {result.sink}, {{"shape", column}});
+  return result;
+}
+
+/// The softmax of `scores` in float, with a sink if there is one: the score of one more key, whose
+/// value is zero. Weights of rows that see nothing are zero, if `guarded`.
+ValueId weights_of(GraphBuilder& b, ValueId scores, ValueId sink, std::int64_t guard) {
+  const Shape shape = b.type(scores).shape;
+  const DType wide = b.type(scores).dtype;
+  const auto last = static_cast<std::int64_t>(shape.size()) - 1;
+  if (sink.valid()) scores = b.add("Concat", {scores, sink}, {{"axis", last}});
+  ValueId weights = b.add("Softmax", {scores}, {{"axis", last}});
+  if (guard == kGuardNan)
+    weights = b.add("Where", {b.add("IsNan", {weights}), b.scalar(wide, 0), weights});
+  if (guard == kGuardHidden) {
+    const ValueId most =
+        b.add("ReduceMax", {scores}, {{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}});
+    const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
+    weights = b.add("Where", {hidden, b.scalar(wide, 0), weights});
+  }
+  if (!sink.valid()) return weights;
+  return b.add("Slice", {weights},
+               {{"starts", Shape(shape.size(), Dim(0))},
+                {"steps", Ints(shape.size(), 1)},
+                {"shape", shape}});
 }
 
 /// The paged case in single operators: each row gathers its keys and values.
@@ -235,8 +303,9 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   ValueId scores =
       as(b.add("MatMul", {raised(inputs[0], 1), b.add("Transpose", {own_keys}, {{"perm", perm}})}),
          wide);  // [.., m, 1, seen]
-  scores =
-      capped(b, b.add("Mul", {scores, b.scalar(wide, node.attrs.get_float("scale"))}), node.attrs);
+  scores = b.add("Mul", {scores, b.scalar(wide, node.attrs.get_float("scale"))});
+  const Scores made = programmed(b, node, inputs, scores);
+  scores = made.scores;
   const ValueId key = b.add("Iota", {},
                             {{"shape", Shape{b.type(rows.slots).shape[1]}},
                              {"axis", std::int64_t{0}},
@@ -256,12 +325,7 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
                     b.add("Less", {rows.sequence, all})});  // [m, 1]
   seen = b.add("And", {seen, raised(exists, 1)});
   scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
-  const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
-  const ValueId most =
-      b.add("ReduceMax", {scores}, {{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}});
-  const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
-  const ValueId weights =
-      b.add("Where", {hidden, b.scalar(wide, 0), b.add("Softmax", {scores}, {{"axis", last}})});
+  const ValueId weights = weights_of(b, scores, made.sink, kGuardHidden);
   const ValueId result = b.add("MatMul", {as(weights, type), own(values)});
   Shape shape = b.type(result).shape;
   shape.erase(shape.end() - 2);
@@ -302,8 +366,8 @@ ValueId rounded_weights_product(GraphBuilder& b, const Node& node, ValueId score
   return b.add("Where", {drops, zero, result});
 }
 
-/// softmax(mask(cap(scale * q k'))) v in single operators. Scores have the compute type: 16 bits
-/// would round the exponential's argument, and large scores exceed float16.
+/// softmax(mask(program(scale * q k'))) v in single operators. Scores have the compute type: 16
+/// bits would round the exponential's argument, and large scores exceed float16.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
                                          std::span<const ValueId> inputs) {
   const DType type = b.type(inputs[0]).dtype, wide = compute_type(type);
@@ -332,7 +396,8 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   ValueId scores = as(b.add("MatMul", {queries, transposed}), wide);
   if (const double scale = node.attrs.get_float("scale"); scale != 1)
     scores = b.add("Mul", {scores, b.scalar(wide, scale)});
-  scores = capped(b, scores, node.attrs);
+  const Scores made = programmed(b, node, inputs, scores);
+  scores = made.scores;
   if (which.mask) {
     ValueId mask = inputs[3];
     if (b.type(mask).dtype == DType::kBool) {
@@ -368,17 +433,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
   }
   if (eight_bit) return {rounded_weights_product(b, node, scores, as(values, wide), n)};
-  const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
-  ValueId weights = b.add("Softmax", {scores}, {{"axis", last}});
-  const std::int64_t guard = node.attrs.get_int("guard");
-  if (guard == kGuardNan)
-    weights = b.add("Where", {b.add("IsNan", {weights}), b.scalar(wide, 0), weights});
-  if (guard == kGuardHidden) {
-    const ValueId most =
-        b.add("ReduceMax", {scores}, {{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}});
-    const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
-    weights = b.add("Where", {hidden, b.scalar(wide, 0), weights});
-  }
+  const ValueId weights = weights_of(b, scores, made.sink, node.attrs.get_int("guard"));
   const ValueId result = b.add("MatMul", {as(weights, type), values});
   return {exists.valid() ? b.add("Where", {exists, result, b.scalar(type, 0)}) : result};
 }
@@ -390,7 +445,7 @@ std::vector<OpDef> attention_ops() {
            .kind = OpKind::kLibrary,
            .kernel = "attention",
            .min_inputs = 3,
-           .max_inputs = 8,
+           .max_inputs = -1,
            .attrs = {{"scale", AttrKind::kFloat, std::nullopt},
                      {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"fill", AttrKind::kFloat, Attr(-kInfinity)},
@@ -399,10 +454,11 @@ std::vector<OpDef> attention_ops() {
                      {"packed", AttrKind::kDims, Attr(std::vector<Dim>{})},
                      {"paged", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"window", AttrKind::kInt, Attr(std::int64_t{0})},
-                     {"softcap", AttrKind::kFloat, Attr(0.0)}},
+                     {"score_operands", AttrKind::kInt, Attr(std::int64_t{0})}},
            .infer = infer_attention,
            .evaluate = reference::evaluate_attention,
-           .detail = CompositeDef{decompose_attention}}};
+           .detail = CompositeDef{decompose_attention},
+           .body_inputs = score_types}};
 }
 
 }  // namespace sinter::ir::ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the registry, one function a file, and common helpers.
+// What the files of operators share. registry.cpp lists their tables.
 #pragma once
 
 #include <string>
@@ -8,26 +8,6 @@
 #include "ir/op_def.h"
 
 namespace sinter::ir::ops {
-
-std::vector<OpDef> pointwise_ops();
-std::vector<OpDef> reduce_ops();
-std::vector<OpDef> view_ops();
-std::vector<OpDef> indexed_ops();
-std::vector<OpDef> ordered_ops();
-std::vector<OpDef> matmul_ops();
-std::vector<OpDef> quant_matmul_ops();
-std::vector<OpDef> block_matmul_ops();
-std::vector<OpDef> attention_ops();
-std::vector<OpDef> conv_ops();
-std::vector<OpDef> composite_ops();
-std::vector<OpDef> fused_ops();
-std::vector<OpDef> while_ops();
-std::vector<OpDef> extent_ops();
-std::vector<OpDef> suppression_ops();
-std::vector<OpDef> sampling_ops();
-std::vector<OpDef> tree_ops();
-std::vector<OpDef> recurrent_ops();
-std::vector<OpDef> custom_ops();
 
 /// "f32[2, 3], i64[]".
 std::string list_types(Types types);

@@ -8,7 +8,37 @@
 #include "ir/op_def.h"
 #include "ir/ops/ops.h"
 
+// The tables: X(name) for each function name_ops() of a file in this folder.
+// clang-format off
+#define SINTER_OP_TABLES(X) \
+  X(pointwise)      \
+  X(reduce)         \
+  X(view)           \
+  X(indexed)        \
+  X(ordered)        \
+  X(matmul)         \
+  X(quant_matmul)   \
+  X(block_matmul)   \
+  X(attention)      \
+  X(conv)           \
+  X(composite)      \
+  X(fused)          \
+  X(while)          \
+  X(extent)         \
+  X(suppression)    \
+  X(sampling)       \
+  X(tree)           \
+  X(recurrent)      \
+  X(custom)
+// clang-format on
+
 namespace sinter::ir {
+namespace ops {
+#define SINTER_OP_TABLE(name) std::vector<OpDef> name##_ops();
+SINTER_OP_TABLES(SINTER_OP_TABLE)
+#undef SINTER_OP_TABLE
+}  // namespace ops
+
 namespace {
 
 /// Built on first use, independent of the order of static initialization.
@@ -28,11 +58,9 @@ class Registry {
 
  private:
   Registry() {
-    using namespace ops;
-    for (auto* table : {&pointwise_ops, &reduce_ops, &view_ops, &indexed_ops, &ordered_ops,
-                        &matmul_ops, &quant_matmul_ops, &block_matmul_ops, &attention_ops,
-                        &conv_ops, &composite_ops, &fused_ops, &while_ops, &extent_ops,
-                        &suppression_ops, &sampling_ops, &tree_ops, &recurrent_ops, &custom_ops})
+#define SINTER_OP_TABLE(name) &ops::name##_ops,
+    for (auto* table : {SINTER_OP_TABLES(SINTER_OP_TABLE)})
+#undef SINTER_OP_TABLE
       for (OpDef& op : table()) ops_.push_back(std::move(op));
     for (const OpDef& op : ops_) sorted_.push_back(&op);
     std::ranges::sort(sorted_, {}, &OpDef::name);

@@ -78,27 +78,14 @@ std::vector<std::int64_t> paged_keys(const Attrs& attrs, const Tensor& tables, s
   return result;
 }
 
-/// Scales a product of q and k: softcap * tanh(score / softcap), or unchanged if softcap is 0.
-struct Scoring {
-  double scale, softcap;
-
-  explicit Scoring(const Attrs& attrs)
-      : scale(attrs.get_float("scale")), softcap(attrs.get_float("softcap")) {}
-  double operator()(double product) const {
-    const double score = product * scale;
-    return softcap == 0 ? score : softcap * std::tanh(score / softcap);
-  }
-};
-
-/// out += softmax(cap(scale * row k')) v over the listed keys; nothing if empty.
+/// out += softmax(scale * row k') v over the listed keys; nothing if empty.
 void add_listed(const std::vector<std::int64_t>& list, const double* row, const double* k,
-                const double* v, std::int64_t d, std::int64_t dv, const Scoring& scoring,
-                double* out) {
+                const double* v, std::int64_t d, std::int64_t dv, double scale, double* out) {
   std::vector<double> weights;
   for (const std::int64_t key : list) {
     double score = 0;
     for (std::int64_t c = 0; c < d; ++c) score += row[c] * k[key * d + c];
-    weights.push_back(scoring(score));
+    weights.push_back(scale * score);
   }
   if (list.empty()) return;
   const double most = *std::ranges::max_element(weights);
@@ -110,14 +97,14 @@ void add_listed(const std::vector<std::int64_t>& list, const double* row, const 
 
 }  // namespace
 
-/// y = softmax(s) v with s = scale * q k', with `softcap` softcap * tanh(s / softcap). s is
-/// replaced by `fill` where a bool mask is false, or a float mask is added. It is -inf where
-/// causal hides a key (1: key > row, 2: key > row + n - m) or, with "limited", the row's limit
-/// does (key >= limit). A row whose s are all -inf has weights 0 / 0 = NaN, or 0 with `guard`:
-/// see attention_inputs.h. 8-bit k and v are multiplied by their rows' scales. With "packed",
-/// rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees only its own keys; rows
-/// in no sequence are zero. With "paged" a row sees the keys in its sequence's block table. For
-/// 8-bit q, k and v (is_eight_bit_attention) the weights, relative to the row's largest and
+/// y = softmax(s) v with s = scale * q k'. (A node whose scores have a body is evaluated by its
+/// decomposition.) s is replaced by `fill` where a bool mask is false, or a float mask is added. It
+/// is -inf where causal hides a key (1: key > row, 2: key > row + n - m) or, with "limited", the
+/// row's limit does (key >= limit). A row whose s are all -inf has weights 0 / 0 = NaN, or 0 with
+/// `guard`: see attention_inputs.h. 8-bit k and v are multiplied by their rows' scales. With
+/// "packed", rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees only its own keys;
+/// rows in no sequence are zero. With "paged" a row sees the keys in its sequence's block table.
+/// For 8-bit q, k and v (is_eight_bit_attention) the weights, relative to the row's largest and
 /// times kWeightUnit, are rounded to f8e4m3fn; the sum that divides the result is of exact
 /// weights.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
@@ -154,7 +141,7 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
       k_walk(batch, matrix_strides(k_shape, batch)), v_walk(batch, matrix_strides(v_shape, batch)),
       mask_walk(batch, {mask_strides.begin(), mask_strides.end() - 2});
   const std::int64_t causal = attrs.get_int("causal");
-  const Scoring scoring(attrs);
+  const double scale = attrs.get_float("scale");
   const std::int64_t last_seen = causal == 0 ? n : causal == 1 ? 0 : n - m;  // by the first row
   std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
   std::vector<double> s(static_cast<std::size_t>(n));
@@ -171,14 +158,14 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
         const auto limit = static_cast<std::int64_t>(
             limits[static_cast<std::size_t>(limit_walk.offset() + i * limit_strides.end()[-2])]);
         add_listed(paged_keys(attrs, inputs[*which.tables], own.number, limit, n), row,
-                   k.data() + k_walk.offset(), v.data() + v_walk.offset(), d, dv, scoring, out);
+                   k.data() + k_walk.offset(), v.data() + v_walk.offset(), d, dv, scale, out);
         continue;
       }
       for (std::int64_t j = 0; j < n; ++j) {
         const double* key = k.data() + k_walk.offset() + j * d;
         double score = 0;
         for (std::int64_t c = 0; c < d; ++c) score += row[c] * key[c];
-        score = scoring(score);
+        score *= scale;
         if (masked) {
           const double value = mask[static_cast<std::size_t>(
               mask_walk.offset() + i * mask_strides.end()[-2] + j * mask_strides.back())];

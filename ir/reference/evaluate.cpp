@@ -94,8 +94,9 @@ class Evaluator {
       EvaluateOptions inner = options_;
       inner.on_node = nullptr;
       inner.rounds = nullptr;
-      results = node.op->kind == OpKind::kWhile
-                    ? run_while(node, inner, std::move(inputs))
+      results = node.op->kind == OpKind::kWhile ? run_while(node, inner, std::move(inputs))
+                : node.op->body_inputs
+                    ? run_decomposed(node, inner, inputs)
                     : Evaluator(*node.body, bindings_, inner, iterations_).run(inputs);
     } else {
       const Attrs attrs = evaluate_attrs(node.attrs, bindings_);
@@ -112,6 +113,25 @@ class Evaluator {
     if (options_.on_node) options_.on_node(node, results);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (reads_left(node.outputs[i]) > 0) stored(node.outputs[i]) = std::move(results[i]);
+  }
+
+  /// A node of which a body computes a part, in single operators, whose results are not rounded.
+  std::vector<Tensor> run_decomposed(const Node& node, EvaluateOptions options, Tensors inputs) {
+    options.keep_wide = true;
+    std::vector<Tensor> results =
+        Evaluator(decomposed(node), bindings_, options, iterations_).run(inputs);
+    for (std::size_t i = 0; i < results.size() && !options_.keep_wide; ++i)
+      results[i] = reference::convert(results[i], graph_.type(node.outputs[i]).dtype);
+    return results;
+  }
+  Graph decomposed(const Node& node) const {
+    GraphBuilder builder;
+    for (const auto& [symbol, range] : graph_.ranges()) builder.range(symbol, range);
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(builder.input("", graph_.type(input)));
+    for (const ValueId result : node.op->composite().decompose(builder, node, inputs))
+      builder.output("", result);
+    return builder.finish();
   }
 
   /// From here on the value of `symbol` is the number in `size`.

@@ -3,11 +3,11 @@
 #include <Eigen/Core>
 #include <algorithm>
 
-#include "ir/quantized.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
 #include "ir/reference/windows.h"
 #include "ir/scalar_math.h"
+#include "ir/scale_format.h"
 
 namespace sinter::ir::reference {
 namespace {
@@ -88,7 +88,42 @@ Matrix<double> unfold(const double* image, std::int64_t channels, const ConvShap
 
 }  // namespace
 
-std::vector<Tensor> evaluate_matmul(const Attrs&, Tensors inputs, Types outputs) {
+namespace {
+
+/// The numbers that x stands for, in a format of rows.
+std::vector<double> scaled_numbers(const Tensor& codes, const Tensor& scales,
+                                   const ScaleFormat& format) {
+  std::vector<double> numbers = codes.to_doubles();
+  const std::vector<double> factors = scales.to_doubles();
+  const auto k = static_cast<std::size_t>(codes.shape().back()),
+             groups = static_cast<std::size_t>(format.groups(codes.shape().back())),
+             depth = static_cast<std::size_t>(format.depth);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] *= factors[i / k * groups + i % k / depth];
+  return numbers;
+}
+
+std::vector<Tensor> evaluate_scaled_matmul(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const ProductFormats formats(attrs);
+  const Ints shape = concrete_shape(outputs[0].shape);
+  const std::int64_t k = inputs[0].shape().back(), n = shape.back();
+  const std::vector<double> x =
+      formats.x ? scaled_numbers(inputs[0], inputs[2], *formats.x) : inputs[0].to_doubles();
+  const std::vector<double> weights =
+      dequantized(weights_of(attrs, inputs.subspan(1), k), DType::kFloat64).to_doubles();
+  const auto rows = static_cast<std::int64_t>(x.size()) / std::max<std::int64_t>(k, 1);
+  std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
+  if (!y.empty() && k > 0)
+    Eigen::Map<Matrix<double>>(y.data(), rows, n).noalias() =
+        ConstMatrix<double>(x.data(), rows, k) *
+        ConstMatrix<double>(weights.data(), n, k).transpose();
+  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate_matmul(const Attrs& attrs, Tensors inputs, Types outputs) {
+  if (ProductFormats(attrs).w) return evaluate_scaled_matmul(attrs, inputs, outputs);
   const Ints shape = concrete_shape(outputs[0].shape);
   const DType type = outputs[0].dtype;
   const auto &a = inputs[0].shape(), &b = inputs[1].shape();
@@ -106,38 +141,6 @@ std::vector<Tensor> evaluate_matmul(const Attrs&, Tensors inputs, Types outputs)
   Ints values(product.begin(), product.end());
   for (std::int64_t& value : values) value = wrap_to(type, value);
   return {Tensor::from_ints(type, shape, values)};
-}
-
-std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, Tensors inputs, Types outputs) {
-  const Ints shape = concrete_shape(outputs[0].shape);
-  const std::int64_t k = inputs[0].shape().back(), n = shape.back();
-  const std::vector<double> x = inputs[0].to_doubles();
-  const std::vector<double> weights =
-      dequantized(weights_of(attrs, inputs.subspan(1), k), DType::kFloat64).to_doubles();
-  const auto rows = static_cast<std::int64_t>(x.size()) / std::max<std::int64_t>(k, 1);
-  std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
-  if (!y.empty() && k > 0)
-    Eigen::Map<Matrix<double>>(y.data(), rows, n).noalias() =
-        ConstMatrix<double>(x.data(), rows, k) *
-        ConstMatrix<double>(weights.data(), n, k).transpose();
-  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
-}
-
-std::vector<Tensor> evaluate_block_matmul(const Attrs& attrs, Tensors inputs, Types outputs) {
-  const Ints shape = concrete_shape(outputs[0].shape);
-  const std::int64_t block = attrs.get_int("block"), columns = attrs.get_int("columns");
-  const std::int64_t k = inputs[1].shape()[0], n = inputs[1].shape()[1], blocks = k / block;
-  std::vector<double> x = inputs[0].to_doubles(), w = inputs[1].to_doubles();
-  const std::vector<double> of_rows = inputs[2].to_doubles(), of_weights = inputs[3].to_doubles();
-  const auto rows = static_cast<std::int64_t>(x.size()) / std::max<std::int64_t>(k, 1);
-  for (std::int64_t i = 0; i < rows * k; ++i)
-    x[static_cast<std::size_t>(i)] *=
-        of_rows[static_cast<std::size_t>(i / k * blocks + i % k / block)];
-  for (std::int64_t i = 0; i < k * n; ++i)
-    w[static_cast<std::size_t>(i)] *=
-        of_weights[static_cast<std::size_t>(i % n / columns * blocks + i / n / block)];
-  const auto y = multiply_batches(x, {rows, k}, w, {k, n}, {rows, n});
-  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
 }
 
 std::vector<Tensor> evaluate_conv(const Attrs& attrs, Tensors inputs, Types outputs) {

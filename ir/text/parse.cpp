@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/graph_checks.h"
 #include "ir/parallel.h"
 #include "ir/text/lexer.h"
 #include "ir/text/text.h"
@@ -252,6 +253,8 @@ class GraphParser {
       if (nesting_ == kMaxNesting) lexer_.fail("bodies are nested too deeply");
       std::vector<TensorType> types;
       for (const ValueId id : inputs) types.push_back(builder_.type(id));
+      if (op->body_inputs)
+        types = at(start, [&] { return op->body_inputs(complete_attrs(*op, attrs), types); });
       body = std::make_shared<const Graph>(
           GraphParser(lexer_, pool_, nesting_ + 1).body(types, builder_.ranges(), origins));
     }

@@ -20,8 +20,8 @@
 namespace sinter::arrow {
 namespace {
 
-/// Of several columns, rows are put together in blocks that stay in the cache while column after
-/// column is put into them: of so many bytes, and of whole cache lines of each column.
+/// Several columns are joined in blocks of rows that stay in the cache while column after column is
+/// written into them: blocks of at most kBlockBytes, of whole cache lines of each column.
 constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kLineRows = 16;  // of elements of four bytes
 constexpr std::int64_t kAhead = 8 * kLineRows;
@@ -102,7 +102,7 @@ void copy_quad(const std::array<const std::byte*, kQuad>& from, std::int64_t row
                std::int64_t stride) {
   std::int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
-    // So short runs of so many columns are more than the processor foresees.
+    // The hardware prefetcher does not follow many columns in short runs.
     if (row % kLineRows == 0)
       for (const std::byte* column : from) __builtin_prefetch(column + 4 * (row + kAhead));
     std::array<Vector, 4> x;

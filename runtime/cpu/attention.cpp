@@ -47,6 +47,8 @@ void load_scaled_bytes(DType type, const std::byte* from, std::int64_t width, fl
     to[i] = known[std::to_integer<std::size_t>(from[i])] * scale;
 }
 
+constexpr std::int64_t kLineFloats = 16;
+
 /// Parts that the rows of a sequence over a paged cache are done in at most.
 constexpr std::int64_t kMostSequenceParts = 4;
 
@@ -84,8 +86,8 @@ CpuAttention::Operand CpuAttention::operand(const plan::fb::MatrixT& matrix,
   return result;
 }
 
-CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShape& shape,
-                           int threads)
+CpuAttention::CpuAttention(const plan::fb::PlanT& plan, const plan::fb::AttentionStepT& step,
+                           const BoundShape& shape, int threads)
     : queries_(shape.expressions[step.rows]),
       keys_(shape.expressions[step.keys]),
       head_(static_cast<std::int64_t>(step.head)),
@@ -96,7 +98,6 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
       guard_(step.guard),
       scale_(step.scale),
       fill_(step.fill),
-      softcap_(step.softcap),
       causal_(static_cast<int>(step.causal)),
       threads_(threads) {
   const auto& values = shape.expressions;
@@ -150,6 +151,20 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
   const std::int64_t rows = std::min(rows_, kBlockQueries);
   own_floats_ =
       rows * (head_ + kBlockKeys + row_floats(padded_)) + kBlockKeys * (2 * head_ + padded_ + 1);
+  if (!step.scores) return;
+  scores_.emplace(plan, *step.scores, values, kBlockKeys);
+  own_floats_ = rounded_up(own_floats_, kLineFloats) +
+                static_cast<std::int64_t>(scores_->workspace_bytes() / sizeof(float));
+}
+
+void CpuAttention::find_index(std::int64_t group, std::int64_t row, std::int64_t* index) const {
+  std::int64_t head = row % heads_;
+  index[batch_.size()] = row / heads_;
+  for (std::size_t d = batch_.size(); d-- > 0;) {
+    std::int64_t& rest = shared_[d] ? head : group;
+    index[d] = rest % batch_[d];
+    rest /= batch_[d];
+  }
 }
 
 std::int64_t CpuAttention::seen(std::span<std::byte* const> buffers, std::int64_t group,
@@ -202,6 +217,7 @@ class CpuAttention::Worker {
   Worker(const CpuAttention& attention, std::span<std::byte* const> buffers, float* shared,
          float* own)
       : a_(attention), buffers_(buffers), shared_(shared) {
+    float* const first = own;
     const std::int64_t rows = std::min(a_.rows_, kBlockQueries);
     const auto take = [&](std::int64_t count) {
       float* result = own;
@@ -215,6 +231,10 @@ class CpuAttention::Worker {
     panel_ = take(kBlockKeys * a_.head_);
     values_ = take(kBlockKeys * a_.padded_);
     mask_ = take(kBlockKeys);
+    if (a_.scores_) {
+      scratch_ = reinterpret_cast<std::byte*>(first + rounded_up(own - first, kLineFloats));
+      index_.resize(a_.batch_.size() + 1);
+    }
   }
 
   /// One block of rows of a group and one part of its keys.
@@ -272,7 +292,8 @@ class CpuAttention::Worker {
   void clear(std::int64_t group, std::int64_t begin, std::int64_t end) {
     group_ = group;
     std::fill_n(sums_, a_.padded_, 0.0F);
-    for (std::int64_t row = begin * a_.heads_; row < end * a_.heads_; ++row) store(row, sums_, 1);
+    for (std::int64_t row = begin * a_.heads_; row < end * a_.heads_; ++row)
+      store(row, sums_, 1, kInfinity);
   }
 
   /// Puts the parts of a group's rows together, in order, and stores them.
@@ -295,7 +316,7 @@ class CpuAttention::Worker {
         sum += factor * part[a_.padded_ + 1];
         for (std::int64_t c = 0; c < a_.padded_; ++c) sums_[c] += factor * part[c];
       }
-      store(row, sums_, sum);
+      store(row, sums_, sum, greatest);
     }
   }
 
@@ -337,7 +358,8 @@ class CpuAttention::Worker {
   }
 
   void store_rows() {
-    for (std::int64_t r = 0; r < count_; ++r) store(first_ + r, state_[r].values, state_[r].sum);
+    for (std::int64_t r = 0; r < count_; ++r)
+      store(first_ + r, state_[r].values, state_[r].sum, state_[r].greatest);
   }
 
   void place_sums(float* sums) {
@@ -413,10 +435,11 @@ class CpuAttention::Worker {
   }
 
   void mask(std::int64_t r, std::int64_t begin, std::int64_t count, float* scores) {
-    if (a_.softcap_ > 0)
-      cap_values(scores, count, a_.scale_ / a_.softcap_, a_.softcap_);
-    else
-      scale_values(scores, count, a_.scale_);
+    scale_values(scores, count, a_.scale_);
+    if (a_.scores_) {
+      a_.find_index(group_, first_ + r, index_.data());
+      a_.scores_->run(buffers_, index_, begin, count, scores, scratch_);
+    }
     if (!a_.has_mask_) return;
     const Operand& operand = a_.mask_;
     const std::byte* from = at(operand, first_ + r) +
@@ -432,7 +455,12 @@ class CpuAttention::Worker {
 
   /// Of a row that sees nothing, or no number, the weights are 0 / 0; a guard of 1 makes zeros of
   /// both, one of 2 of the first.
-  void store(std::int64_t row, float* values, float sum) {
+  void store(std::int64_t row, float* values, float sum, float greatest) {
+    if (a_.scores_ && a_.scores_->has_sinks() && greatest < kInfinity) {
+      a_.find_index(group_, row, index_.data());
+      const float sink = a_.scores_->sink(buffers_, index_, scratch_);
+      sum = sum == 0 ? 1 : sum + std::exp(sink - greatest);
+    }
     if (sum > 0)
       scale_values(values, a_.padded_, 1 / sum);
     else
@@ -446,6 +474,8 @@ class CpuAttention::Worker {
   const CpuAttention& a_;
   std::span<std::byte* const> buffers_;
   float* shared_;
+  std::byte* scratch_ = nullptr;     // of the program of scores
+  std::vector<std::int64_t> index_;  // of a row: the batch, the query
   float *queries_ = nullptr, *scores_ = nullptr, *sums_ = nullptr, *keys_ = nullptr,
         *panel_ = nullptr, *values_ = nullptr, *mask_ = nullptr;
   std::int64_t group_ = 0, first_ = 0, count_ = 0;

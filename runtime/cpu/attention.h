@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: softmax(mask(cap(scale * q k'))) v.
+// Attention: softmax(mask(scores(scale * q k'))) v.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "runtime/cpu/attention_scores.h"
 #include "runtime/executor.h"
 
 namespace sinter::runtime::cpu {
@@ -20,7 +22,8 @@ namespace sinter::runtime::cpu {
 class CpuAttention {
  public:
   /// `shape` has been checked.
-  CpuAttention(const plan::fb::AttentionStepT& step, const BoundShape& shape, int threads);
+  CpuAttention(const plan::fb::PlanT& plan, const plan::fb::AttentionStepT& step,
+               const BoundShape& shape, int threads);
 
   /// Bytes that each thread needs, 64-byte aligned.
   std::size_t workspace_bytes() const {
@@ -49,6 +52,8 @@ class CpuAttention {
   /// How many keys a row of a group sees: the first ones.
   std::int64_t seen(std::span<std::byte* const> buffers, std::int64_t group,
                     std::int64_t row) const;
+  /// The indices of the batch and the query of row `row` of group `group`.
+  void find_index(std::int64_t group, std::int64_t row, std::int64_t* index) const;
   int team(std::span<std::byte* const> buffers) const;
   /// Rows of a group, and the keys that they see: those of a packed sequence.
   struct Sequence {
@@ -66,7 +71,8 @@ class CpuAttention {
   Operand q_, k_, v_, y_, mask_, limits_, bounds_, key_scales_, value_scales_;
   bool has_mask_ = false, has_limits_ = false, has_scales_ = false;
   int guard_ = 0;
-  float scale_ = 1, fill_ = 0, softcap_ = 0;
+  float scale_ = 1, fill_ = 0;
+  std::optional<ScoreProgram> scores_;
   int causal_ = 0, threads_ = 1;
   std::int64_t sequences_ = 0, sequence_blocks_ = 0;  // packed: blocks of rows of the longest
   Operand tables_;

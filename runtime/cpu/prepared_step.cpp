@@ -10,11 +10,7 @@ using plan::fb::Work;
 
 std::string kind_of(const PreparedStep& step) {
   if (std::holds_alternative<TileProgram>(step)) return "loops";
-  if (std::holds_alternative<RowSort>(step)) return "sort";
-  if (std::holds_alternative<Suppression>(step)) return "suppression";
-  if (std::holds_alternative<Sampling>(step) || std::holds_alternative<Logprobs>(step))
-    return "sampling";
-  if (std::holds_alternative<Trees>(step)) return "trees";
+  if (const auto* call = std::get_if<OperatorStep>(&step)) return call->name();
   if (std::holds_alternative<HostStep>(step)) return "host";
   if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
   if (std::holds_alternative<MatmulPanels>(step)) return "panels";
@@ -67,15 +63,12 @@ PreparedStep StepMaker::make(const plan::fb::StepT& step, const BoundShape& shap
       return Copy{copy.source, copy.target,
                   static_cast<std::size_t>(shape.expressions[copy.bytes])};
     }
-    case Work::SortStep: return RowSort(meta, *step.work.AsSortStep(), shape, threads);
-    case Work::SamplingStep: return Sampling(meta, *step.work.AsSamplingStep(), shape, threads);
-    case Work::LogprobsStep: return Logprobs(meta, *step.work.AsLogprobsStep(), shape, threads);
-    case Work::SuppressionStep: return Suppression(*step.work.AsSuppressionStep(), shape, threads);
-    case Work::TreeStep:
-      return Trees(weights.plan(), *step.work.AsTreeStep(), shape, weights, threads);
+    case Work::OperatorStep:
+      return OperatorStep(meta, *step.work.AsOperatorStep(), shape, weights, threads);
     case Work::HostStep:
       return HostStep(plan, *step.work.AsHostStep(), shape, *operators, threads, allocator);
-    case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads);
+    case Work::AttentionStep:
+      return CpuAttention(meta, *step.work.AsAttentionStep(), shape, threads);
     case Work::WhileStep: {
       const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
       const std::int64_t trips =

@@ -13,11 +13,8 @@
 #include "runtime/cpu/gemm/matmul_panels.h"
 #include "runtime/cpu/gemm/matmul_quant.h"
 #include "runtime/cpu/host_step.h"
-#include "runtime/cpu/sampling.h"
-#include "runtime/cpu/sort.h"
-#include "runtime/cpu/suppression.h"
+#include "runtime/cpu/operator_step.h"
 #include "runtime/cpu/tiles/tile_program.h"
-#include "runtime/cpu/trees.h"
 
 namespace sinter::runtime::cpu {
 
@@ -41,8 +38,7 @@ struct If {
   std::size_t then_steps, else_steps;
 };
 using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl,
-                                  RowSort, CpuAttention, Suppression, Sampling, Logprobs, Trees,
-                                  HostStep, Copy, While, Extent, If>;
+                                  CpuAttention, OperatorStep, HostStep, Copy, While, Extent, If>;
 
 /// "loops", "sort", "oneDNN": what profiles call it.
 std::string kind_of(const PreparedStep& step);

@@ -63,6 +63,13 @@ void visit_kernel(const fb::KernelStepT& kernel, const Visit& visit) {
   }
 }
 
+/// Of a HostStep or an OperatorStep.
+template <typename Call>
+void visit_tensors(const Call& call, const Visit& visit) {
+  for (const auto* list : {&call.inputs, &call.outputs})
+    for (const auto& tensor : *list) visit_all(tensor->shape, visit);
+}
+
 void visit_work(const fb::WorkUnion& work, const Visit& visit) {
   switch (work.type) {
     case fb::Work::KernelStep: visit_kernel(*work.AsKernelStep(), visit); break;
@@ -83,12 +90,6 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
       break;
     }
     case fb::Work::CopyStep: visit(work.AsCopyStep()->bytes); break;
-    case fb::Work::SortStep: {
-      const fb::SortStepT& sort = *work.AsSortStep();
-      for (const std::uint32_t size : {sort.outer, sort.length, sort.inner, sort.count})
-        visit(size);
-      break;
-    }
     case fb::Work::AttentionStep: {
       const fb::AttentionStepT& attention = *work.AsAttentionStep();
       visit(attention.rows);
@@ -99,30 +100,13 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
             attention.mask.get(), attention.limits.get(), attention.bounds.get(),
             attention.key_scales.get(), attention.value_scales.get()})
         visit_matrix(matrix, visit);
+      if (attention.scores) visit_program(*attention.scores, visit);
       if (attention.bounds)
         for (const std::uint32_t size : {attention.sequences, attention.longest}) visit(size);
       break;
     }
-    case fb::Work::SuppressionStep:
-      visit(work.AsSuppressionStep()->rows);
-      visit(work.AsSuppressionStep()->length);
-      break;
-    case fb::Work::SamplingStep: {
-      const fb::SamplingStepT& sampling = *work.AsSamplingStep();
-      for (const std::uint32_t size :
-           {sampling.rows, sampling.vocabulary, sampling.sets_rows, sampling.biases_count})
-        visit(size);
-      break;
-    }
-    case fb::Work::LogprobsStep:
-      visit(work.AsLogprobsStep()->rows);
-      visit(work.AsLogprobsStep()->vocabulary);
-      break;
-    case fb::Work::TreeStep: visit(work.AsTreeStep()->rows); break;
-    case fb::Work::HostStep:
-      for (const auto* list : {&work.AsHostStep()->inputs, &work.AsHostStep()->outputs})
-        for (const auto& tensor : *list) visit_all(tensor->shape, visit);
-      break;
+    case fb::Work::HostStep: visit_tensors(*work.AsHostStep(), visit); break;
+    case fb::Work::OperatorStep: visit_tensors(*work.AsOperatorStep(), visit); break;
     case fb::Work::WhileStep:
       if (const std::int32_t trips = work.AsWhileStep()->trips; trips >= 0)
         visit(static_cast<std::uint32_t>(trips));

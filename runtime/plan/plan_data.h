@@ -14,8 +14,14 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 9;        // what is written: formats.cpp
-inline constexpr std::uint32_t kOldestFormatVersion = 7;  // what is read
+inline constexpr std::uint32_t kFormatVersion = 10;       // what is written: formats.cpp
+inline constexpr std::uint32_t kOldestFormatVersion = 8;  // what is read
+/// In place of Plan.buffers: the scores that AttentionStep.scores reads and writes, and the sink of
+/// their row.
+inline constexpr std::uint32_t kScoreBuffer = 0xfffffffe, kSinkBuffer = 0xfffffffd;
+constexpr bool is_of_scores(std::uint32_t buffer) {
+  return buffer == kScoreBuffer || buffer == kSinkBuffer;
+}
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 // What bytes that are not copied begin at: a cache line, which weights lie at too.

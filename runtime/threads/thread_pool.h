@@ -22,8 +22,8 @@
 namespace sinter::runtime::threads {
 
 inline constexpr int kMaxThreads = 256;
-/// Parts for `threads` threads, of work that can be divided at will: so many that what a thread
-/// leaves, or one that came late has not begun, is soon done by others.
+/// Parts for `threads` threads, of work that can be divided at will: eight for each thread, so that
+/// others soon finish what a late or slow thread leaves.
 constexpr std::int64_t parts_of(int threads) { return threads > 1 ? 8 * threads : 1; }
 
 class Member;

@@ -82,7 +82,7 @@ TEST(Bounds, HalvesOfHalves) {
   expect_equivalent(graph, fused(graph), 1e-5);
 }
 
-/// x*x, squared again and again: as many ways to spell it as there are trees of so many leaves.
+/// x*x, squared 200 times: each binary tree of 2^200 leaves is a spelling of it.
 TEST(Bounds, ProductsOfProducts) {
   std::string text = "graph @main(%v0: f32[4]) {\n";
   for (int i = 0; i < 200; ++i)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether norms make the rows of a product equal, however they are spelled and whatever lies
 // between.
-#include "fusion/eight_bit/equal_rows.h"
+#include "fusion/scales/choice/equal_rows.h"
 
 #include <string>
 

@@ -49,6 +49,12 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
+void drop_formats(TargetTraits& target, std::string_view op, bool scaled) {
+  std::erase_if(target.formats, [&](const ir::OperandFormats& row) {
+    return row.op == op && row.scaled == scaled;
+  });
+}
+
 void set_option(Case& test, const std::string& key, const std::string& value) {
   if (key == "target") {
     ASSERT_TRUE(value == "cuda" || value == "cpu");
@@ -66,14 +72,17 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.target.conv_as_kernels = value == "on";
     test.context.target.conv_epilogue_residual = value == "on";
   } else if (key == "quantized") {
-    if (value == "off") test.context.target.quantized_matmul.clear();
+    if (value == "off") drop_formats(test.context.target, "MatMul", true);
   } else if (key == "narrow_products") {
-    if (value == "off") test.context.target.narrow_products.clear();
+    if (value == "off") drop_formats(test.context.target, "MatMul", false);
   } else if (key == "attention") {
     if (value == "off") test.context.target.attention_steps.clear();
     if (value == "fp8") test.context.eight_bit.attention = DType::kFloat8E4M3FN;
   } else if (key == "weights") {
-    test.context.weights.bits = value == "int4" ? 4 : 8;
+    const bool is_float4 = value == "nvfp4" || value == "mxfp4";
+    test.context.weights.bits = value == "int8" ? 8 : 4;
+    test.context.weights.floats = is_float4;
+    if (is_float4) test.context.weights.group = value == "nvfp4" ? 16 : 32;
   } else if (key == "caches") {
     test.context.states.cache_type = value == "fp8" ? DType::kFloat8E4M3FN : DType::kInt8;
   } else if (key == "packed") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding that makes up for errors on calibration samples.
-#include "fusion/quantize/gptq.h"
+#include "fusion/scales/rounding/gptq.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,7 @@
 #include <sinter/float8.h>
 
 #include "fusion/calibration/layer_inputs.h"
-#include "fusion/quantize/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "support.h"
@@ -55,7 +55,7 @@ WeightOptions four_bits(bool symmetric) {
   return options;
 }
 
-double error_of(const ir::QuantizedWeights& rounded) {
+double error_of(const ir::ScaledTensor& rounded) {
   return output_error(weights(), ir::dequantized(rounded, DType::kFloat32), moments());
 }
 

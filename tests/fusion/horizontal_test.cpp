@@ -28,9 +28,10 @@ ir::Graph regions(std::size_t count, const std::function<std::string(std::size_t
 }
 
 /// The number of regions in each node of the result; 0 for one that stayed alone.
-std::vector<std::size_t> sizes_of_groups(const ir::Graph& graph) {
+std::vector<std::size_t> sizes_of_groups(
+    const ir::Graph& graph, const TargetTraits& target = codegen::cuda_target().traits()) {
   Context context;
-  context.target = codegen::cuda_target().traits();
+  context.target = target;
   const ir::Graph fused = run_pass("fuse_horizontal", graph, context);
   expect_equivalent(graph, fused, 0);
   std::vector<std::size_t> sizes;
@@ -61,6 +62,26 @@ TEST(Horizontal, DifferentBodiesAreLimited) {
   const auto size = [](std::size_t k) { return std::to_string(10 + k); };
   EXPECT_EQ(sizes_of_groups(regions(20, size, [&](std::size_t k) { return ops[k % 10]; })),
             (std::vector<std::size_t>{16, 4}));
+}
+
+TEST(Horizontal, RowsThatFillTheTargetAreJoined) {
+  // 20 long rows: too few for a block of their own each, unless multiprocessors are fewer.
+  const ir::Graph graph = ir::parse_graph(R"(graph @main(%a: f32[20, 30000], %b: f32[20, 30000]) {
+  %0 = Fused(%a) {kind = "reduction"} : f32[20] body @body(%x) {
+    %0 = ReduceMax(%x) {axes = [1], keepdims = 0}
+    return y = %0
+  }
+  %1 = Fused(%b) {kind = "reduction"} : f32[20] body @body(%x) {
+    %0 = ReduceMax(%x) {axes = [1], keepdims = 0}
+    return y = %0
+  }
+  return a = %0, b = %1
+}
+)");
+  TargetTraits target = codegen::cuda_target().traits();
+  EXPECT_EQ(sizes_of_groups(graph, target), (std::vector<std::size_t>{0, 0}));
+  target.multiprocessors = 16;
+  EXPECT_EQ(sizes_of_groups(graph, target), std::vector<std::size_t>{2});
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST(Paging, ProductsOfBlocksOfEightBitsGiveWhatOneSequenceGives) {
   %narrow = Cast(%parts) {to = f8e4m3fn}
   %wa = const f8e4m3fn[8, 8] random(3)
   %sa = const f32[1, 1] {0.5}
-  %every = BlockMatMul(%narrow, %wa, %scales, %sa) {block = 8, columns = 8}
+  %every = MatMul(%narrow, %wa, %scales, %sa) {x = "f8e4m3fn * f32 group 8", w = "f8e4m3fn * f32 block 8x8"}
   %row = Gather(%every, %last))");
   text = replaced(text, "%logits = MatMul(%row, %w)", R"(%blocks = Reshape(%row) {shape = [1, 1, 8]}
   %sizes = Abs(%blocks)
@@ -202,9 +202,9 @@ TEST(Paging, ProductsOfBlocksOfEightBitsGiveWhatOneSequenceGives) {
   %cast = Cast(%part) {to = f8e4m3fn}
   %codes = Reshape(%cast) {shape = [1, 8]}
   %sx = Reshape(%scale) {shape = [1, 1]}
-  %wb = const f8e4m3fn[8, 32] random(4)
+  %wb = const f8e4m3fn[32, 8] random(4)
   %sb = const f32[4, 1] random(5)
-  %logits = BlockMatMul(%codes, %wb, %sx, %sb) {block = 8, columns = 8})");
+  %logits = MatMul(%codes, %wb, %sx, %sb) {x = "f8e4m3fn * f32 group 8", w = "f8e4m3fn * f32 block 8x8"})");
   expect_what_one_gives(text);
 }
 

@@ -10,7 +10,7 @@
 #include "codegen/targets/cpu/cpu_target.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/calibration/activation_samples.h"
-#include "fusion/eight_bit/activation_scale.h"
+#include "fusion/scales/choice/activation_scale.h"
 #include "ir/text/text.h"
 #include "support.h"
 
@@ -153,7 +153,7 @@ TEST(QuantizeProducts, TheRestIsInFloat16WhereThatIsAskedFor) {
   EXPECT_THAT(text, AllOf(HasSubstr(": i8["), HasSubstr("MatMul"), HasSubstr(": f16[")));
 }
 
-TEST(QuantizeProducts, ScalesOfBlocksAreABlockMatMulOnAGpu) {
+TEST(QuantizeProducts, ScalesOfBlocksAreFormatsOnAGpu) {
   const ir::Graph graph = ir::parse_graph(R"(graph @main(%x: f32[batch, 256]) {
   %w0 = const f32[256, 160] random(1)
   %w1 = const f32[160, 8] random(2)
@@ -168,8 +168,9 @@ TEST(QuantizeProducts, ScalesOfBlocksAreABlockMatMulOnAGpu) {
     context.eight_bit.activation_scales = ActivationScales::kBlock;
     context.precision = Precision::kFloat16;
     PipelineOptions until;
-    until.stop_after = "fuse_quantization";
-    EXPECT_THAT(ir::print(run_pipeline(graph, context, until).graph), HasSubstr("BlockMatMul"))
+    until.stop_after = "sink_scales";
+    EXPECT_THAT(ir::print(run_pipeline(graph, context, until).graph),
+                HasSubstr("* f32 block 128x128"))
         << samples;
     EXPECT_LT(context.layers.at(0).output_error, 0.05) << samples;
     EXPECT_GT(context.layers.at(0).output_error, 0.01) << samples;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Float weights as integers of few bits.
-#include "fusion/quantize/quantizer.h"
+#include "fusion/scales/rounding/quantizer.h"
 
 #include <cmath>
 #include <random>
@@ -70,15 +70,35 @@ TEST(Quantizer, GroupsAndZeroPointsMakeItSmaller) {
 }
 
 TEST(Quantizer, ShapesAreThoseOfTheOperator) {
-  const ir::QuantizedWeights four = quantize(normal(3, 21), options(4, 8, false));
+  const ir::ScaledTensor four = quantize(normal(3, 21), options(4, 8, false));
   EXPECT_EQ(four.values.type(), (ir::TensorType{DType::kUInt8, {3, 11}}));
   EXPECT_EQ(four.scales.type(), (ir::TensorType{DType::kFloat32, {3, 3}}));
   ASSERT_TRUE(four.zero_points.has_value());
   EXPECT_EQ(four.zero_points->type(), (ir::TensorType{DType::kInt8, {3, 3}}));
-  const ir::QuantizedWeights eight = quantize(normal(3, 21), options(8, 64));
+  const ir::ScaledTensor eight = quantize(normal(3, 21), options(8, 64));
   EXPECT_EQ(eight.values.type(), (ir::TensorType{DType::kInt8, {3, 21}}));
-  EXPECT_EQ(eight.group, 0);
+  EXPECT_EQ(eight.format.to_string(), "i8 * f32 row");
   EXPECT_FALSE(eight.zero_points.has_value());
+}
+
+TEST(Quantizer, FloatsOfFourBitsHaveScalesOfTheirFormat) {
+  const auto floats = [](std::int64_t group) {
+    WeightOptions result = options(4, group);
+    result.floats = true;
+    return result;
+  };
+  const Tensor weights = normal(16, 256);
+  EXPECT_LT(error(weights, floats(16)), 0.11);
+  EXPECT_LT(error(weights, floats(32)), 0.14);
+  EXPECT_EQ(quantize(weights, floats(16)).format.to_string(), "f4e2m1 * f32 group 16");
+  for (const double scale : quantize(weights, floats(32)).scales.to_doubles())
+    EXPECT_EQ(std::exp2(std::round(std::log2(scale))), scale);
+  // A power of two times numbers of three bits behind the first.
+  for (const double scale : quantize(weights, floats(16)).scales.to_doubles()) {
+    int exponent = 0;
+    const double mantissa = std::frexp(scale, &exponent) * 16;
+    EXPECT_EQ(mantissa, std::round(mantissa)) << scale;
+  }
 }
 
 TEST(Quantizer, WhatIsExactStaysSo) {
@@ -123,7 +143,7 @@ constexpr const char* kTwoLayers = R"(graph @main(%x: f32[batch, 32], %ids: i64[
 
 std::size_t quantized_products(const ir::Graph& graph) {
   std::size_t count = 0;
-  for (const ir::Node& node : graph.nodes()) count += node.op->name == "QuantMatMul";
+  for (const ir::Node& node : graph.nodes()) count += ir::has_scaled_weights(node);
   return count;
 }
 

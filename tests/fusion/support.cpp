@@ -144,7 +144,6 @@ void expect_family(const Node& node) {
         break;
       case OpKind::kLibrary:
         EXPECT_EQ(kind, inner.op->name == "MatMul"         ? "matmul"
-                        : inner.op->name == "BlockMatMul"  ? "matmul"
                         : inner.op->name == "Attention"    ? "attention"
                         : inner.op->name == "ArgSort"      ? "sort"
                         : inner.op->name == "TreeEnsemble" ? "trees"

@@ -2,10 +2,12 @@
 // Bytes that a client sends: the server answers or closes, in time, and in the same way however
 // they are cut.
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,6 +24,14 @@
 namespace {
 
 namespace http = sinter::tools::http;
+
+/// `call` again as long as a signal, as libFuzzer's timer, ends it.
+template <class Call>
+auto uninterrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 class Echo {
  public:
@@ -72,24 +82,35 @@ class Echo {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port_));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::abort();
+    // From an address of its own: of one address all ports would soon be in TIME_WAIT.
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(0x7F010001U + asked_++ % 0xF00000U);
+    if (bind(client, reinterpret_cast<sockaddr*>(&own), sizeof own) != 0) std::abort();
+    const auto* to = reinterpret_cast<sockaddr*>(&address);
+    if (uninterrupted([&] { return connect(client, to, sizeof address); }) != 0 && errno != EISCONN)
+      std::abort();
     const int yes = 1;
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     const timeval wait{5, 0};
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     for (const std::string_view piece : pieces) {
-      if (!piece.empty() && send(client, piece.data(), piece.size(), MSG_NOSIGNAL) < 0) break;
+      // Refused already, perhaps.
+      if (!piece.empty() &&
+          uninterrupted([&] { return send(client, piece.data(), piece.size(), MSG_NOSIGNAL); }) < 0)
+        break;
       if (pieces.size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     shutdown(client, SHUT_WR);
     std::string answer;
     std::array<char, 4096> part{};
     while (true) {
-      const auto got = recv(client, part.data(), part.size(), 0);
+      const auto got = uninterrupted([&] { return recv(client, part.data(), part.size(), 0); });
       if (got < 0 && errno == EAGAIN) {
         std::fputs("no answer and no end within 5 s\n", stderr);
         std::abort();
       }
+      if (got < 0) std::fprintf(stderr, "recv: %s\n", std::strerror(errno));
       if (got <= 0) break;
       answer.append(part.data(), static_cast<std::size_t>(got));
     }
@@ -103,6 +124,7 @@ class Echo {
   std::unique_ptr<http::Server> server_;
   std::thread thread_;
   int port_ = 0;
+  mutable std::uint32_t asked_ = 0;
 };
 
 /// Status codes, and bodies between them, without dates and 100 Continue.

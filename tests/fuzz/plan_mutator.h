@@ -26,6 +26,7 @@
 
 #include "plan_fields.h"
 #include "runtime/plan/file_header.h"
+#include "runtime/plan/operators/operator_def.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/verify/verify_plan.h"
 
@@ -174,22 +175,43 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 14) {
+    switch (random_() % 12) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
-      case 2: work.Set(fb::SortStepT{}); break;
-      case 3: work.Set(fb::TacticStepT{}); break;
-      case 4: work.Set(fb::WhileStepT{}); break;
-      case 5: work.Set(fb::IfStepT{}); break;
-      case 6: work.Set(fb::ExtentStepT{}); break;
-      case 7: work.Set(fb::SuppressionStepT{}); break;
-      case 8: work.Set(fb::TreeStepT{}); break;
-      case 9: work.Set(fb::HostStepT{}); break;
-      case 10: work.Set(fb::SamplingStepT{}); break;
-      case 11: work.Set(fb::LogprobsStepT{}); break;
+      case 2: work.Set(fb::TacticStepT{}); break;
+      case 3: work.Set(fb::WhileStepT{}); break;
+      case 4: work.Set(fb::IfStepT{}); break;
+      case 5: work.Set(fb::ExtentStepT{}); break;
+      case 6: work.Set(fb::HostStepT{}); break;
+      case 7:
+      case 8:
+      case 9: work.Set(some_call()); break;
       default:
         if (seen_) work = *seen_;
     }
+  }
+
+  /// One of the runtime's operators, with as many operands as it has.
+  fb::OperatorStepT some_call() {
+    const auto all = plan::operators();
+    const plan::OperatorDef& def = *all[random_() % all.size()];
+    fb::OperatorStepT call;
+    call.operator_name = def.name;
+    const auto add = [&](const plan::OperandDef& operand, auto& to) {
+      auto tensor = std::make_unique<fb::HostTensorT>();
+      tensor->buffer = static_cast<std::uint32_t>(random_() % 8);
+      for (std::size_t d = 0; d < plan::rank_of(operand.shape); ++d)
+        tensor->shape.push_back(static_cast<std::uint32_t>(random_() % 8));
+      to.push_back(std::move(tensor));
+    };
+    for (const auto& input : def.inputs) add(input, call.inputs);
+    for (const auto& output : def.outputs) add(output, call.outputs);
+    for (const auto& attribute : def.attributes) {
+      auto& made = call.attributes.emplace_back(std::make_unique<fb::HostAttributeT>());
+      made->name = attribute.name;
+      made->is_float = attribute.is_float;
+    }
+    return call;
   }
 
   std::mt19937_64& random_;
@@ -262,14 +284,13 @@ inline double work_of_step(const fb::StepT& step, const std::vector<std::int64_t
     total += product(std::vector{matmul->m, matmul->n, matmul->k}) * product(matmul->batch);
   if (const auto* conv = step.work.AsConvStep())
     total += product(conv->output_shape) * product(conv->weight_shape);
-  if (const auto* sort = step.work.AsSortStep())
-    total += 64 * product(std::vector{sort->outer, sort->length, sort->inner});
-  if (const auto* sampling = step.work.AsSamplingStep())
-    total += 64 * product(std::vector{sampling->rows, sampling->vocabulary});
-  if (const auto* logprobs = step.work.AsLogprobsStep())
-    total += 64 * product(std::vector{logprobs->rows, logprobs->vocabulary});
-  if (const auto* suppression = step.work.AsSuppressionStep())
-    total += 8 * product(std::vector{suppression->rows, suppression->length, suppression->length});
+  if (const auto* call = step.work.AsOperatorStep())
+    for (const auto& input : call->inputs) {
+      double longest = 8;
+      for (const auto size : input->shape)
+        longest = std::max(longest, static_cast<double>(values[size]));
+      total += 8 * longest * product(input->shape);  // each with all of its row
+    }
   if (const auto* attention = step.work.AsAttentionStep())
     total += product(std::vector{attention->rows, attention->keys}) * product(attention->batch) *
              static_cast<double>(attention->head + attention->value_head);

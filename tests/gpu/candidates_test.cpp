@@ -31,7 +31,7 @@ std::string quantized_text(int bits, int m, int n, int k) {
 graph @main(%x: f16[{0}, {2}], %b: f16[{1}]) {{
   %w = const {3}[{1}, {4}] {{{5}}}
   %s = const f16[{1}, {6}] splat(0.01)
-  %p = QuantMatMul(%x, %w, %s) {{bits = {7}, group = 64}}
+  %p = MatMul(%x, %w, %s) {{w = "i{7} * f16 group 64"}}
   %t = Add(%p, %b)
   %y = Silu(%t)
   return y = %y

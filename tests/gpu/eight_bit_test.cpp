@@ -276,8 +276,8 @@ TEST_F(EightBitGroups, WithScalesOfBlocks) {
       const auto& [m, n, k] = size;
       const ir::Graph graph = ir::parse_graph(fmt::format(
           "graph @main(%x: {0}[{3}, {5}], %w: {1}[{4}, {5}], %s: f32[{3}, {6}], %t: f32[{7}, {6}]) "
-          "{{\n  %v = Transpose(%w) {{perm = [1, 0]}}\n"
-          "  %p = BlockMatMul(%x, %v, %s, %t) {{block = 128, columns = 128}}\n"
+          "{{\n  %p = MatMul(%x, %w, %s, %t) {{x = \"{0} * f32 group 128\", "
+          "w = \"{1} * f32 block 128x128\"}}\n"
           "  %y = Cast(%p) {{to = {2}}}\n  return y = %y\n}}",
           x, w, y, m, n, k, k / 128, (n + 127) / 128));
       for (const char* schedule :

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with quantized weights: every form that QuantMatMul takes, rows from one to many, what
+// Products with quantized weights: every format of weights, rows from one to many, what
 // may follow, numbers at the ends of their ranges, and the spellings that become such products.
-#include "ir/quantized.h"
-
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -12,6 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ir/scale_format.h"
 #include "ir/text/text.h"
 #include "tests/gpu/support.h"
 
@@ -58,7 +57,7 @@ class Text {
     return ir::Tensor::from_doubles(dtype, std::move(shape), values);
   }
 
-  /// The operands behind x of a QuantMatMul, as lines; returns their names and its attributes.
+  /// The operands behind x of a MatMul, as lines; returns their names and its attributes.
   std::string operands(const Form& form, std::int64_t n, std::int64_t k, const Numbers& numbers_) {
     const std::int64_t groups = ir::group_count(k, form.group);
     const double low = form.bits == 8 ? -128 : -8, high = form.bits == 8 ? 127 : 7;
@@ -74,7 +73,10 @@ class Text {
                                            std::min(high, numbers_.largest_zero))));
     if (form.zeros == Zeros::kFloats)
       names += ", " + add(constant(numbers(DType::kFloat32, {n, groups}, low, high)));
-    return fmt::format("{}) {{bits = {}, group = {}}}", names, form.bits, form.group);
+    ir::ScaleFormat format{&ir::integer_codes(form.bits), form.scales, std::nullopt, form.group, 1};
+    if (form.zeros != Zeros::kNone)
+      format.zero = form.zeros == Zeros::kIntegers ? DType::kInt8 : DType::kFloat32;
+    return fmt::format("{}) {{w = \"{}\"}}", names, format.to_string());
   }
 
   std::string input(const std::string& shape) {
@@ -95,7 +97,7 @@ class Text {
                const Numbers& numbers_ = {}) {
     const std::string x = input(fmt::format("{}, {}", m, k));
     const std::int64_t columns = then == Then::kGate ? 2 * n : n;
-    std::string y = add("QuantMatMul(" + x + ", " + operands(form, columns, k, numbers_));
+    std::string y = add("MatMul(" + x + ", " + operands(form, columns, k, numbers_));
     if (numbers_.factor != 1) {
       const std::string factor = add(fmt::format("const {}[] {{{}}}", type_, numbers_.factor));
       y = add(fmt::format("Mul({}, {})", y, factor));
@@ -120,7 +122,7 @@ class Text {
   /// A product of x [m, k] rounded to f8e4m3fn, and a bias behind it.
   void narrow_product(const Form& form, const std::string& m, std::int64_t n, std::int64_t k) {
     const std::string x = add("Cast(" + input(fmt::format("{}, {}", m, k)) + ") {to = f8e4m3fn}");
-    const std::string sums = add("QuantMatMul(" + x + ", " + operands(form, n, k, {}));
+    const std::string sums = add("MatMul(" + x + ", " + operands(form, n, k, {}));
     const std::string y = add(fmt::format("Cast({}) {{to = {}}}", sums, type_));
     output(add(fmt::format("Add({}, {})", y, input(std::to_string(n)))));
   }

@@ -122,11 +122,13 @@ TEST(Infer, AttentionBroadcastsBatches) {
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
                        {{"scale", Attr(0.5)}, {"causal", Attr(std::int64_t{3})}}),
                  "causal is 0");
-  for (const double cap :
-       {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+  for (const std::int64_t operands : {-1, 4})
     EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
-                         {{"scale", Attr(0.5)}, {"softcap", Attr(cap)}}),
-                   "softcap is a number");
+                         {{"scale", Attr(0.5)}, {"score_operands", Attr(operands)}}),
+                   "score_operands is a number of inputs behind q, k and v");
+  EXPECT_INVALID(infer("Attention",
+                       {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({3, 9}), f32({3, 9})}, plain),
+                 "takes q, k, v, a mask, limits, scales and operands of scores");
 }
 
 TEST(Infer, PointwiseChecksTypes) {

@@ -22,7 +22,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <functional>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -43,94 +43,22 @@
 #include <unistd.h>
 
 #include "codegen/compile.h"
-#include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "fusion/pipeline.h"
 #include "ir/parallel.h"
 #include "ir/tensor.h"
-#include "ir/text/text.h"
 #include "runtime/cuda/device_info.h"
-#include "tests/perf/eight_bit_products.h"
-#include "tests/perf/sixteen_bit_products.h"
+#include "tests/perf/fit/fit.h"
 
 namespace sinter::bench {
 namespace {
 
-/// What is timed: products or convolutions side by side, each with weights of its own.
-struct Workload {
-  std::string name;
-  int rows = 0, columns = 0;
-  std::function<ir::Graph(int copies)> graph;  // fused
-  bool by_warps = true;                        // whether tiles by warps may be any good
-  bool by_library = true;
-};
-
 struct Options {
   std::vector<std::string> filter, also;
-  std::string way;
+  std::string way, timings;
   int copies = 12, repeats = 30, threads = 0, most = 1000;
   double seconds = 0;
   bool early = false, unpacked = false, estimates = false;
 };
-
-ir::Graph fused(const std::string& text) {
-  fusion::Context context;
-  context.target = codegen::cuda_target().traits();
-  return fusion::run_pipeline(ir::parse_graph(text), context).graph;
-}
-
-std::vector<Workload> workloads(const Options& options) {
-  std::vector<Workload> all;
-  for (const Shape& shape : kShapes)
-    all.push_back({shape.name, shape.m, shape.n,
-                   [&shape](int copies) { return fused(graph_text(shape, copies)); }});
-  for (const DecoderShape& shape : kDecoderShapes)
-    for (const int rows : kDecoderRows)
-      for (const std::string order : kWeightOrders)
-        all.push_back({fmt::format("{}_{}_{}", shape.name, rows, order), rows, shape.n,
-                       [&shape, rows, order](int copies) {
-                         return fused(graph_text(shape, rows, order, copies));
-                       },
-                       rows <= 64});
-  for (const Conv& conv : kConvs)
-    all.push_back({conv.name, conv.images * conv.out() * conv.out(), conv.outputs,
-                   [&conv](int copies) { return ir::parse_graph(graph_text(conv, copies)); }});
-  for (const EightBitTypes& types : kEightBitTypes)
-    for (const EightBitShape& shape : kEightBitShapes)
-      for (const std::string after : kEightBitEpilogues)
-        all.push_back({fmt::format("{}_{}_{}", types.name, shape.name, after), shape.m, shape.n,
-                       [&shape, &types, after](int copies) {
-                         return fused(graph_text(shape, types, after, copies));
-                       },
-                       shape.m <= 64});
-  for (const EightBitTypes& types : kEightBitTypes)
-    for (const EightBitConv& conv : kEightBitConvs)
-      all.push_back(
-          {fmt::format("{}_conv_{}x{}_{}_{}", types.name, conv.images, conv.side, conv.channels,
-                       conv.outputs),
-           conv.images * conv.side * conv.side, conv.outputs,
-           [&conv, &types](int copies) { return ir::parse_graph(graph_text(conv, types, copies)); },
-           false, false});
-  for (const EightBitShape& shape : kBlockShapes)
-    all.push_back({fmt::format("block_{}_bare", shape.name), shape.m, shape.n,
-                   [&shape](int copies) { return fused(block_graph_text(shape, copies)); }, false,
-                   false});
-  for (const FourBitTypes& types : kFourBitTypes)
-    for (const EightBitShape& shape : kFourBitShapes)
-      for (const int group : kFourBitGroups)
-        all.push_back({fmt::format("{}_{}_g{}", types.name, shape.name, group), shape.m, shape.n,
-                       [&shape, &types, group](int copies) {
-                         return fused(graph_text(shape, types, group, copies));
-                       },
-                       shape.m <= 64, false});
-  std::erase_if(all, [&](const Workload& workload) {
-    return !options.filter.empty() &&
-           std::none_of(options.filter.begin(), options.filter.end(), [&](const auto& text) {
-             return workload.name.find(text) != std::string::npos;
-           });
-  });
-  return all;
-}
 
 /// A schedule, and how many microseconds it is estimated to take.
 struct Candidate {
@@ -139,49 +67,21 @@ struct Candidate {
 };
 
 /// All schedules that take the shape; of large products those that may be any good.
-std::vector<Candidate> schedules_of(const Workload& shape, bool by_warpgroups, std::size_t most) {
-  const ir::Graph graph = shape.graph(1);
+std::vector<Candidate> schedules_of(const Workload& shape, bool by_warpgroups,
+                                    const Options& options) {
   std::vector<Candidate> all;
-  for (const ir::Node& node : graph.nodes()) {
-    if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("kind") != "gemm") continue;
-    std::vector<std::uint32_t> inputs, outputs;
-    std::vector<DType> types;
-    for (const ir::ValueId value : node.body->inputs()) {
-      inputs.push_back(static_cast<std::uint32_t>(types.size()));
-      types.push_back(node.body->type(value).dtype);
-    }
-    for (const ir::ValueId value : node.body->outputs()) {
-      outputs.push_back(static_cast<std::uint32_t>(types.size()));
-      types.push_back(node.body->type(value).dtype);
-    }
-    codegen::ExprTable exprs(node.body->ranges());
-    std::string refusal;
-    auto product = codegen::lower_gemm(*node.body, true, {}, inputs, outputs, exprs, refusal);
-    if (!product) throw std::runtime_error(shape.name + ": " + refusal);
-    product->by_warpgroups = by_warpgroups;
-    if (product->weights)  // as they are packed
-      product->weights->scales = types[product->program.buffers[product->scales_buffer()]];
-    codegen::KernelRequest request;
-    set_gemm(request, *product);
-    request.name = "product";
-    for (const std::uint32_t buffer : product->program.buffers)
-      request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? product->result
-                                                                           : types[buffer]);
-    const codegen::ProgramAnalysis analysis(request, exprs);
-    if (!codegen::can_schedule_gemm(analysis, *product, refusal)) continue;
-    for (const auto& schedule : codegen::all_gemm_schedules(analysis, *product)) {
-      const std::int64_t blocks = std::int64_t{(shape.rows + schedule.m - 1) / schedule.m} *
-                                  ((shape.columns + schedule.n - 1) / schedule.n) *
-                                  schedule.split_k;
-      // A few blocks leave most of the GPU idle, tiny tiles read large operands too often.
-      const bool few = blocks * schedule.cluster_n < 24 && shape.rows > 16;
-      if (few || blocks > 4096 ||
-          (shape.rows >= 1024 && schedule.cluster_n == 1 && schedule.m < 64))
-        continue;
-      if (all.size() == most) break;
-      all.push_back({schedule.to_string(),
-                     codegen::estimated_time(analysis, *product, schedule, shape.rows) / 1000});
-    }
+  const auto gemm =
+      WorkloadGemm::make(shape, by_warpgroups, !options.unpacked, codegen::reference_device());
+  if (!gemm || !gemm->has_kernel()) return all;
+  for (const auto& schedule : codegen::all_gemm_schedules(gemm->analysis(), gemm->product())) {
+    const std::int64_t blocks = std::int64_t{(shape.rows + schedule.m - 1) / schedule.m} *
+                                ((shape.columns + schedule.n - 1) / schedule.n) * schedule.split_k;
+    // A few blocks leave most of the GPU idle, tiny tiles read large operands too often.
+    const bool few = blocks * schedule.cluster_n < 24 && shape.rows > 16;
+    if (few || blocks > 4096 || (shape.rows >= 1024 && schedule.cluster_n == 1 && schedule.m < 64))
+      continue;
+    if (all.size() == static_cast<std::size_t>(options.most)) break;
+    all.push_back({schedule.to_string(), gemm->estimate(schedule) / 1000});
   }
   return all;
 }
@@ -332,12 +232,14 @@ std::variant<Options, int> parse(int argc, char** argv) {
   app.add_option("--repeats", options.repeats, "Runs, of which the median is taken");
   app.add_flag("--estimates", options.estimates, "Only what schedules are estimated to take");
   app.add_option("--seconds", options.seconds,
-                 "Also the median at the end of so many seconds of nothing else");
+                 "Also the median at the end of this many seconds of nothing else");
   app.add_option("--threads", options.threads, "That compile kernels (0: as many as there are)");
   app.add_option("--most", options.most,
                  "So many schedules of each, by warps and by warpgroups, those first that are "
                  "estimated to be fast");
   app.add_option("--way", options.way, "Schedules that contain this text");
+  app.add_option("--timings", options.timings,
+                 "Appends a line for each schedule to this file, which fit_costs reads");
   app.add_option("--also", options.also,
                  "Schedules besides, such as those without promotion, which are not enumerated")
       ->delimiter(';');
@@ -382,15 +284,14 @@ int run(const Options& options) {
   std::filesystem::create_directories(cache);
   std::filesystem::create_directories(tuning);
   std::vector<Job> jobs;
-  const std::vector<Workload> all = workloads(options);
+  const std::vector<Workload> all = workloads(options.filter);
   for (const Workload& shape : all) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     if (shape.by_library) jobs.push_back({&shape, graph, "library"});
     for (const bool by_warpgroups : {false, true}) {
       if (by_warpgroups ? architecture != "sm_90" : !shape.by_warps && architecture == "sm_90")
         continue;
-      for (const Candidate& candidate :
-           schedules_of(shape, by_warpgroups, static_cast<std::size_t>(options.most)))
+      for (const Candidate& candidate : schedules_of(shape, by_warpgroups, options))
         if (candidate.schedule.find(options.way) != std::string::npos)
           jobs.push_back({&shape, graph, candidate.schedule, candidate.estimated});
     }
@@ -426,6 +327,10 @@ int run(const Options& options) {
       const bool is_first = &job == jobs.data() || job.shape != (&job - 1)->shape;
       if (is_first) expected = result.output;
       row["warm_us"] = result.warm;
+      if (!options.timings.empty() && job.way != "library")
+        std::ofstream(options.timings, std::ios::app)
+            << to_json_line({job.shape->name, job.way, !options.unpacked, result.warm * 1000})
+            << "\n";
       row["cold_us"] = result.cold;
       if (options.seconds > 0) row["sustained_us"] = result.sustained;
       row["launches"] = result.launches / static_cast<std::size_t>(options.copies);

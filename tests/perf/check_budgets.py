@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Prints which figures of budgets.toml are short of their must, and, with --goals, of their goal. Exit code 1 if a must is short.
+Of the operators' sweep it prints each case that is short of its class's bound.
 
   tests/perf/check_budgets.py [--goals] [--all] [--json]
   tests/perf/check_budgets.py --pages [--write]     the tables of the pages: exit code 1 if one is not what budgets.toml says
@@ -66,10 +67,17 @@ def main() -> int:
             must, goal = (bound is None or row.meets(bound) for bound in (row.must, row.goal))
             rows.append({"table": table.id, "what": row.what, "figure": row.judged(), "column": table.judged, "must": row.must,
                          "goal": row.goal, "meets_must": must, "meets_goal": goal, "file": row.file})
+    cases = []
+    for sweep in budgets.sweeps():
+        found = sweep.short()
+        if found is None:
+            print(f"operators, {sweep.of}: results/{sweep.file} has none yet", file=sys.stderr)
+        cases += [{"table": f"operators, {sweep.of}", "what": what, "figure": figure, "must": bound, "file": sweep.file}
+                  for what, figure, bound in found or ()]
     short = [row for row in rows if not row["meets_must"]]
     shown = [row for row in rows if a.all or not row["meets_must"] or (a.goals and not row["meets_goal"])]
     if a.json:
-        json.dump({"rows": shown, "with_bounds": len(rows), "short": len(short)}, sys.stdout, indent=1)
+        json.dump({"rows": shown, "with_bounds": len(rows), "short": len(short), "operators": cases}, sys.stdout, indent=1)
         print()
     else:
         for row in shown:
@@ -77,8 +85,11 @@ def main() -> int:
             state = "short" if not row["meets_must"] else "below goal" if not row["meets_goal"] else "ok"
             bounds = ", ".join(f"{name} {row[name]:,g}" for name in ("must", "goal") if row[name] is not None)
             print(f"{state:10}  {row['table']}: {row['what']}: {figure} ({bounds}; {row['file']})")
+        for case in cases:
+            figure = "no figure" if case["figure"] is None else f"{case['figure']:.3g}"
+            print(f"{'short':10}  {case['table']}: {case['what']}: {figure} (must {case['must']:g}; {case['file']})")
         print(f"{len(short)} of {len(rows)} figures with a bound are short of their must", file=sys.stderr)
-    return 1 if short else 0
+    return 1 if short or cases else 0
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def main():
     p.add_argument("--precisions", default="model,fp16,int8", help="of " + ", ".join(FORMS))
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=0.4)
-    p.add_argument("--deadline", type=float, default=480, help="start no new row after so many seconds")
+    p.add_argument("--deadline", type=float, default=480, help="seconds after which no new row starts")
     p.add_argument("--folder", type=Path, default=Path("/tmp/compare_binaries"))
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path, required=True)

@@ -125,7 +125,7 @@ def write_decoder(path, config, weights, **how):
 
 
 def compile_ways(ways, compile_way, jobs):
-    """What compile_way(way) gives, by way, and for those that fail the error's text; so many compilers at a time."""
+    """What compile_way(way) gives, by way, and for those that fail the error's text; `jobs` compilers at a time."""
     made, failed = {}, {}
     with ThreadPoolExecutor(jobs) as pool:
         compiling = {way: pool.submit(compile_way, way) for way in ways}

@@ -133,9 +133,9 @@ inline std::string block_graph_text(const EightBitShape& shape, int copies) {
                    "", "d"};
     part.nodes = fmt::format(
         "  %w{0} = const f8e4m3fn[{1}, {2}] random({3})\n"
-        "  %t{0} = Transpose(%w{0}) {{perm = [1, 0]}}\n"
         "  %v{0} = const f32[{4}, {5}] splat({6})\n"
-        "  %p{0} = BlockMatMul(%x{0}, %t{0}, %s{0}, %v{0}) {{block = 128, columns = 128}}\n"
+        "  %p{0} = MatMul(%x{0}, %w{0}, %s{0}, %v{0}) {{x = \"f8e4m3fn * f32 group 128\", "
+        "w = \"f8e4m3fn * f32 block 128x128\"}}\n"
         "  %d{0} = Cast(%p{0}) {{to = f16}}\n",
         c, shape.n, shape.k, 100 + c, (shape.n + 127) / 128, shape.k / 128, 1 / std::sqrt(shape.k));
     return part;
@@ -162,7 +162,7 @@ inline std::string graph_text(const EightBitShape& shape, const FourBitTypes& ty
     part.nodes = fmt::format(
         "  %w{0} = const u8[{1}, {2}] random({3})\n"
         "  %v{0} = const f16[{1}, {4}] splat({5})\n"
-        "  %p{0} = QuantMatMul(%x{0}, %w{0}, %v{0}) {{bits = 4, group = {6}}}\n"
+        "  %p{0} = MatMul(%x{0}, %w{0}, %v{0}) {{w = \"i4 * f16 group {6}\"}}\n"
         "  %a{0} = const {7}[] {{0.5}}\n  %s{0} = Mul(%p{0}, %a{0})\n"
         "  %d{0} = Cast(%s{0}) {{to = f16}}\n",
         c, shape.n, shape.k / 2, 100 + c, shape.k / group, 0.25 / std::sqrt(shape.k), group,

@@ -10,7 +10,7 @@ import torch
 
 from common import ROOT
 
-LONG_FLUSH = 1 << 30  # so many that reading them takes longer than the host takes to queue a compiled call
+LONG_FLUSH = 1 << 30  # bytes: reading them takes longer than the host takes to queue a compiled call
 TIMES_L2 = 8  # what FlushBuffer reads
 BLOCK_BYTES = 1 << 15
 

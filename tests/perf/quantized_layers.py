@@ -26,9 +26,8 @@ ROWS = (1, 2, 4, 8, 16, 64, 256, 1024, 4096)
 KINDS = ("f16", "int8", "int4")
 GROUP = 128
 LARGE = 1 << 26  # weights of layers that the conditions are about
-# Products of so many operations draw so much power that clocks sink, by how much changes from one moment to the next:
-# those with integer weights are measured several times in turns with the peers, each time after so many seconds of
-# themselves.
+# GEMMs of HEAVY operations and more draw so much power that clocks sink, and by how much varies. Those with integer
+# weights are measured in ROUNDS rounds, alternating with the peers, each after SETTLE seconds of the same GEMM.
 HEAVY, SETTLE, ROUNDS = 1 << 37, 0.1, 3
 
 

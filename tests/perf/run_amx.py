@@ -108,7 +108,7 @@ def main():
     p.add_argument("--threads", type=int, default=16)
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--models", default=",".join(MODELS))
-    p.add_argument("--deadline", type=float, default=130, help="start no new turn after so many seconds")
+    p.add_argument("--deadline", type=float, default=130, help="seconds after which no new turn starts")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)
     a = p.parse_args()

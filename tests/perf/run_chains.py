@@ -80,7 +80,7 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", default=str(ROOT / "tests" / "perf" / "results" / "h200_chains.json"))
-    p.add_argument("--deadline", type=float, default=600, help="begin no point of the sweep after so many seconds")
+    p.add_argument("--deadline", type=float, default=600, help="seconds after which no new point of the sweep starts")
     a = p.parse_args()
     began = time.monotonic()
     import chains

@@ -70,7 +70,7 @@ def main():
     p.add_argument("--ways", help=f"for all work, instead of its own: of {', '.join(WAYS)}")
     p.add_argument("--compile-only", action="store_true", help="no GPU is needed, with --target=cuda:sm_90")
     p.add_argument("--jobs", type=int, default=3, help="compilers at a time")
-    p.add_argument("--deadline", type=float, default=400, help="start nothing new after so many seconds")
+    p.add_argument("--deadline", type=float, default=400, help="seconds after which nothing new starts")
     p.add_argument("--folder", type=Path, help="where models and plans go; they stay there")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)

@@ -101,7 +101,7 @@ def main():
     p.add_argument("--peers", default="", help="of eight_bit_peers.py, or all")
     p.add_argument("--peer-mode", default="max-autotune", help="of torch.compile")
     p.add_argument("--peer-limit", type=float, default=120, help="seconds of one peer on one model, compilation included")
-    p.add_argument("--deadline", type=float, default=540, help="start nothing new after so many seconds")
+    p.add_argument("--deadline", type=float, default=540, help="seconds after which nothing new starts")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--folder", type=Path, help="where models and plans stay, for `sinter profile`")
     p.add_argument("--out", type=Path)

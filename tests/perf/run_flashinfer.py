@@ -154,7 +154,7 @@ def main():
     p.add_argument("--work", default=",".join(WORK), help=f"of {', '.join(WORK)}")
     p.add_argument("--no-peer", action="store_true", help="time only ours")
     p.add_argument("--compile-only", action="store_true", help="no GPU is needed, with --target=cuda:sm_90")
-    p.add_argument("--deadline", type=float, default=540, help="begin no point after so many seconds")
+    p.add_argument("--deadline", type=float, default=540, help="seconds after which no new point starts")
     p.add_argument("--folder", type=Path, help="where models and plans go; they stay there, and are used again")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)

@@ -276,7 +276,7 @@ def main():
     p.add_argument("--jobs", type=int, default=min(12, os.cpu_count()), help="compilers at a time")
     p.add_argument("--folder", type=Path, help="where ONNX files go, and are taken from if they are there")
     p.add_argument("--keep-plans", action="store_true")
-    p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
+    p.add_argument("--deadline", type=float, default=540, help="seconds after which no new measurement starts")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--merge", nargs="+", type=Path, metavar="PART", help="join results instead of measuring")
     p.add_argument("--out", type=Path, required=True)

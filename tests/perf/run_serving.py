@@ -8,7 +8,7 @@
 decoder_models.py makes the models: random weights, all layers. Prompts are random tokens; texts run to their
 full length. Work:
   offline_128_128   256 requests at once, 128 tokens in and 128 out; offline_2048_2048 likewise
-  decode_1 .. _256  so many requests of 32 tokens in, 256 out: the time between tokens
+  decode_1 .. _256  1 to 256 requests of 32 tokens in, 256 out: the time between tokens
   prefix            64 requests whose prompts of 1,280 tokens begin with the same 1,152, 32 out; and without the prefix cache
   invariance        64 requests of 64 in, 64 out, all at once and one by one: how many texts are equal
   poisson           arrivals at 70 % of the rate of offline_128_128, 256 requests of 128 in, 128 out
@@ -86,7 +86,7 @@ def main():
     p.add_argument("--compile-options", default="", help="more options of compile, divided by blanks, as --tuning-cache=FILE")
     p.add_argument("--compile-only", action="store_true", help="no GPU is needed, with --target=cuda:sm_90")
     p.add_argument("--jobs", type=int, default=3, help="compilers at a time")
-    p.add_argument("--deadline", type=float, default=500, help="start nothing new after so many seconds")
+    p.add_argument("--deadline", type=float, default=500, help="seconds after which nothing new starts")
     p.add_argument("--folder", type=Path, help="where models and plans go; they stay there, and are used again")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)

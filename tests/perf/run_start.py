@@ -43,12 +43,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sinter", default=ROOT / "build" / "bin" / "sinter", type=Path)
     parser.add_argument("--runs", type=int, default=200, help="of each program")
+    parser.add_argument("--timer", type=Path, help="start_time.c, compiled, for a machine without cc")
+    parser.add_argument("--commit", help="of the binary, where it was built elsewhere")
     parser.add_argument("--results", default=ROOT / "tests" / "perf" / "results" / "start.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        timer = folder / "start_time"
-        subprocess.run(["cc", "-O1", "-std=gnu99", ROOT / "tests" / "perf" / "start_time.c", "-o", timer], check=True)
+        timer = options.timer.resolve() if options.timer else folder / "start_time"
+        if not options.timer:
+            subprocess.run(["cc", "-O1", "-std=gnu99", ROOT / "tests" / "perf" / "start_time.c", "-o", timer], check=True)
         sinter = options.sinter.resolve()
         programs = {"true": ["true"], "version": [sinter, "--version"],
                     "run": [sinter, "run", make_plan(sinter, folder)]}
@@ -58,7 +61,7 @@ def main():
                 run = subprocess.run([timer, str(TURN), *words], capture_output=True, text=True, check=True)
                 if turn > 0:  # the first warms the files
                     lines[program] += run.stdout.splitlines()
-        result = dict(provenance(), load=round(os.getloadavg()[0], 1), runs=len(lines["true"]),
+        result = dict(provenance(options.commit), load=round(os.getloadavg()[0], 1), runs=len(lines["true"]),
                       programs={program: figures(of) for program, of in lines.items()})
     print(json.dumps(result, indent=1))
     write(options.results, result)

@@ -255,7 +255,7 @@ def main():
     p.add_argument("--compilation-config", help="JSON")
     p.add_argument("--llm", help="JSON: more arguments of LLM")
     p.add_argument("--memory", type=float, default=0.9)
-    p.add_argument("--deadline", type=float, default=500, help="start nothing new after so many seconds")
+    p.add_argument("--deadline", type=float, default=500, help="seconds after which nothing new starts")
     p.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "vllm_models")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path, default=Path("vllm.json"))

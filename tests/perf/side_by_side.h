@@ -17,7 +17,7 @@ struct GraphPart {
   std::string result;  // the name without its number
 };
 
-/// `part(c)` for each of so many, whose results are the outputs y0, y1 ..
+/// `part(c)` for each of `copies`, whose results are the outputs y0, y1 ..
 template <typename Part>
 std::string side_by_side(int copies, const Part& part) {
   std::string inputs, nodes, outputs;

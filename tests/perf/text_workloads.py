@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders and a decoder's prefill as PyTorch modules: BERT, GPT-2, the encoder of Whisper."""
+"""Encoders and decoders' prefill as PyTorch modules: BERT, GPT-2, Gemma 2's blocks, the encoder of Whisper."""
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -81,6 +81,56 @@ class Gpt2(nn.Module):
         return F.linear(self.norm(x), self.tokens.weight)
 
 
+class CappedBlock(nn.Module):
+    """Gemma 2's: heads of 256, keys for every second of them, capped scores, a gated GELU, norms on both sides."""
+
+    def __init__(self, width, heads, key_heads, head, inner, cap):
+        super().__init__()
+        self.heads, self.key_heads, self.head, self.cap = heads, key_heads, head, cap
+        self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-6) for _ in range(4))
+        self.q, self.out = nn.Linear(width, heads * head, bias=False), nn.Linear(heads * head, width, bias=False)
+        self.k, self.v = (nn.Linear(width, key_heads * head, bias=False) for _ in range(2))
+        self.gate, self.up, self.down = (nn.Linear(*s, bias=False) for s in ((width, inner), (width, inner), (inner, width)))
+
+    def attend(self, x, cos, sin, mask):
+        def split(y, heads):
+            return y.view(*y.shape[:2], heads, self.head).transpose(1, 2)
+
+        def turn(y):
+            low, high = y.chunk(2, -1)
+            return y * cos + torch.cat([-high, low], -1) * sin
+        def shared(y):
+            shape = (y.shape[0], self.key_heads, self.heads // self.key_heads, *y.shape[2:])
+            return y[:, :, None].expand(shape).reshape(y.shape[0], self.heads, *y.shape[2:])
+        q, k = turn(split(self.q(x), self.heads)), shared(turn(split(self.k(x), self.key_heads)))
+        scores = q @ k.transpose(2, 3) * self.head ** -0.5
+        weights = (torch.tanh(scores / self.cap) * self.cap + mask).softmax(-1, dtype=torch.float32).to(q.dtype)
+        y = weights @ shared(split(self.v(x), self.key_heads))
+        return self.out(y.transpose(1, 2).reshape(*x.shape[:2], -1))
+
+    def forward(self, x, cos, sin, mask):
+        x = x + self.norms[1](self.attend(self.norms[0](x), cos, sin, mask))
+        y = self.norms[2](x)
+        return x + self.norms[3](self.down(F.gelu(self.gate(y), approximate="tanh") * self.up(y)))
+
+
+class CappedDecoder(nn.Module):
+    """Hidden states [1, length, width] through blocks as those of Gemma 2, 2B by default."""
+
+    def __init__(self, length=1024, width=2304, depth=8, heads=8, key_heads=4, head=256, inner=9216, cap=50.0):
+        super().__init__()
+        angles = torch.outer(torch.arange(length), 1e4 ** (-torch.arange(0, head, 2) / head)).repeat(1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        self.register_buffer("mask", torch.full((length, length), -65504.0).triu(1))
+        self.blocks = nn.ModuleList(CappedBlock(width, heads, key_heads, head, inner, cap) for _ in range(depth))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin, self.mask)
+        return x
+
+
 class SpeechBlock(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -125,5 +175,6 @@ WORKLOADS = {
     "bert_large_b1_s384": encoder(1, 384, layers=24, width=1024, heads=16, lengths=full, half=True, large=True),
     "gpt2_prefill_512": Workload(Gpt2, lambda: {"input_ids": torch.randint(0, 50257, (1, 512))}, half=True, large=True,
                                  outputs=("logits",)),
+    "gemma2_s1024": Workload(CappedDecoder, normal(x=(1, 1024, 2304)), half=True, large=True),
     "whisper_small_encoder": Workload(SpeechEncoder, normal(features=(1, 80, 3000)), half=True, large=True),
 }

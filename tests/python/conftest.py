@@ -24,7 +24,7 @@ def pytest_addoption(parser):
 
 
 def in_threads(count, body):
-    """body(number) in so many threads at once; the first exception of one is raised here."""
+    """body(number) in `count` threads at once; the first exception of one is raised here."""
     failures = []
 
     def run(number):

@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int kRuleUs = 100;
-// A kernel that has been begun tries a few candidates, and no more in so many seconds.
+// Seconds in which a kernel tries its first few candidates and no more.
 constexpr double kBrief = 1e-3;
 // Enough for all kernels of a model, also on a machine that does other things.
 constexpr double kAmple = 30;

@@ -33,7 +33,7 @@ class Option {
   Option* default_str(const std::string& text);
   /// Says something else in --help than what it was declared with.
   Option* describe(const std::string& help);
-  /// Takes exactly so many values.
+  /// Takes exactly `values` values.
   Option* expected(int values);
   /// Given only together with `other`.
   Option* needs(Option* other);

@@ -135,9 +135,9 @@ function(sinter_warnings name)
   endif()
 endfunction()
 
-# sinter_registry(OUTPUT TYPE LIST sources...): writes a source that defines LIST(), pointers to what
-# the functions that the sources are named after return: sort_family.cpp defines sort_family().
-function(sinter_registry output type list)
+# sinter_registry(OUTPUT HEADER NAMESPACE TYPE LIST sources...): writes a source that defines LIST(), which HEADER
+# declares: pointers to what the functions that the sources are named after return. sort_family.cpp defines sort_family().
+function(sinter_registry output header namespace type list)
   set(declarations)
   set(pointers)
   foreach(source ${ARGN})
@@ -145,9 +145,9 @@ function(sinter_registry output type list)
     string(APPEND declarations "const ${type}& ${name}();\n")
     string(APPEND pointers "      &${name}(),\n")
   endforeach()
-  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT "#include \"codegen/${list}/registry.h\"
+  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT "#include \"${header}\"
 
-namespace sinter::codegen {
+namespace sinter::${namespace} {
 
 ${declarations}
 std::span<const ${type}* const> ${list}() {
@@ -156,7 +156,7 @@ ${pointers}  };
   return all;
 }
 
-}  // namespace sinter::codegen
+}  // namespace sinter::${namespace}
 ")
 endfunction()
 

@@ -174,9 +174,8 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
   }
   const fusion::Context& context = built.pipeline.context;
   if (!context.layers.empty())
-    result.bytes_without_rounding =
-        bytes_without_rounding(context.layers, context.precision, context.target.quantized_matmul,
-                               static_cast<double>(result.plan_bytes));
+    result.bytes_without_rounding = bytes_without_rounding(
+        context.layers, context.precision, context.target, static_cast<double>(result.plan_bytes));
   note_idle(context.layers, options, reporter);
   if (tuning)
     result.tuning =

@@ -290,7 +290,7 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
       ->capture_default_str()
       ->check_range(1, 256);
   verb->add_option("--batch-rows N", options->batch_rows,
-                   "Requests of a model that generates no text run at once, up to so many rows, if "
+                   "The most rows that requests of a model that generates no text run at once, if "
                    "they differ along the first dimension alone (of an encoder with an "
                    "attention_mask in length, too); 1: each by itself")
       ->capture_default_str()

@@ -278,7 +278,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   };
   const auto copy_keys = [&](int stage, i32 key0, const Blocks& blocks) {
     const auto row_of = [&](i32 key) { return blocks.row_of(p, key, key0); };
-    copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
+    copy_rows<kKeys, Shape::kHeadColumns, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
         keys_of(stage), p.k, p.k_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
       copy_scales<kKeys, Shape::kThreads>(key_scales_of(stage), p.key_scale, p.key_scale_stride,
@@ -286,7 +286,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   };
   const auto copy_values = [&](int stage, i32 key0, const Blocks& blocks) {
     const auto row_of = [&](i32 key) { return blocks.row_of(p, key, key0); };
-    copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
+    copy_rows<kKeys, Shape::kValueColumns, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
         values_of(stage), p.v, p.v_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
       copy_scales<kKeys, Shape::kThreads>(value_scales_of(stage), p.value_scale,
@@ -354,11 +354,11 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       cp_async_commit();
     }
   }
-  if constexpr (Shape::kHead % 16 != 0) {  // the last MMA step of 16 reads 8 elements past the head
+  if constexpr (Shape::kHeadColumns % 16 != 0) {  // the last MMA step of 16 reads past the head
     for (int i = thread; i < kKeys * kAhead; i += Shape::kThreads)
 #pragma unroll
-      for (int c = 0; c < 8; ++c)
-        keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + Shape::kHead + c] = Key{0};
+      for (int c = Shape::kHeadColumns; c < Shape::kSteps * 16; ++c)
+        keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + c] = Key{0};
   }
   if constexpr (Prologue::kMakes) {
     __syncthreads();
@@ -466,8 +466,8 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   } else {
     float* const parts = reinterpret_cast<float*>(shared);
     if (Prologue::kAhead) cp_async_wait<0>();  // drain copies of unused tiles
-    const auto store = [&](i32 row, i32 column, float low, float high, float, float total) {
-      Rows::store_merged(p, row, column, low, high, total);
+    const auto store = [&](i32 row, i32 column, float low, float high, float most, float total) {
+      Rows::store_merged(p, row, column, low, high, most, total);
     };
     __syncthreads();  // tiles are no longer read
     rows.put(p, parts + group * Shape::kPartFloats);

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
+#include "codegen/families/attention/attention_scores.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
 #include "codegen/program/loop_lowering.h"
@@ -44,6 +45,7 @@ class AttentionLowering {
       AttentionProgram program = lower_over(space, attempt < kMostSplits);
       if (!wanted_split_) return program;
       space.split(*wanted_split_);
+      splits_.push_back(*wanted_split_);
     }
   }
 
@@ -81,7 +83,6 @@ class AttentionLowering {
     program.rows = q[q.size() - 2];
     program.keys = k[k.size() - 2];
     program.scale = node_.attrs.get_float("scale");
-    program.softcap = node_.attrs.get_float("softcap");
     program.fill = node_.attrs.get_float("fill");
     program.causal = static_cast<int>(node_.attrs.get_int("causal"));
     program.guard = static_cast<int>(node_.attrs.get_int("guard"));
@@ -118,9 +119,55 @@ class AttentionLowering {
           trace(program, *which.value_scales, {key, Dim(0)}, "the values' scales");
     }
     program.y = result(program);
+    std::vector<AttentionOperand> score_loops;
+    if (node_.body) score_loops = take_scores(program);
     if (wanted_split_) return program;
-    take_batch(program);
+    take_batch(program, score_loops);
+    if (program.scores) {
+      std::vector<Dim> extents = program.batch;
+      extents.insert(extents.end(), {program.rows, program.keys});
+      program.scores = with_loops(*program.scores, score_loops, extents, exprs_);
+    }
     return program;
+  }
+
+  /// The program of scores over loops that are not merged. Returns the index of each of them as an
+  /// operand whose address it is.
+  std::vector<AttentionOperand> take_scores(AttentionProgram& program) {
+    const Shape& shape = node_.body->type(node_.body->inputs()[0]).shape;
+    LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
+    for (const SplitRequest& request : splits_) space.split(request);
+    std::optional<SplitRequest> wanted;
+    program.scores = lower_scores(body_, node_, inputs_, exprs_, space, wanted);
+    if (wanted && may_split_ && !wanted_split_ && is_batch(wanted->dim)) wanted_split_ = wanted;
+    std::vector<AttentionOperand> indices;
+    if (wanted_split_) return indices;
+    for (const std::uint32_t buffer : program.scores->buffers) {
+      const auto at = std::ranges::find(inputs_, buffer) - inputs_.begin();
+      const bool is_score = plan::is_of_scores(buffer);
+      program.score_types.push_back(
+          is_score ? DType::kFloat32
+                   : body_.type(body_.inputs()[static_cast<std::size_t>(at)]).dtype);
+      if (!is_score) program.number_of(buffer);
+    }
+    std::size_t batches = 0;
+    for (std::size_t loop = 0; loop < space_->loops().size(); ++loop) batches += is_batch(loop);
+    const std::size_t count = program.scores->extents.size();
+    for (std::size_t loop = 0; loop < count; ++loop) {
+      AttentionOperand index;
+      index.buffer = kScoreValue;
+      index.batch.assign(batches, Dim(0));
+      const bool exists = loop < space.loops().size();
+      const std::size_t from_last = exists ? shape.size() - 1 - space.dimension_of(loop) : 2;
+      if (exists && from_last == 0) index.column = Dim(1);
+      if (exists && from_last == 1) index.row = Dim(1);
+      if (exists && from_last > 1) index.batch[loop] = Dim(1);
+      const bool is_read = reads_loop(*program.scores, exprs_, loop);
+      // A loop that it does not depend on may be merged with others.
+      if (!is_read) index.batch.assign(batches, Dim(0));
+      indices.push_back(std::move(index));
+    }
+    return indices;
   }
 
   void take_bounds(AttentionProgram& program, std::size_t input) {
@@ -272,10 +319,11 @@ class AttentionLowering {
     return space_->dimension_of(loop) + 2 < space_->shape().size();
   }
 
-  void take_batch(AttentionProgram& program) const {
+  void take_batch(AttentionProgram& program, std::vector<AttentionOperand>& score_loops) const {
     for (std::size_t loop = 0; loop < space_->loops().size(); ++loop)
       if (is_batch(loop)) program.batch.push_back(space_->loops()[loop].extent);
-    const auto all = program.operands();
+    auto all = program.operands();
+    for (AttentionOperand& index : score_loops) all.push_back(&index);
     const auto erase = [&](std::size_t axis) {
       const auto at = static_cast<std::ptrdiff_t>(axis);
       program.batch.erase(program.batch.begin() + at);
@@ -291,6 +339,7 @@ class AttentionLowering {
           operand->row = operand->batch[axis];
         if (program.mask) program.mask->row = program.mask->batch[axis];
         if (program.limits) program.limits->row = program.limits->batch[axis];
+        for (AttentionOperand& index : score_loops) index.row = index.batch[axis];
         erase(axis);
         break;
       }
@@ -331,6 +380,7 @@ class AttentionLowering {
   std::vector<std::string> symbols_;  // loop symbols, then keys and columns
   bool may_split_ = true;
   std::optional<SplitRequest> wanted_split_;
+  std::vector<SplitRequest> splits_;  // of the space so far
 };
 
 }  // namespace

@@ -47,9 +47,9 @@ struct FoundItem {
 };
 
 /// The shared memory of a block of attend_by_warpgroups(): kQueries tiles of queries, kStages tiles
-/// of keys and of values, and their barriers. With several query tiles, the queries stay in shared
-/// memory during the scores' MMA; a single one is copied to registers. Shape has kRowTiles = 1 and
-/// whole warpgroups of row warps.
+/// of keys and of values, and their barriers. With several query tiles, or long heads, the queries
+/// stay in shared memory during the scores' MMA; else they are copied to registers. Shape has
+/// kRowTiles = 1 and whole warpgroups of row warps.
 template <class Shape, int kStages_, int kQueries_ = 1, bool kMapped_ = false, bool kBoxes_ = false>
 struct AttentionPipeline {
   typedef typename Shape::T T;
@@ -59,6 +59,9 @@ struct AttentionPipeline {
   // A tile of 8-bit elements has the layout of half as many 16-bit ones. Value tiles are
   // transposed: one row for each column of the head, of 128 keys.
   static constexpr bool kBytes = Shape::kEightBit;
+  /// Queries are read from shared memory by each MMA: several tiles, or heads too long for
+  /// registers.
+  static constexpr bool kQueriesStay = kQueries > 1 || Shape::kHead > 192;
   static constexpr int kTileKeys = kBytes ? 128 : Shape::kKeys,
                        kHead = kBytes ? Shape::kHead / 2 : Shape::kHead;
   static constexpr int kQueryTile = Shape::kRows * tile_width(kHead),

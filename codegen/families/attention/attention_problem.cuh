@@ -14,6 +14,18 @@ struct IsNoLimits<NoLimits> {
   static constexpr bool kIs = true;
 };
 
+/// Scores are products of queries and keys, scaled. A program of scores is a class with
+/// `float operator()(float score, i32 row, i32 key)`. kReads: it reads memory. kSinks: `float
+/// sink(i32 row)` is the score of one more key, whose value is zero.
+struct NoScore {
+  static constexpr bool kMakes = false, kReads = false, kSinks = false;
+};
+/// A finite score that stays finite when multiplied by log2(e).
+SINTER_DEVICE float finite_in_base_2(float score) {
+  constexpr float kLowest = -2.3e38f;
+  return score < kLowest && score > -infinity() ? kLowest : score;
+}
+
 /// The keys before `limit`, of `keys`.
 SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
   return limit < 0 ? 0 : limit < keys ? static_cast<i32>(limit) : keys;
@@ -32,13 +44,14 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// paged cache (a power of two; 0: contiguous). kGroup: rows of each token, which are heads that
 /// share their keys. kWindow: a row sees only the last kWindow keys before its limit (0: all).
 /// kLeastRows, kMostRows: row counts of the packed sequences that the kernel takes (kMostRows 0:
-/// any). kCapped: scores have a softcap.
+/// any). Score: the program of scores, or NoScore. kHeadColumns, kValueColumns: columns in memory
+/// of heads that tiles pad to kHead and kValueHead.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kWarpRows_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
           bool kPacked_ = false, class Result_ = T_, class Key_ = T_, int kBlock_ = 0,
           int kGroup_ = 1, int kWindow_ = 0, int kLeastRows_ = 0, int kMostRows_ = 0,
-          bool kCapped_ = false>
+          class Score_ = NoScore, int kHeadColumns_ = kHead_, int kValueColumns_ = kValueHead_>
 struct AttentionShape {
   typedef T_ T;
   typedef T_ Query;
@@ -57,7 +70,9 @@ struct AttentionShape {
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
   static constexpr int kGuard = kGuard_, kBlock = kBlock_, kGroup = kGroup_, kWindow = kWindow_;
   static constexpr int kLeastRows = kLeastRows_, kMostRows = kMostRows_;
-  static constexpr bool kCapped = kCapped_;
+  typedef Score_ Score;
+  static constexpr int kHeadColumns = kHeadColumns_, kValueColumns = kValueColumns_;
+  static constexpr bool kPadded = kHeadColumns != kHead || kValueColumns != kValueHead;
   /// Another kernel, for sequences of fewer rows, clears the padding rows.
   static constexpr bool kClearsSpare = kPacked && kLeastRows == 0;
   static constexpr bool kPaged = kBlock > 0;
@@ -118,8 +133,7 @@ struct SpareRows {
 };
 
 /// One head. Element (r, c) of an operand is data[r * stride + c], of the mask mask[r * mask_row +
-/// c * mask_key]. Scores are scale * q k'; with a softcap, scale * tanh(cap_scale * q k'), where
-/// `scale` is the cap.
+/// c * mask_key]. Scores are scale * q k', with a program scale * score(score_scale * q k').
 template <class Shape>
 struct AttentionProblem {
   static constexpr int kValueHead = Shape::kValueHead;
@@ -132,7 +146,7 @@ struct AttentionProblem {
   i32 rows, keys, first_row, diagonal;
   i32 batch[3];                          // the head's index in the first batch dimensions
   float scale, fill;                     // fill in base 2: multiplied by log2(e)
-  float cap_scale;                       // factor of scores inside the softcap
+  float score_scale;                     // of q k', in front of a program of scores
   const float *key_scale, *value_scale;  // of rows, if Key has 8 bits; a stride apart
   i64 key_scale_stride, value_scale_stride;
   SpareRows spare;  // if sequences are packed
@@ -144,7 +158,18 @@ struct AttentionProblem {
   // For 8-bit results or operands: results are multiplied by y_factor before rounding; y_zero is
   // the zero point.
   float y_factor, y_zero;
+  typename Shape::Score score;
 
+  /// What the program of scores makes of q k'. Keys and rows that do not exist read others'
+  /// operands.
+  SINTER_DEVICE float score_of(float product, i32 row, i32 key) const {
+    if constexpr (Shape::Score::kReads) {
+      row = row < rows ? row : rows - 1;
+      key = key < keys ? key : keys - 1;
+    }
+    return score(product * score_scale, row, key);
+  }
+  SINTER_DEVICE float sink_of(i32 row) const { return score.sink(row < rows ? row : rows - 1); }
   /// End of the keys that a row sees by its limit.
   SINTER_DEVICE i32 end_of_row(i32 row) const {
     if constexpr (Shape::kLimited)

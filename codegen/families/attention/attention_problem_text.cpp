@@ -34,6 +34,10 @@ AttentionParameters::AttentionParameters(const AttentionProgram& program, ExprTa
   types.resize(program.buffers.size());
   for (const AttentionOperand* operand : program.operands())
     if (operand->buffer != kPrologueValue) types[operand->buffer] = operand->dtype;
+  for (std::size_t b = 0; program.scores && b < program.score_types.size(); ++b)
+    if (const auto at = std::ranges::find(program.buffers, program.scores->buffers[b]);
+        at != program.buffers.end())
+      types[static_cast<std::size_t>(at - program.buffers.begin())] = program.score_types[b];
   for (std::uint32_t b = 0; b < types.size(); ++b) {
     const bool written = program.writes(b), read = b != result_;
     names_.push_back(buffer(b));
@@ -110,12 +114,11 @@ std::string ProblemText::write(bool has_maps) {
     line(fmt::format("const auto* limit = {};", address(*p_.limits)));
     line("p.keys = keys_before(kProgrammatic ? old_value(limit) : *limit, p.keys);");
   }
-  if (p_.softcap != 0) {
-    line(fmt::format("p.cap_scale = {};", float_literal(p_.scale / p_.softcap)));
-    line(fmt::format("p.scale = {};  // the soft cap", float_literal(p_.softcap)));
-  } else {
-    line(fmt::format("p.scale = {};", float_literal(p_.scale)));
+  if (score_ != nullptr) {
+    line(fmt::format("p.score = {};", score_->value));
+    line(fmt::format("p.score_scale = {};", float_literal(score_->front)));
   }
+  line(fmt::format("p.scale = {};", float_literal(score_ ? score_->behind : p_.scale)));
   line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
   line("return p;");
   return std::move(text_);

@@ -10,6 +10,7 @@
 
 #include "codegen/families/attention/attention_program.h"
 #include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/attention_scores.h"
 
 namespace sinter::codegen {
 
@@ -43,8 +44,10 @@ class AttentionParameters {
 /// The rows and head of an item, and the addresses of its operands.
 class ProblemText {
  public:
-  ProblemText(const AttentionProgram& program, AttentionParameters& args)
-      : p_(program), args_(args) {}
+  /// `score`: of a program of scores; null without one.
+  ProblemText(const AttentionProgram& program, AttentionParameters& args,
+              const ScoreText* score = nullptr)
+      : p_(program), args_(args), score_(score) {}
 
   /// The function that returns an item's problem. `has_maps`: some schedule copies the operands by
   /// TMA.
@@ -69,6 +72,7 @@ class ProblemText {
 
   const AttentionProgram& p_;
   AttentionParameters& args_;
+  const ScoreText* score_;
   std::string text_;
 };
 

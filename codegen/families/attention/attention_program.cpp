@@ -79,6 +79,7 @@ void group_rows(AttentionProgram& program) {
       program.q_member = program.q.batch[axis];
       program.y_member = program.y.batch[axis];
     }
+    program.group_axis = axis;
     program.batch.erase(program.batch.begin() + static_cast<std::ptrdiff_t>(axis));
     for (AttentionOperand* operand : program.operands())
       operand->batch.erase(operand->batch.begin() + static_cast<std::ptrdiff_t>(axis));
@@ -90,12 +91,11 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   std::vector<std::string> batch;
   for (const Dim& extent : program.batch) batch.push_back(extent.to_string());
   std::string text = fmt::format(
-      "attention {} batch [{}] rows {} keys {} head {} values {} scale {}{} fill {} causal {} "
+      "attention {} batch [{}] rows {} keys {} head {} values {} scale {} fill {} causal {} "
       "guard "
       "{}{}\n",
       to_string(program.dtype), fmt::join(batch, ", "), program.rows.to_string(),
-      program.keys.to_string(), program.head, program.value_head, program.scale,
-      program.softcap != 0 ? fmt::format(" softcap {}", program.softcap) : "", program.fill,
+      program.keys.to_string(), program.head, program.value_head, program.scale, program.fill,
       program.causal, program.guard, program.cached ? " cached" : "");
   if (!program.front) text += print_operand("q", program.q);
   text += print_operand("k", program.k) + print_operand("v", program.v);
@@ -119,6 +119,15 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   if (program.taken != PagedSequences::kAll)
     text += program.taken == PagedSequences::kShort ? "  short sequences\n" : "  long sequences\n";
   text += print_operand("y", program.y);
+  if (program.scores) {
+    std::vector<std::string> numbers;
+    for (const std::uint32_t buffer : program.scores->buffers)
+      numbers.push_back(
+          std::to_string(std::ranges::find(program.buffers, buffer) - program.buffers.begin()));
+    text += fmt::format("  scores from buffers [{}], group {}\n{}", fmt::join(numbers, ", "),
+                        program.group_axis ? std::to_string(*program.group_axis) : "none",
+                        print_loop_program(*program.scores, exprs));
+  }
   if (program.rounding)
     text += fmt::format("  rounded, scale {} zero {}\n", program.rounding->scale,
                         program.rounding->zero);
@@ -158,6 +167,9 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   if (program.tables)
     work.bytes_read =
         work.bytes_read + bytes(*program.tables, program.sequences, program.table_blocks);
+  if (program.scores)
+    for (const std::uint32_t buffer : program.scores->buffers)
+      if (!plan::is_of_scores(buffer)) work.bytes_read += size(buffer).bytes;
   work.bytes_written = bytes(program.y, program.rows, value_head);
   // For packed sequences only the maximum length is known.
   const Dim seen = program.tables   ? program.table_blocks * Dim(program.block)

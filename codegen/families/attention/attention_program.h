@@ -22,8 +22,9 @@ struct AttentionOperand {
   std::vector<Dim> batch;  // one stride for each of AttentionProgram.batch
 };
 
-/// Stands for the buffer of a value that is never stored.
+/// Stand for buffers of values that are never stored: queries, scores, sinks of rows.
 constexpr std::uint32_t kPrologueValue = 0xffffffff;
+constexpr std::uint32_t kScoreValue = plan::kScoreBuffer, kSinkValue = plan::kSinkBuffer;
 
 /// A value that a block's prologue computes. The pointwise `program` stores it densely, in the
 /// order of its loops, to kPrologueValue; its other buffers are AttentionProgram's. Element
@@ -54,8 +55,8 @@ struct ResultRounding {
 /// or the others.
 enum class PagedSequences { kAll, kShort, kLong };
 
-/// y = softmax(mask(cap(scale * q k'))) v for every index of the batch; ir/ops/attention.cpp
-/// defines softcap, fill, causal and guard. Rows of q, y and the mask are queries; rows of k and v
+/// y = softmax(mask(scores(scale * q k'))) v for every index of the batch; ir/ops/attention.cpp
+/// defines fill, causal and guard. Rows of q, y and the mask are queries; rows of k and v
 /// and columns of the mask are keys. Rows of the limits are queries: row r sees the keys before
 /// limits[r].
 struct AttentionProgram {
@@ -87,7 +88,12 @@ struct AttentionProgram {
   /// suits one is mostly empty for the other, or reads keys too often.
   PagedSequences taken = PagedSequences::kAll;
   double scale = 1, fill = 0;
-  double softcap = 0;  // softcap * tanh(scale * q k' / softcap); 0: none
+  /// Makes a score from scale * q k', both in kScoreValue, over the loops batch.., rows, keys, and
+  /// maybe the row's sink, the score of a key whose value is zero. Other buffers are the plan's.
+  /// `group_axis`: the batch loop that group_rows() turned into rows.
+  std::optional<LoopProgramT> scores;
+  std::vector<DType> score_types;  // of its buffers
+  std::optional<std::size_t> group_axis;
   int causal = 0;
   int guard = 0;
   /// Queries, keys and values of 8 bits (ir/attention_inputs.h). v is transposed: its rows are
@@ -117,6 +123,9 @@ struct AttentionProgram {
   /// Whether limits may differ between rows of one head.
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }
 };
+
+/// Columns of tiles for heads of `head` columns.
+constexpr std::int64_t padded_head(std::int64_t head) { return (head + 7) / 8 * 8; }
 
 /// Turns heads that share the keys of a paged cache into rows of one head, if their number is
 /// known. A step of one token has no bounds of sequences then, only a block table.

@@ -9,14 +9,14 @@
 #include "codegen/families/attention/attention_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
+#include "codegen/targets/device_model.h"
 #include "ir/scaled_rows.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 namespace {
 
-constexpr std::int64_t kMostQueries = 16;  // per block: see AttentionShape::kRows
-constexpr std::uint8_t kReplaces = 255;    // InstrT::op of a Scatter
+constexpr std::uint8_t kReplaces = 255;  // InstrT::op of a Scatter
 
 struct Refusal {
   std::string why;
@@ -93,8 +93,10 @@ class PrologueLowering {
     if (program_.window > 0) throw Refusal{"a window moves with the new row"};
     if (program_.causal != 0 || program_.has_row_limits())
       throw Refusal{"its rows see different keys"};
-    if (!program_.rows.is_constant() || program_.rows.value() > kMostQueries)
-      throw Refusal{fmt::format("more than {} queries share keys", kMostQueries)};
+    if (program_.head % 8 != 0 || program_.value_head % 8 != 0)
+      throw Refusal{"its heads are no multiples of 8"};
+    if (!program_.rows.is_constant() || program_.rows.value() > kAttentionPrologueRows)
+      throw Refusal{fmt::format("more than {} queries share keys", kAttentionPrologueRows)};
     if (program_.buffers[program_.q.buffer] != kPrologueValue)
       throw Refusal{"its queries are not made in front"};
     const std::uint32_t k = program_.buffers[program_.k.buffer],
@@ -321,7 +323,7 @@ class PrologueLowering {
 std::optional<AttentionParts> attention_parts(const Graph& body) {
   AttentionParts parts;
   for (const Node& node : body.nodes()) {
-    if (!node.body) continue;
+    if (node.op->kind != OpKind::kFused) continue;
     const std::string& kind = node.attrs.get_string("kind");
     if (kind == "pointwise") parts.q = &node;
     if (kind == "scatter") parts.scatters.push_back(&node);

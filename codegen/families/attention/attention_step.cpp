@@ -96,7 +96,7 @@ plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, Exp
     step.window = static_cast<std::uint64_t>(program.window);
   }
   step.scale = static_cast<float>(program.scale);
-  step.softcap = static_cast<float>(program.softcap);
+  if (program.scores) step.scores = std::make_unique<LoopProgramT>(*program.scores);
   step.fill = static_cast<float>(program.fill);
   step.causal = static_cast<std::uint8_t>(program.causal);
   step.guard = static_cast<std::uint8_t>(program.guard);

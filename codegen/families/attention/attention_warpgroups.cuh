@@ -17,7 +17,7 @@ struct WarpgroupRows {
   typedef AttentionProblem<Shape> Problem;
   static constexpr int kKeys = Shape::kKeys, kGroups = Pipeline::kGroups,
                        kStages = Pipeline::kStages;
-  static constexpr bool kQueriesStay = Pipeline::kQueries > 1;
+  static constexpr bool kQueriesStay = Pipeline::kQueriesStay;
 
   const Pipeline& pipeline;
   int lane, warp;

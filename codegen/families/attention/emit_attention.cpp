@@ -19,15 +19,18 @@
 namespace sinter::codegen {
 namespace {
 
-std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
+std::string score_name(const std::string& kernel) { return kernel + "_Score"; }
+
+std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s,
+                       const std::string& score) {
   const auto part = [](const char* name, auto value) {
     return fmt::format("/*{}*/ {}", name, value);
   };
   const std::string indent(25, ' ');
   std::string text =
       fmt::format("  typedef AttentionShape<{}, {}, {}, {},\n", storage_name(p.dtype),
-                  p.mask ? storage_name(p.mask->dtype) : "NoMask", part("head", p.head),
-                  part("values", p.value_head));
+                  p.mask ? storage_name(p.mask->dtype) : "NoMask",
+                  part("head", padded_head(p.head)), part("values", padded_head(p.value_head)));
   text += indent + fmt::format("{}, {}, {},\n", part("row warps", s.row_warps),
                                part("warp rows", s.warp_rows), part("groups", s.key_groups));
   text += indent + fmt::format("{}, {}, {},\n", part("keys", s.keys), part("vector", s.vector),
@@ -37,8 +40,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                                part("mask pairs", mask_in_pairs(p)));
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
   // Defaulted template arguments are written only if a later one is not the default.
-  const bool is_packed = p.bounds.has_value(), is_capped = p.softcap != 0,
-             names_taken = s.least_rows > 0 || s.most_rows > 0 || is_capped,
+  const bool is_packed = p.bounds.has_value(), is_padded = p.head % 8 != 0 || p.value_head % 8 != 0,
+             names_score = p.scores || is_padded,
+             names_taken = s.least_rows > 0 || s.most_rows > 0 || names_score,
              names_blocks = p.tables || names_taken, names_cache = p.key_scales || names_blocks,
              names_result = p.rounding || names_cache;
   if (p.has_row_limits())
@@ -54,7 +58,10 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   if (names_taken)
     text +=
         fmt::format(", {}, {}", part("least rows", s.least_rows), part("most rows", s.most_rows));
-  if (is_capped) text += fmt::format(", {}", part("capped", true));
+  if (names_score) text += fmt::format(", {}", p.scores ? score : "NoScore");
+  if (is_padded)
+    text += fmt::format(",\n{}{}, {}", indent, part("head columns", p.head),
+                        part("value columns", p.value_head));
   if (p.eight_bit)
     text += fmt::format("> WideShape;\n  typedef EightBitShape<WideShape, {}, {}> Shape;\n",
                         storage_name(p.q.dtype), part("promoted", p.promoted));
@@ -145,7 +152,10 @@ class AttentionEmitter {
     const bool has_maps = std::ranges::any_of(schedules, [&](const AttentionSchedule& schedule) {
       return copies_by_engine(p_, schedule, exprs_);
     });
-    const std::string problem = ProblemText(p_, args_).write(has_maps);
+    const auto score = p_.scores
+                           ? std::optional(score_text(p_, score_name(name_), args_, facts_, exprs_))
+                           : std::nullopt;
+    const std::string problem = ProblemText(p_, args_, score ? &*score : nullptr).write(has_maps);
     const std::string front = p_.front ? write_prologue() : "";
     bool by_warpgroups = false;
     std::vector<ScheduleTexts> texts;
@@ -164,7 +174,8 @@ class AttentionEmitter {
       kernel.source += fmt::format("#include \"{}.cuh\"\n{}",
                                    p_.eight_bit ? "attention_eight_bit" : "attention_warpgroups",
                                    wgmma_text(p_.eight_bit ? p_.v.dtype : p_.dtype, p_.value_head));
-    if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
+    if (p_.front || score) kernel.source += "#include \"vector.cuh\"\n";
+    if (score) kernel.source += score->declaration;
     std::vector<std::string> parameters = args_.texts();
     if (p_.bounds) parameters.insert(parameters.begin(), {"i64 tiles", "const PackedTile* found"});
     parameters.insert(parameters.begin(), "u32 item");
@@ -302,8 +313,8 @@ class AttentionEmitter {
     if (p_.taken == PagedSequences::kLong) return go_on;
     const bool waits_first = p_.taken == PagedSequences::kShort;
     std::string text = waits_first ? "" : go_on;
-    constexpr int kFewRows = 32;  // above, several blocks read the same keys
-    if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
+    constexpr int kMostFetchingRows = 32;  // above, several blocks read the same keys
+    if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kMostFetchingRows)
       text +=
           fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
     text += "  grid_dependency_wait();\n";
@@ -327,7 +338,7 @@ class AttentionEmitter {
     std::string text =
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
                     schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
-                    signature_text(name, parameters), shape_text(p_, schedule));
+                    signature_text(name, parameters), shape_text(p_, schedule, score_name(name_)));
     std::string item = schedule.turns > 0
                            ? fmt::format("balanced_item<{}>(blockIdx.x, gridDim.x)", schedule.turns)
                        : schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits)

@@ -54,7 +54,7 @@ void set_gemm(KernelRequest& request, const GemmProgram& product) {
   if (product.blocks) request.operands = {"row_scales", "column_scales", "a", "b"};
   if (!product.weights || !product.weights->is_quantized()) return;
   request.operands.insert(request.operands.begin(), "scales");
-  if (product.weights->zeros) request.operands.insert(request.operands.begin(), "zeros");
+  if (product.weights->has_zeros()) request.operands.insert(request.operands.begin(), "zeros");
 }
 
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {

@@ -20,15 +20,11 @@ namespace {
 
 /// Weights that kernels read in packed order; each is packed once for the whole plan.
 struct GemmState final : FamilyState {
-  GemmState(PlanBuffers& buffers, std::set<std::uint64_t> weights)
-      : packed(buffers, std::move(weights)) {}
+  GemmState(PlanBuffers& buffers, std::set<std::uint64_t> weights, GemmRequest request)
+      : packed(buffers, std::move(weights)), asked(std::move(request)) {}
   PackedBuffers packed;
+  GemmRequest asked;  // CompileOptions::gemm, or the requested schedule of one kernel
 };
-
-/// CompileOptions::gemm, or the requested schedule of one kernel.
-std::string asked_tactic(const KernelFamily& family, const CompileOptions& options) {
-  return options.gemm.empty() ? asked_schedule(family, options) : options.gemm;
-}
 
 /// Buffers without the product's, which the plan does not have.
 std::vector<std::uint32_t> real_buffers(const GemmProgram& product) {
@@ -39,29 +35,29 @@ std::vector<std::uint32_t> real_buffers(const GemmProgram& product) {
 
 /// The request for a GEMM's kernel; the types are those of real_buffers().
 KernelRequest request_for(const GemmProgram& product, KernelRequest request,
-                          const std::string& asked) {
+                          const std::string& schedule) {
   request.buffer_types.insert(request.buffer_types.begin() + product.product, product.result);
   set_gemm(request, product);
-  if (is_schedule(asked)) request.schedule = asked;
+  if (!schedule.empty()) request.schedule = schedule;
   return request;
 }
 
 class GemmKernelProgram final : public KernelProgram {
  public:
-  GemmKernelProgram(GemmProgram product, std::string asked)
-      : product_(std::move(product)), asked_(std::move(asked)) {}
+  GemmKernelProgram(GemmProgram product, std::string schedule)
+      : product_(std::move(product)), schedule_(std::move(schedule)) {}
 
   std::string signature(const ExprTable& exprs) const override {
     return print_gemm(product_, exprs);
   }
   std::vector<std::uint32_t> buffers() const override { return real_buffers(product_); }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
-    return emit_gemm(request_for(product_, std::move(request), asked_), exprs);
+    return emit_gemm(request_for(product_, std::move(request), schedule_), exprs);
   }
 
  private:
   GemmProgram product_;
-  std::string asked_;
+  std::string schedule_;  // requested; empty: the rule's
 };
 
 class UnpackKernel final : public KernelProgram {
@@ -85,11 +81,11 @@ class UnpackKernel final : public KernelProgram {
 /// The tactics of one region, for targets that generate kernels.
 class RegionTactics {
  public:
-  RegionTactics(const Region& region, PlanContext& plan, std::string asked, PackedBuffers& packed)
+  RegionTactics(const Region& region, PlanContext& plan, GemmState& state)
       : region_(region),
         plan_(plan),
-        asked_(std::move(asked)),
-        packed_(packed),
+        asked_(state.asked),
+        packed_(state.packed),
         product_(region.node, region.inputs, region.outputs, plan.buffers, plan.exprs,
                  plan.options) {}
 
@@ -99,16 +95,15 @@ class RegionTactics {
     if (product_.is_scratch()) result.step.writes.push_back(product_.between());
     if (product_.prologue_rows()) result.step.writes.push_back(*product_.prologue_rows());
     set_cost(result.step, product_.work(), plan_.exprs);
-    for (GemmTactic& tactic : gemm_tactics(product_, asked_, kernels())) {
+    const std::vector<GemmTactic> tactics = gemm_tactics(product_, asked_, kernels());
+    for (const GemmTactic& tactic : tactics) {
       read_packed(tactic, result.step);
-      result.tactics.push_back(to_tactic(tactic));
+      Tactic& made = result.tactics.emplace_back(to_tactic(tactic));
+      for (std::size_t part = 0; part < made.parts.size(); ++part)
+        made.parts[part].tuned_by = tactics.size() > 1 ? tuning_request(tactic, part) : "";
     }
     // A kernel after the prologue reads its rows; the step itself produces them.
     if (product_.prologue_rows()) std::erase(result.step.reads, *product_.prologue_rows());
-    for (Tactic& tactic : result.tactics)
-      for (std::size_t part = 0; part < tactic.parts.size(); ++part)
-        tactic.parts[part].tuned_by =
-            result.tactics.size() > 1 ? tuning_tactic(tactic.name, part) : "";
     return result;
   }
 
@@ -158,7 +153,7 @@ class RegionTactics {
     request.precise = plan_.options.precise_math;
     for (const DeviceModel* device : plan_.devices) {
       request.device = device;
-      if (!can_emit_gemm(request_for(*product, request, asked_), plan_.exprs, refusal))
+      if (!can_emit_gemm(request_for(*product, request, asked_.schedule), plan_.exprs, refusal))
         return std::nullopt;
     }
     return product;
@@ -176,8 +171,8 @@ class RegionTactics {
       step.writes.push_back(tactic.unpacking->result);
   }
 
-  Tactic to_tactic(GemmTactic& tactic) const {
-    Tactic result{std::move(tactic.name), std::move(tactic.conditions), {}};
+  Tactic to_tactic(const GemmTactic& tactic) const {
+    Tactic result{tactic.name(), tactic.conditions, {}};
     const auto add = [&](const char* suffix, std::shared_ptr<const KernelProgram> program) {
       result.parts.push_back({region_.name + suffix, std::move(program), {}});
     };
@@ -189,9 +184,9 @@ class RegionTactics {
     if (tactic.kernel) {
       const std::string suffix = std::string(tactic.prologue_first ? "_after_prologue" : "") +
                                  (tactic.then_epilogue ? "_alone" : "");
-      add(suffix.c_str(), std::make_shared<GemmKernelProgram>(std::move(*tactic.kernel), asked_));
+      add(suffix.c_str(), std::make_shared<GemmKernelProgram>(*tactic.kernel, asked_.schedule));
     } else if (tactic.loops) {
-      add("_loops", loops(std::move(*tactic.loops)));
+      add("_loops", loops(*tactic.loops));
     } else {
       product_.set_library(result.parts.emplace_back().work,
                            tactic.unpacking ? &*tactic.unpacking : nullptr);
@@ -202,7 +197,7 @@ class RegionTactics {
 
   const Region& region_;
   PlanContext& plan_;
-  std::string asked_;
+  const GemmRequest& asked_;
   PackedBuffers& packed_;
   GemmStep product_;
 };
@@ -224,7 +219,10 @@ class GemmFamily final : public KernelFamily {
   }
 
   std::unique_ptr<FamilyState> begin(PlanContext& plan) const override {
-    return std::make_unique<GemmState>(plan.buffers, packed_weights(plan.graphs, plan.options));
+    const std::string& asked = plan.options.gemm;
+    return std::make_unique<GemmState>(
+        plan.buffers, packed_weights(plan.graphs, plan.options),
+        GemmRequest(asked.empty() ? asked_schedule(*this, plan.options) : asked));
   }
 
   std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
@@ -242,8 +240,7 @@ class GemmFamily final : public KernelFamily {
                                          plan.exprs, plan.options.tf32)));
     } else {
       auto& state = static_cast<GemmState&>(*plan.states.at(std::string(name())));
-      steps.push_back(
-          RegionTactics(region, plan, asked_tactic(*this, plan.options), state.packed).run());
+      steps.push_back(RegionTactics(region, plan, state).run());
     }
     return steps;
   }

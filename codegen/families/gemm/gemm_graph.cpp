@@ -56,9 +56,7 @@ ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
 
 const Node& gemm_node(const Graph& part) {
   for (const Node& node : part.nodes())
-    if (node.op->name == "MatMul" || node.op->name == "QuantMatMul" ||
-        node.op->name == "BlockMatMul" || node.op->name == "Conv")
-      return node;
+    if (node.op->name == "MatMul" || node.op->name == "Conv") return node;
   throw Error(ErrorCode::kInternal, "a matmul or conv region without a MatMul or Conv");
 }
 

@@ -26,7 +26,7 @@ GemmBody gemm_body(const Graph& body);
 /// its own body.
 std::shared_ptr<const Graph> as_gemm_body(const Node& node);
 
-/// The MatMul, QuantMatMul or Conv of a body of kind "matmul" or "conv".
+/// The MatMul or Conv of a body of kind "matmul" or "conv".
 const Node& gemm_node(const Graph& part);
 
 /// Only the MatMul, with the views of its operands.

@@ -38,7 +38,6 @@ struct GemmProblem {
   int reductions = 0;  // stages of the epilogue's row reductions
   EpilogueCost epilogue = {};
 
-  RelativeRates rates() const { return relative_rates(device); }
   /// Tensor core rate for the operands' type, relative to 16-bit floats.
   double tensor_speed() const;
 };
@@ -145,6 +144,7 @@ struct GemmKernel {
   /// Parses a schedule up to "cluster_n"; nothing if it is not this kernel's. Throws Error(kUsage)
   /// for a number that no schedule has.
   std::optional<GemmSchedule> (*parse)(const std::string& text);
+  bool by_warpgroups = false;
 };
 
 /// Throws Error(kUsage) unless all values are valid sizes of a schedule.

@@ -21,7 +21,7 @@ inline std::span<const GemmKernel* const> gemm_kernels() {
 
 /// Row counts between which mixed-input GEMMs may beat warp tiles and dequantizing the weights
 /// first; row counts up to which there is a schedule each.
-inline constexpr std::int64_t kLeastMixedInputRows = 17, kMostMixedInputRows = 3072;
+inline constexpr std::int64_t kLeastMixedInputRows = kFewRows + 1, kMostMixedInputRows = 3072;
 /// With 8-bit x there is no upper limit.
 inline constexpr std::int64_t kW4A8Rows[] = {64, 128, 256, 512, 1024, 4096};
 inline constexpr std::int64_t kMixedInputRows[] = {64, 128, 256, 512, 1024, kMostMixedInputRows};

@@ -96,20 +96,15 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
   return "";
 }
 
-/// Quantized weights: their buffers of zero points and of scales.
-std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization, DType stored,
-                                        GemmProgram& result) {
-  GemmWeights weights;
-  weights.floats = is_float8(stored);
-  weights.bits = quantization.bits;
-  const auto group = static_cast<std::int64_t>(quantization.group);
-  weights.group = group >= result.k.value() ? 0 : group;
-  weights.zeros = quantization.zero_points >= 0;
+/// Scaled weights: their buffers of zero points and of scales.
+std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization,
+                                        ir::ScaleFormat format, GemmProgram& result) {
+  if (format.depth >= result.k.value()) format.depth = 0;
   std::vector<std::uint32_t> buffers;
-  if (weights.zeros) buffers.push_back(static_cast<std::uint32_t>(quantization.zero_points));
+  if (format.zero) buffers.push_back(static_cast<std::uint32_t>(quantization.zero_points));
   buffers.push_back(quantization.scales);
   result.rows_are_k = false;
-  result.weights = weights;
+  result.weights = {format, false};
   return buffers;
 }
 
@@ -274,14 +269,14 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.fast_accumulation) text += " accumulated fast";
   if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
   if (product.weights)
-    text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits,
-                        product.weights->floats ? " (floats)" : "", product.weights->group,
-                        !product.weights->zeros               ? ""
+    text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits(),
+                        product.weights->are_floats() ? " (floats)" : "", product.weights->group(),
+                        !product.weights->has_zeros()         ? ""
                         : product.weights->zeros_of_four_bits ? " zeros of 4 bits"
                                                               : " zeros");
   if (product.blocks)
-    text += fmt::format(" scales of blocks of {} by {}", product.blocks->depth,
-                        product.blocks->columns);
+    text +=
+        fmt::format(" scales of blocks of {} by {}", product.blocks->depth, product.blocks->rows);
   text += "\n" + print_local(product.program);
   if (product.prologue)
     text += fmt::format("rows from buffer {}\n", product.prologue->first) +
@@ -299,7 +294,7 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   GemmProgram result;
   result.type = part.type(node.inputs[0]).dtype;
   // Packed weights are converted to x's type.
-  result.b_type = node.op->name == "QuantMatMul" ? result.type : part.type(node.inputs[1]).dtype;
+  result.b_type = ir::has_scaled_weights(node) ? result.type : part.type(node.inputs[1]).dtype;
   result.result = type.dtype;
   if (!tensor_cores_multiply(result.type, result.b_type)) {
     refusal = fmt::format("tensor cores do not multiply {} as it is", print_types(result));
@@ -333,15 +328,15 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
         space.push_back(result.n);
       }
     } else {
+      const ir::ProductFormats formats(node.attrs);
       const std::uint32_t nowhere[] = {kAccumulatorBuffer};
       const auto library = lower_matmul(bare_product(part), reads, nowhere, exprs, false);
       refusal = read_operands(library, exprs, result);
       a = library.a->buffer;
       b = library.b->buffer;
-      if (library.quantization)
-        groups = read_weights(*library.quantization, static_cast<DType>(library.b->dtype), result);
-      if (node.op->name == "BlockMatMul") {
-        result.blocks = {node.attrs.get_int("block"), node.attrs.get_int("columns")};
+      if (library.quantization) groups = read_weights(*library.quantization, *formats.w, result);
+      if (ir::has_scaled_operands(node)) {
+        result.blocks = formats.w;
         for (const std::size_t i : {2, 3}) {
           const auto at = part.input_number(node.inputs[i]);
           if (!at) refusal = "scales of blocks are read through views";

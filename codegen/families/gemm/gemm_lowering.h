@@ -9,6 +9,7 @@
 
 #include "codegen/plan/expr_table.h"
 #include "codegen/program/describe.h"
+#include "ir/scale_format.h"
 
 namespace sinter::codegen {
 
@@ -41,24 +42,18 @@ struct WindowBounds {
 WindowBounds window_bounds(const ConvWindows& windows, std::size_t d);
 
 /// Weights as the right operand, packed for a kernel by
-/// codegen/families/gemm/weights/weight_pack.h; before that, in the graph's layout. Quantized
-/// weights have buffers of scales, and of zero points if any, before a and b.
+/// codegen/families/gemm/weights/weight_pack.h; before that, in the graph's layout. Scaled weights
+/// have buffers of scales, and of zero points if any, before a and b.
 struct GemmWeights {
-  int bits = 8;            // 16: elements of x's type; the other fields are unused
-  std::int64_t group = 0;  // consecutive k's that share a scale; 0: all
-  bool zeros = false;
-  DType scales = DType::kFloat32;   // type once packed
-  bool floats = false;              // with 8 bits: f8e4m3fn instead of integers
-  bool zeros_of_four_bits = false;  // all are in -8 .. 7: known once packed
+  std::optional<ir::ScaleFormat> format;  // none: elements of x's type; types once packed
+  bool zeros_of_four_bits = false;        // all are in -8 .. 7: known once packed
 
-  bool is_quantized() const { return bits < 16; }
-};
-
-/// Block scales of both operands, float32: of rows [m, k / depth] and of column groups [ceil(n /
-/// columns), k / depth]. Their buffers precede a and b.
-struct GemmBlocks {
-  std::int64_t depth = 0;    // k's that share a scale
-  std::int64_t columns = 0;  // columns of b that share a scale
+  bool is_quantized() const { return format.has_value(); }
+  bool has_zeros() const { return format && format->zero; }
+  bool are_floats() const { return format && format->codes->is_float; }
+  int bits() const { return format ? format->codes->bits : 16; }
+  std::int64_t group() const { return format ? format->depth : 0; }
+  DType scales() const { return format ? format->scale : DType::kFloat32; }
 };
 
 /// Prologue: each block computes all rows of the left operand into its shared memory.
@@ -93,10 +88,12 @@ struct GemmProgram {
   /// units). Its element loops then cover n / parts.
   int parts = 1;
   std::optional<GemmWeights> weights;  // if b is packed
-  std::optional<GemmBlocks> blocks;    // if there are block scales along k
-  bool rows_are_k = true;              // b[k][n] with n contiguous; otherwise b[n][k]
-  bool by_warpgroups = false;          // warpgroups (sm_90 only) instead of warps
-  bool fast_accumulation = false;      // fp8 accumulators are not promoted to float32
+  /// Of b, if both operands have scales along k: their buffers, of rows [m, k / depth] and of
+  /// column groups, precede a and b.
+  std::optional<ir::ScaleFormat> blocks;
+  bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
+  bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
+  bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
   bool b_is_weight = false;  // no step writes b: it may be read before the preceding step ends
   Dim row_step;
   std::vector<Dim> batch_rows;
@@ -110,7 +107,7 @@ struct GemmProgram {
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
   std::uint32_t first_operand() const {
     if (!weights || !weights->is_quantized()) return a_buffer();
-    return weights->zeros ? zeros_buffer() : scales_buffer();
+    return weights->has_zeros() ? zeros_buffer() : scales_buffer();
   }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }

@@ -40,17 +40,17 @@ void GemmText::write_strided_b() {
 void GemmText::write_packed_b() {
   const GemmWeights& weights = *product_.weights;
   const std::int64_t k = product_.k.value(), depth = packed_depth(k);
-  const std::int64_t stride = depth * kPackedColumns * weights.bits / 8;
+  const std::int64_t stride = depth * kPackedColumns * weights.bits() / 8;
   line(fmt::format("operands.b = {} + i64(first_column / {}) * {};",
                    args_.buffer(product_.b_buffer()), kPackedColumns, stride));
   line(fmt::format("operands.stride_b = {};", stride));
   if (product_.parts > 1)
     line(fmt::format("operands.part_b = {};", part_columns().value() / kPackedColumns * stride));
   if (!weights.is_quantized()) return;
-  const std::int64_t groups = packed_groups(weights.group, k);
+  const std::int64_t groups = packed_groups(weights.group(), k);
   line(fmt::format("operands.scales = {} + i64(first_column) * {};",
                    args_.buffer(product_.scales_buffer()), groups));
-  if (weights.zeros)
+  if (weights.has_zeros())
     line(fmt::format("operands.zeros = {} + i64(first_column) * {};",
                      args_.buffer(product_.zeros_buffer()), groups));
   line(fmt::format("operands.stride_scales = {};", groups * kPackedColumns));
@@ -77,14 +77,14 @@ void GemmText::write_mapped_a() {
 std::vector<std::string> GemmText::block_scales() {
   if (!product_.blocks) return {};
   const std::int64_t blocks = product_.k.value() / product_.blocks->depth,
-                     groups = ir::ceil_div(product_.n, product_.blocks->columns, {}).value();
+                     groups = ir::ceil_div(product_.n, product_.blocks->rows, {}).value();
   return {fmt::format("operands.scales.rows = {}, operands.scales.columns = {};",
                       args_.buffer(product_.row_scales_buffer()),
                       args_.buffer(product_.column_scales_buffer())),
           fmt::format("operands.scales.count = {}, operands.scales.blocks = {};", size(product_.m),
                       blocks),
           fmt::format("operands.scales.groups = {}, operands.scales.group = {};", groups,
-                      product_.blocks->columns),
+                      product_.blocks->rows),
           "operands.scales.first_row = first_row, operands.scales.first_column = first_column;"};
 }
 

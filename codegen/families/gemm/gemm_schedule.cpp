@@ -13,6 +13,7 @@
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -154,19 +155,11 @@ std::vector<GemmSchedule> of_one_order(const GemmProblem& problem,
 /// The schedule requested by `text`.
 GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem& problem,
                              const std::string& text) {
-  for (const GemmKernel* kernel : gemm_kernels()) {
-    std::optional<GemmSchedule> schedule = kernel->parse(text);
-    if (!schedule) continue;
-    if (!kernel->is_for(problem.product) || !complete(analysis, problem, *schedule))
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("the schedule '{}' does not take kernel '{}'", text,
-                              analysis.request().name));
-    return *std::move(schedule);
-  }
-  throw Error(ErrorCode::kUsage,
-              fmt::format("'{}' is no schedule of a product: it has the form 'warp_tile 64x32x64 "
-                          "warps=2x2x1 stages=4 split_k=1 cluster_n=1'",
-                          text));
+  auto [kernel, schedule] = parse_gemm_schedule(text);
+  if (!kernel->is_for(problem.product) || !complete(analysis, problem, schedule))
+    throw Error(ErrorCode::kUnsupported, fmt::format("the schedule '{}' does not take kernel '{}'",
+                                                     text, analysis.request().name));
+  return std::move(schedule);
 }
 
 /// Row counts that get a schedule each.
@@ -182,8 +175,17 @@ std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
 
 }  // namespace
 
-std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
-                                   const DeviceModel& device) {
+std::pair<const GemmKernel*, GemmSchedule> parse_gemm_schedule(const std::string& text) {
+  for (const GemmKernel* kernel : gemm_kernels())
+    if (std::optional<GemmSchedule> schedule = kernel->parse(text))
+      return {kernel, *std::move(schedule)};
+  throw Error(ErrorCode::kUsage,
+              fmt::format("'{}' is no schedule of a product: it has the form 'warp_tile 64x32x64 "
+                          "warps=2x2x1 stages=4 split_k=1 cluster_n=1'",
+                          text));
+}
+
+std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs) {
   if (kMixedInputKernel.is_for(product)) {
     std::vector<Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
@@ -197,8 +199,7 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
   if (product.weights) return {};  // the library has no such GEMM
   if (product.by_warpgroups) return {};
   const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
-  const auto limit = static_cast<std::int64_t>(kMostKernelFlops * device.tensor_flops /
-                                               reference_device().tensor_flops);
+  const auto limit = static_cast<std::int64_t>(reference_device().fitted->fusion.kernel_flops);
   if (flops.is_constant() && flops.value() <= limit) return {};
   return {Condition(exprs.intern(flops), 1, limit)};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
@@ -11,10 +12,13 @@
 
 namespace sinter::codegen {
 
+/// The kernel of a schedule's text, and the schedule up to "cluster_n". Throws Error(kUsage) for
+/// other text.
+std::pair<const GemmKernel*, GemmSchedule> parse_gemm_schedule(const std::string& text);
+
 /// Conditions on the sizes of a GEMM kernel: an upper bound on the operations. Above it the library
 /// is faster; kernels are not timed.
-std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
-                                   const DeviceModel& device = reference_device());
+std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs);
 
 /// True if some kernel accepts the program; otherwise `reason` says why not.
 bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,

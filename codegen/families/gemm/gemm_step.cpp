@@ -9,6 +9,7 @@
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
+#include "ir/scale_format.h"
 
 namespace sinter::codegen {
 
@@ -95,7 +96,7 @@ void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
 void GemmStep::lower_eight_bit_library(Buffers reads, bool fast_accumulation) {
   const std::uint32_t writes[] = {between_};
   const Graph& part = *nodes_.matmul->body;
-  if (gemm_node(part).op->name == "BlockMatMul") {
+  if (ir::has_scaled_operands(gemm_node(part))) {
     library_refusal_ = "cuBLASLt is not asked for products with scales of blocks";
     return;
   }
@@ -130,13 +131,13 @@ void GemmStep::lower_eight_bit_library(Buffers reads, bool fast_accumulation) {
 bool multiplies_eight_bits(const Node& node) {
   const Graph& part = *node.body;
   const Node& product = gemm_node(part);
-  return (product.op->name == "MatMul" || product.op->name == "BlockMatMul") &&
+  return product.op->name == "MatMul" && !ir::has_scaled_weights(product) &&
          size_of(part.type(product.inputs[0]).dtype) == 1 &&
          size_of(part.type(product.outputs[0]).dtype) > 1;
 }
 
 bool multiplies_quantized(const Node& node) {
-  return gemm_node(*node.body).op->name == "QuantMatMul";
+  return ir::has_scaled_weights(gemm_node(*node.body));
 }
 
 bool GemmStep::is_quantized() const {

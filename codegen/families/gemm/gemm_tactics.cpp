@@ -2,8 +2,12 @@
 #include "codegen/families/gemm/gemm_tactics.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include <sinter/error.h>
+
+#include "codegen/families/gemm/gemm_schedule.h"
 
 namespace sinter::codegen {
 namespace {
@@ -21,18 +25,39 @@ bool takes_all_sizes(const GemmProgram& product) {
   return is_fixed(product.a) && is_fixed(product.b);
 }
 
-bool is_small_m_schedule(const std::string& requested) {
-  return requested.starts_with("small_m ") || requested.starts_with("int8_gemv ");
+/// How CompileOptions::gemm spells the requests that are no schedule.
+constexpr std::pair<GemmRequest::Kind, std::string_view> kWords[] = {
+    {GemmRequest::Kind::kAny, ""},
+    {GemmRequest::Kind::kLibrary, "library"},
+    {GemmRequest::Kind::kDequantized, "dequantized"},
+    {GemmRequest::Kind::kAlone, "alone"},
+    {GemmRequest::Kind::kWarpSpecialized, "warp-specialized"},
+    {GemmRequest::Kind::kWarpSpecializedAlone, "warp-specialized alone"},
+};
+
+std::string_view word_of(GemmRequest::Kind kind) {
+  return std::ranges::find(kWords, kind, &std::pair<GemmRequest::Kind, std::string_view>::first)
+      ->second;
+}
+
+std::string_view word_of(GemmTacticKind kind) {
+  switch (kind) {
+    case GemmTacticKind::kGemm: return "gemm";
+    case GemmTacticKind::kWarpSpecialized: return "warp-specialized gemm";
+    case GemmTacticKind::kLibrary: return "library";
+    case GemmTacticKind::kCudnn: return "cudnn";
+    case GemmTacticKind::kLoops: return "loops";
+  }
+  return "";
 }
 
 class TacticList {
  public:
-  TacticList(const GemmStep& product, const std::string& requested,
+  TacticList(const GemmStep& product, const GemmRequest& requested,
              const GemmKernelQueries& kernels)
       : product_(product), requested_(requested), kernels_(kernels) {
-    const bool few = is_small_m_schedule(requested);
-    packs_elements_ = (requested.empty() || few) && !product.is_conv() && !is_quantized() &&
-                      !product.is_eight_bit();
+    packs_elements_ = (asks(Kind::kAny) || requested.is_small_m_schedule()) && !product.is_conv() &&
+                      !is_quantized() && !product.is_eight_bit();
     find_kernels();
     if (!packs_elements_ || whole_ || with_prologue_ || (alone_ && product.reduces())) return;
     packs_elements_ = false;
@@ -40,14 +65,13 @@ class TacticList {
   }
 
   std::vector<GemmTactic> run() {
-    const bool unpacked = requested_ == "dequantized" || requested_ == "library";
-    if (!requested_.empty() && !unpacked &&
+    if (!asks(Kind::kAny) && !asks_unpacked() &&
         (with_prologue_ || whole_ || alone_ || groups_ || warpgroups_alone_)) {
-      if (with_prologue_) add(prologue_tactic());
-      if (whole_) add(whole_tactic());
-      if (alone_) add(alone_tactic());
-      if (groups_) add(warpgroups_tactic());
-      if (warpgroups_alone_) add(warpgroups_alone_tactic());
+      if (with_prologue_) add(kernel_tactic(with_prologue_));
+      if (whole_) add(kernel_tactic(whole_));
+      if (alone_) add(alone_tactic(alone_));
+      if (groups_) add(kernel_tactic(groups_));
+      if (warpgroups_alone_) add(alone_tactic(warpgroups_alone_));
     } else if (const auto only = tactic_of_one_order()) {
       add(*only);
     } else if (product_.is_conv() || product_.is_eight_bit()) {
@@ -57,38 +81,43 @@ class TacticList {
     } else if (packs_elements_) {
       packed();
     } else {
-      if (with_prologue_) add(limited(prologue_tactic()));
-      if (whole_) add(limited(whole_tactic()));
-      if (groups_) add(limited(warpgroups_tactic()));
-      if (alone_) add(limited(alone_tactic()));
-      if (warpgroups_alone_) add(limited(warpgroups_alone_tactic()));
-      add(library_tactic(whole_ ? "library" : "library; no kernel of our own: " + refusal_));
+      if (with_prologue_) add(limited(kernel_tactic(with_prologue_)));
+      if (whole_) add(limited(kernel_tactic(whole_)));
+      if (groups_) add(limited(kernel_tactic(groups_)));
+      if (alone_) add(limited(alone_tactic(alone_)));
+      if (warpgroups_alone_) add(limited(alone_tactic(warpgroups_alone_)));
+      GemmTactic library = library_tactic();
+      if (!whole_) library.refusals = "; no kernel of our own: " + refusal_;
+      add(std::move(library));
     }
     return std::move(tactics_);
   }
 
  private:
+  using Kind = GemmRequest::Kind;
+
+  bool asks(Kind kind) const { return requested_.is(kind); }
+  /// Quantized weights as floats, for the library or for warpgroups.
+  bool asks_unpacked() const { return asks(Kind::kDequantized) || asks(Kind::kLibrary); }
+
   void find_kernels() {
-    refusal_ = requested_.empty() ? "" : "the compiler was asked for '" + requested_ + "'";
-    const bool any = requested_.empty(), scheduled = is_schedule(requested_);
+    const bool any = asks(Kind::kAny), by_warpgroups = requested_.is_warpgroup_schedule();
+    refusal_ = any ? "" : "the compiler was asked for '" + requested_.to_string() + "'";
     std::string ignored;
-    const bool unpacked =
-        is_quantized() && (requested_ == "dequantized" || requested_ == "library");
-    if (any || unpacked || (scheduled && !is_warpgroup_schedule(requested_))) {
+    if (any || (is_quantized() && asks_unpacked()) || (asks(Kind::kSchedule) && !by_warpgroups)) {
       whole_ = kernel(true, false, refusal_);
-      if (product_.prologue() && (any || is_small_m_schedule(requested_)))
+      if (product_.prologue() && (any || requested_.is_small_m_schedule()))
         with_prologue_ = kernel(true, false, prologue_refusal_, true);
-      if (scheduled && with_prologue_) whole_.reset();
+      if (!any && with_prologue_) whole_.reset();
     }
     // Warpgroup kernels read weights unpacked.
-    if (!packs_elements_ &&
-        (any || requested_ == "warp-specialized" || is_warpgroup_schedule(requested_)))
+    if (!packs_elements_ && (any || asks(Kind::kWarpSpecialized) || by_warpgroups))
       groups_ = kernel(true, true, any ? ignored : refusal_);
     if (!product_.epilogue()) return;
-    if (requested_ == "alone" || ((any || is_quantized()) && (!whole_ || product_.reduces())))
+    if (asks(Kind::kAlone) || ((any || is_quantized()) && (!whole_ || product_.reduces())))
       alone_ = kernel(false, false, ignored);
     if (!packs_elements_ &&
-        (requested_ == "warp-specialized alone" || (any && (!groups_ || product_.reduces()))))
+        (asks(Kind::kWarpSpecializedAlone) || (any && (!groups_ || product_.reduces()))))
       warpgroups_alone_ = kernel(false, true, ignored);
   }
 
@@ -98,7 +127,6 @@ class TacticList {
     if (packs_elements_ && program) packs_elements_ = kernels_.takes_elements(*program);
     if (packs_elements_ && program) {
       program->weights.emplace();
-      program->weights->bits = 16;
     }
     return accept(std::move(program), by_warpgroups, refusal);
   }
@@ -114,24 +142,23 @@ class TacticList {
   void add(GemmTactic tactic) {
     if (product_.prologue() && !tactic.kernel_has_prologue()) {
       tactic.prologue_first = true;
-      tactic.name = "prologue, then " + tactic.name;
       if (tactic.conditions.empty() && !prologue_refusal_.empty())
-        tactic.name += "; not in one kernel: " + prologue_refusal_;
+        tactic.refusals += "; not in one kernel: " + prologue_refusal_;
     }
     tactics_.push_back(std::move(tactic));
   }
 
-  GemmTactic prologue_tactic() const {
-    return {"gemm with its prologue", {}, with_prologue_, {}, false};
+  static GemmTactic kernel_tactic(std::optional<GemmProgram> kernel, bool then_epilogue = false) {
+    return {
+        .kind = kernel->by_warpgroups ? GemmTacticKind::kWarpSpecialized : GemmTacticKind::kGemm,
+        .then_epilogue = then_epilogue,
+        .kernel = std::move(kernel)};
   }
-  GemmTactic whole_tactic() const { return {"gemm", {}, whole_, {}, false}; }
-  GemmTactic alone_tactic() const { return {"gemm, then its epilogue", {}, alone_, {}, true}; }
-  GemmTactic warpgroups_tactic() const { return {"warp-specialized gemm", {}, groups_, {}, false}; }
-  GemmTactic warpgroups_alone_tactic() const {
-    return {"warp-specialized gemm, then its epilogue", {}, warpgroups_alone_, {}, true};
+  static GemmTactic alone_tactic(std::optional<GemmProgram> kernel) {
+    return kernel_tactic(std::move(kernel), true);
   }
-  GemmTactic library_tactic(std::string name) const {
-    return {std::move(name), {}, {}, {}, product_.epilogue().has_value()};
+  GemmTactic library_tactic(GemmTacticKind kind = GemmTacticKind::kLibrary) const {
+    return {.kind = kind, .then_epilogue = product_.epilogue().has_value()};
   }
   GemmTactic limited(GemmTactic tactic) const {
     tactic.conditions = kernels_.limits(*tactic.kernel);
@@ -145,7 +172,6 @@ class TacticList {
     const auto unpacking = kernels_.unpack(whole_ ? *whole_ : *alone_);
     if (!unpacking) return;
     const auto add_unpacked = [&](GemmTactic tactic) {
-      tactic.name = "dequantized weights, " + tactic.name;
       tactic.conditions = unpacking->conditions;
       tactic.unpacking = unpacking;
       add(std::move(tactic));
@@ -158,26 +184,25 @@ class TacticList {
     };
     // With an epilogue the library needs another kernel; without, it is the better guess.
     const bool library_first = !product_.epilogue();
-    if (library_first) add_unpacked(library_tactic("library"));
-    if (requested_ != "library") {
+    if (library_first) add_unpacked(library_tactic());
+    if (!asks(Kind::kLibrary)) {
       if (auto whole = by_warpgroups(true))
-        add_unpacked({"warp-specialized gemm", {}, std::move(whole), {}, false});
+        add_unpacked(kernel_tactic(std::move(whole)));
       else if (auto alone = product_.epilogue() ? by_warpgroups(false) : std::nullopt)
-        add_unpacked({"warp-specialized gemm, then its epilogue", {}, std::move(alone), {}, true});
+        add_unpacked(alone_tactic(std::move(alone)));
     }
-    if (!library_first) add_unpacked(library_tactic("library"));
+    if (!library_first) add_unpacked(library_tactic());
   }
 
   /// Quantized weights: the library has no such GEMM.
   void quantized() {
     if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantized weights: " + refusal_);
-    const bool asked = requested_ == "dequantized" || requested_ == "library";
     if (groups_)
-      add(limited(warpgroups_tactic()));
+      add(limited(kernel_tactic(groups_)));
     else if (warpgroups_alone_)
-      add(limited(warpgroups_alone_tactic()));
-    if (requested_.empty() || asked) unpacked();
-    if (asked && !tactics_.empty() && tactics_.back().conditions.empty()) return;
+      add(limited(alone_tactic(warpgroups_alone_)));
+    if (asks(Kind::kAny) || asks_unpacked()) unpacked();
+    if (asks_unpacked() && !tactics_.empty() && tactics_.back().conditions.empty()) return;
     packed();
   }
 
@@ -186,54 +211,57 @@ class TacticList {
     const auto takes = [&](const std::optional<GemmProgram>& kernel) {
       return kernel && kernels_.has_one_order(*kernel) && takes_all_sizes(*kernel);
     };
-    if (takes(with_prologue_)) return prologue_tactic();
-    if (takes(whole_) && !product_.reduces()) return whole_tactic();
-    if (takes(alone_)) return alone_tactic();
+    if (takes(with_prologue_)) return kernel_tactic(with_prologue_);
+    if (takes(whole_) && !product_.reduces()) return kernel_tactic(whole_);
+    if (takes(alone_)) return alone_tactic(alone_);
     return std::nullopt;
   }
 
   /// Packed weights have no other reader.
   void packed() {
-    if (with_prologue_) add(prologue_tactic());
-    add(whole_ ? whole_tactic() : alone_tactic());
+    if (with_prologue_) add(kernel_tactic(with_prologue_));
+    add(whole_ ? kernel_tactic(whole_) : alone_tactic(alone_));
   }
 
   /// Ends with a kernel of ours: the library may be missing, or accept some sizes only.
   void own_last() {
     const bool has_library = product_.library_refusal().empty();
-    if (requested_ == "library" && has_library && !product_.is_conv())
-      return add(library_tactic("library"));
+    if (asks(Kind::kLibrary) && has_library && !product_.is_conv()) return add(library_tactic());
     GemmTactic last = last_tactic();
     // A kernel without limits would be timed twice.
     const auto try_before = [&](GemmTactic tactic) {
       tactic = limited(std::move(tactic));
-      if (tactic.name != last.name || !tactic.conditions.empty()) add(std::move(tactic));
+      if (tactic.kind != last.kind || tactic.then_epilogue != last.then_epilogue ||
+          !tactic.conditions.empty())
+        add(std::move(tactic));
     };
-    if (whole_) try_before(whole_tactic());
-    if (groups_) try_before(warpgroups_tactic());
-    if (alone_) try_before(alone_tactic());
-    if (warpgroups_alone_) try_before(warpgroups_alone_tactic());
+    if (whole_) try_before(kernel_tactic(whole_));
+    if (groups_) try_before(kernel_tactic(groups_));
+    if (alone_) try_before(alone_tactic(alone_));
+    if (warpgroups_alone_) try_before(alone_tactic(warpgroups_alone_));
     if (has_library) {
-      GemmTactic library = library_tactic(product_.is_conv() ? "cudnn" : "library");
+      GemmTactic library =
+          library_tactic(product_.is_conv() ? GemmTacticKind::kCudnn : GemmTacticKind::kLibrary);
       library.conditions = product_.library_conditions();
       add(std::move(library));
     } else {
-      last.name += "; no library: " + product_.library_refusal();
+      last.refusals += "; no library: " + product_.library_refusal();
     }
-    if (!whole_) last.name += "; no kernel on tensor cores: " + refusal_;
+    if (!whole_) last.refusals += "; no kernel on tensor cores: " + refusal_;
     add(std::move(last));
   }
 
   /// One kernel cannot compute norms of many rows.
   GemmTactic last_tactic() const {
-    if (whole_ && !product_.reduces() && takes_all_sizes(*whole_)) return whole_tactic();
-    if (alone_ && takes_all_sizes(*alone_)) return alone_tactic();
-    if (auto all = product_.loops(true)) return {"loops", {}, {}, std::move(all), false};
-    return {"loops, then the epilogue", {}, {}, product_.loops(false), true};
+    if (whole_ && !product_.reduces() && takes_all_sizes(*whole_)) return kernel_tactic(whole_);
+    if (alone_ && takes_all_sizes(*alone_)) return alone_tactic(alone_);
+    if (auto all = product_.loops(true))
+      return {.kind = GemmTacticKind::kLoops, .loops = std::move(all)};
+    return {.kind = GemmTacticKind::kLoops, .then_epilogue = true, .loops = product_.loops(false)};
   }
 
   const GemmStep& product_;
-  const std::string& requested_;
+  const GemmRequest& requested_;
   const GemmKernelQueries& kernels_;
   std::string refusal_, prologue_refusal_;
   bool packs_elements_ = false;  // 16-bit weights, only for kernels of few rows
@@ -243,28 +271,44 @@ class TacticList {
 
 }  // namespace
 
-std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
+GemmRequest::GemmRequest(const std::string& text) {
+  for (const auto& [known, word] : kWords)
+    if (text == word) {
+      kind = known;
+      return;
+    }
+  kernel = parse_gemm_schedule(text).first;
+  kind = Kind::kSchedule;
+  schedule = text;
+}
+
+std::string GemmRequest::to_string() const {
+  return is(Kind::kSchedule) ? schedule : std::string(word_of(kind));
+}
+
+std::string GemmTactic::name() const {
+  std::string text = prologue_first ? "prologue, then " : "";
+  if (unpacking) text += "dequantized weights, ";
+  text += word_of(kind);
+  if (kernel_has_prologue()) text += " with its prologue";
+  if (kernel && then_epilogue) text += ", then its epilogue";
+  if (loops && then_epilogue) text += ", then the epilogue";
+  return text + refusals;
+}
+
+std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const GemmRequest& requested,
                                      const GemmKernelQueries& kernels) {
   return TacticList(product, requested, kernels).run();
 }
 
-bool is_schedule(const std::string& requested) {
-  return is_warpgroup_schedule(requested) || requested.starts_with("warp_tile ") ||
-         is_small_m_schedule(requested);
-}
-
-bool is_warpgroup_schedule(const std::string& requested) {
-  return requested.starts_with("tma ") || requested.starts_with("pingpong ") ||
-         requested.starts_with("mixed_input ") || requested.starts_with("w4a8 ");
-}
-
-std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part) {
-  if (name.find("dequantized weights, warp-specialized") != name.npos) return std::nullopt;
-  if (part > 0) return "library";
-  if (name.starts_with("gemm, then")) return "alone";
-  if (name.starts_with("warp-specialized gemm, then")) return "warp-specialized alone";
-  if (name.starts_with("gemm") || name.starts_with("warp-specialized")) return "gemm";
-  return std::nullopt;
+std::optional<std::string> tuning_request(const GemmTactic& tactic, std::size_t part) {
+  const bool by_warpgroups = tactic.kind == GemmTacticKind::kWarpSpecialized;
+  if (tactic.unpacking && by_warpgroups) return std::nullopt;
+  if (part > 0) return std::string(word_of(GemmRequest::Kind::kLibrary));
+  if (tactic.prologue_first || tactic.unpacking || !tactic.kernel) return std::nullopt;
+  if (!tactic.then_epilogue) return std::string(word_of(GemmTacticKind::kGemm));
+  return std::string(word_of(by_warpgroups ? GemmRequest::Kind::kWarpSpecializedAlone
+                                           : GemmRequest::Kind::kAlone));
 }
 
 }  // namespace sinter::codegen

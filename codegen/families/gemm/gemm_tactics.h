@@ -7,22 +7,55 @@
 #include <string>
 #include <vector>
 
+#include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_step.h"
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 
 namespace sinter::codegen {
 
+/// What CompileOptions::gemm asks for.
+struct GemmRequest {
+  enum class Kind {
+    kAny,
+    kLibrary,
+    kDequantized,
+    kAlone,  // our kernel, and an epilogue kernel
+    kWarpSpecialized,
+    kWarpSpecializedAlone,
+    kSchedule,
+  };
+  Kind kind = Kind::kAny;
+  std::string schedule;                // of kSchedule
+  const GemmKernel* kernel = nullptr;  // of the schedule
+
+  /// Parses a tactic's word or a kernel's schedule. Throws Error(kUsage) for other text.
+  explicit GemmRequest(const std::string& text = {});
+  std::string to_string() const;
+
+  bool is(Kind one) const { return kind == one; }
+  bool is_warpgroup_schedule() const { return kernel != nullptr && kernel->by_warpgroups; }
+  bool is_small_m_schedule() const {
+    return kernel == &kSmallMKernel || kernel == &kInt8GemvKernel;
+  }
+};
+
+/// What computes the GEMM.
+enum class GemmTacticKind { kGemm, kWarpSpecialized, kLibrary, kCudnn, kLoops };
+
 /// One tactic: the GEMM by our kernel, as loops, or by the library. A prologue kernel may precede
 /// it, an epilogue kernel may follow it.
 struct GemmTactic {
-  std::string name;
-  std::vector<Condition> conditions;
-  std::optional<GemmProgram> kernel;
-  std::optional<LoopProgramT> loops;
+  GemmTacticKind kind = GemmTacticKind::kLibrary;
   bool then_epilogue = false, prologue_first = false;
+  std::optional<GemmProgram> kernel = {};
+  std::optional<LoopProgramT> loops = {};
+  std::vector<Condition> conditions = {};
   std::optional<UnpackProgram> unpacking = {};  // dequantizes its weights first
+  std::string refusals = {};                    // "; no library: .."
 
   bool kernel_has_prologue() const { return kernel && kernel->prologue; }
+  /// "prologue, then gemm, then its epilogue".
+  std::string name() const;
 };
 
 /// Questions about our kernels.
@@ -46,16 +79,11 @@ struct GemmKernelQueries {
 /// GEMMs it accepts few sizes: their last tactic is our kernel, or loops if no kernel accepts all
 /// sizes. A GEMM with a fixed summation order has one tactic, as timing could choose different ones
 /// for different row counts. The last tactic's name includes why a kernel or library was refused.
-/// `requested`: CompileOptions::gemm.
-std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
+std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const GemmRequest& requested,
                                      const GemmKernelQueries& kernels);
 
-/// True if `requested` is a schedule of one kernel; of a warpgroup kernel.
-bool is_schedule(const std::string& requested);
-bool is_warpgroup_schedule(const std::string& requested);
-
-/// The CompileOptions::gemm that selects the kernel of part `part` of tactic `name`, and no other
-/// tactic; nothing if there is none.
-std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part);
+/// The CompileOptions::gemm that selects the kernel of part `part` of a tactic, and no other
+/// tactic; "gemm": any schedule of it. Nothing if there is none.
+std::optional<std::string> tuning_request(const GemmTactic& tactic, std::size_t part);
 
 }  // namespace sinter::codegen

@@ -9,8 +9,8 @@
 
 namespace sinter::codegen {
 
-/// Lowers a body of kind "matmul": views of operands, MatMul or QuantMatMul (whose weights, scales
-/// and zero points are region inputs). Then any of: a scalar factor, a bias along n, a residual, an
+/// Lowers a body of kind "matmul": views of operands, MatMul (scaled weights, their scales and zero
+/// points are region inputs). Then any of: a scalar factor, a bias along n, a residual, an
 /// activation, output views. Merges batch dimensions that both sides stride alike, and merges batch
 /// into rows if the right side has none.
 plan::fb::MatmulStepT lower_matmul(const Graph& body, Buffers inputs, Buffers outputs,

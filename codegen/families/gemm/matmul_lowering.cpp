@@ -12,6 +12,7 @@
 #include "ir/affine.h"
 #include "ir/dim/matrix_access.h"
 #include "ir/ops/product_types.h"
+#include "ir/scale_format.h"
 
 namespace sinter::codegen {
 namespace {
@@ -67,8 +68,7 @@ class MatmulLowering {
     const Node* found = nullptr;
     for (const Node& node : body_.nodes()) {
       if (node.op->kind != OpKind::kLibrary) continue;
-      if (found || (node.op->name != "MatMul" && node.op->name != "QuantMatMul" &&
-                    node.op->name != "BlockMatMul"))
+      if (found || node.op->name != "MatMul")
         throw Error(ErrorCode::kUnsupported,
                     describe(node) +
                         ": a matrix product's region holds one product and no other "
@@ -173,19 +173,24 @@ class MatmulLowering {
     AddressParts parts;
   };
 
-  bool is_quantized() const { return product_.op->name == "QuantMatMul"; }
+  bool is_quantized() const { return ir::has_scaled_weights(product_); }
 
   Source right_source(ValueId b, const Dim& sum_index, const Dim& column) {
     std::vector<Dim> index = batch_index(body_.type(b).shape);
-    index.insert(index.end(), {sum_index, column});
+    if (ir::has_scaled_operands(product_))
+      index.insert(index.end(), {column, sum_index});
+    else
+      index.insert(index.end(), {sum_index, column});
     return trace(b, index, "the right operand");
   }
+
+  ir::ScaleFormat format() const { return *ir::ProductFormats(product_.attrs).w; }
 
   /// Quantized weights have the layout [n, k], packed at their bit width.
   Source quantized_source(const Dim& sum_index) {
     const ValueId weight = product_.inputs[1];
     const std::int64_t stored = body_.type(weight).shape[1].value();
-    const Dim pitch = product_.attrs.get_int("bits") == 4 ? 2 * stored : stored;
+    const Dim pitch = format().codes->bits == 4 ? 2 * stored : stored;
     const Dim column = body_.type(weight).shape[0] == Dim(1) ? Dim(0) : space_->index().back();
     return {weight, buffer_of(weight, "the quantized weight"),
             linear(column * pitch + sum_index, "the quantized weight")};
@@ -193,9 +198,8 @@ class MatmulLowering {
 
   std::unique_ptr<plan::fb::QuantizationT> quantization(const Dim& k) {
     auto result = std::make_unique<plan::fb::QuantizationT>();
-    result->bits = static_cast<std::uint8_t>(product_.attrs.get_int("bits"));
-    const std::int64_t group = product_.attrs.get_int("group"),
-                       whole = std::max<std::int64_t>(k.value(), 1);
+    result->bits = static_cast<std::uint8_t>(format().codes->bits);
+    const std::int64_t group = format().depth, whole = std::max<std::int64_t>(k.value(), 1);
     result->group = static_cast<std::uint64_t>(group == 0 ? whole : std::min(group, whole));
     result->scales = buffer_of(product_.inputs[2], "the scales");
     if (product_.inputs.size() > 3)

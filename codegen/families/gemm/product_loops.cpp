@@ -5,6 +5,7 @@
 #include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
+#include "ir/scale_format.h"
 
 namespace sinter::codegen {
 namespace {
@@ -59,7 +60,8 @@ ValueId sum_columns(GraphBuilder& builder, const TensorType& type,
 /// [.., m, k / block, block] is summed.
 ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& type,
                    std::span<const ValueId> operands) {
-  const Dim block = node.attrs.get_int("block"), columns = node.attrs.get_int("columns");
+  const ir::ScaleFormat format = *ir::ProductFormats(node.attrs).w;
+  const Dim block = format.depth, columns = format.rows;
   const Dim n = type.shape.back();
   const Shape weight_scales = builder.type(operands[3]).shape;
   const Dim& blocks = weight_scales[1];
@@ -83,9 +85,8 @@ ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& ty
                             {"shape", Shape{n, blocks}}});
   const ValueId x = builder.add(
       "Mul", {split(widened(operands[0]), {1, blocks, block}), split(operands[2], {1, blocks, 1})});
-  const ValueId w =
-      builder.add("Mul", {split(widened(transpose(builder, operands[1], {1, 0})), {blocks, block}),
-                          split(of_weights, {blocks, 1})});
+  const ValueId w = builder.add(
+      "Mul", {split(widened(operands[1]), {blocks, block}), split(of_weights, {blocks, 1})});
   return builder.add("ReduceSum", {builder.add("Mul", {x, w})},
                      {{"axes", axes_from(type.shape.size(), 2)}, {"keepdims", std::int64_t{0}}});
 }
@@ -174,7 +175,7 @@ LoopProgramT lower_product_loops(const Graph& body, bool with_epilogue, Buffers 
   const TensorType& type = part.type(product.outputs[0]);
   const Graph all = inline_product(
       body, nodes, with_epilogue, [&](GraphBuilder& builder, std::span<const ValueId> operands) {
-        if (product.op->name == "BlockMatMul") return sum_blocks(builder, product, type, operands);
+        if (ir::has_scaled_operands(product)) return sum_blocks(builder, product, type, operands);
         return nodes.is_conv ? sum_windows(builder, product, type, operands)
                              : sum_columns(builder, type, operands);
       });

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/families/family.h"
+#include "codegen/families/operator_family.h"
 
 namespace sinter::codegen {
 namespace {
@@ -54,12 +54,9 @@ class HostFamily final : public KernelFamily {
     Dim read = 0, written = 0;
     const auto add = [&](ValueId value, std::uint32_t buffer, Dim& bytes) {
       const ir::TensorType& type = body.type(value);
-      auto tensor = std::make_unique<plan::fb::HostTensorT>();
-      tensor->buffer = buffer;
-      for (const Dim& size : type.shape) tensor->shape.push_back(plan.exprs.intern(size));
       bytes = bytes +
               ir::element_count(type.shape) * Dim(static_cast<std::int64_t>(size_of(type.dtype)));
-      return tensor;
+      return operator_tensor({buffer, type.shape}, plan.exprs);
     };
     for (const ValueId input : node->inputs)
       call.inputs.push_back(add(input, region.inputs[*body.input_number(input)], read));

@@ -9,10 +9,7 @@
 #include <sinter/dtype.h>
 
 #include "codegen/emit/kernel_request.h"
-#include "codegen/plan/cost.h"
 #include "codegen/plan/expr_table.h"
-#include "codegen/program/describe.h"
-#include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
 
@@ -25,16 +22,6 @@ struct SortProblem {
   Dim outer, length, inner, count;
   bool descending = false;
 };
-
-/// `body` contains one ArgSort of its input.
-SortProblem lower_sort(const Graph& body, Buffers inputs, Buffers outputs);
-
-/// The step for the CPU.
-plan::fb::SortStepT sort_step(const SortProblem& problem, ExprTable& exprs);
-
-/// Cost: one pass over the elements, and `length * log2(length)` comparisons, with bounds below
-/// 2^32.
-StepCost cost_of(const SortProblem& problem, const ExprTable& exprs);
 
 /// Distribution of rows over threads: `threads` threads sort a piece of `piece` elements in shared
 /// memory, and a block has `pieces` of them. Then `passes` passes merge pairs of runs; for shorter

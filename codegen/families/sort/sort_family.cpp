@@ -1,78 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of one ArgSort.
 #include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
-#include "codegen/families/family.h"
+#include "codegen/families/operator_family.h"
 #include "codegen/families/sort/emit_sort.h"
 
 namespace sinter::codegen {
 namespace {
 
-class SortKernel final : public KernelProgram {
- public:
-  SortKernel(SortProblem problem, std::vector<std::uint32_t> scratch)
-      : problem_(std::move(problem)), scratch_(std::move(scratch)) {}
+SortProblem problem_of(const OperatorRegion& region) {
+  const ir::Attrs& attrs = region.node.attrs;
+  const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
+  const Shape& shape = region.shape(0);
+  SortProblem problem;
+  problem.input = region.buffer(0);
+  problem.output = region.region.outputs[0];
+  problem.dtype = region.type(0).dtype;
+  problem.outer = problem.inner = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    Dim& count = d < axis ? problem.outer : problem.inner;
+    if (d != axis) count *= shape[d];
+  }
+  problem.length = shape[axis];
+  problem.count = attrs.get_dims("count").at(0);
+  problem.descending = attrs.get_int("descending") != 0;
+  return problem;
+}
 
-  std::string signature(const ExprTable&) const override {
-    std::string text = fmt::format("sort {}", problem_.descending);
-    for (const Dim& dim : {problem_.outer, problem_.length, problem_.inner, problem_.count})
-      text += " " + dim.to_string();
-    return text;
-  }
-  std::vector<std::uint32_t> buffers() const override {
-    std::vector<std::uint32_t> all = {problem_.input, problem_.output};
-    all.insert(all.end(), scratch_.begin(), scratch_.end());
-    return all;
-  }
-  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
-    return emit_sort(problem_, scratch_, request.name, request.origins, exprs);
-  }
+class SortFamily final : public OperatorFamily {
+ public:
+  SortFamily() : OperatorFamily("sort", "ArgSort") {}
 
  private:
-  SortProblem problem_;
-  std::vector<std::uint32_t> scratch_;
-};
-
-class SortFamily final : public KernelFamily {
- public:
-  std::string_view name() const override { return "sort"; }
-
-  std::string takes(const Region& region, const ir::TargetTraits&) const override {
-    return region.kind() == "sort" ? "" : "it is no sort";
+  /// One pass over the elements, and `length * log2(length)` comparisons, with bounds below 2^32.
+  StepCost cost(const OperatorRegion& region, const PlanContext& plan) const override {
+    const SortProblem p = problem_of(region);
+    const Dim rows = p.outer * p.inner, elements = rows * p.length;
+    const auto most = ir::upper_bound(p.length, plan.exprs.ranges());
+    const int levels = most && *most > 1 ? std::bit_width(static_cast<std::uint64_t>(*most - 1))
+                       : most            ? 1
+                                         : 32;
+    return {elements * Dim(static_cast<std::int64_t>(size_of(p.dtype))), rows * p.count * Dim(8),
+            elements * Dim(levels)};
   }
 
-  std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
-    const SortProblem problem = lower_sort(*region.node.body, region.inputs, region.outputs);
-    StepTactics result{step_of(region), {}};
-    set_cost(result.step, cost_of(problem, plan.exprs), plan.exprs);
-    result.tactics.push_back(plan.generates_kernels()
-                                 ? kernels(region.name, problem, plan, result.step)
-                                 : only(sort_step(problem, plan.exprs)));
-    std::vector<StepTactics> steps;
-    steps.push_back(std::move(result));
-    return steps;
-  }
-
- private:
   /// One launch if a block can sort every row, otherwise merges follow.
-  static Tactic kernels(const std::string& name, const SortProblem& problem, PlanContext& plan,
-                        StepT& step) {
-    const SortSchedule schedule = choose_sort(problem, plan.exprs);
+  Tactic kernels(const OperatorRegion& region, PlanContext& plan, StepT& step) const override {
+    const SortProblem p = problem_of(region);
+    const SortSchedule schedule = choose_sort(p, plan.exprs);
     std::vector<std::uint32_t> scratch;
     if (schedule.passes > 0) {
-      const TensorType bytes{DType::kUInt8, {sort_scratch_bytes(problem, schedule, plan.exprs)}};
+      const ir::TensorType bytes{DType::kUInt8, {sort_scratch_bytes(p, schedule, plan.exprs)}};
       for (int b = 0; b < std::min(schedule.passes, 2); ++b)
         scratch.push_back(plan.buffers.scratch(bytes));
       step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());
     }
-    Tactic tactic = only(name, std::make_shared<SortKernel>(problem, scratch));
+    std::string signature = fmt::format("sort {}", p.descending);
+    for (const Dim& dim : {p.outer, p.length, p.inner, p.count}) signature += " " + dim.to_string();
+    std::vector<std::uint32_t> buffers = {p.input, p.output};
+    buffers.insert(buffers.end(), scratch.begin(), scratch.end());
+    Tactic tactic = emitted(region, std::move(signature), std::move(buffers),
+                            [p, scratch](const KernelRequest& request, ExprTable& exprs) {
+                              return emit_sort(p, scratch, request.name, request.origins, exprs);
+                            });
     if (schedule.passes > 0) {
       tactic.name = "sort";
       tactic.parts.resize(static_cast<std::size_t>(schedule.passes) + 1);
     }
     return tactic;
+  }
+
+  plan::fb::OperatorStepT call(const OperatorRegion& region, ExprTable& exprs) const override {
+    const SortProblem p = problem_of(region);
+    return operator_step("sort", exprs, {{p.input, {p.outer, p.length, p.inner}}},
+                         {{p.output, {p.outer, p.count, p.inner}}},
+                         {{"descending", std::int64_t{p.descending}}});
   }
 };
 

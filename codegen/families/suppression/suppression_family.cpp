@@ -1,77 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of one Suppress.
 #include <fmt/format.h>
-#include <sinter/error.h>
 
-#include "codegen/families/family.h"
+#include "codegen/families/operator_family.h"
 #include "codegen/families/suppression/emit_suppression.h"
 
 namespace sinter::codegen {
 namespace {
 
-SuppressionProblem problem_of(const Region& region) {
-  const Graph& body = *region.node.body;
-  const Node* suppress = region.outputs.size() == 1 ? body.producer(body.outputs()[0]) : nullptr;
-  if (suppress == nullptr || suppress->op->name != "Suppress" || region.inputs.size() != 2)
-    throw Error(ErrorCode::kUnsupported,
-                "a region of kind 'suppression' must be one Suppress of values in memory");
+SuppressionProblem problem_of(const OperatorRegion& region) {
   SuppressionProblem problem;
-  const auto buffer = [&](ValueId value) { return region.inputs[*body.input_number(value)]; };
-  problem.boxes = buffer(suppress->inputs[0]);
-  problem.valid = buffer(suppress->inputs[1]);
-  problem.kept = region.outputs[0];
-  const Shape& shape = body.type(suppress->inputs[1]).shape;
+  problem.boxes = region.buffer(0);
+  problem.valid = region.buffer(1);
+  problem.kept = region.region.outputs[0];
+  const Shape& shape = region.shape(1);
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) problem.rows *= shape[d];
   problem.length = shape.back();
-  problem.iou = suppress->attrs.get_float("iou");
+  problem.iou = region.node.attrs.get_float("iou");
   return problem;
 }
 
-class SuppressionKernel final : public KernelProgram {
+class SuppressionFamily final : public OperatorFamily {
  public:
-  explicit SuppressionKernel(SuppressionProblem problem) : p_(std::move(problem)) {}
-
-  std::string signature(const ExprTable&) const override {
-    return fmt::format("suppression {} {} {}", p_.rows.to_string(), p_.length.to_string(), p_.iou);
-  }
-  std::vector<std::uint32_t> buffers() const override { return {p_.boxes, p_.valid, p_.kept}; }
-  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
-    return emit_suppression(p_, request, exprs);
-  }
+  SuppressionFamily() : OperatorFamily("suppression", "Suppress") {}
 
  private:
-  SuppressionProblem p_;
-};
-
-class SuppressionFamily final : public KernelFamily {
- public:
-  std::string_view name() const override { return "suppression"; }
-
-  std::string takes(const Region& region, const ir::TargetTraits&) const override {
-    return region.kind() == "suppression" ? "" : "it suppresses no boxes";
-  }
-
-  std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
-    const SuppressionProblem problem = problem_of(region);
-    StepTactics result{step_of(region), {}};
-    const Dim boxes = problem.rows * problem.length;
+  StepCost cost(const OperatorRegion& region, const PlanContext&) const override {
+    const SuppressionProblem p = problem_of(region);
+    const Dim boxes = p.rows * p.length;
     // Each box is compared with all earlier ones, as if all were kept.
-    set_cost(result.step, {boxes * Dim(17), boxes, boxes * problem.length * Dim(7)}, plan.exprs);
-    if (plan.generates_kernels()) {
-      result.tactics.push_back(only(region.name, std::make_shared<SuppressionKernel>(problem)));
-    } else {
-      plan::fb::SuppressionStepT step;
-      step.boxes = problem.boxes;
-      step.valid = problem.valid;
-      step.kept = problem.kept;
-      step.rows = plan.exprs.intern(problem.rows);
-      step.length = plan.exprs.intern(problem.length);
-      step.iou = static_cast<float>(problem.iou);
-      result.tactics.push_back(only(step));
-    }
-    std::vector<StepTactics> steps;
-    steps.push_back(std::move(result));
-    return steps;
+    return {boxes * Dim(17), boxes, boxes * p.length * Dim(7)};
+  }
+  Tactic kernels(const OperatorRegion& region, PlanContext&, StepT&) const override {
+    const SuppressionProblem p = problem_of(region);
+    return emitted(
+        region,
+        fmt::format("suppression {} {} {}", p.rows.to_string(), p.length.to_string(), p.iou),
+        {p.boxes, p.valid, p.kept}, [p](const KernelRequest& request, ExprTable& exprs) {
+          return emit_suppression(p, request, exprs);
+        });
+  }
+  plan::fb::OperatorStepT call(const OperatorRegion& region, ExprTable& exprs) const override {
+    const SuppressionProblem p = problem_of(region);
+    return operator_step("suppression", exprs,
+                         {{p.boxes, {p.rows, p.length, 4}}, {p.valid, {p.rows, p.length}}},
+                         {{p.kept, {p.rows, p.length}}}, {{"iou", p.iou}});
   }
 };
 

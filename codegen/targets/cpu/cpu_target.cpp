@@ -28,12 +28,17 @@ ir::TargetTraits make_traits() {
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;
-  traits.quantized_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-  traits.attention_steps = traits.quantized_matmul;
-  traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
+  for (const DType left : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    traits.attention_steps.insert(left);
+    for (const char* const codes : {"i8", "i4"})
+      traits.formats.push_back({.op = "MatMul", .left = left, .right = codes, .scaled = true});
+    for (const char* const codes : {"i8", "f8e4m3fn"})
+      traits.formats.push_back({.op = "Attention", .left = left, .right = codes, .scaled = true});
+  }
   // oneDNN takes signed weights only.
-  traits.narrow_products = {{DType::kUInt8, DType::kInt8}, {DType::kInt8, DType::kInt8}};
-  traits.narrow_convs = traits.narrow_products;
+  for (const char* const op : {"MatMul", "Conv"})
+    for (const DType left : {DType::kUInt8, DType::kInt8})
+      traits.formats.push_back({.op = op, .left = left, .right = "i8"});
   return traits;
 }
 

@@ -1,42 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codegen/targets/cuda/cuda_target.h"
 
+#include <array>
+
 #include "codegen/targets/cuda/compile_cuda.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
+
+std::vector<ir::OperandFormats> formats() {
+  std::vector<ir::OperandFormats> all;
+  // Rows are multiples of 16 bytes.
+  for (const char* const op : {"MatMul", "Conv"})
+    for (const auto& pair : {std::array{DType::kInt8, DType::kUInt8},
+                             std::array{DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
+      for (const DType left : pair)
+        for (const DType right : pair)
+          all.push_back({.op = op, .left = left, .right = to_string(right), .unit = 16});
+  const auto scaled = [&](DType left, std::string_view codes) {
+    all.push_back({.op = "MatMul",
+                   .left = left,
+                   .right = codes,
+                   .scaled = true,
+                   .unit = 16,
+                   .least = 2,
+                   .zeros_in_left = true});
+  };
+  for (const DType left : {DType::kFloat16, DType::kBFloat16}) {
+    for (const char* const codes : {"i8", "i4", "f8e4m3fn", "f4e2m1"}) scaled(left, codes);
+    for (const char* const codes : {"i8", "f8e4m3fn"})
+      all.push_back({.op = "Attention", .left = left, .right = codes, .scaled = true, .unit = 16});
+  }
+  scaled(DType::kFloat8E4M3FN, "i4");
+  all.push_back({.op = "Attention",
+                 .left = DType::kFloat8E4M3FN,
+                 .right = "f8e4m3fn",
+                 .unit = 16,
+                 .least = 48,
+                 .most = 128});
+  return all;
+}
 
 ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
   traits.generates_kernels = true;
   traits.approximates_functions = true;
-  traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
+  const DeviceModel& device = reference_device();
+  const FusionCosts& fitted = device.fitted->fusion;
+  const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
+  traits.launch_bytes = fitted.launch_bytes;
+  traits.multiprocessors = device.multiprocessors;
   traits.reduces_strided = true;
   traits.reductions_scatter = true;
-  // Blocks that all multiprocessors hold at once.
-  traits.reduction_split = {.parts = 528,
-                            .fewest_parts = 8,
-                            .least_bytes = 4 << 20,
-                            .most_rows = 16,
-                            .shortest_part = 2048,
-                            .most_lines = 66,
-                            .shortest_column = 128,
-                            // Above held_bytes, the serial passes of one kernel take too long.
-                            // held_row_bytes: registers of 8 blocks, as float32. run_bytes: an L2
-                            // sector.
-                            .held_bytes = 8 << 20,
+  // parts: blocks that all multiprocessors hold at once. held_row_bytes: registers of 8 blocks, as
+  // float32. run_bytes: an L2 sector.
+  traits.reduction_split = {.parts = 4 * std::int64_t{device.multiprocessors},
+                            .fewest_parts = whole(fitted.split_fewest_parts),
+                            .least_bytes = whole(fitted.split_least_bytes),
+                            .most_rows = whole(fitted.split_most_rows),
+                            .shortest_part = whole(fitted.split_shortest_part),
+                            .most_lines = whole(fitted.split_most_lines),
+                            .shortest_column = whole(fitted.split_shortest_column),
+                            .held_bytes = whole(fitted.split_held_bytes),
                             .held_row_bytes = 512 << 10,
                             .run_bytes = 32};
   traits.attention = true;
-  traits.attention_prologue = true;
-  traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
-  traits.attention_scaled_head = 16;
-  traits.attention_eight_bit = {.unit = 16, .least = 48, .most = 128};
+  traits.attention_prologue_rows = kAttentionPrologueRows;
   traits.gemm_kernels = true;
-  traits.conv_kernel_flops = kMostKernelFlops;
+  traits.gemm_prologue = {.rows = kGemmPrologueRows,
+                          .elements = whole(fitted.prologue_elements),
+                          .columns = whole(fitted.prologue_columns)};
+  traits.few_rows = kFewRows;
+  traits.conv_kernel_flops = fitted.kernel_flops;
   traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};
   traits.recurrent_units = 768;
   traits.horizontal = true;
+  traits.horizontal_limits = {.block_share = fitted.block_share,
+                              .short_row = fitted.short_row,
+                              .strided_rows = fitted.strided_rows,
+                              .small_transpose = fitted.small_transpose};
   traits.conv_channels_last = true;
   traits.conv_any_float = true;
   traits.conv_as_kernels = true;
@@ -45,16 +88,7 @@ ir::TargetTraits make_traits() {
   traits.matmul_epilogue_gelu_tanh = true;
   traits.matmul_stores_columns = true;
   traits.matmul_epilogue_by_rows = true;
-  for (const auto& [one, other] :
-       {std::pair(DType::kInt8, DType::kUInt8), {DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
-    traits.narrow_products.insert({{one, one}, {one, other}, {other, one}, {other, other}});
-  traits.narrow_convs = traits.narrow_products;
-  traits.narrow_unit = 16;  // rows are multiples of 16 bytes
-  traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN};
-  traits.quantized_group = 16;
-  traits.quantized_least_columns = 2;
-  traits.quantized_zeros_in_type = true;
-  traits.quantized_floats = true;
+  traits.formats = formats();
   return traits;
 }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "codegen/targets/cuda/cuda_target.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -30,12 +34,36 @@ int number_of(const std::string& architecture) {
   return number;
 }
 
+constexpr std::string_view kReference = "sm_90";
+
+/// Sets `fitted`, which lives as long as the process: a device's own numbers, or the reference's,
+/// scaled.
+std::vector<DeviceModel> with_fitted_numbers(std::vector<DeviceModel> devices) {
+  static std::vector<FittedNumbers> numbers(devices.size());
+  const DeviceModel& reference =
+      *std::ranges::find(devices, kReference, &DeviceModel::architecture);
+  const FittedNumbers of_reference = fitted_numbers(reference.device).value();
+  const auto of_one = [](const DeviceModel& model) {
+    return model.tensor_flops / model.multiprocessors;
+  };
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    DeviceModel& device = devices[i];
+    const RelativeRates rates = {device.clock / reference.clock,
+                                 device.memory_bandwidth / reference.memory_bandwidth,
+                                 of_one(device) / of_one(reference)};
+    const std::optional<FittedNumbers> own = fitted_numbers(device.device);
+    numbers[i] = own ? *own : scaled(of_reference, rates);
+    device.fitted = &numbers[i];
+  }
+  return devices;
+}
+
 }  // namespace
 
 // Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities". Rates: NVIDIA's data sheets of
 // the devices. Fields: see DeviceModel.
 const std::vector<DeviceModel>& cuda_devices() {
-  static const std::vector<DeviceModel> devices = {
+  static const std::vector<DeviceModel> devices = with_fitted_numbers({
       {"sm_80", "A100", 108, 2048, 32, kRegisters, kMiddle, kMiddleBlock, 1, 108, false, 40 * kMiB,
        2.04e12, 312e12, 624e12, 0, 1.41e9},
       {"sm_86", "A10", 72, 1536, 16, kRegisters, kSmall, kSmallBlock, 1, 72, false, 6 * kMiB,
@@ -48,7 +76,7 @@ const std::vector<DeviceModel>& cuda_devices() {
        126 * kMiB, 8e12, 2250e12, 4500e12, 4500e12, 1.96e9},
       {"sm_120", "RTX 5090", 170, 1536, 24, kRegisters, kSmall, kSmallBlock, kPortableCluster, 152,
        false, 96 * kMiB, 1.79e12, 210e12, 838e12, 419e12, 2.41e9},
-  };
+  });
   return devices;
 }
 
@@ -64,15 +92,9 @@ const DeviceModel& cuda_device(const std::string& architecture) {
   return *newest;
 }
 
-const DeviceModel& reference_device() { return cuda_device("sm_90"); }
-
-RelativeRates relative_rates(const DeviceModel& device) {
-  const DeviceModel& reference = reference_device();
-  const auto of_one = [](const DeviceModel& model) {
-    return model.tensor_flops / model.multiprocessors;
-  };
-  return {device.clock / reference.clock, device.memory_bandwidth / reference.memory_bandwidth,
-          of_one(device) / of_one(reference)};
+const DeviceModel& reference_device() {
+  static const DeviceModel& device = cuda_device(std::string(kReference));
+  return device;
 }
 
 }  // namespace sinter::codegen

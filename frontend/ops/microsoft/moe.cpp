@@ -220,17 +220,17 @@ class QuantizedExpert {
       return tensor.bytes().subspan(static_cast<std::size_t>(e) * bytes, bytes);
     };
     const auto values_of = [&](std::span<const std::byte> packed) {
-      return quant_matmul_values(
-          Tensor(DType::kUInt8, {std::ssize(packed)}, ir::Buffer::copy_of(packed)), w_);
+      return scaled_values(Tensor(DType::kUInt8, {std::ssize(packed)}, ir::Buffer::copy_of(packed)),
+                           w_);
     };
     const std::int64_t count = w_.rows * w_.blocks;
     std::vector<double> scales;
     for (std::int64_t i = 0; i < count; ++i) scales.push_back(scales_.at(e * count + i));
     std::optional<Tensor> zeros;
     if (zeros_) zeros = zero_points(of_expert(*zeros_));
-    Term y(node_, quant_matmul(node_, h.value(), w_, values_of(of_expert(values_)),
-                               Tensor::from_doubles(scales_.dtype(), {w_.rows, w_.blocks}, scales),
-                               zeros));
+    Term y(node_, scaled_matmul(node_, h.value(), w_, values_of(of_expert(values_)),
+                                Tensor::from_doubles(scales_.dtype(), {w_.rows, w_.blocks}, scales),
+                                zeros));
     if (!node_.has_input(product_.bias)) return y;
     const ValueId bias = node_.input(product_.bias, "bias");
     check_shape(node_, bias, "its bias", {Dim(values_.shape()[0]), Dim(w_.rows)});

@@ -8,6 +8,8 @@
 #include "frontend/ops/quantization/block_quantized.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
+#include "frontend/transforms.h"
+#include "ir/scale_format.h"
 
 namespace sinter::frontend {
 namespace {
@@ -28,13 +30,13 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   return *tensor;
 }
 
-/// The numbers, less the middle of their range, as QuantMatMul has them; columns in this order, if
+/// The numbers, less the middle of their range, as a format has them; columns in this order, if
 /// there is one.
 Tensor packed_values(NodeContext& node, const BlockedWeights& w, const Ints& order) {
   const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
   if (w.bits == 4 && 2 * w.pitch() == w.columns && order.empty())
     return packed.reshaped({w.rows, w.pitch()});
-  return quant_matmul_values(packed, w, order);
+  return scaled_values(packed, w, order);
 }
 
 /// Packed zero points as int8, others as float32; less the middle.
@@ -44,7 +46,7 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   const Tensor& zeros = constant_input(node, 3, "zero_points", w.rows * pitch);
   if (!is_packed && !is_float(zeros.dtype()))
     node.unsupported("zero_points are {}; supported are packed uint8 and floats", zeros.type());
-  return quant_matmul_zeros(zeros, w);
+  return scaled_zeros(zeros, w);
 }
 
 /// Input g_idx says to which group of scales each column belongs. Returns the columns in the order
@@ -118,7 +120,7 @@ Term dequantized_weights(NodeContext& node, const BlockedWeights& w) {
   return {node, part(node, all.value(), 1, 0, w.columns)};
 }
 
-/// A times the transpose of weights of few bits: QuantMatMul where they are constants, else what
+/// A times the transpose of weights of few bits: in a format where they are constants, else what
 /// they stand for is computed in each run.
 ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
   Ints order;
@@ -135,7 +137,7 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
           node.builder().constant(Tensor::of(DType::kInt64, {w.columns}, order));
       a = node.add("Gather", {a, columns}, {{"axis", node.rank(a) - 1}});
     }
-    return quant_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
+    return scaled_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
   }
   if (!order.empty())
     node.unsupported(
@@ -159,6 +161,46 @@ void matmul_nbits(NodeContext& node) {
     y = node.add("Add", {y, bias});
   }
   node.output(is_vector ? node.reshape(y, {Dim(w.rows)}) : y);
+}
+
+/// A [.., K] times the transpose of NVFP4 weights [N, K]: floats of 4 bits in bytes, the scale of
+/// each block as a code of e4m3, and one for all.
+void matmul_fp4(NodeContext& node) {
+  // 'input_scale' is not read: it is for activations of 4 bits; here they stay as they are
+  ValueId a = node.input(0, "A");
+  const std::int64_t block = node.attr_int("block_size", 16);
+  if (block < 1 || block > kMostSize || block % 16 != 0)
+    node.unsupported("block_size {}; supported are multiples of 16", block);
+  const Shape packed = node.shape(node.input(1, "B"));
+  if (packed.size() != 2 || !packed[0].is_constant() || !packed[1].is_constant() ||
+      packed[0].value() < 1 || packed[1].value() < 1)
+    node.invalid("B is {}; it must be [N, K / 2]", node.type(node.input(1, "B")));
+  const std::int64_t n = packed[0].value(), k = 2 * packed[1].value(),
+                     blocks = (k + block - 1) / block;
+  check_dtype(node, node.input(1, "B"), "B", {DType::kUInt8});
+  check_dtype(node, node.input(2, "weight_scale"), "weight_scale", {DType::kUInt8});
+  check_dtype(node, node.input(3, "weight_scale_2"), "weight_scale_2", {DType::kFloat32});
+  const Tensor codes = constant_input(node, 1, "B", n * k / 2),
+               scales = constant_input(node, 2, "weight_scale", n * blocks),
+               whole = constant_input(node, 3, "weight_scale_2", 1).reshaped({});
+  const Tensor factors[] = {scales.reshaped({n, blocks}), whole};
+  const ir::ScaledTensor weights =
+      ir::scaled_rows_of(ir::float4_codes(), block, k, codes,
+                         ir::apply(kScalesOfCodes, {}, factors).front(), std::nullopt);
+  const bool is_vector = node.rank(a) == 1;
+  if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
+  if (node.shape(a).back() != Dim(k))
+    node.invalid("A is {}, but B has {} columns", node.type(a), k);
+  ValueId y = node.add(
+      "MatMul",
+      {a, node.builder().constant(weights.values), node.builder().constant(weights.scales)},
+      ir::product_attrs(weights.format));
+  if (node.has_input(5)) {
+    const ValueId bias = node.input(5, "bias");
+    check_shape(node, bias, "bias", {n});
+    y = node.add("Add", {y, bias});
+  }
+  node.output(is_vector ? node.reshape(y, {Dim(n)}) : y);
 }
 
 // ---- MatMulBnb4: numbers of 4 bits that index a table
@@ -260,6 +302,7 @@ void gather_block_quantized(NodeContext& node) {
 const OpRows kMicrosoftQuantizedOps = {
     {"MatMulNBits", 1, matmul_nbits, "K N accuracy_level bits block_size weight_prepacked",
      kMicrosoft},
+    {"MatMulBlockQuantizedFp4Weight", 1, matmul_fp4, "block_size", kMicrosoft},
     {"MatMulBnb4", 1, matmul_bnb4, "K N block_size quant_type training_mode transB", kMicrosoft},
     {"GatherBlockQuantized", 1, gather_block_quantized, "bits block_size gather_axis quantize_axis",
      kMicrosoft, Types::kFloats, FourBits::kReads},

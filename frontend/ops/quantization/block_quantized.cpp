@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "frontend/transforms.h"
-#include "ir/quantized.h"
+#include "ir/scale_format.h"
 
 namespace sinter::frontend {
 
@@ -59,7 +59,7 @@ bool are_sizes(const ir::Attrs& attrs) {
 
 }  // namespace
 
-const ir::Transform kQuantMatMulValues = {
+const ir::Transform kScaledValues = {
     "quant_matmul_values",
     [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
       if (!are_sizes(attrs) || !ir::has_inputs(inputs, 1)) return false;
@@ -75,13 +75,13 @@ const ir::Transform kQuantMatMulValues = {
           unpacked_less_middle(inputs[0].bytes(), blocked_weights(attrs), attrs.get_ints("order"))};
     }};
 
-Tensor quant_matmul_values(const Tensor& packed, const BlockedWeights& w, const Ints& order) {
+Tensor scaled_values(const Tensor& packed, const BlockedWeights& w, const Ints& order) {
   ir::Attrs attrs = attributes_of(w);
   attrs.set("order", order);
-  return ir::apply(kQuantMatMulValues, attrs, std::span(&packed, 1)).front();
+  return ir::apply(kScaledValues, attrs, std::span(&packed, 1)).front();
 }
 
-const ir::Transform kQuantMatMulZeros = {
+const ir::Transform kScaledZeros = {
     "quant_matmul_zeros",
     [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
       if (!are_sizes(attrs) || !ir::has_inputs(inputs, 1)) return false;
@@ -107,19 +107,19 @@ const ir::Transform kQuantMatMulZeros = {
                                               {w.rows, w.blocks}, values)};
     }};
 
-Tensor quant_matmul_zeros(const Tensor& zeros, const BlockedWeights& w) {
-  return ir::apply(kQuantMatMulZeros, attributes_of(w), std::span(&zeros, 1)).front();
+Tensor scaled_zeros(const Tensor& zeros, const BlockedWeights& w) {
+  return ir::apply(kScaledZeros, attributes_of(w), std::span(&zeros, 1)).front();
 }
 
-ValueId quant_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, const Tensor& values,
-                     const Tensor& scales, const std::optional<Tensor>& zero_points) {
+ValueId scaled_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, const Tensor& values,
+                      const Tensor& scales, const std::optional<Tensor>& zero_points) {
   ir::GraphBuilder& builder = node.builder();
   std::vector<ValueId> inputs{x, builder.constant(values),
                               builder.constant(scales.reshaped({w.rows, w.blocks}))};
   if (zero_points) inputs.push_back(builder.constant(*zero_points));
-  return node.add("QuantMatMul", std::move(inputs),
-                  {{"bits", std::int64_t{w.bits == 8 ? 8 : 4}},
-                   {"group", w.blocks == 1 ? std::int64_t{0} : w.block}});
+  const ir::ScaledTensor weights = ir::scaled_rows_of(
+      w.bits == 8 ? 8 : 4, w.blocks == 1 ? 0 : w.block, w.columns, values, scales, zero_points);
+  return node.add("MatMul", std::move(inputs), ir::product_attrs(weights.format));
 }
 
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count) {

@@ -21,18 +21,17 @@ struct BlockedWeights {
 /// Number `i` of a row of `bits`-bit numbers, the first ones in the low bits of each byte.
 int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits);
 
-/// The bytes of `packed`, which hold the numbers, as QuantMatMul has them: less the middle;
+/// The bytes of `packed`, which hold the numbers, as a format has them: less the middle;
 /// of each row column order[i] is the i-th, if there is an order.
-ir::Tensor quant_matmul_values(const ir::Tensor& packed, const BlockedWeights& w,
-                               const Ints& order = {});
+ir::Tensor scaled_values(const ir::Tensor& packed, const BlockedWeights& w, const Ints& order = {});
 /// Zero points [rows, blocks], packed as the numbers are (u8) or floats, less the middle.
-ir::Tensor quant_matmul_zeros(const ir::Tensor& zeros, const BlockedWeights& w);
+ir::Tensor scaled_zeros(const ir::Tensor& zeros, const BlockedWeights& w);
 
-/// x [.., m, columns] times the transpose of weights that QuantMatMul can have: `values` of the
+/// x [.., m, columns] times the transpose of weights in a format: `values` of the
 /// function above, scales and zero points (less the middle) [rows, blocks].
-ValueId quant_matmul(NodeContext& node, ValueId x, const BlockedWeights& w,
-                     const ir::Tensor& values, const ir::Tensor& scales,
-                     const std::optional<ir::Tensor>& zero_points);
+ValueId scaled_matmul(NodeContext& node, ValueId x, const BlockedWeights& w,
+                      const ir::Tensor& values, const ir::Tensor& scales,
+                      const std::optional<ir::Tensor>& zero_points);
 
 /// The numbers of `x` [.., n], bytes of 8 / `bits` each, as [.., count]; of 8 bits `x` itself.
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count);

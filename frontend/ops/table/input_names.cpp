@@ -266,6 +266,8 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "GroupQueryAttention", 1, "query:T key:T value:T past_key:T_CACHE past_value:T_CACHE seqlens_k:M total_sequence_length:M cos_cache:T sin_cache:T position_ids attention_bias:T head_sink:T k_scale:T_KV_SCALE v_scale:T_KV_SCALE q_norm_weight:T k_norm_weight:T query_seqlens:M"},
     {kMicrosoft, "MatMulBnb4", 1, "A:T1 B absmax:T1"},
     {kMicrosoft, "MatMulIntegerToFloat", 1, "A:T1 B:T2 a_scale:T3 b_scale:T3 a_zero_point:T1 b_zero_point:T2 bias:T3"},
+    {kMicrosoft, "MatMulBlockQuantizedFp4Weight", 1,
+     "A:T1 B weight_scale weight_scale_2 input_scale bias:T1"},
     {kMicrosoft, "MatMulNBits", 1, "A:T1 B scales:T1 zero_points g_idx bias:T1"},
     {kMicrosoft, "MoE", 1, "input:T router_probs:T fc1_experts_weights:T fc1_experts_bias:T fc2_experts_weights:T fc2_experts_bias:T fc3_experts_weights:T fc3_experts_bias:T"},
     {kMicrosoft, "MultiHeadAttention", 1, "query:T key:T value:T bias:T key_padding_mask:M attention_bias:T past_key:T past_value:T past_sequence_length:M cache_indirection:M"},

@@ -185,19 +185,6 @@ void scale_vectors(float* values, std::int64_t count, float factor) {
   for (; i < count; ++i) values[i] *= factor;
 }
 
-void cap_vectors(float* values, std::int64_t count, float factor, float cap) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const V by = hn::Set(d, factor), most = hn::Set(d, cap);
-  const auto capped = [&](V x) { return hn::Mul(most, tanh_f32(d, hn::Mul(x, by))); };
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    hn::StoreU(capped(hn::LoadU(d, values + i)), d, values + i);
-  if (i == count) return;
-  const auto left = static_cast<std::size_t>(count - i);
-  store_tail(d, capped(load_tail(d, values + i, left)), values + i, left);
-}
-
 void add_scores_vectors(float* scores, std::int64_t count, SoftmaxRow& row) {
   const D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -248,7 +235,6 @@ HWY_EXPORT(add_dots_vectors);
 HWY_EXPORT(transpose_vectors);
 HWY_EXPORT(add_scores_vectors);
 HWY_EXPORT(scale_vectors);
-HWY_EXPORT(cap_vectors);
 
 void add_products(const float* const* x, std::int64_t count, const float* b, std::int64_t b_pitch,
                   std::int64_t columns, std::int64_t k, float* y, std::int64_t y_pitch) {
@@ -271,10 +257,6 @@ void add_scores(float* scores, std::int64_t count, SoftmaxRow& row) {
 
 void scale_values(float* values, std::int64_t count, float factor) {
   HWY_DYNAMIC_DISPATCH(scale_vectors)(values, count, factor);
-}
-
-void cap_values(float* values, std::int64_t count, float factor, float cap) {
-  HWY_DYNAMIC_DISPATCH(cap_vectors)(values, count, factor, cap);
 }
 
 }  // namespace sinter::runtime::cpu

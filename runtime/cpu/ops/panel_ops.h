@@ -50,7 +50,4 @@ void add_scores(float* scores, std::int64_t count, SoftmaxRow& row);
 /// values = values * factor.
 void scale_values(float* values, std::int64_t count, float factor);
 
-/// values = cap * tanh(values * factor).
-void cap_values(float* values, std::int64_t count, float factor, float cap);
-
 }  // namespace sinter::runtime::cpu

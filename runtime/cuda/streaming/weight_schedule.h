@@ -35,10 +35,11 @@ struct WeightResidency {
 std::uint64_t least_weight_budget(std::span<const std::uint64_t> bytes,
                                   std::span<const WeightRun> runs);
 
-/// For weights of these sizes and the runs that a plan can have: what is resident and the ring
-/// together take at most `budget` bytes, and as little as possible is streamed. What is read
-/// several times in a run stays, as does what is small; of the rest, every so many bytes do, so
-/// that copies and computation go side by side all along. Nothing if the budget is too small.
+/// For weights of these sizes and the runs that a plan can have: resident weights and the ring
+/// together take at most `budget` bytes, and as little as possible is streamed. Weights read
+/// several times in a run stay resident, as do small ones. Of the rest, resident weights are spread
+/// evenly over the run, so that copies overlap with computation. Nothing if the budget is too
+/// small.
 std::optional<WeightResidency> choose_resident(std::span<const std::uint64_t> bytes,
                                                std::span<const WeightRun> runs,
                                                std::uint64_t budget);

@@ -55,7 +55,7 @@ struct Constraint {
 /// batch.
 struct SamplingParameters {
   double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
-  std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
+  std::int64_t top_k = 0;  // draws among the top_k likeliest tokens; 0: among all
   double top_p = 1;        // of the fewest most likely ones that have this probability, (0, 1]
   double min_p = 0;        // of those with this share of the largest probability, [0, 1]
   /// Above 0. Logits of tokens of the prompt and of the text so far are divided by it where they
@@ -79,8 +79,9 @@ struct SamplingParameters {
   /// Changes the logits of all tokens in front of each draw, which the host makes then: `text` is
   /// what was drawn before. Called on the engine's thread.
   std::function<void(std::span<const TokenId> text, std::span<float> logits)> adjust;
-  /// With each token its log probability and those of so many of the most likely ones, by the
-  /// model's own distribution: before bias, penalty and temperature. Not set: none.
+  /// How many of the likeliest tokens have their log probability given, beside the drawn one's: by
+  /// the model's own distribution, before bias, penalty and temperature. Not set: none, not even
+  /// the drawn one's.
   std::optional<int> logprobs;
 };
 
@@ -167,8 +168,8 @@ struct EngineOptions {
   /// stood before. 0: none.
   int draft_tokens = 0;
   int draft_match = 4, draft_match_least = 2;
-  /// Only while at most so many sequences run. A step with drafts is not prepared ahead, because
-  /// how many of them hold is not known.
+  /// The most running sequences with which steps have drafts. Such a step is not prepared ahead,
+  /// because the number of accepted drafts is not known.
   int draft_sequences = 8;
 
   /// Of an engine that is made of a plan: bytes of the caches (0: of a GPU most of what is left, of

@@ -36,9 +36,9 @@ typedef struct sinter_engine_options {
   int64_t max_waiting;           // requests that wait for their first step; 0: 1,024
   int32_t without_prefix_cache;  // 1: blocks of equal prefixes are computed each time
   int32_t draft_tokens;          // of a step for each sequence, found by prompt lookup; 0: none
-  int32_t draft_match;           // the last tokens that are looked up: so many; 0: 4
-  int32_t draft_match_least;     // and at least so many; 0: 2
-  int32_t draft_sequences;       // drafts only while at most so many run; 0: 8
+  int32_t draft_match;           // how many last tokens are looked up, at most; 0: 4
+  int32_t draft_match_least;     // and at least; 0: 2
+  int32_t draft_sequences;       // the most running sequences with drafts; 0: 8
   double priority_seconds;       // what a level of priority is worth in waiting; 0: 1
   /// The `bytes` bytes of a token, which need not be whole characters: 0 of them for special
   /// tokens. They are there as long as the engine. Called on the engine's thread, and for all
@@ -106,7 +106,7 @@ typedef struct sinter_generation_request {
   const char* const* stop_strings;
   size_t stop_string_count;
   int32_t with_logprobs;  // 1: the log probability of each token
-  int32_t likeliest;      // and those of so many of the most likely tokens
+  int32_t likeliest;      // how many of the likeliest tokens have theirs, too
   sinter_constraint constraint;
   const char* constraint_text;  // the schema, regular expression, grammar or structural tag
   const char* const* choices;   // of SINTER_CONSTRAINT_CHOICE

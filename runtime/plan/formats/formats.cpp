@@ -4,17 +4,67 @@
 #include <algorithm>
 #include <cstring>
 
+#include <sinter/dtype.h>
+#include <sinter/scalar_op.h>
 #include <sinter/version.h>
 
 #include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
+#include "runtime/plan/formats/operator_steps.h"
 
 namespace sinter::plan {
 namespace {
 
+std::uint32_t constant(fb::PlanT& plan, std::int64_t value) {
+  plan.expressions.emplace_back(fb::ExprOp::Constant, 0, 0, value);
+  return static_cast<std::uint32_t>(plan.expressions.size() - 1);
+}
+
+/// softcap * tanh(score / softcap) as a program of scores.
+void cap_scores(fb::PlanT& plan, fb::AttentionStepT& step) {
+  if (step.softcap == 0) return;
+  auto program = std::make_unique<fb::LoopProgramT>();
+  program->extents = step.batch;
+  program->extents.insert(program->extents.end(), {step.rows, step.keys});
+  program->buffers = {kScoreBuffer};
+  const std::uint32_t zero = constant(plan, 0);
+  auto access = std::make_unique<fb::AccessT>();
+  access->offset = zero;
+  access->strides.assign(program->extents.size(), zero);
+  program->accesses.push_back(std::move(access));
+  const auto add = [&](fb::InstrKind kind, ScalarOp op, std::vector<std::uint32_t> args,
+                       double number = 0) {
+    auto instr = std::make_unique<fb::InstrT>();
+    instr->kind = kind;
+    instr->op = static_cast<std::uint8_t>(op);
+    instr->dtype = static_cast<std::uint8_t>(DType::kFloat32);
+    instr->args = std::move(args);
+    instr->constant_float = number;
+    program->instrs.push_back(std::move(instr));
+    return static_cast<std::uint32_t>(program->instrs.size() - 1);
+  };
+  const std::uint32_t score = add(fb::InstrKind::Load, {}, {});
+  const std::uint32_t cap = add(fb::InstrKind::Constant, {}, {}, step.softcap);
+  const std::uint32_t inner = add(fb::InstrKind::Op, ScalarOp::kDiv, {score, cap});
+  const std::uint32_t bent = add(fb::InstrKind::Op, ScalarOp::kTanh, {inner});
+  add(fb::InstrKind::Store, {}, {add(fb::InstrKind::Op, ScalarOp::kMul, {bent, cap})});
+  step.scores = std::move(program);
+  step.softcap = 0;
+}
+
+void cap_scores(fb::PlanT& plan) {
+  for (const auto& step : plan.steps)
+    if (auto* attention = step->work.AsAttentionStep()) cap_scores(plan, *attention);
+}
+
+void upgrade_to_10(fb::PlanT& plan) {
+  cap_scores(plan);
+  make_operator_steps(plan);
+}
+
 constexpr Format kFormats[] = {
-    {8, nullptr},  // attention over tables of blocks, windows: absent, none
-    {9, nullptr},  // soft caps of attention's scores: 0, none
+    {9, nullptr},         // soft caps of attention's scores: 0, none
+    {10, upgrade_to_10},  // programs of attention's scores; one step for operators with kernels
 };
 static_assert(std::ranges::size(kFormats) == kFormatVersion - kOldestFormatVersion);
 static_assert(kFormats[0].version == kOldestFormatVersion + 1);

@@ -1,12 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention.
-#include <cmath>
 #include <cstdint>
 #include <utility>
 
 #include "runtime/plan/verify/verify_kinds.h"
 
 namespace sinter::plan {
+namespace {
+
+/// The program of scores: one load of them, one store, and what a row can evaluate.
+void verify_scores(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
+  const fb::LoopProgramT& program = *work.scores;
+  for (const std::uint32_t buffer : program.buffers) {
+    if (is_of_scores(buffer)) continue;
+    check.buffer(buffer, "an operand of its scores");
+    uses.reads.insert(buffer);
+  }
+  verify_loop_program(check, program);
+  if (program.extents.size() != work.batch.size() + 2 || program.inner_dims != 0)
+    check.fail("the loops of its scores are not its batch, rows and keys");
+  std::size_t stores = 0, sinks = 0;
+  for (const auto& instr : program.instrs) {
+    if (instr->kind > fb::InstrKind::Size || instr->kind == fb::InstrKind::Reduce)
+      check.fail("its scores are not pointwise");
+    if (instr->kind != fb::InstrKind::Load && instr->kind != fb::InstrKind::Store) continue;
+    const fb::AccessT& access = *program.accesses[instr->access];
+    const std::uint32_t buffer = program.buffers[access.buffer];
+    if (!access.gathers.empty() || !access.nonaffine.empty() || !access.guards.empty())
+      check.fail("an operand of its scores is not strided");
+    if (instr->kind == fb::InstrKind::Load) {
+      if (buffer == kSinkBuffer) check.fail("its scores read their sinks");
+    } else if (!is_of_scores(buffer) || ++(buffer == kScoreBuffer ? stores : sinks) > 1) {
+      check.fail("its scores are stored elsewhere");
+    }
+  }
+  if (stores == 0) check.fail("its program of scores makes none");
+}
+
+}  // namespace
 
 void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
   constexpr std::uint64_t kMostHead = 4096;
@@ -14,8 +45,7 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
     if (head == 0 || head > kMostHead) check.fail("it has heads of {} columns", head);
   if (work.causal > 2) check.fail("its causal mask is of the unknown kind {}", work.causal);
   if (work.guard > 2) check.fail("its guard is of the unknown kind {}", work.guard);
-  if (!(work.softcap >= 0) || std::isinf(work.softcap))
-    check.fail("its soft cap is {}", work.softcap);
+  if (work.softcap != 0) check.fail("its soft cap is {}, not a program", work.softcap);
   check.expression(work.rows, "the number of rows");
   check.expression(work.keys, "the number of keys");
   check.rank(work.batch.size(), "the batch");
@@ -59,6 +89,7 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
       check.fail("its limits are of type {}", to_string(static_cast<DType>(work.limits->dtype)));
     uses.reads.insert(work.limits->buffer);
   }
+  if (work.scores) verify_scores(check, work, uses);
   if (work.bounds) {
     if (work.tables ? work.mask || !work.limits || work.causal != 0
                     : work.mask || work.limits || work.causal != 0)

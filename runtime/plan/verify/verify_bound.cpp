@@ -4,6 +4,7 @@
 
 #include "runtime/plan/entries.h"
 #include "runtime/plan/extents.h"
+#include "runtime/plan/operators/operator_def.h"
 #include "runtime/plan/verify/checker.h"
 #include "runtime/plan/verify/verify_plan.h"
 
@@ -85,6 +86,7 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
     if (instr->kind == fb::InstrKind::Store) stores[instr->access] = true;
   for (std::size_t a = 0; a < program.accesses.size(); ++a) {
     const auto& access = program.accesses[a];
+    if (is_of_scores(program.buffers[access->buffer])) continue;
     for (const std::uint32_t stride : access->strides) check.stride(stride, "a stride");
     check.stride(access->offset, "an offset");
     for (const fb::Gather& gather : access->gathers) {
@@ -248,66 +250,27 @@ void check_conv(const BoundChecker& check, const fb::ConvStepT& work) {
     check_dense(check, static_cast<std::uint32_t>(work.residual), output, "the residual");
 }
 
-void check_sort(const BoundChecker& check, const fb::SortStepT& work) {
-  const std::int64_t outer = check.extent(work.outer, "the number of rows");
-  const std::int64_t inner = check.extent(work.inner, "the number of rows");
-  const std::int64_t length = check.extent(work.length, "a row's length");
-  const std::int64_t count = check.extent(work.count, "the number of places");
-  if (length > UINT32_MAX) check.fail("its rows have {} elements, at most 2^32 - 1 are", length);
-  if (count > length) check.fail("it finds {} places in rows of {} elements", count, length);
-  check_dense(check, work.input, {outer, length, inner}, "its input");
-  check_dense(check, work.output, {outer, count, inner}, "its output");
-}
-
-void check_suppression(const BoundChecker& check, const fb::SuppressionStepT& work) {
-  const std::int64_t rows = check.extent(work.rows, "the number of rows");
-  const std::int64_t length = check.extent(work.length, "a row's length");
-  check_dense(check, work.boxes, {rows, length, 4}, "its boxes");
-  check_dense(check, work.valid, {rows, length}, "its flags");
-  check_dense(check, work.kept, {rows, length}, "its result");
-}
-
-void check_sampling(const BoundChecker& check, const fb::SamplingStepT& work) {
-  const std::int64_t rows = check.extent(work.rows, "the number of rows");
-  const std::int64_t vocabulary = check.extent(work.vocabulary, "the vocabulary");
-  const std::int64_t sets = check.extent(work.sets_rows, "the number of sets");
-  const std::int64_t biases = check.extent(work.biases_count, "the number of biases");
-  if (vocabulary < 1 || vocabulary > INT32_MAX)
-    check.fail("it draws of {} tokens, at least one and at most 2^31 - 1 are", vocabulary);
-  check_dense(check, work.logits, {rows, vocabulary}, "its logits");
-  check_dense(check, work.reals, {rows, 4}, "its real parameters");
-  check_dense(check, work.integers, {rows, 6}, "its integer parameters");
-  check_dense(check, work.sets, {sets, (vocabulary + 31) / 32}, "its sets of tokens");
-  check_dense(check, work.biased, {biases}, "its tokens with a bias");
-  check_dense(check, work.biases, {biases}, "its biases");
-  check_dense(check, work.tokens, {rows}, "its result");
-}
-
-void check_logprobs(const BoundChecker& check, const fb::LogprobsStepT& work) {
-  const std::int64_t rows = check.extent(work.rows, "the number of rows");
-  const std::int64_t vocabulary = check.extent(work.vocabulary, "the vocabulary");
-  if (vocabulary < 1 || vocabulary > INT32_MAX)
-    check.fail("its vocabulary has {} tokens, at least one and at most 2^31 - 1 are", vocabulary);
-  check_dense(check, work.logits, {rows, vocabulary}, "its logits");
-  check_dense(check, work.tokens, {rows}, "its tokens");
-  check_dense(check, work.wanted, {rows}, "its counts of likeliest tokens");
-  check_dense(check, work.likeliest, {rows, work.most}, "its likeliest tokens");
-  check_dense(check, work.logprobs, {rows, std::int64_t{work.most} + 1}, "its log probabilities");
-}
-
-void check_trees(const BoundChecker& check, const fb::TreeStepT& work) {
-  const std::int64_t rows = check.extent(work.rows, "the number of rows");
-  check_dense(check, work.rows_of, {rows, work.columns}, "its rows");
-  check_dense(check, work.result, {rows, work.targets}, "its result");
+/// The sizes of a tensor, which lies in its buffer.
+void check_tensor(const BoundChecker& check, const fb::HostTensorT& tensor,
+                  const std::string& what) {
+  std::vector<std::int64_t> shape;
+  for (const std::uint32_t size : tensor.shape) shape.push_back(check.extent(size, "a size"));
+  check_dense(check, tensor.buffer, shape, what.c_str());
 }
 
 void check_host(const BoundChecker& check, const fb::HostStepT& work) {
   for (const auto* list : {&work.inputs, &work.outputs})
-    for (const auto& tensor : *list) {
-      std::vector<std::int64_t> shape;
-      for (const std::uint32_t size : tensor->shape) shape.push_back(check.extent(size, "a size"));
-      check_dense(check, tensor->buffer, shape, "its tensor");
-    }
+    for (const auto& tensor : *list) check_tensor(check, *tensor, "its tensor");
+}
+
+void check_operator(const BoundChecker& check, const fb::OperatorStepT& work) {
+  const OperatorDef& def = *find_operator(work.operator_name);
+  for (std::size_t i = 0; i < work.inputs.size(); ++i)
+    check_tensor(check, *work.inputs[i], fmt::format("its {}", def.inputs[i].name));
+  for (std::size_t i = 0; i < work.outputs.size(); ++i)
+    check_tensor(check, *work.outputs[i], fmt::format("its {}", def.outputs[i].name));
+  if (const std::string wrong = bind_sizes(def, work, check.values).second; !wrong.empty())
+    check.fail("{}", wrong);
 }
 
 void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) {
@@ -328,6 +291,7 @@ void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) 
     check_matrix(check, *work.key_scales, sizes, keys, 1, "the scales of its keys");
     check_matrix(check, *work.value_scales, sizes, keys, 1, "the scales of its values");
   }
+  if (work.scores) check_loop(check, *work.scores);
   if (!work.bounds) return;
   const std::int64_t sequences = check.extent(work.sequences, "the number of sequences");
   check.extent(work.longest, "the most rows of a sequence");
@@ -365,13 +329,9 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::MatmulStep: check_matmul(check, *work.AsMatmulStep()); break;
     case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
     case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
-    case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
-    case fb::Work::SamplingStep: check_sampling(check, *work.AsSamplingStep()); break;
-    case fb::Work::LogprobsStep: check_logprobs(check, *work.AsLogprobsStep()); break;
-    case fb::Work::SuppressionStep: check_suppression(check, *work.AsSuppressionStep()); break;
-    case fb::Work::TreeStep: check_trees(check, *work.AsTreeStep()); break;
     case fb::Work::HostStep: check_host(check, *work.AsHostStep()); break;
+    case fb::Work::OperatorStep: check_operator(check, *work.AsOperatorStep()); break;
     case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
     case fb::Work::IfStep:
       check_dense(check, work.AsIfStep()->condition, {1}, "its condition");

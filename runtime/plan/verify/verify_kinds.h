@@ -17,6 +17,8 @@ void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::
                    Uses& uses);
 void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses);
 void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses);
+void verify_host(const Checker& check, const fb::HostStepT& work, Uses& uses);
+void verify_operator(const Checker& check, const fb::OperatorStepT& work, Uses& uses);
 void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses& uses);
 
 /// Of a kernel, or of a tactic.

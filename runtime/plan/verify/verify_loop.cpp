@@ -12,7 +12,9 @@ namespace {
 
 DType buffer_type(const Checker& check, const fb::LoopProgramT& program,
                   const fb::AccessT& access) {
-  return static_cast<DType>(check.plan.buffers[program.buffers[access.buffer]]->dtype);
+  const std::uint32_t buffer = program.buffers[access.buffer];
+  if (is_of_scores(buffer)) return DType::kFloat32;
+  return static_cast<DType>(check.plan.buffers[buffer]->dtype);
 }
 
 void verify_index_nodes(const Checker& check, const fb::LoopProgramT& program) {

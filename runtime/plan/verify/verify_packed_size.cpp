@@ -83,6 +83,10 @@ struct Sum {
     bytes += sizeof(std::uint32_t);
     add_work(part);
   }
+  template <typename Call>
+  void add_call(const Call* call) {
+    all(call->operator_name(), call->inputs(), call->outputs(), call->attributes());
+  }
   /// `owner`: a table with a union of type Work.
   template <typename Owner>
   void add_work(const Owner* owner) {
@@ -100,11 +104,14 @@ struct Sum {
       all(attention->batch(), attention->q(), attention->k(), attention->v(), attention->y(),
           attention->mask(), attention->limits(), attention->bounds(), attention->key_scales(),
           attention->value_scales());
+      if (attention->scores()) add(attention->scores());
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     } else if (const fb::HostStep* host = owner->work_as_HostStep()) {
-      all(host->operator_name(), host->library(), host->inputs(), host->outputs(),
-          host->attributes());
+      add(host->library());
+      add_call(host);
+    } else if (const fb::OperatorStep* call = owner->work_as_OperatorStep()) {
+      add_call(call);
     }
   }
   void add(const fb::Module* module) { all(module->target(), module->name()); }

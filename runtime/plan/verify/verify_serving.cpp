@@ -166,7 +166,8 @@ class ServingChecker {
   bool is_one_more(std::uint32_t expression, const Bound& size) const {
     const fb::ExprNode& node = plan_.expressions[expression];
     if (!size.is_symbol)
-      return node.op() == fb::ExprOp::Constant && node.value() - 1 == size.number;
+      return node.op() == fb::ExprOp::Constant && node.value() > 0 &&
+             node.value() - 1 == size.number;
     if (node.op() != fb::ExprOp::Add) return false;
     const auto is = [&](std::uint32_t operand, bool symbol) {
       const fb::ExprNode& part = plan_.expressions[operand];

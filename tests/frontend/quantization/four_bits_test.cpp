@@ -32,6 +32,7 @@ ModelBuilder dequantized(int type, const std::function<void(onnx::TensorProto&)>
 }
 
 void raw(onnx::TensorProto& proto) { proto.set_raw_data(std::string("\xa1\x0f", 2)); }
+void raw_floats(onnx::TensorProto& proto) { proto.set_raw_data(std::string("\xa1\x0f", 2)); }
 void typed(onnx::TensorProto& proto) {
   proto.add_int32_data(0xa1);
   proto.add_int32_data(0x0f);
@@ -44,6 +45,48 @@ TEST(FourBits, LowHalvesComeFirstInEveryForm) {
     expect_tensor(dequantized(kInt4, fill).run({floats({1, 3}, {1, 10, 100})})[0], {1, 1},
                   {(1 - 6 * 10 - 100) * 0.5});
   }
+}
+
+TEST(FourBits, FloatsHaveThemToo) {
+  // Codes 1, 10 and 15: 0.5, -1 and -6.
+  expect_tensor(dequantized(23, raw_floats).run({floats({1, 3}, {1, 10, 100})})[0], {1, 1},
+                {(0.5 - 10 - 600) * 0.5});
+  ModelBuilder model(23);
+  model.input("x", DType::kFloat32, {1, 3});
+  raw_floats(four_bits(model, "w", 23, {3, 1}));
+  four_bits(model, "s", 24, {}).set_raw_data(std::string("\x80", 1));  // 2
+  model.node("DequantizeLinear", {"w", "s"}, {"d"}, {attr("output_dtype", 1)});
+  model.node("MatMul", {"x", "d"}, {"y"}).output("y");
+  expect_tensor(model.run({floats({1, 3}, {1, 10, 100})})[0], {1, 1}, {(0.5 - 10 - 600) * 2});
+  const auto short_of = dequantized(23, [](auto& proto) { proto.set_raw_data("a"); });
+  EXPECT_THAT(short_of.import_error(ErrorCode::kInvalidModel),
+              HasSubstr("FLOAT4E2M1[3, 1] needs 2"));
+}
+
+ModelBuilder fp4_product(std::int64_t block, const Tensor& scales) {
+  auto model = microsoft("MatMulBlockQuantizedFp4Weight", {"a", "b", "s", "g", "", "c"},
+                         {attr("block_size", static_cast<int>(block))});
+  model.input("a", DType::kFloat32, {"m", 16});
+  model.initializer(
+      "b", Tensor::of(DType::kUInt8, {2, 8},
+                      std::vector<std::uint8_t>{0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22,
+                                                0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0x44, 0xc4}));
+  model.initializer("s", scales).initializer("g", floats({1}, {0.5}));
+  model.initializer("c", floats({2}, {1, 2}));
+  return model;
+}
+
+TEST(MatMulBlockQuantizedFp4Weight, ScalesAreCodesOfEightBits) {
+  const Tensor codes = Tensor::of(DType::kUInt8, {2, 1}, std::vector<std::uint8_t>{0x38, 0x40});
+  const auto model = fp4_product(16, codes);
+  const ir::Graph graph = model.import().graph;
+  EXPECT_EQ(graph.nodes()[0].attrs.get_string("w"), "f4e2m1 * f32 group 16");
+  expect_tensor(model.run({floats({1, 16}, std::vector<double>(16, 1))})[0], {1, 2},
+                {16 * 0.5 + 1, (14 * 2.0 + 2 - 2) * 2 * 0.5 + 2});
+  EXPECT_THAT(fp4_product(24, codes).import_error(ErrorCode::kUnsupported),
+              HasSubstr("block_size 24"));
+  EXPECT_THAT(fp4_product(16, floats({2, 1}, {1, 2})).import_error(ErrorCode::kInvalidModel),
+              HasSubstr("weight_scale"));
 }
 
 TEST(FourBits, SizesThatContradictAreErrors) {
@@ -140,8 +183,8 @@ TEST(MatMulNBits, KeepsItsBits) {
   const ir::Graph graph = model.import().graph;
   ASSERT_EQ(graph.nodes().size(), 1U);
   const ir::Node& node = graph.nodes()[0];
-  EXPECT_EQ(node.op->name, "QuantMatMul");
-  EXPECT_EQ(node.attrs.get_int("bits"), 4);
+  EXPECT_EQ(node.op->name, "MatMul");
+  EXPECT_EQ(node.attrs.get_string("w"), "(i4 - i8) * f32 row");
   EXPECT_EQ(graph.type(node.inputs[1]).shape, (ir::Shape{1, 8}));
   EXPECT_EQ(graph.value(node.inputs[3]).constant->to_ints(), (std::vector<std::int64_t>{-5}));
 }

@@ -90,5 +90,5 @@ def block_products():
             part = slice(b * block, (b + 1) * block)
             sums = x[..., part].astype(np.float64) @ w[part].astype(np.float64)
             y += sums * x_scales[..., b:b + 1] * np.repeat(w_scales[:, b], columns)[:n]
-        case("BlockMatMul", [x, w, x_scales, w_scales], y, {"block": block, "columns": columns},
-             dtype="f32")
+        formats = {"x": f"{left} * f32 group {block}", "w": f"{right} * f32 block {block}x{columns}"}
+        case("MatMul", [x, np.ascontiguousarray(w.T), x_scales, w_scales], y, formats, dtype="f32")

@@ -396,72 +396,10 @@ def packed_attention():
              note="packed sequences")
 
 
-def capped_attention():
-    """Soft caps: in front of masks of either kind and of causal rows, of lists of keys, by scores far beyond them."""
-    draw = np.random.default_rng(4)
-
-    def rows(*shape, dtype="f32"):
-        return draw.normal(size=shape).astype(NAMES[dtype])
-
-    def add(q, k, v, scale, cap, mask=None, causal=0, note=""):
-        dtype = name_of(q)
-        rank = k.ndim
-        perm = [*range(rank - 2), rank - 1, rank - 2]
-        s = cap * np.tanh(wide(q) @ np.swapaxes(wide(k), -1, -2) * scale / cap)
-        chain = [("Transpose", ["x1"], "kt", {"perm": perm}), ("MatMul", ["x0", "kt"], "qk", {}), ("Mul", ["qk", "scale"], "s0", {}),
-                 ("Div", ["s0", "cap"], "s1", {}), ("Tanh", ["s1"], "s2", {}), ("Mul", ["s2", "cap"], "s3", {})]
-        constants = [("scale", np.array(scale, NAMES[dtype])), ("cap", np.array(cap, NAMES[dtype])),
-                     ("hidden", np.array(-np.inf, NAMES[dtype]))]
-        scores, attrs = "s3", {"scale": scale, "softcap": cap}
-        if mask is not None and mask.dtype == np.bool_:
-            s = np.where(mask, s, -np.inf)
-            chain.append(("Where", ["x3", scores, "hidden"], "s4", {}))
-            scores = "s4"
-        elif mask is not None:
-            s = s + wide(mask)
-            chain.append(("Add", [scores, "x3"], "s4", {}))
-            scores = "s4"
-        if causal:
-            m, n = s.shape[-2:]
-            seen = np.tril(np.ones((m, n), np.bool_), n - m)
-            s = np.where(seen, s, -np.inf)
-            chain.append(("Where", ["seen", scores, "hidden"], "s5", {}))
-            constants.append(("seen", seen))
-            scores, attrs["causal"] = "s5", 2
-        chain += [("Softmax", [scores], "p", {"axis": -1}), ("MatMul", ["p", "x2"], "y", {})]
-        inputs = [q, k, v] + ([] if mask is None else [mask])
-        case("Attention", inputs, softmax(s) @ wide(v), attrs, chain, constants, note=note)
-
-    for dtype in ("f32", "f64", "f16", "bf16"):
-        q, k, v = rows(2, 5, 8, dtype=dtype), rows(2, 7, 8, dtype=dtype), rows(2, 7, 4, dtype=dtype)
-        add(q, k, v, 0.5, 2.0, note="a soft cap")
-    add(q := rows(2, 5, 8), k := rows(2, 7, 8), v := rows(2, 7, 4), 0.5, 1.5, np.arange(7) % 3 != 1, note="capped, then hidden")
-    add(q, k, v, 0.5, 1.5, rows(5, 7) * 4, note="capped, then added to")
-    add(q, k, v, -0.25, 0.5, causal=2, note="capped causal rows")
-    add(q, k, v, 40.0, 3.0, note="scores far beyond the cap")
-
-    # Paged: two sequences, one of which a window narrows, and a row of none.
-    q, k, v = rows(1, 6, 8), rows(1, 16, 8), rows(1, 16, 4)
-    limits, starts, tables = np.array([[3], [6], [7], [8], [2], [5]]), np.array([0, 1, 5], np.int32), \
-        np.array([[3, 0], [1, 2]], np.int32)
-    for window in (0, 3):
-        y = np.zeros((1, 6, 4))
-        for sequence, (begin, end) in enumerate(zip(starts, starts[1:])):
-            keys = [block * 4 + i for block in tables[sequence] for i in range(4)]
-            for row in range(begin, end):
-                last = limits[row, 0]
-                seen = keys[max(0, last - window) if window else 0:last]
-                s = 1.5 * np.tanh(wide(q[0, row]) @ wide(k[0, seen]).T * 0.5 / 1.5)
-                y[0, row] = softmax(s) @ wide(v[0, seen])
-        case("Attention", [q, k, v, limits, starts, tables], y,
-             {"scale": 0.5, "softcap": 1.5, "limited": 1, "guard": 2, "paged": 4, "window": window}, note="capped rows of a paged cache")
-
-
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
-                  quantized, packed_attention, float8, float8_products, block_products,
-                  capped_attention, far_out):
+                  quantized, packed_attention, float8, float8_products, block_products, far_out):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

@@ -40,7 +40,9 @@ def product(shape, n, bits, group, dtype="f32", zero=None, scale_type="f32"):
             names.append("z")
         nodes = [("MatMulNBits", names, "y", {"domain": "com.microsoft", "K": k, "N": n, "bits": 4,
                                               "block_size": group})]
-    case("QuantMatMul", inputs, wide(x) @ weights.T, {"bits": bits, "group": group}, nodes,
+    codes = f"(i{bits} - {zero})" if zero else f"i{bits}"
+    spread = f"group {group}" if group else "row"
+    case("MatMul", inputs, wide(x) @ weights.T, {"w": f"{codes} * {scale_type} {spread}"}, nodes,
          constants)
 
 

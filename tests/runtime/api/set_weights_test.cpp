@@ -96,19 +96,17 @@ PlanBuilder convolution(int seed) {
 PlanBuilder trees(int seed, std::int32_t feature = 0) {
   PlanBuilder p;
   const Id m = p.symbol("m");
-  fb::TreeStepT work;
-  work.rows_of = p.input("x", DType::kFloat32, {m, p.constant(2)});
-  work.result = p.output("y", DType::kFloat32, {m, p.constant(2)});
-  work.nodes =
-      p.weight(DType::kInt32, std::vector<std::int32_t>{feature, 1, 0, -1, 0, 0, -1, 1, 0,  //
-                                                        1, 4, 0, -1, 2, 0, -1, 3, 0});
-  work.trees = p.weight(DType::kInt32, std::vector<std::int32_t>{0, 0, 3, 0});
-  work.thresholds = p.weight(DType::kFloat32, floats(6, seed));
-  work.weights = p.weight(DType::kFloat32, floats(8, seed + 1));
-  work.rows = m;
-  work.columns = work.targets = work.width = 2;
-  work.combine = static_cast<std::uint8_t>(Combine::kSum);
-  p.trees("trees", std::move(work));
+  const Id two = p.constant(2), three = p.constant(3), six = p.constant(6);
+  p.call("trees",
+         {p.input_of("x", DType::kFloat32, {m, two}),
+          {p.weight(DType::kInt32, std::vector<std::int32_t>{feature, 1, 0, -1, 0, 0, -1, 1, 0,  //
+                                                             1, 4, 0, -1, 2, 0, -1, 3, 0}),
+           {six, three}},
+          {p.weight(DType::kFloat32, floats(6, seed)), {six}},
+          {p.weight(DType::kInt32, std::vector<std::int32_t>{0, 0, 3, 0}), {two, two}},
+          {p.weight(DType::kFloat32, floats(8, seed + 1)), {p.constant(4), two}}},
+         {p.output_of("y", DType::kFloat32, {m, two})},
+         {{"combine", static_cast<std::int64_t>(Combine::kSum)}});
   return p;
 }
 
@@ -193,7 +191,7 @@ TEST(SetWeights, OtherPlansAreRefusedByName) {
   EXPECT_THAT(usage_of([&] { session.set_weights(renamed.build()); }), HasSubstr("other steps"));
   Session of_trees(trees(1).build());
   EXPECT_THAT(usage_of([&] { of_trees.set_weights(trees(2, 1).build()); }),
-              HasSubstr("other decision trees"));
+              HasSubstr("other nodes of 'trees'"));
   EXPECT_EQ(run(session, {2, kDepth}), run_alone(one, {2, kDepth}));
 }
 

@@ -47,6 +47,35 @@ std::string name_of(const AttentionProblem& c) {
       static_cast<int>(c.mask), c.causal, c.limits.size(), fmt::join(c.bounds, " "), c.softcap);
 }
 
+/// softcap * tanh(score / softcap).
+std::unique_ptr<fb::LoopProgramT> capped_scores(PlanBuilder& p, const fb::AttentionStepT& step,
+                                                float softcap) {
+  auto program = std::make_unique<fb::LoopProgramT>();
+  program->extents = step.batch;
+  program->extents.insert(program->extents.end(), {step.rows, step.keys});
+  program->buffers = {plan::kScoreBuffer};
+  auto access = std::make_unique<fb::AccessT>();
+  access->offset = p.constant(0);
+  access->strides.assign(program->extents.size(), p.constant(0));
+  program->accesses.push_back(std::move(access));
+  const auto add = [&](fb::InstrKind kind, ScalarOp op, std::vector<std::uint32_t> args) {
+    auto instr = std::make_unique<fb::InstrT>();
+    instr->kind = kind;
+    instr->op = static_cast<std::uint8_t>(op);
+    instr->dtype = static_cast<std::uint8_t>(DType::kFloat32);
+    instr->args = std::move(args);
+    instr->constant_float = softcap;
+    program->instrs.push_back(std::move(instr));
+  };
+  add(fb::InstrKind::Load, {}, {});
+  add(fb::InstrKind::Constant, {}, {});
+  add(fb::InstrKind::Op, ScalarOp::kDiv, {0, 1});
+  add(fb::InstrKind::Op, ScalarOp::kTanh, {2});
+  add(fb::InstrKind::Op, ScalarOp::kMul, {3, 1});
+  add(fb::InstrKind::Store, {}, {4});
+  return program;
+}
+
 class AttentionCase {
  public:
   explicit AttentionCase(const AttentionProblem& c) : case_(c) {
@@ -100,7 +129,7 @@ class AttentionCase {
       step.longest = number(c.longest);
     }
     step.scale = kScale;
-    step.softcap = c.softcap;
+    if (c.softcap > 0) step.scores = capped_scores(p, step, c.softcap);
     step.fill = static_cast<float>(c.fill);
     step.causal = static_cast<std::uint8_t>(c.causal);
     step.guard = c.guard;
@@ -387,7 +416,21 @@ TEST(AttentionPlan, DamageIsRefusedByName) {
       {"head", [](auto&, auto& step) { step.head = 0; }, "heads of 0 columns"},
       {"value head", [](auto&, auto& step) { step.value_head = 5000; }, "heads of 5000 columns"},
       {"causal", [](auto&, auto& step) { step.causal = 3; }, "unknown kind 3"},
-      {"softcap", [](auto&, auto& step) { step.softcap = -1; }, "its soft cap is -1"},
+      {"softcap", [](auto&, auto& step) { step.softcap = 2; }, "its soft cap is 2, not a program"},
+      {"scores of other loops",
+       [](auto&, auto& step) {
+         step.scores->extents.pop_back();
+         step.scores->accesses[0]->strides.pop_back();
+       },
+       "the loops of its scores are not its batch, rows and keys"},
+      {"scores without a store", [](auto&, auto& step) { step.scores->instrs.pop_back(); },
+       "its program of scores makes none"},
+      {"scores in a sum",
+       [](auto&, auto& step) {
+         step.scores->instrs[3]->kind = fb::InstrKind::Reduce;
+         step.scores->instrs[3]->op = 0;
+       },
+       "its scores are not pointwise"},
       {"rows", [](auto&, auto& step) { step.rows = 9999; }, "the number of rows is 9999"},
       {"batch", [](auto&, auto& step) { step.batch.pop_back(); }, "2 batch strides for 1"},
       {"buffer", [](auto&, auto& step) { step.v->buffer = 99; }, "its values is 99"},
@@ -413,6 +456,7 @@ TEST(AttentionPlan, DamageIsRefusedByName) {
   AttentionProblem c;
   c.mask = Mask::kBool;
   c.limits.assign(5, 7);
+  c.softcap = 2;
   const AttentionCase attention(c);
   for (const BadAttention& damage : damages) {
     SCOPED_TRACE(damage.name);

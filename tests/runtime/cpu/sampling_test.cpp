@@ -17,30 +17,20 @@ constexpr std::int64_t kLikeliest = 20, kVocabulary = 300;
 Plan sampling_plan(DType dtype) {
   PlanBuilder b;
   const Id rows = b.symbol("rows", 1, 64), count = b.constant(kVocabulary);
-  fb::SamplingStepT sampling;
-  sampling.rows = rows;
-  sampling.vocabulary = count;
-  sampling.sets_rows = b.constant(3);
-  sampling.biases_count = b.constant(5);
-  sampling.logits = b.input("logits", dtype, {rows, count});
-  sampling.reals = b.input("reals", DType::kFloat64, {rows, b.constant(4)});
-  sampling.integers = b.input("integers", DType::kInt64, {rows, b.constant(6)});
-  sampling.sets =
-      b.input("sets", DType::kInt32, {sampling.sets_rows, b.constant((kVocabulary + 31) / 32)});
-  sampling.biased = b.input("biased", DType::kInt32, {sampling.biases_count});
-  sampling.biases = b.input("biases", DType::kFloat32, {sampling.biases_count});
-  sampling.tokens = b.output("tokens", DType::kInt32, {rows});
-  fb::LogprobsStepT logprobs;
-  logprobs.logits = sampling.logits;
-  logprobs.tokens = sampling.tokens;
-  logprobs.rows = rows;
-  logprobs.vocabulary = count;
-  logprobs.most = kLikeliest;
-  logprobs.wanted = b.input("wanted", DType::kInt32, {rows});
-  logprobs.likeliest = b.output("likeliest", DType::kInt32, {rows, b.constant(kLikeliest)});
-  logprobs.logprobs = b.output("logprobs", DType::kFloat32, {rows, b.constant(kLikeliest + 1)});
-  b.sampling("sample", std::move(sampling));
-  b.logprobs("tell", std::move(logprobs));
+  const Id sets = b.constant(3), biases = b.constant(5),
+           words = b.constant((kVocabulary + 31) / 32);
+  const PlanBuilder::Tensor logits = b.input_of("logits", dtype, {rows, count}),
+                            tokens = b.output_of("tokens", DType::kInt32, {rows});
+  b.call("sampling",
+         {logits, b.input_of("reals", DType::kFloat64, {rows, b.constant(4)}),
+          b.input_of("integers", DType::kInt64, {rows, b.constant(6)}),
+          b.input_of("sets", DType::kInt32, {sets, words}),
+          b.input_of("biased", DType::kInt32, {biases}),
+          b.input_of("biases", DType::kFloat32, {biases})},
+         {tokens});
+  b.call("logprobs", {logits, tokens, b.input_of("wanted", DType::kInt32, {rows})},
+         {b.output_of("likeliest", DType::kInt32, {rows, b.constant(kLikeliest)}),
+          b.output_of("logprobs", DType::kFloat32, {rows, b.constant(kLikeliest + 1)})});
   return b.build();
 }
 

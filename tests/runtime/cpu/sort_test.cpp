@@ -24,15 +24,9 @@ Plan sort_plan(const SortCase& test, bool descending) {
   PlanBuilder b;
   const Id outer = b.constant(test.outer), length = b.constant(test.length);
   const Id inner = b.constant(test.inner), count = b.constant(test.count);
-  fb::SortStepT sort;
-  sort.input = b.input("x", test.type, {outer, length, inner});
-  sort.output = b.output("y", DType::kInt64, {outer, count, inner});
-  sort.outer = outer;
-  sort.length = length;
-  sort.inner = inner;
-  sort.count = count;
-  sort.descending = descending;
-  b.sort("sort", std::move(sort));
+  b.call("sort", {b.input_of("x", test.type, {outer, length, inner})},
+         {b.output_of("y", DType::kInt64, {outer, count, inner})},
+         {{"descending", std::int64_t{descending}}});
   return b.build();
 }
 
@@ -98,7 +92,7 @@ TEST(CpuSortTypes, BoolHasNoOrder) {
       [] {
         sort_plan({DType::kBool, 1, 4, 1, 2}, false);
       },
-      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("it sorts bool elements")));
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("its elements are of type bool")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuSort,

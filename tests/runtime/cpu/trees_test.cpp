@@ -61,19 +61,17 @@ Plan tree_plan(const TreeCase& test, DType type, const Tables& tables) {
     return b.weight_bytes(type, bytes.data(), bytes.size());
   };
   const Id rows = b.constant(test.rows);
-  fb::TreeStepT step;
-  step.rows_of = b.input("x", type, {rows, b.constant(test.columns)});
-  step.result = b.output("y", type, {rows, b.constant(test.targets)});
-  step.nodes = b.weight(DType::kInt32, tables.nodes);
-  step.trees = b.weight(DType::kInt32, tables.trees);
-  step.thresholds = floats(tables.thresholds);
-  step.weights = floats(tables.weights);
-  step.rows = rows;
-  step.columns = static_cast<std::uint32_t>(test.columns);
-  step.targets = static_cast<std::uint32_t>(test.targets);
-  step.width = static_cast<std::uint32_t>(test.width);
-  step.combine = static_cast<std::uint8_t>(test.combine);
-  b.trees("trees", std::move(step));
+  const auto count = [&](std::size_t size) { return b.constant(static_cast<std::int64_t>(size)); };
+  const Id nodes = count(tables.thresholds.size()), width = b.constant(test.width);
+  b.call("trees",
+         {b.input_of("x", type, {rows, b.constant(test.columns)}),
+          {b.weight(DType::kInt32, tables.nodes), {nodes, b.constant(3)}},
+          {floats(tables.thresholds), {nodes}},
+          {b.weight(DType::kInt32, tables.trees), {count(tables.trees.size() / 2), b.constant(2)}},
+          {floats(tables.weights),
+           {count(tables.weights.size() / static_cast<std::size_t>(test.width)), width}}},
+         {b.output_of("y", type, {rows, b.constant(test.targets)})},
+         {{"combine", static_cast<std::int64_t>(test.combine)}});
   return b.build();
 }
 

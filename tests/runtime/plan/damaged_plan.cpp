@@ -51,15 +51,9 @@ PlanBuilder steps_of_all_kinds() {
   conv.pads_begin = conv.pads_end = {0};
   b.conv("conv", std::move(conv));
 
-  const Id places = b.output("places", DType::kInt64, {batch, two});
-  fb::SortStepT sort;
-  sort.input = x;
-  sort.output = places;
-  sort.outer = batch;
-  sort.length = four;
-  sort.inner = one;
-  sort.count = two;
-  b.sort("sort", std::move(sort));
+  b.call("sort", {{x, {batch, four, one}}},
+         {{b.output("places", DType::kInt64, {batch, two}), {batch, two, one}}},
+         {{"descending", std::int64_t{0}}});
   b.copy("copy", z, u, b.mul(batch, b.constant(8)));
   const Id kept = b.state("kept", DType::kFloat32, {batch});
   LoopBuilder change({batch}, 0);

@@ -262,37 +262,33 @@ void PlanBuilder::conv(const std::string& name, fb::ConvStepT conv) {
   step(name, std::move(reads), {target}, std::move(work));
 }
 
-void PlanBuilder::sort(const std::string& name, fb::SortStepT sort) {
-  const Id source = sort.input, target = sort.output;
+void PlanBuilder::call(const std::string& name, std::initializer_list<Tensor> inputs,
+                       std::initializer_list<Tensor> outputs,
+                       std::initializer_list<Attribute> attributes) {
+  fb::OperatorStepT call;
+  call.operator_name = name;
+  std::vector<Id> reads, writes;
+  const auto add = [](const Tensor& tensor, auto& tensors, std::vector<Id>& buffers) {
+    auto made = std::make_unique<fb::HostTensorT>();
+    made->buffer = tensor.buffer;
+    made->shape = tensor.shape;
+    tensors.push_back(std::move(made));
+    buffers.push_back(tensor.buffer);
+  };
+  for (const Tensor& input : inputs) add(input, call.inputs, reads);
+  for (const Tensor& output : outputs) add(output, call.outputs, writes);
+  for (const auto& [of, value] : attributes) {
+    auto& attribute = call.attributes.emplace_back(std::make_unique<fb::HostAttributeT>());
+    attribute->name = of;
+    attribute->is_float = std::holds_alternative<double>(value);
+    if (attribute->is_float)
+      attribute->real = std::get<double>(value);
+    else
+      attribute->integer = std::get<std::int64_t>(value);
+  }
   fb::WorkUnion work;
-  work.Set(std::move(sort));
-  step(name, {source}, {target}, std::move(work));
-}
-
-void PlanBuilder::sampling(const std::string& name, fb::SamplingStepT sampling) {
-  const std::vector<Id> reads = {sampling.logits, sampling.reals,  sampling.integers,
-                                 sampling.sets,   sampling.biased, sampling.biases};
-  const Id target = sampling.tokens;
-  fb::WorkUnion work;
-  work.Set(std::move(sampling));
-  step(name, reads, {target}, std::move(work));
-}
-
-void PlanBuilder::logprobs(const std::string& name, fb::LogprobsStepT logprobs) {
-  const std::vector<Id> reads = {logprobs.logits, logprobs.tokens, logprobs.wanted},
-                        writes = {logprobs.likeliest, logprobs.logprobs};
-  fb::WorkUnion work;
-  work.Set(std::move(logprobs));
-  step(name, reads, writes, std::move(work));
-}
-
-void PlanBuilder::trees(const std::string& name, fb::TreeStepT trees) {
-  const std::vector<Id> reads = {trees.rows_of, trees.thresholds, trees.weights, trees.nodes,
-                                 trees.trees};
-  const Id target = trees.result;
-  fb::WorkUnion work;
-  work.Set(std::move(trees));
-  step(name, reads, {target}, std::move(work));
+  work.Set(std::move(call));
+  step(name, std::move(reads), std::move(writes), std::move(work));
 }
 
 void PlanBuilder::host(const std::string& name, fb::HostStepT host) {

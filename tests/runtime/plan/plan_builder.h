@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <sinter/dtype.h>
@@ -55,7 +57,11 @@ class PlanBuilder {
   Id mul(Id a, Id b) { return expr(fb::ExprOp::Mul, a, b); }
   Id product(const std::vector<Id>& dims);
 
-  // Buffers.
+  // Buffers, and operands that are all of one.
+  struct Tensor {
+    Id buffer;
+    std::vector<Id> shape;
+  };
   Id input(const std::string& name, DType type, std::vector<Id> shape);
   Id output(const std::string& name, DType type, std::vector<Id> shape);
   Id arena(DType type, std::vector<Id> shape);
@@ -66,16 +72,23 @@ class PlanBuilder {
     return weight_bytes(type, values.data(), values.size() * sizeof(T));
   }
   Id weight_bytes(DType type, const void* data, std::size_t bytes);
+  Tensor input_of(const std::string& name, DType type, std::vector<Id> shape) {
+    return {input(name, type, shape), shape};
+  }
+  Tensor output_of(const std::string& name, DType type, std::vector<Id> shape) {
+    return {output(name, type, shape), shape};
+  }
 
   // Steps; reads and writes follow from the work.
   void loop(const std::string& name, LoopBuilder builder);
   void matmul(const std::string& name, fb::MatmulStepT work);
   void conv(const std::string& name, fb::ConvStepT work);
-  void sort(const std::string& name, fb::SortStepT work);
   void attention(const std::string& name, fb::AttentionStepT work);
-  void sampling(const std::string& name, fb::SamplingStepT work);
-  void logprobs(const std::string& name, fb::LogprobsStepT work);
-  void trees(const std::string& name, fb::TreeStepT work);
+  using Attribute = std::pair<const char*, std::variant<std::int64_t, double>>;
+  /// A step of the runtime's operator `name`.
+  void call(const std::string& name, std::initializer_list<Tensor> inputs,
+            std::initializer_list<Tensor> outputs,
+            std::initializer_list<Attribute> attributes = {});
   /// Notes the operator as custom code, too.
   void host(const std::string& name, fb::HostStepT work);
   void copy(const std::string& name, Id source, Id target, Id bytes);

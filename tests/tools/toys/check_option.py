@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PATCH = Path(__file__).with_name("option.patch")
+TOYS = Path(__file__).parent
 
 
 def run(*words, **options) -> str:
@@ -22,7 +22,7 @@ def run(*words, **options) -> str:
     return done.stdout
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, patch: Path) -> Path:
     """The command, of a copy of the sources with the patch."""
     sources = folder / "sources"
     shutil.rmtree(sources, ignore_errors=True)
@@ -31,10 +31,18 @@ def build(folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
     (sources / ".deps").symlink_to((ROOT / ".deps").resolve())
-    run("patch", "-p1", "-i", PATCH, cwd=sources)
+    run("patch", "-p1", "-i", patch, cwd=sources)
     run("cmake", "--preset", "quickstart", cwd=sources)
     run("ninja", "-C", "build", "-j2", "sinter", cwd=sources)
     return sources / "build/bin/sinter"
+
+
+def touched(patch: Path, most: int) -> list[str]:
+    """The files of a patch, which fits the sources."""
+    files = [line.split("/", 1)[1] for line in patch.read_text().splitlines() if line.startswith("+++ ")]
+    assert len(files) <= most, files
+    run("patch", "-p1", "--dry-run", "-i", patch, cwd=ROOT)
+    return files
 
 
 def look(sinter: Path, folder: Path) -> None:
@@ -55,12 +63,11 @@ def look(sinter: Path, folder: Path) -> None:
 
 
 def main() -> int:
-    files = [line.split("/", 1)[1] for line in PATCH.read_text().splitlines() if line.startswith("+++ ")]
-    assert len(files) == 2, files
-    run("patch", "-p1", "--dry-run", "-i", PATCH, cwd=ROOT)
+    patch = TOYS / "option.patch"
+    files = touched(patch, 2)
     if "--build" in sys.argv:
         folder = ROOT / "build/toy_option"
-        look(build(folder), folder)
+        look(build(folder, patch), folder)
     print(f"a toy option: {', '.join(files)}")
     return 0
 

@@ -27,7 +27,7 @@ TEST_F(CliTest, WeightsPrintsEveryLayer) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("weight error"), HasSubstr("product"),
                                 HasSubstr("1 of 1 layers quantized"), HasSubstr("the plan")));
   const auto graph = sinter({"inspect", path("int8.plan"), "--graph"});
-  EXPECT_THAT(graph.out, HasSubstr("QuantMatMul"));
+  EXPECT_THAT(graph.out, HasSubstr("i8 * f32 row"));
   EXPECT_EQ(
       sinter({"run", path("int8.plan"), "--shapes=x:3x8", "--outputs", path("int8.npz")}).code, 0);
   sinter({"compile", model, "--target=cpu", "-o", path("float.plan")});
@@ -35,6 +35,29 @@ TEST_F(CliTest, WeightsPrintsEveryLayer) {
                     "--tolerance=0.03"})
                 .code,
             0);
+}
+
+TEST_F(CliTest, WeightsAreFloatsOfFourBits) {
+  const auto model = save(small_model());
+  for (const char* format : {"nvfp4", "mxfp4"}) {
+    const std::string weights = fmt::format("--weights={}:head", format);
+    const auto result =
+        sinter({"--json", "compile", model, "--target=cpu", weights, "-o", path("fp4.plan")});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const auto layers = json::parse(result.out)["layers"];
+    EXPECT_EQ(layers[0]["bits"], 4);
+    EXPECT_LT(layers[0]["weight_error"], 0.2);
+    // The CPU multiplies twice the numbers as integers of 8 bits.
+    EXPECT_THAT(sinter({"inspect", path("fp4.plan"), "--graph"}).out, HasSubstr("i8 * f32 row"));
+    EXPECT_THAT(sinter({"inspect", path("fp4.plan")}).out, HasSubstr(format));
+    EXPECT_EQ(
+        sinter({"run", path("fp4.plan"), "--shapes=x:3x8", "--outputs", path("fp4.npz")}).code, 0);
+    sinter({"compile", model, "--target=cpu", "-o", path("float.plan")});
+    EXPECT_EQ(sinter({"run", path("float.plan"), "--shapes=x:3x8", "--expected", path("fp4.npz"),
+                      "--tolerance=0.3"})
+                  .code,
+              0);
+  }
 }
 
 TEST_F(CliTest, WeightsReportsErrorsAsJson) {
@@ -152,8 +175,9 @@ TEST_F(CliTest, CalibrationRefusesSamplesThatDoNotFit) {
 TEST_F(CliTest, WeightsRefusesWhatItDoesNotKnow) {
   const auto model = save(small_model());
   for (const char* text :
-       {"int2", "int4:group=4", "int4:group=x", "int4:groups=32", "model:group=8",
-        "int8:", "int4:group=99999999999999999999", "int4:wide=", "int4:wide=-1", "int4:wide=x"}) {
+       {"int2", "nvfp4:group=16", "mxfp4:asymmetric", "int4:group=4", "int4:group=x",
+        "int4:groups=32", "model:group=8", "int8:", "int4:group=99999999999999999999",
+        "int4:wide=", "int4:wide=-1", "int4:wide=x"}) {
     const auto result =
         sinter({"compile", model, "--target=cpu", "-o", path("x.plan"), "--weights", text});
     EXPECT_EQ(result.code, 2) << text;

@@ -37,22 +37,30 @@ std::map<std::string, std::vector<const frontend::SupportedOp*>> by_family(
   return families;
 }
 
+/// "Softmax (1, 13)"; of operators that have had one meaning since version 1 the name alone.
+std::string with_versions(const std::vector<frontend::SupportedOp>& ops,
+                          const frontend::SupportedOp& op) {
+  const std::string versions = versions_of(ops, op);
+  return versions == "1" ? op.name : fmt::format("{} ({})", op.name, versions);
+}
+
 void print_markdown(const Console& console) {
   const auto ops = frontend::supported_ops();
   const auto [first, last] = frontend::supported_opsets();
   console.print(
-      "# Operators\n\nWritten by `tools/update_docs` from the table that the importer uses; not to "
-      "be edited.\n\nModels may use versions {} to {} of ai.onnx. *Since* are the versions at "
-      "which an operator got the\nmeanings that import knows; a version between them has the "
-      "meaning before it. *Types* are those of\nwhat the operator computes on: floats are f16, "
-      "bf16, f32 and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool; "
-      "float8 are f8e4m3fn, f8e5m2, f8e4m3fnuz and f8e5m2fnuz. "
-      "Every operator is compiled for every target ({}).",
+      "# Operators\n\nWritten by `tools/update_docs` from the importer's table; do not edit.\n\n"
+      "Models may use opsets {} to {} of ai.onnx. Numbers are the versions at which an operator "
+      "got a meaning\nthat import knows (none: 1); a version between two has the earlier meaning. "
+      "Every target ({}) compiles\nevery operator. A line begins with the types that its operators "
+      "compute on: floats are f16, bf16, f32, f64;\nintegers i8 to i64 and u8 to u64; "
+      "numbers both; any also bool; float8 f8e4m3fn, f8e5m2 and their fnuz forms.",
       first, last, codegen::target_names());
   for (const auto& [family, members] : by_family(ops)) {
-    console.print("\n## {}\n\n| operator | since | types |\n|---|---|---|", family);
-    for (const auto* op : members)
-      console.print("| {} | {} | {} |", op->name, versions_of(ops, *op), op->types);
+    std::map<std::string, std::vector<std::string>> by_types;
+    for (const auto* op : members) by_types[op->types].push_back(with_versions(ops, *op));
+    console.print("\n## {}\n", family);
+    for (const auto& [types, names] : by_types)
+      console.print("- {}: {}", types, fmt::join(names, ", "));
   }
 }
 

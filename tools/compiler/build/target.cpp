@@ -32,7 +32,10 @@ ir::TargetTraits Target::traits() const {
     if (kind->device(architecture).cluster_blocks < kRecurrentBlocks)
       traits.recurrent_types.clear();
   for (const std::string& architecture : architectures)
-    if (!kind->device(architecture).has_wgmma) traits.attention_eight_bit = {};
+    if (!kind->device(architecture).has_wgmma)
+      std::erase_if(traits.formats, [](const ir::OperandFormats& row) {
+        return row.op == "Attention" && !row.scaled;
+      });
   return traits;
 }
 

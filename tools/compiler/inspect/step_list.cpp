@@ -20,9 +20,10 @@ using plan::fb::PlanT;
 using plan::fb::StepT;
 using plan::fb::WorkUnion;
 
-/// Without code a kernel's step has no work yet.
+/// "KernelStep", or the operator's name. Without code a kernel's step has no work yet.
 std::string kind_of(const WorkUnion& work) {
   using plan::fb::Work;
+  if (const auto* call = work.AsOperatorStep()) return call->operator_name;
   return plan::fb::EnumNameWork(work.type == Work::NONE ? Work::KernelStep : work.type);
 }
 

@@ -29,7 +29,7 @@ void require_eight_bit_attention(const CompileOptions& options, const ir::Target
     if (is_given)
       throw usage_error("--attention-precision fp8 does not go with {}: leave one of them out",
                         name);
-  if (given.emulate || target.attention_eight_bit.most > 0) return;
+  if (given.emulate || target.first_of("Attention", false) != nullptr) return;
   throw unsupported_error(
       "--attention-precision fp8: {}; leave it out, or write --emulate, which computes it in "
       "floats on rounded operands, as accurate and slower",
@@ -101,8 +101,8 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
         "--activation-scales block gives weights a scale for each block of 128 x 128: leave out "
         "--weight-scales tensor");
   const DType type = is_integer ? DType::kInt8 : DType::kFloat8E4M3FN;
-  if (!given.emulate && !target.narrow_products.contains({type, type}) &&
-      !target.narrow_convs.contains({type, type}))
+  if (!given.emulate && target.sums("MatMul", type, type) == nullptr &&
+      target.sums("Conv", type, type) == nullptr)
     throw unsupported_error(
         "--precision {}: the target has no products of {}; write {}, or --emulate, which computes "
         "them in float on rounded operands, as accurate and no faster",

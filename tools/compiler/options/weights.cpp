@@ -11,9 +11,12 @@
 namespace sinter::tools {
 namespace {
 
+constexpr std::int64_t kNvGroup = 16, kMxGroup = 32;  // of NVFP4 and of MXFP4
+
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   throw usage_error(
-      "weights '{}': {}; write model, int8 or int4, the latter two perhaps with :group=N (elements "
+      "weights '{}': {}; write model, nvfp4, mxfp4, int8 or int4, the latter two perhaps with "
+      ":group=N (elements "
       "along k that share a scale, at least 8), :asymmetric (zero points), :wide=E (calibrated "
       "layers of int4 that would be off by more than E, a mean layer's measure, are int8; 0: "
       "none), :head (the last layer in int4, too) and :embeddings (tables in int8, too), for "
@@ -50,8 +53,10 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
   if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
     throw usage_error("weights of {} bits: they can have 8, 4, or what the model gives them (0)",
                       weights.bits);
-  if (weights.floats && (weights.bits != 8 || !weights.symmetric))
-    throw usage_error("floats as weights have 8 bits and no zero points");
+  if (weights.floats && !weights.symmetric)
+    throw usage_error("floats as weights have no zero points");
+  if (weights.floats && weights.bits == 4 && weights.group != kNvGroup && weights.group != kMxGroup)
+    throw usage_error("floats of 4 bits as weights have groups of {} or {}", kNvGroup, kMxGroup);
   if (weights.max_layer_error < 0)
     throw usage_error("--max-layer-error is negative: write 0 for any error");
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
@@ -78,8 +83,11 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
 
 std::string to_text(const WeightOptions& weights) {
   if (weights.bits == 0) return "model";
-  std::string text = weights.floats ? "fp8" : fmt::format("int{}", weights.bits);
-  if (weights.group != 0) text += fmt::format(":group={}", weights.group);
+  const bool is_float4 = weights.floats && weights.bits == 4;
+  std::string text = is_float4        ? weights.group == kMxGroup ? "mxfp4" : "nvfp4"
+                     : weights.floats ? "fp8"
+                                      : fmt::format("int{}", weights.bits);
+  if (weights.group != 0 && !is_float4) text += fmt::format(":group={}", weights.group);
   if (!weights.symmetric) text += ":asymmetric";
   if (weights.embeddings) text += ":embeddings";
   if (weights.last_as_others) text += ":head";
@@ -89,7 +97,7 @@ std::string to_text(const WeightOptions& weights) {
 }
 
 double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
-                              fusion::Precision precision, const std::set<DType>& quantized_matmul,
+                              fusion::Precision precision, const ir::TargetTraits& target,
                               double plan_bytes) {
   double bytes = plan_bytes;
   for (const auto& layer : layers) {
@@ -99,7 +107,7 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
     if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;
     if (precision == fusion::Precision::kBFloat16) type = DType::kBFloat16;
     // Else the plan has floats again.
-    if (!layer.type.empty() || quantized_matmul.contains(type))
+    if (!layer.type.empty() || target.first_of("MatMul", true, type) != nullptr)
       bytes += elements * static_cast<double>(size_of(type)) - layer.bytes_after;
   }
   return bytes;
@@ -154,8 +162,12 @@ WeightOptions parse_weights(std::string_view given) {
   const std::string text(given);
   WeightOptions options;
   const auto parts = tools::split_at(text, ':');
-  options.floats = parts[0] == "fp8";
-  if (parts[0] == "int8" || options.floats)
+  const bool is_float4 = parts[0] == "nvfp4" || parts[0] == "mxfp4";
+  options.floats = parts[0] == "fp8" || is_float4;
+  if (is_float4) {
+    options.bits = 4;
+    options.group = parts[0] == "mxfp4" ? tools::kMxGroup : tools::kNvGroup;
+  } else if (parts[0] == "int8" || options.floats)
     options.bits = 8;
   else if (parts[0] == "int4")
     options.bits = 4;
@@ -176,6 +188,8 @@ WeightOptions parse_weights(std::string_view given) {
     } else if (part.starts_with("wide=")) {
       options.wide_error = tools::number_of<double>(text, part);
       if (!(options.wide_error >= 0)) tools::refuse(text, "an error is not below 0");
+    } else if (part.starts_with("group=") && is_float4) {
+      tools::refuse(text, "the format says its groups");
     } else if (part.starts_with("group=")) {
       options.group = tools::number_of<std::int64_t>(text, part);
       constexpr std::int64_t kLeast = 8;

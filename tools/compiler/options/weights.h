@@ -25,7 +25,7 @@ std::string to_text(const WeightOptions& weights);
 /// What a plan of `plan_bytes` would have, had its layers kept their floats in the plan's own
 /// precision. Types that the target has no products of quantized weights for are floats in it.
 double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
-                              fusion::Precision precision, const std::set<DType>& quantized_matmul,
+                              fusion::Precision precision, const ir::TargetTraits& target,
                               double plan_bytes);
 
 /// Says what was asked for in vain, and what would be better.

@@ -14,7 +14,7 @@
 #include "fusion/transforms.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"
-#include "ir/quantized.h"
+#include "ir/scale_format.h"
 #include "runtime/format_error.h"
 
 namespace sinter::tools {

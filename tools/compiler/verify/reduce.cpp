@@ -337,16 +337,16 @@ Reduced reduce(TestCase start, const ReduceOptions& options) {
 }
 
 Graph flattened(const Graph& graph) {
-  const auto is_fused = [](const Graph& g) {
-    return std::ranges::any_of(g.nodes(), [](const Node& node) { return node.body != nullptr; });
-  };
+  // A body of another operator's own computes a part of it.
+  const auto is_body = [](const Node& node) { return node.body && !node.op->body_inputs; };
+  const auto is_fused = [&](const Graph& g) { return std::ranges::any_of(g.nodes(), is_body); };
   Graph result = graph;
   while (is_fused(result))
     result =
         ir::rewrite(result,
-                    [](GraphBuilder& builder, const Graph&, const Node& node,
-                       std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                      if (!node.body) return std::nullopt;
+                    [&](GraphBuilder& builder, const Graph&, const Node& node,
+                        std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+                      if (!is_body(node)) return std::nullopt;
                       GraphBuilder::OriginScope scope(builder, node.origins);
                       return ir::inline_graph(builder, *node.body, inputs);
                     });

@@ -117,7 +117,7 @@ def _parser():
     triton.add_argument("--queue-delay-us", type=int, default=1000, metavar="US",
                         help="how long a request waits for others to run with, in microseconds (1000)")
     triton.add_argument("--instances", type=int, default=1, help="processes that hold the plan each (1)")
-    triton.add_argument("--gpus", default="", metavar="A,B,..", help="GPUs, with so many instances on each (all)")
+    triton.add_argument("--gpus", default="", metavar="A,B,..", help="GPUs, each with --instances instances (all)")
     triton.add_argument("--sequences", type=int, default=0, help="texts at once; 0: as many as the plan takes")
     triton.add_argument("--cache-bytes", type=int, default=0, help="of the caches of texts; 0: most of what a GPU has left, 1 GiB of "
                         "the host's")

@@ -68,8 +68,8 @@ void Connection::watch_errors() {
 /// As far as what has come goes.
 void Connection::advance() {
   if (state_ == State::kIdle) {
-    // An empty line in front of a request is no harm (RFC 9112, 2.2).
-    if (input_.starts_with("\r\n")) input_.erase(0, 2);
+    // Empty lines in front of a request are no harm (RFC 9112, 2.2), however they are cut.
+    while (input_.starts_with("\r\n")) input_.erase(0, 2);
     if (input_.empty() || input_ == "\r") {
       if (saw_end_) drop();
       return;

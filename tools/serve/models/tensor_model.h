@@ -32,8 +32,8 @@ struct OwnedTensor {
 struct TensorModelOptions {
   int sessions = 1;            // that run at once, a thread each
   std::int64_t waiting = 256;  // requests that wait; more are refused
-  /// Requests that differ along the first dimension alone run at once, up to so many rows. 1: each
-  /// by itself, as always where inputs and outputs do not share a first dimension of open size.
+  /// The most rows of a run that joins requests, which may differ along the first dimension alone.
+  /// 1: each by itself, as always where inputs and outputs do not share a symbolic first dimension.
   std::int64_t batch_rows = 1;
   std::chrono::microseconds batch_delay{0};  // how long a request waits for others
   /// Requests may differ along the second dimension, too: the shorter ones are padded with zeros,

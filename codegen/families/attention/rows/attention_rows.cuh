@@ -58,7 +58,8 @@ struct AttentionRows : AttentionSums<Shape> {
   typedef AttentionProblem<Shape> Problem;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
                        kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
-  using Sums::scaled_late, Sums::fill_of, Sums::unit, Sums::base_of, Sums::inverse_of, Sums::capped;
+  using Sums::scaled_late, Sums::fill_of, Sums::unit, Sums::base_of, Sums::inverse_of,
+      Sums::with_sink;
   typedef float Scores[kRowTiles][kKeyTiles][4];
   typedef float Shrink[kRowTiles][2];
 
@@ -120,9 +121,9 @@ struct AttentionRows : AttentionSums<Shape> {
             q[r][s][h + 2] = kNeighbours ? second : first >> 16 | (second & 0xffff0000u);
             continue;
           }
-          q[r][s][h] = load_pair<Shape::kPairs>(source + s * 16);
+          q[r][s][h] = load_columns<Shape>(source, s * 16, t);
           q[r][s][h + 2] =
-              s * 16 + 8 < Shape::kHead ? load_pair<Shape::kPairs>(source + s * 16 + 8) : 0;
+              s * 16 + 8 < Shape::kHead ? load_columns<Shape>(source, s * 16 + 8, t) : 0;
         }
       }
     }
@@ -205,17 +206,19 @@ struct AttentionRows : AttentionSums<Shape> {
     return least;
   }
 
-  /// Applies softcap, scale and mask. Scores are then in base 2, except for a factor if the scale
-  /// is applied late.
+  /// Applies the program of scores, scale and mask. Scores are then in base 2, except for a factor
+  /// if the scale is applied late.
   SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>& mask_tile,
                           i32 key0) const {
-    if constexpr (Shape::kCapped)
+    if constexpr (Shape::Score::kMakes)
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
         for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
-          for (int e = 0; e < 4; ++e) s[r][j][e] = capped(p, s[r][j][e]);
+          for (int e = 0; e < 4; ++e)
+            s[r][j][e] =
+                p.score_of(s[r][j][e], row_of(r, e / 2), key0 + Shape::key_of(j, t) + e % 2);
     if (!scaled_late(p) || !mask_tile.lets_all_through()) {
       const float factor = scaled_late(p) ? 1.0f : p.scale * kLog2E, fill = fill_of(p);
 #pragma unroll
@@ -408,14 +411,15 @@ struct AttentionRows : AttentionSums<Shape> {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         bool drop;
-        const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
+        const float inverse =
+            inverse_of(p, with_sink(p, row, most[r][h], sum_of_row(sum[r][h])), drop);
         if (row >= p.rows) continue;
         typename Shape::Result* to = p.y + p.result_at(row);
 #pragma unroll
         for (int j = 0; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
-          store_pair(p, to + column_of(j), drop ? 0 : low, drop ? 0 : high);
+          store_columns(p, to, column_of(j), drop ? 0 : low, drop ? 0 : high);
         }
       }
     }
@@ -436,8 +440,9 @@ struct AttentionRows : AttentionSums<Shape> {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         bool drop;
-        const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
+        const float inverse =
+            inverse_of(p, with_sink(p, row, most[r][h], sum_of_row(sum[r][h])), drop);
 #pragma unroll
         for (int j = kFours; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;

@@ -24,6 +24,14 @@ SINTER_DEVICE u32 load_pair(const T* p) {
   if constexpr (kPairs) return *reinterpret_cast<const u32*>(p);
   return static_cast<u32>(p[0].bits) | static_cast<u32>(p[1].bits) << 16;
 }
+/// Columns `first` + `t` and the next one of queries, from columns `t` on; zero past the head.
+template <class Shape, class T>
+SINTER_DEVICE u32 load_columns(const T* from, int first, int t) {
+  constexpr int kColumns = Shape::kHeadColumns;
+  if (kColumns == Shape::kHead || first + t + 1 < kColumns)
+    return load_pair<Shape::kPairs>(from + first);
+  return first + t < kColumns ? static_cast<u32>(from[first].bits) : 0;
+}
 /// Stores two adjacent results at `to`.
 template <class Shape, bool kPairs = Shape::kPairs>
 SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::Result* to,
@@ -48,6 +56,22 @@ SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::
   }
 }
 
+/// Stores columns `column` and the next one of a row of results, if they exist.
+template <class Shape>
+SINTER_DEVICE void store_columns(const AttentionProblem<Shape>& p, typename Shape::Result* row,
+                                 int column, float low, float high) {
+  constexpr int kColumns = Shape::kValueColumns;
+  if (kColumns == Shape::kValueHead || column + 1 < kColumns)
+    return store_pair(p, row + column, low, high);
+  if (column >= kColumns) return;
+  if constexpr (Shape::kRoundsResult) {
+    const u32 pair = RoundedPair<typename Shape::Result>::of(low, high, p.y_zero);
+    *reinterpret_cast<u8*>(row + column) = static_cast<u8>(pair);
+  } else {
+    row[column].bits = static_cast<u16>(pack_pair<typename Shape::Result>(low, high));
+  }
+}
+
 /// A class of static functions.
 template <class Shape>
 struct AttentionSums {
@@ -60,11 +84,6 @@ struct AttentionSums {
   static constexpr float kKeyUnit = Word::kUnit,
                          kValuesOver = ScaledRow<typename Shape::Key>::kUnit / Word::kUnit;
 
-  /// Softcap of a score without its final factor: tanh(cap_scale * score), absolute error 2^-19.
-  /// The scale, applied later, is the cap.
-  SINTER_DEVICE static float capped(const Problem& p, float score) {
-    return short_one_plus_hyperbolic_tangent(score * p.cap_scale) - 1.0f;
-  }
   /// Whether scores are multiplied to base 2 only after the maximum is known: one FMA for each
   /// element.
   SINTER_DEVICE static bool scaled_late(const Problem& p) {
@@ -95,6 +114,14 @@ struct AttentionSums {
 #endif
   }
 
+  /// The sum `total` of a row's weights, relative to `most`, with that of its sink.
+  SINTER_DEVICE static float with_sink(const Problem& p, i32 row, float most, float total) {
+    if constexpr (Shape::Score::kSinks) {
+      const float weight = fast_exp2(p.sink_of(row) * kLog2E - base_of(most, unit(p)));
+      total += Shape::kScaled ? weight * kValuesOver : weight;
+    }
+    return total;
+  }
   /// Factor from a row's sums to its results; `drop` means that the results are zero.
   SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
     drop = Shape::kGuard == 1 && total != total;
@@ -140,10 +167,10 @@ struct AttentionSums {
 
   /// Writes two columns of the result.
   SINTER_DEVICE static void store_merged(const Problem& p, i32 row, i32 column, float low,
-                                         float high, float total) {
+                                         float high, float most, float total) {
     bool drop;
-    const float inverse = inverse_of(p, total, drop);
-    store_pair(p, p.y + p.result_at(p.first_row + row) + column, drop ? 0 : low * inverse,
-               drop ? 0 : high * inverse);
+    const float inverse = inverse_of(p, with_sink(p, p.first_row + row, most, total), drop);
+    store_columns(p, p.y + p.result_at(p.first_row + row), column, drop ? 0 : low * inverse,
+                  drop ? 0 : high * inverse);
   }
 };

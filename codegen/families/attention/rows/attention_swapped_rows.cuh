@@ -18,7 +18,7 @@ struct SwappedRows : AttentionSums<Shape> {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
   typedef AttentionProblem<Shape> Problem;
-  using Sums::unit, Sums::base_of, Sums::scaled_late, Sums::capped;
+  using Sums::unit, Sums::base_of, Sums::scaled_late;
   static constexpr int kSteps = Shape::kSteps, kKeyTiles = Shape::kKeys / 16,
                        kOutTiles = Shape::kValueHead / 16;
   static_assert(Shape::kHead % 16 == 0 && Shape::kValueHead % 16 == 0, "whole tiles");
@@ -126,14 +126,15 @@ struct SwappedRows : AttentionSums<Shape> {
       }
   }
 
-  /// Applies the softcap, the scale unless it is applied late, and masks keys that a row does not
-  /// see.
+  /// Applies the program of scores, the scale unless it is applied late, and masks keys that a row
+  /// does not see.
   SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>&, i32 key0) const {
-    if constexpr (Shape::kCapped)
+    if constexpr (Shape::Score::kMakes)
 #pragma unroll
       for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[j][e] = capped(p, s[j][e]);
+        for (int e = 0; e < 4; ++e)
+          s[j][e] = p.score_of(s[j][e], row0 + t + e % 2, key0 + j * 16 + e / 2 * 8 + g);
     if (!scaled_late(p)) {
       const float factor = p.scale * kLog2E;
 #pragma unroll

@@ -13,11 +13,13 @@ namespace {
 // Limit for blocks without clusters and warpgroups, available on every architecture.
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
+constexpr std::int64_t kLongestHeldQueries = 192;  // AttentionPipeline::kQueriesStay
 constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles are mostly padding
 
 /// Minimum registers of a lane: scores, weights, results, queries and mask.
 int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  const bool stay = schedule.queries > 1 || program.eight_bit;
+  const bool stay =
+      schedule.queries > 1 || program.eight_bit || program.head > kLongestHeldQueries;
   const int others = stay ? 32 : 40;
   int mask = 0;
   if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
@@ -101,7 +103,8 @@ int warp_rows_of_few(const AttentionProgram& program, const Ranges& ranges) {
 }
 
 bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  return !program.front || (schedule.row_warps == 1 && schedule.warp_rows <= 16 &&
+  const bool is_whole = program.head % 8 == 0 && program.value_head % 8 == 0;
+  return !program.front || (is_whole && schedule.row_warps == 1 && schedule.warp_rows <= 16 &&
                             schedule.ahead == 1 && !schedule.by_warpgroups());
 }
 
@@ -147,9 +150,8 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
   if (program.dtype != DType::kFloat16 && program.dtype != DType::kBFloat16)
     return refuse(fmt::format("its type is {}, not f16 or bf16", to_string(program.dtype)));
   for (const std::int64_t head : {program.head, program.value_head})
-    if (head < 8 || head > kLongestHead || head % 8 != 0)
-      return refuse(
-          fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
+    if (head < 1 || head > kLongestHead)
+      return refuse(fmt::format("head dimension {} is above {}", head, kLongestHead));
   if (program.eight_bit) {
     if (program.head % 16 != 0 || program.value_head % 16 != 0 || program.head < 48 ||
         program.head > 128 || program.value_head < 48 || program.value_head > 128)

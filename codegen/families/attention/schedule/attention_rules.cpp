@@ -8,6 +8,7 @@
 
 #include "codegen/emit/schedule_neighbours.h"
 #include "codegen/families/attention/schedule/attention_fit.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -25,6 +26,8 @@ class Chooser {
         device_(device),
         heads_(ir::element_count(program.batch)) {
     base_.vector = common_vector({&program.k, &program.v});
+    while (program.head % base_.vector != 0 || program.value_head % base_.vector != 0)
+      base_.vector /= 2;
     base_.pairs =
         (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
   }
@@ -120,6 +123,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   const std::int64_t longest = std::max(program.head, program.value_head);
   const Dim sixteens = chooser.blocks(16), blocks = chooser.blocks(64);
   const std::int64_t few = 2 * device.multiprocessors;
+  const AttentionCounts& counts = device.fitted->attention;
+  const auto whole = [](double count) { return static_cast<std::int64_t>(count); };
   const auto by_warps = [](int row_warps, int warp_rows, int key_groups, int keys, int splits = 1) {
     AttentionSchedule schedule;
     schedule.row_warps = row_warps;
@@ -144,10 +149,13 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     // a second set of registers, so that tiles have fewer keys.
     const int keys = program.promoted ? 64 : 128, turns = device.multiprocessors;
     if (longest <= 64) {
-      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, 576}, {program.keys, 1024}});
+      chooser.add(
+          by_warpgroups(1, keys, 2, 1, 2 * turns),
+          {{blocks, whole(counts.one_group_items)}, {program.keys, whole(counts.one_group_keys)}});
       chooser.add(by_warpgroups(3, keys, 2, 2, turns), {});
     } else {
-      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, few}, {program.keys, 512}});
+      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns),
+                  {{blocks, few}, {program.keys, whole(counts.wide_keys)}});
     }
     // For masks that need too many registers above.
     chooser.add(by_warpgroups(2, keys, 2, 2, turns), {});
@@ -183,8 +191,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     const auto at_most = [&](std::int64_t of_sequence) {
       return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
     };
-    // Up to kAlike keys are read in the time of one or two launches.
-    constexpr std::int64_t kAny = 0, kAlike = 1536;
+    constexpr std::int64_t kAny = 0;
     // `most_rows` bounds the rows of a sequence. The last schedule takes all sizes within `common`.
     const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
       const auto add = [&](AttentionSchedule schedule, std::int64_t most_items,
@@ -200,7 +207,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       add(by_warps(1, of_few, 4, 32, 8), few / 8);
       if (!program.key_scales) add(by_warps(1, of_few, 8, 32, 2), all_at_once / 2);
       add(by_warps(1, of_few, 4, 32, 2), 3 * all_at_once / 2);
-      add(by_warps(1, of_few, 4, 32), 3 * all_at_once, kAlike);
+      add(by_warps(1, of_few, 4, 32), 3 * all_at_once, whole(counts.cheap_keys));
       if (!program.key_scales) {
         add(by_warps(1, of_few, 4, 16, 2), 5 * all_at_once / 2);
         add(by_warps(1, of_few, 4, longest <= 64 ? 32 : 16), 4 * all_at_once, kAny, 4);
@@ -238,14 +245,16 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
         add_long(by_warpgroups(2, 128, 2, 1, device.multiprocessors), true);
       add_long(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors));
       add_long(by_warpgroups(2, 64, 3, 1, device.multiprocessors));
+      add_long(by_warpgroups(2, 64, 2, 1, device.multiprocessors));
       add_long(by_warps(4, 16, 1, longest <= 128 ? 64 : 32));
     }
     return chooser.take();
   }
   if (program.bounds) {
-    // Sequences of up to 256 rows on average take 64 rows a block. Persistent blocks take several
-    // items, as few remain in the last round.
-    const Chooser::Limits short_ones{{program.rows - Dim(256) * program.sequences, 0}};
+    // Short sequences take 64 rows a block. Persistent blocks take several items, as few remain in
+    // the last round.
+    const Chooser::Limits short_ones{
+        {program.rows - Dim(whole(counts.short_sequence_rows)) * program.sequences, 0}};
     const int blocks_of_one_group = 2 * device.multiprocessors;
     chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}});
     if (longest <= 64) {
@@ -255,6 +264,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       chooser.add(by_warpgroups(1, 64, 2, 1, blocks_of_one_group), short_ones);
       chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
       chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
+      chooser.add(by_warpgroups(2, 64, 2, 1, device.multiprocessors), {});
     }
     chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
@@ -269,11 +279,13 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     chooser.add(by_warps(1, of_few, groups, keys, splits), limits);
   };
   const bool wide = longest > 64;
-  constexpr std::int64_t kShort = 4096, kOneRound = 1024, kAny = 0;
-  add_few(2, 32, 1, few, 64);
-  add_few(4, 32, 1, few, 512);
-  add_few(4, 32, 8, few / 8, kOneRound);
-  if (!wide) add_few(4, 64, 8, few / 8, kShort);
+  const std::int64_t two_groups = whole(counts.two_key_groups),
+                     four_groups = whole(counts.four_key_groups);
+  constexpr std::int64_t kAny = 0;
+  add_few(2, 32, 1, few, two_groups);
+  add_few(4, 32, 1, few, four_groups);
+  add_few(4, 32, 8, few / 8, whole(counts.split_keys));
+  if (!wide) add_few(4, 64, 8, few / 8, whole(counts.split_many_keys));
   add_few(wide ? 4 : 8, 64, 8, few / 8, kAny);
   add_few(8, wide ? 32 : 64, 2, few / 2, kAny);
   add_few(8, 32, 1, few, kAny);
@@ -288,7 +300,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   // unless rows are causal and long: then the hardware schedules one block for each item.
   constexpr std::int64_t kNoLimit = INT64_MAX;
   const bool causal = program.causal != 0 || program.has_row_limits();
-  const std::int64_t in_turns = !causal || longest <= 64 ? 8192 : 2048;
+  const std::int64_t in_turns =
+      whole(!causal || longest <= 64 ? counts.persistent_keys : counts.persistent_causal_keys);
   const auto add_groups = [&](int groups, int keys, int stages, std::int64_t most_items,
                               std::int64_t most_keys, int queries = 1) {
     Chooser::Limits limits;
@@ -303,26 +316,29 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   };
   const bool plain = !causal && !program.mask;
   if (longest <= 64) {
-    add_groups(1, 128, 2, 576, 1024);
-    add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);
-    if (causal) add_groups(1, 128, 2, 384, 2048);
-    add_groups(2, 128, 3, plain ? 1100 : kNoLimit, 1024);
+    add_groups(1, 128, 2, whole(counts.one_group_items), whole(counts.one_group_keys));
+    add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, whole(counts.one_tile_keys));
+    if (causal) add_groups(1, 128, 2, whole(counts.causal_items), whole(counts.causal_keys));
+    add_groups(2, 128, 3, plain ? whole(counts.two_groups_items) : kNoLimit,
+               whole(counts.one_group_keys));
     if (plain) add_groups(3, 128, 2, kNoLimit, kNoLimit, 2);
     add_groups(3, 96, 3, kNoLimit, kNoLimit);
     // For masks that need too many registers above:
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
-    add_groups(1, 64, 2, few, 512);
-    add_groups(1, 64, 2, 576, causal ? 512 : 256);
-    if (causal) add_groups(1, 64, 2, few, 1024);
+    add_groups(1, 64, 2, few, whole(counts.wide_keys));
+    add_groups(1, 64, 2, whole(counts.one_group_items),
+               whole(causal ? counts.wide_keys : counts.wide_many_keys));
+    if (causal) add_groups(1, 64, 2, few, whole(counts.causal_wide_keys));
     add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
+    add_groups(2, 64, 2, kNoLimit, kNoLimit);  // heads above 192
   }
   // Few rows in total: a block for every 16 rows, with keys split among its warps, for many loads
   // in flight and a short chain of MMAs.
-  chooser.add(by_warps(1, 16, 2, 32), {{sixteens, few}, {program.keys, 64}});
-  chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}, {program.keys, 512}});
+  chooser.add(by_warps(1, 16, 2, 32), {{sixteens, few}, {program.keys, two_groups}});
+  chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}, {program.keys, four_groups}});
   chooser.add(by_warps(1, 16, 8, 32), {{sixteens, few}});
   // Fewer blocks of four warps than multiprocessors: two key groups each.
   chooser.add(by_warps(4, 16, 2, 32), {{blocks, device.multiprocessors}});

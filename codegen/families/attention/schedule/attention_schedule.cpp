@@ -119,20 +119,20 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
         (program.tables ? 2 * 64 : 0) +  // items passed to the consumers
         (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
   }
-  const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
+  const std::int64_t head = padded_head(program.head), value_head = padded_head(program.value_head);
+  const std::int64_t steps = (head + 15) / 16, out_tiles = value_head / 8;
   const std::int64_t units = program.key_scales ? (steps | 1) + (out_tiles / 2 | 1)
                                                 : (steps * 2 | 1) + (out_tiles | 1),
                      scales = program.key_scales ? 8 : 0;
   const std::int64_t tile = schedule.keys * (units * 16 + scales);
   // Partial results of key groups, and of the blocks of a cluster.
-  const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
+  const std::int64_t part = schedule.rows() * (value_head + 4) * 4;
   const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
   const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
-  const std::int64_t front =
-      program.front
-          ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2} +
-                (program.key_scales ? program.head + program.value_head + 16 : 0)
-          : 0;
+  const std::int64_t front = program.front
+                                 ? ((schedule.rows() + 1) * head + value_head) * std::int64_t{2} +
+                                       (program.key_scales ? head + value_head + 16 : 0)
+                                 : 0;
   return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
                                     sent + front);
 }

@@ -11,6 +11,7 @@
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -31,12 +32,12 @@ int slice_bytes(const GemmProgram& product, const GemmSchedule& s, int digits) {
 /// Whether the kernel has not been measured for the GEMM; then it is used only on request.
 bool is_unknown(const GemmProgram& product, std::int64_t m) {
   const std::int64_t group = loop_group(product);
-  return m > 1 || product.weights->zeros || (group != 0 && group < 64);
+  return m > 1 || product.weights->has_zeros() || (group != 0 && group < 64);
 }
 
 bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && product.weights && product.weights->is_quantized() &&
-         !product.weights->floats && !product.is_eight_bit();
+         !product.weights->are_floats() && !product.is_eight_bit();
 }
 
 /// A SmallM tile whose warps all split k.
@@ -72,11 +73,8 @@ struct Int8Gemv final : SmallM {
 
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
-    // Fitted like kHalfBytesOfOneRow of SmallM, to the same schedules: the chosen ones take 0.15 us
-    // longer than the best on average.
-    constexpr FewRowsCosts kCosts = {4130, 2580,   1200,  1e9,   42.6,  0,
-                                     34.8, 0.0617, 0.422, 0.006, 0.501, 52};
-    const double time = m <= kFewRows ? estimate_few_rows(problem, s, *this, m, kCosts)
+    const FewRowsCosts& costs = problem.device.fitted->few_rows.int8_slices;
+    const double time = m <= kFewRows ? estimate_few_rows(problem, s, *this, m, costs)
                                       : SmallM::estimate(problem, s, m);
     return m <= kFewRows && is_unknown(problem.product, m) ? 2 * time : time;
   }

@@ -4,7 +4,6 @@
 // codegen/families/gemm/mixed_input/mixed_input.cuh.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <span>
 
@@ -14,6 +13,7 @@
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -27,13 +27,6 @@ struct Tile {
 };
 constexpr int kSplitK[] = {1, 2, 4, 8};
 
-/// Rates in the estimate: amounts of a multiprocessor for each nanosecond.
-struct Costs {
-  double flops, widened, promoted;  // operations; weights widened; sums promoted
-  double bytes;                     // bytes copied
-  double part, row;  // for each warpgroup: of a part of k and 64 columns; of 64 more rows
-};
-
 /// The float type, of x's width, to which weights are widened.
 struct Widening {
   const char *name, *type, *header;   // of its schedules; in device code
@@ -42,7 +35,6 @@ struct Widening {
   int most_ahead;                     // parts of weights in flight
   int most_for_two[kMostWarpgroups];  // accumulators of a thread that let two blocks fit
   std::span<const Tile> tiles;
-  Costs eight, four;  // for 8-bit and 4-bit weights
 
   int part() const { return kRowBytes / element_bytes; }  // k's of the weights in registers
   int step() const { return 2 * part(); }                 // k's of a block are multiples of it
@@ -50,41 +42,28 @@ struct Widening {
   int vector() const { return 16 / element_bytes; }
 };
 
-constexpr double kFree = std::numeric_limits<double>::infinity();
-
-// The fastest for some size on an H200; larger tiles need fewer splits. Costs are fitted to 430
-// timings of 40 GEMMs (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8 and 4 bits) in
-// CUDA graphs on an H200. The chosen schedules take 2 % longer than the best on average.
+// The fastest for some size on an H200; larger tiles need fewer splits.
 constexpr Tile kHalfTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
                                {128, 128, 2, 8}, {128, 256, 2, 5}, {256, 128, 2, 4}};
-constexpr Widening kToHalves = {
-    .name = "mixed_input",
-    .type = "WidenToHalves",
-    .header = "widen_to_halves.cuh",
-    .element_bytes = 2,
-    .copies_two = true,
-    .most_ahead = 10,
-    .most_for_two = {64, 32},
-    .tiles = kHalfTiles,
-    .eight =
-        {.flops = 6410, .widened = 23.2, .promoted = kFree, .bytes = 96, .part = 139, .row = 46},
-    .four = {
-        .flops = 5510, .widened = 18.4, .promoted = kFree, .bytes = 96, .part = 186, .row = 46}};
+constexpr Widening kToHalves = {.name = "mixed_input",
+                                .type = "WidenToHalves",
+                                .header = "widen_to_halves.cuh",
+                                .element_bytes = 2,
+                                .copies_two = true,
+                                .most_ahead = 10,
+                                .most_for_two = {64, 32},
+                                .tiles = kHalfTiles};
 
-// Costs are derived from per-clock rates of a multiprocessor, not measured.
 constexpr Tile kFloat8Tiles[] = {{64, 64, 1, 4},   {64, 128, 2, 4},  {128, 64, 1, 3},
                                  {128, 128, 2, 5}, {128, 256, 2, 5}, {256, 128, 2, 4}};
-constexpr Widening kToFloat8 = {
-    .name = "w4a8",
-    .type = "WidenToFloat8",
-    .header = "widen_to_float8.cuh",
-    .element_bytes = 1,
-    .copies_two = false,
-    .most_ahead = 6,
-    .most_for_two = {64, 0},
-    .tiles = kFloat8Tiles,
-    .eight = {},
-    .four = {.flops = 9500, .widened = 50, .promoted = 180, .bytes = 50, .part = 220, .row = 60}};
+constexpr Widening kToFloat8 = {.name = "w4a8",
+                                .type = "WidenToFloat8",
+                                .header = "widen_to_float8.cuh",
+                                .element_bytes = 1,
+                                .copies_two = false,
+                                .most_ahead = 6,
+                                .most_for_two = {64, 0},
+                                .tiles = kFloat8Tiles};
 
 const Widening& widening_of(const GemmProgram& product) {
   return product.is_eight_bit() ? kToFloat8 : kToHalves;
@@ -107,10 +86,10 @@ std::string refuse_scales(const GemmProgram& product) {
   const int fold = fold_of(product);
   if (product.is_eight_bit()) {
     if (fold % widening.product() != 0)
-      return fmt::format("groups of {} are no multiple of {}", weights.group, widening.product());
-    if (weights.zeros && !weights.zeros_of_four_bits)
+      return fmt::format("groups of {} are no multiple of {}", weights.group(), widening.product());
+    if (weights.has_zeros() && !weights.zeros_of_four_bits)
       return "zero points that are no integers of -8 to 7";
-  } else if (group != 0 && (weights.scales != product.type || fold % widening.product() != 0 ||
+  } else if (group != 0 && (weights.scales() != product.type || fold % widening.product() != 0 ||
                             (fold != group && fold != widening.part()))) {
     return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type";
   }
@@ -169,18 +148,14 @@ struct MixedInput final : GemmTile {
     return together > 1 ? together : 0;
   }
 
-  // The cost of clusters of more than two blocks was fitted to only 84 timings of 17 GEMMs.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
-    constexpr double kFewWaves = 3, kLastWave = 0.64;
-    constexpr double kUneven = 1.45;  // clusters leave some multiprocessors with two blocks
-    const RelativeRates rates = problem.rates();
-    const double latency = 1200 / rates.clock, wave = 470 / rates.clock;  // nanoseconds
-    const double split = 1500 / rates.clock;
-    // Per nanosecond.
-    const double all_bytes_rate = 3990 * rates.memory, accumulator_rate = 76 * rates.clock;
-    const double bits = problem.product.weights->bits;
-    const Costs& costs = bits == 8 ? widening.eight : widening.four;
+    const MixedInputCosts& common = problem.device.fitted->mixed_input;
+    const auto& fitted = problem.device.fitted->widening;
+    const double bits = problem.product.weights->bits();
+    const WideningCosts& costs = &widening == &kToFloat8 ? fitted.w4a8
+                                 : bits == 8             ? fitted.bits_8
+                                                         : fitted.bits_4;
     const std::int64_t n = problem.n, k = problem.k;
     const double blocks =
         static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n)) * static_cast<double>(s.split_k);
@@ -191,25 +166,25 @@ struct MixedInput final : GemmTile {
     double resident = std::clamp(std::ceil(blocks / processors), 1.0, at_once);
     const double filled = blocks / (processors * resident);
     if (resident > 1 && blocks <= static_cast<double>(problem.device.multiprocessors))
-      resident = kUneven;
-    const double waves =
-        filled < kFewWaves ? std::max(1.0, std::ceil(filled - 0.001)) : filled + kLastWave;
+      resident = common.uneven;
+    const double waves = filled < common.few_waves ? std::max(1.0, std::ceil(filled - 0.001))
+                                                   : filled + common.last_wave;
     const double tiles = static_cast<double>(s.n) / (kColumns * warpgroups);
     const double bytes = s.m * depth * widening.element_bytes + s.n * depth * bits / 8;
     const double elements = static_cast<double>(s.m) * s.n;
     const double together =
-        std::max({2 * elements * depth / (costs.flops * rates.tensor),
-                  bytes / (costs.bytes * rates.clock), s.n * depth / (costs.widened * rates.clock),
-                  elements * depth / fold_of(problem.product) / (costs.promoted * rates.clock)}) *
+        std::max({2 * elements * depth / costs.flops, bytes / costs.bytes,
+                  s.n * depth / costs.widened,
+                  elements * depth / fold_of(problem.product) / costs.promoted}) *
         resident;
-    const double alone = depth / widening.part() *
-                         (costs.part * std::sqrt(tiles) + costs.row * s.m * tiles / 64) /
-                         rates.clock;
-    const double accumulator_time = elements * 8 / accumulator_rate * resident;
+    const double alone =
+        depth / widening.part() * (costs.part * std::sqrt(tiles) + costs.row * s.m * tiles / 64);
+    const double accumulator_time = elements * 8 / common.accumulator_rate * resident;
     const double weights = static_cast<double>(n) * static_cast<double>(k) * bits / 8;
-    return std::max(latency + waves * (std::max(together, alone) + accumulator_time + wave),
-                    latency + weights / all_bytes_rate) +
-           (s.split_k > 1 ? waves * split * (1 + 0.2 * s.split_k) : 0);
+    return std::max(common.latency +
+                        waves * (std::max(together, alone) + accumulator_time + common.wave),
+                    common.latency + weights / common.all_bytes) +
+           (s.split_k > 1 ? waves * common.split * (1 + common.split_more * s.split_k) : 0);
   }
 
   std::string to_string(const GemmSchedule& s) const override {
@@ -253,10 +228,10 @@ struct MixedInput final : GemmTile {
   /// Bytes of a warp's weights in one part of k, with scales and zero points.
   int slot_bytes(const GemmProgram& product, const GemmSchedule& s) const {
     const GemmWeights& weights = *product.weights;
-    int bytes = widening.part() * 16 * weights.bits / 8;
+    int bytes = widening.part() * 16 * weights.bits() / 8;
     if (loop_group(product) != 0)
       bytes += widening.part() / fold_of(product) * 16 *
-               (static_cast<int>(size_of(weights.scales)) + (weights.zeros ? 2 : 0));
+               (static_cast<int>(size_of(weights.scales())) + (weights.has_zeros() ? 2 : 0));
     return bytes * (s.n / (kColumns * warpgroups));
   }
 
@@ -302,6 +277,7 @@ std::optional<GemmSchedule> parse(const std::string& text) {
 
 }  // namespace
 
-constinit const GemmKernel kMixedInputKernel = {"mixed_input", is_for, refuse, schedules, parse};
+constinit const GemmKernel kMixedInputKernel = {"mixed_input", is_for, refuse,
+                                                schedules,     parse,  true};
 
 }  // namespace sinter::codegen

@@ -14,6 +14,7 @@
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/tma/tma_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -125,27 +126,11 @@ struct Pingpong final : GemmTile {
     return s.epilogue.vector == 8 && (!spread || can_spread(analysis, s.epilogue));
   }
 
-  /// Models contention of copies, MMAs and the previous tile's epilogue. Fitted to 640 timings of
-  /// 70 GEMMs (384 to 8,192 rows; a bias, GELU, a residual) in CUDA graphs on an H200. The chosen
-  /// schedules take 1 % longer than the best on average.
+  /// Models contention of copies, MMAs and the previous tile's epilogue.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
-    const RelativeRates rates = problem.rates();
-    const double latency = 1035 / rates.clock;  // nanoseconds
-    // Blocks with one tile, where nothing overlaps. Between 1,600 and 2,100, 384 and 768 rows by
-    // 2,304 columns of 768 get the better of one-tile kernels and pingpong.
-    const double alone = 1850 / rates.clock;
-    const double flops_rate = 8115 * rates.tensor * problem.tensor_speed(),
-                 bytes_rate = 250 * rates.clock;  // per nanosecond
-    // Per element, in picoseconds.
-    constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
-    constexpr double kRolledByte = 26, kSpreadByte = 21.4;
-    // Cost of sending and receiving accumulators; of a kernel with split-K. Fitted to 256 rows by
-    // 4,096 columns of 4,096 and 14,336, and 512 by 1,280 of 5,120 (8 bits), on an H200.
-    constexpr double kGiven = 30;
-    const double together = 2000 / rates.clock;
-    const double code = 0.24 / rates.clock;  // per instruction not yet in the caches
-    constexpr double kInTheWay = 1.28;       // slowdown of MMAs during an epilogue, as its multiple
+    const PingpongCosts& costs = problem.device.fitted->pingpong;
+    const double flops_rate = costs.flops * problem.tensor_speed();
     const EpilogueCost& epilogue = problem.epilogue;
     // Multicast rounds the rows of tiles up to its multiple.
     const std::int64_t rows_of_tiles =
@@ -153,38 +138,32 @@ struct Pingpong final : GemmTile {
     const double tiles = problem.matrices *
                          static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n)) * s.split_k;
     const double depth = static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
-    // Additions that no other warpgroup hides; further MMAs of a stage, which follow the promotion
-    // of the first.
-    constexpr double kPromotion = 1.05, kFollowing = 1.12;
     const double promotion = promoted == 0 ? 1
                              : has_one_product(problem.product, s, warpgroups)
-                                 ? kPromotion
-                                 : kPromotion * kFollowing;
+                                 ? costs.promotion
+                                 : costs.promotion * costs.following;
     const double mainloop_time = 2.0 * s.m * s.n * depth / flops_rate * promotion;
-    // Multicast gains little: copies of b are rarely the bottleneck.
-    constexpr double kShared = 0.1;
-    const double columns = s.n * (1 - kShared * (1 - 1.0 / s.multicast));
+    const double columns = s.n * (1 - costs.multicast_share * (1 - 1.0 / s.multicast));
     const double bytes =
-        (s.m + columns) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
-    const double waits = s.multicast > 1 ? 1000 / rates.clock : 0;  // blocks wait for each other
-    const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
-                           (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
+        (s.m + columns) * depth * problem.product.element_bytes() * tiles / blocks / costs.bytes;
+    const double waits = s.multicast > 1 ? costs.multicast_wait : 0;
+    const double element = (spread ? costs.spread : costs.rolled) +
+                           costs.instruction * epilogue.instructions +
+                           (spread ? costs.spread_byte : costs.rolled_byte) * epilogue.row_bytes;
     const double epilogue_time = s.m * s.n / 1000.0 / problem.product.parts / warpgroups *
-                                 (element / s.split_k + (s.split_k - 1) * kGiven) / rates.clock;
+                                 (element / s.split_k + (s.split_k - 1) * costs.exchange);
     const double tiles_of_block = std::ceil(tiles / blocks);
-    double time =
-        latency + bytes + waits + (tiles_of_block > 1 ? 0 : alone) + (s.split_k - 1) * together;
+    double time = costs.latency + bytes + waits + (tiles_of_block > 1 ? 0 : costs.lone_tile) +
+                  (s.split_k - 1) * costs.split;
     if (spread)
-      time += code * tma_accumulators(s, warpgroups) / problem.product.parts *
+      time += costs.code * tma_accumulators(s, warpgroups) / problem.product.parts *
               (epilogue.instructions + 3);
-    // One consumer without overlap (128 x 256 and 256 x 128 tiles of 4,096 x 3072 x 768 in 8 bits
-    // on an H200, plain and with GELU). With promotion, the other warpgroup runs MMAs meanwhile.
-    constexpr double kByItself = 3.5;
+    // With promotion, the other warpgroup runs MMAs meanwhile.
     if (consumers == 1)
-      return time +
-             tiles_of_block * (mainloop_time + (promoted > 0 ? 1 : kByItself) * epilogue_time);
+      return time + tiles_of_block * (mainloop_time +
+                                      (promoted > 0 ? 1 : costs.serial_epilogue) * epilogue_time);
     return time +
-           tiles_of_block * std::max(mainloop_time + kInTheWay * epilogue_time,
+           tiles_of_block * std::max(mainloop_time + costs.overlap_slowdown * epilogue_time,
                                      (mainloop_time + epilogue_time) / 2) +
            epilogue_time;
   }
@@ -374,6 +353,7 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
 
 }  // namespace
 
-constinit const GemmKernel kPingpongKernel = {"pingpong", is_for_tma, refuse_tma, schedules, parse};
+constinit const GemmKernel kPingpongKernel = {"pingpong", is_for_tma, refuse_tma,
+                                              schedules,  parse,      true};
 
 }  // namespace sinter::codegen

@@ -17,7 +17,7 @@ namespace {
 constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8, kMostSplit = 8;
 
 int unit_depth(const GemmProgram& product) {
-  return product.weights ? 256 / product.weights->bits : kFragment;
+  return product.weights ? 256 / product.weights->bits() : kFragment;
 }
 
 bool is_quantized(const GemmProgram& product) {
@@ -67,7 +67,8 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
       depth % unit_depth(product) != 0)
     return false;
   if (product.weights && kPackedDepth % depth != 0) return false;
-  if (product.prologue && (s.m > 8 || product.prologue->most > s.m || kRowDepth % s.k != 0))
+  if (product.prologue &&
+      (s.m > kGemmPrologueRows || product.prologue->most > s.m || kRowDepth % s.k != 0))
     return false;
   const std::int64_t group = loop_group(product);
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
@@ -83,8 +84,8 @@ int SmallM::stage_bytes(const GemmProgram& product, const GemmSchedule& s,
     weights = product.rows_are_k ? depth * odd_units(columns) * 2 : columns * odd_units(depth) * 2;
   if (const std::int64_t group = loop_group(product); group != 0) {
     const int folds = depth / static_cast<int>(std::gcd(group, std::int64_t{depth}));
-    const auto scale = static_cast<int>(size_of(product.weights->scales));
-    weights += units * folds * kFragment * (scale + (product.weights->zeros ? 2 : 0));
+    const auto scale = static_cast<int>(size_of(product.weights->scales()));
+    weights += units * folds * kFragment * (scale + (product.weights->has_zeros() ? 2 : 0));
   }
   const int bytes = product.element_bytes();
   const int x = with_prologue ? s.m * odd_units(depth, bytes) * bytes : 0;
@@ -94,7 +95,7 @@ int SmallM::stage_bytes(const GemmProgram& product, const GemmSchedule& s,
 int SmallM::ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const {
   const bool by_column = is_quantized(product) && loop_group(product) == 0;
   return std::max(s.stages * stage, warps_k * s.m * (s.n + 4) * 4) +
-         (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
+         (by_column ? s.n * static_cast<int>(size_of(product.weights->scales())) : 0) +
          (product.prologue ? static_cast<int>(product.prologue->most * product.prologue->stride) * 2
                            : 0);
 }
@@ -122,7 +123,7 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
                                {48, 1, 8, true, true},
                                {64, 1, 8},
                                {128, 1, 8, true}};
-  const int bits = product.weights ? product.weights->bits : 16;
+  const int bits = product.weights ? product.weights->bits() : 16;
   std::vector<FewRowsTile> tiles;
   for (const int m : kRows) {
     const bool is_one = m == 1 && bits == 4;

@@ -7,8 +7,8 @@
 
 namespace sinter::codegen {
 
-/// Row count up to which the weights determine a GEMM's time.
-inline constexpr std::int64_t kFewRows = 16;
+struct FewRowsCosts;
+
 /// Row counts that get a schedule each.
 inline constexpr std::int64_t kSmallMRows[] = {1, 4, 8, 16, 32, 64, 256};
 
@@ -38,28 +38,10 @@ struct SmallM : GemmTile {
   int ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const;
 };
 
-/// Costs in SmallM::estimate for up to kFewRows rows; in nanoseconds unless stated.
-struct FewRowsCosts {
-  double bytes, latency;          // memory: bytes per nanosecond; latency of a load
-  double wave, most_waves;        // of blocks; beyond most_waves, blocks hide each other's start
-  double step, meeting;           // of a block; added if its warps synchronize
-  double warp_step;               // per warp, on a multiprocessor
-  double row_bytes, accumulator;  // per byte of x; per accumulator
-  double both;                    // share of instructions and chains that nothing hides
-  double unit, unit_alone;        // of 512 bytes: on a busy multiprocessor; in a single warp
-  // L2 traffic of weights and x, in bytes per nanosecond: of all multiprocessors, of one tile.
-  double traffic = 1e9, tile_traffic = 1e9;
-  double last_wave = 0;    // per stage, of the blocks that remain when the first ones end
-  double own_meeting = 0;  // of a step whose warps synchronize, not hidden
-  // For several waves, not hidden: per warp's step on a multiprocessor; per wave of blocks that
-  // each have a multiprocessor to themselves.
-  double own_step = 0, lone_wave = 0;
-  double split = 725;  // for each block that shares a tile, with split-K
-};
 /// The time is the maximum of: memory, for what is not in flight when the preceding step ends; a
-/// multiprocessor's instructions; a warp's steps. `costs` are those of an H200.
+/// multiprocessor's instructions; a warp's steps.
 double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, const SmallM& tile,
-                         std::int64_t m, FewRowsCosts costs);
+                         std::int64_t m, const FewRowsCosts& costs);
 
 /// Tiles for up to kFewRows rows, whose time is that of their weights.
 struct FewRowsTile {

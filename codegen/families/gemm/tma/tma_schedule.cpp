@@ -13,6 +13,7 @@
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 #include "runtime/plan/tensor_map_limits.h"
 
 namespace sinter::codegen {
@@ -184,7 +185,7 @@ namespace {
 /// Whether one promotion covers exactly one scale, if there are block scales.
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int promoted) {
   return !product.blocks || (promoted == product.blocks->depth &&
-                             product.blocks->columns % tma_product_columns(product, s.n) == 0);
+                             product.blocks->rows % tma_product_columns(product, s.n) == 0);
 }
 
 }  // namespace
@@ -252,22 +253,10 @@ struct Tma final : GemmTile {
     return together > 1 ? together : 0;
   }
 
-  // Fitted to 360 timings of 19 GEMMs (64 to 4,096 rows, k of 384 to 3,072; a bias, GELU, a
-  // residual) in CUDA graphs on an H200. The chosen schedules take 3 % longer than a GEMM's best on
-  // average.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
-    const RelativeRates rates = problem.rates();
-    const double latency = 1420 / rates.clock, wave = 430 / rates.clock;  // nanoseconds
-    const double step = 27 / rates.clock;
-    const double barrier = 430 / rates.clock, block = 440 / rates.clock;
-    // Per nanosecond.
-    const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(),
-                 bytes_rate = 88 * rates.clock;
-    const double all_bytes_rate = 7300 * rates.clock;
-    // Per element, in picoseconds: storing its partial sum, in every block of a cluster; the
-    // epilogue, which they share.
-    constexpr double kStored = 55, kElement = 29.5, kInstruction = 5.1, kRowByte = 22.6;
+    const TmaCosts& costs = problem.device.fitted->tma;
+    const double flops_rate = costs.flops * problem.tensor_speed();
     const EpilogueCost& epilogue = problem.epilogue;
     const double processors = filled_multiprocessors(problem.device, s.cluster());
     const double tiles =
@@ -279,15 +268,16 @@ struct Tma final : GemmTile {
     const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));
     const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(),
                  flops = 2.0 * s.m * s.n * depth;
-    const double work = std::max({flops / flops_rate * resident, bytes / bytes_rate * resident,
-                                  bytes * std::min(blocks, processors * resident) / all_bytes_rate,
-                                  depth / s.k * step});
-    const double element = kStored + (kElement + kInstruction * epilogue.instructions +
-                                      kRowByte * epilogue.row_bytes) /
-                                         s.split_k / problem.product.parts;
-    const double epilogue_time = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
-    double time = latency + waves * (work + epilogue_time + wave);
-    if (s.cluster() > 1) time += barrier + block * s.cluster();
+    const double work = std::max({flops / flops_rate * resident, bytes / costs.bytes * resident,
+                                  bytes * std::min(blocks, processors * resident) / costs.all_bytes,
+                                  depth / s.k * costs.step});
+    const double element =
+        costs.stored + (costs.element + costs.instruction * epilogue.instructions +
+                        costs.row_byte * epilogue.row_bytes) /
+                           s.split_k / problem.product.parts;
+    const double epilogue_time = s.m * s.n / 1000.0 * element / warpgroups * resident;
+    double time = costs.latency + waves * (work + epilogue_time + costs.wave);
+    if (s.cluster() > 1) time += costs.barrier + costs.block * s.cluster();
     return time;
   }
 
@@ -367,6 +357,6 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
 
 }  // namespace
 
-constinit const GemmKernel kTmaKernel = {"tma", is_for_tma, refuse_tma, schedules, parse};
+constinit const GemmKernel kTmaKernel = {"tma", is_for_tma, refuse_tma, schedules, parse, true};
 
 }  // namespace sinter::codegen

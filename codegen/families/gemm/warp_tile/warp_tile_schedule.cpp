@@ -9,6 +9,7 @@
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 namespace {
@@ -34,35 +35,6 @@ constexpr int kSplitK[] = {1, 2, 4, 8};
 constexpr int kNormRows[] = {16, 32};
 constexpr int kNormClusters[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
-/// Costs of an estimate, in nanoseconds unless stated.
-struct Costs {
-  double latency;                // per wave of blocks
-  double bytes, flops;           // per nanosecond on a multiprocessor
-  double all_bytes;              // per nanosecond on all of them
-  double step;                   // per pipeline step
-  double barrier, barrier_more;  // per cluster; more for each block
-  double accumulator_rate;       // rate of adding accumulators relative to loading operands
-  double split;                  // for each further resident block that shares a tile
-  double reduction;              // of a block's rows
-};
-// Fitted to 520 timings of ten GEMMs of BERT-base and ViT-B/16 (128 and 197 rows), and of
-// MiniLM's, in CUDA graphs on an H200. The chosen schedules take 7 % longer than the best on
-// average.
-constexpr Costs kDenseCosts = {3000, 36.5, 733, 2530, 132, 403, 0.57, 0.28, 0, 20};
-// Fitted to timings of 28 convolutions (ResNet-50, a text detector, ConvNeXt; batch 1 and 8) on an
-// H200, each with 12 to 40 schedules. The chosen ones take 6 % longer than the best on average.
-constexpr Costs kWindowCosts = {725, 26.5, 930, 1e9, 48, 380, 0.18, 7.5, 275, 20};
-
-Costs scaled(Costs costs, const RelativeRates& rates) {
-  for (double* time : {&costs.latency, &costs.step, &costs.barrier, &costs.split, &costs.reduction})
-    *time /= rates.clock;
-  costs.bytes *= rates.clock;
-  // A tenth of the tensor cores' rate: feeding them is the limit.
-  costs.flops *= rates.clock;
-  costs.all_bytes *= rates.memory;
-  return costs;
-}
-
 bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.prologue;
 }
@@ -81,7 +53,7 @@ std::string refuse(const GemmProblem& problem) {
 bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps, int warps_k) {
   constexpr int kMostAccumulators = 64;
   return !product.blocks ||
-         (product.blocks->columns % s.n == 0 && kScaledDepth % (s.k / warps_k) == 0 &&
+         (product.blocks->rows % s.n == 0 && kScaledDepth % (s.k / warps_k) == 0 &&
           s.m * s.n / (32 * warps) <= kMostAccumulators);
 }
 
@@ -142,8 +114,8 @@ struct WarpTile final : GemmTile {
     const double processors = device.multiprocessors;
     const double shared_of_processor = device.block_shared_bytes;
     const double threads_of_processor = device.threads;
-    const Costs costs =
-        scaled(problem.product.windows ? kWindowCosts : kDenseCosts, problem.rates());
+    const auto& fitted = device.fitted->warp_tile;
+    const WarpTileCosts& costs = problem.product.windows ? fitted.windows : fitted.dense;
     const double tiles = static_cast<double>(ceil_div(m, s.m)) *
                          std::max(1.0, static_cast<double>(ceil_div(problem.n, s.n))) *
                          problem.matrices;

@@ -15,7 +15,7 @@ static_assert(kPackedDepth % kDepth == 0);
 
 std::string type_text(const UnpackProgram& program) {
   return fmt::format("Unpacking<{}, {}, {}, {}>", storage_name(program.type),
-                     packed_weights_type(program.weights, program.weights.group), kDepth, kWarps);
+                     packed_weights_type(program.weights, program.weights.group()), kDepth, kWarps);
 }
 
 }  // namespace
@@ -34,8 +34,8 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
     kernel.step.args.emplace_back(ArgKind::Buffer, buffer);
   };
   add("const u8* __restrict__ values", program.values);
-  add(fmt::format("const {}* __restrict__ scales", storage_name(weights.scales)), program.scales);
-  if (weights.zeros)
+  add(fmt::format("const {}* __restrict__ scales", storage_name(weights.scales())), program.scales);
+  if (weights.has_zeros())
     add(fmt::format("const {}* __restrict__ zeros", storage_name(program.type)), program.zeros);
   add(fmt::format("{}* __restrict__ result", storage_name(program.type)), program.result);
 
@@ -56,8 +56,8 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
   body += fmt::format(
       "  const Work::Operands operands = {{values, scales, {}, result, {}, {}, {}}};\n"
       "  Work::run<{}>(shared, operands, blockIdx.x);\n",
-      weights.zeros ? "zeros" : "nullptr", program.depth(), packed_groups(weights.group, program.k),
-      program.blocks(), programmatic_launch);
+      weights.has_zeros() ? "zeros" : "nullptr", program.depth(),
+      packed_groups(weights.group(), program.k), program.blocks(), programmatic_launch);
   kernel.source = kernel_heading(name, origins) +
                   fmt::format(
                       "#include \"unpack.cuh\"\n\n// schedule: {}\n"

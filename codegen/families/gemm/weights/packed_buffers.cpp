@@ -8,6 +8,7 @@
 #include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
+#include "ir/scale_format.h"
 
 namespace sinter::codegen {
 namespace {
@@ -25,7 +26,7 @@ std::optional<std::size_t> weights_input(const Node& region, const Ranges& range
   const GemmBody nodes = gemm_body(body);
   const Graph& part = *nodes.matmul->body;
   const Node& product = gemm_node(part);
-  if (product.op->name != "MatMul") return std::nullopt;
+  if (!ir::is_plain_matmul(product)) return std::nullopt;
   Shape rows = part.type(product.outputs[0]).shape;
   rows.pop_back();
   const auto most = ir::upper_bound(ir::element_count(rows), ranges);
@@ -94,13 +95,10 @@ PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key&
   };
   if (!product.weights->is_quantized())
     return {add_values(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
-  ir::QuantizedWeights weights;
-  weights.bits = product.weights->bits;
-  weights.group = product.weights->group;
-  weights.k = product.k.value();
-  weights.values = tensor(key[0]);
-  weights.scales = tensor(key[1]);
-  if (key[2] != kNone) weights.zero_points = tensor(key[2]);
+  std::optional<Tensor> zeros;
+  if (key[2] != kNone) zeros = tensor(key[2]);
+  const ir::ScaledTensor weights{*product.weights->format, product.k.value(), tensor(key[0]),
+                                 tensor(key[1]), std::move(zeros)};
   const PackedWeights packed = pack_weights(weights, product.type);
   return {add_values(packed.values), add(packed.scales), packed.zeros ? add(*packed.zeros) : kNone,
           packed.scales.dtype(), packed.zeros_of_four_bits};
@@ -112,16 +110,16 @@ void PackedBuffers::pack(GemmProgram& product) {
   const bool is_quantized = product.weights->is_quantized();
   const Key key = {buffers[product.b_buffer()],
                    is_quantized ? buffers[product.scales_buffer()] : kNone,
-                   product.weights->zeros ? buffers[product.zeros_buffer()] : kNone};
+                   product.weights->has_zeros() ? buffers[product.zeros_buffer()] : kNone};
   const auto [at, added] = known_.try_emplace({key, product.type});
   if (added) at->second = make(product, key);
   const Packed& packed = at->second;
-  product.weights->scales = packed.type;
+  if (is_quantized) product.weights->format->scale = packed.type;
   product.weights->zeros_of_four_bits = packed.zeros_of_four_bits;
   product.rows_are_k = false;
   buffers[product.b_buffer()] = packed.values;
   if (is_quantized) buffers[product.scales_buffer()] = packed.scales;
-  if (product.weights->zeros) buffers[product.zeros_buffer()] = packed.zeros;
+  if (product.weights->has_zeros()) buffers[product.zeros_buffer()] = packed.zeros;
 }
 
 void PackedBuffers::replace(std::vector<std::uint32_t>& reads, Buffers plain, Buffers packed) {

@@ -160,6 +160,31 @@ SINTER_DEVICE void PackedNibbles::widen_unit<bf16>(u32 (&a)[4], const uint4& uni
         subtract_pairs<bf16>(mask_and_set(word >> (i * 4), 0x000f000fu, 0x43004300u), 0x43084308u);
 }
 
+/// Floats of 4 bits, in the order of PackedNibbles: exponent and mantissa become the low exponent
+/// and high mantissa of T, a factor corrects the bias. Subnormals stay what they are.
+struct PackedFloats4 {
+  static constexpr int kUnitDepth = 64;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  template <class T>
+  SINTER_DEVICE static u32 widen_nibbles(u32 pair);
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j) {
+    const u32 word = j == 0 ? unit.x : j == 1 ? unit.y : j == 2 ? unit.z : unit.w;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = widen_nibbles<T>(word >> (i * 4));
+  }
+};
+template <>
+SINTER_DEVICE u32 PackedFloats4::widen_nibbles<f16>(u32 pair) {  // 2^14
+  return multiply_add_pairs<f16>((pair << 12 & 0x80008000u) | (pair << 9 & 0x0e000e00u),
+                                 0x74007400u, 0);
+}
+template <>
+SINTER_DEVICE u32 PackedFloats4::widen_nibbles<bf16>(u32 pair) {  // 2^126
+  return multiply_add_pairs<bf16>((pair << 12 & 0x80008000u) | (pair << 6 & 0x01c001c0u),
+                                  0x7e807e80u, 0);
+}
+
 /// Unpacked elements of x's type: b[n][k] with k contiguous, or b[k][n].
 struct RowsAreColumns {
   static constexpr int kUnitDepth = 16;

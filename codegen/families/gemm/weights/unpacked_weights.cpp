@@ -46,7 +46,7 @@ const ir::Transform kStaysWithin = {
 
 std::vector<std::uint32_t> UnpackProgram::reads() const {
   std::vector<std::uint32_t> buffers = {values, scales};
-  if (weights.zeros) buffers.push_back(zeros);
+  if (weights.has_zeros()) buffers.push_back(zeros);
   return buffers;
 }
 
@@ -72,14 +72,14 @@ std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffe
   program.values = operands[packed.b_buffer()];
   program.scales = operands[packed.scales_buffer()];
   std::vector<ir::Tensor> scaling{constant_of(buffers, program.scales)};
-  if (packed.weights->zeros) {
+  if (packed.weights->has_zeros()) {
     program.zeros = operands[packed.zeros_buffer()];
     scaling.push_back(constant_of(buffers, program.zeros));
   }
   const ir::Attrs limits = {{"limit", largest_of_type(packed.type)},
-                            {"number", packed.weights->floats      ? 448.0
-                                       : packed.weights->bits == 8 ? 128.0
-                                                                   : 8.0}};
+                            {"number", packed.weights->are_floats()  ? packed.weights->format->codes->largest
+                                       : packed.weights->bits() == 8 ? 128.0
+                                                                     : 8.0}};
   if (ir::apply(kStaysWithin, limits, scaling)[0].at(0) == 0) {
     refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
     return std::nullopt;
@@ -123,9 +123,9 @@ plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product
 
 std::string print_unpacking(const UnpackProgram& program) {
   const GemmWeights& weights = program.weights;
-  return fmt::format("unpack {} bits{} group {}{} of {} for {} {}x{}\n", weights.bits,
-                     weights.floats ? " (floats)" : "", weights.group,
-                     weights.zeros ? " zeros" : "", to_string(weights.scales),
+  return fmt::format("unpack {} bits{} group {}{} of {} for {} {}x{}\n", weights.bits(),
+                     weights.are_floats() ? " (floats)" : "", weights.group(),
+                     weights.has_zeros() ? " zeros" : "", to_string(weights.scales()),
                      to_string(program.type), program.n, program.k);
 }
 

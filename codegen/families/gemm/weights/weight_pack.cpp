@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -26,19 +28,22 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 /// The numbers of some rows, biased to be unsigned; elements outside represent zero.
 class Numbers {
  public:
-  /// `values`: bytes of the weights' values.
-  Numbers(const ir::QuantizedWeights& weights, std::span<const std::byte> values)
+  /// `values`: the bytes of `codes`, rows of k.
+  Numbers(const Tensor& codes, const ir::CodeType& type, std::int64_t k,
+          std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
-        bits_(weights.bits),
-        floats_(weights.are_floats()),
-        n_(weights.n()),
-        k_(weights.k),
-        pitch_(weights.values.shape()[1]) {}
+        bits_(type.bits),
+        floats_(type.is_float),
+        zero_(type.numbers != nullptr ? static_cast<std::uint32_t>(type.code_of(0).value_or(0))
+              : type.is_float         ? 0u
+                                      : 1u << (type.bits - 1)),
+        n_(codes.shape()[0]),
+        k_(k),
+        pitch_(codes.shape()[1]) {}
 
   std::uint32_t at(std::int64_t n, std::int64_t k) const {
-    if (floats_) return n >= n_ || k >= k_ ? 0 : bytes_[n * pitch_ + k];
-    if (n >= n_ || k >= k_) return bits_ == 8 ? 128 : 8;
-    if (bits_ == 8) return bytes_[n * pitch_ + k] ^ 128u;
+    if (n >= n_ || k >= k_) return zero_;
+    if (bits_ == 8) return bytes_[n * pitch_ + k] ^ (floats_ ? 0u : 128u);
     return bytes_[n * pitch_ + k / 2] >> (k % 2 * 4) & 15u;
   }
 
@@ -48,6 +53,7 @@ class Numbers {
   const std::uint8_t* bytes_;
   int bits_;
   bool floats_;
+  std::uint32_t zero_;
   std::int64_t n_, k_, pitch_;
 };
 
@@ -138,7 +144,7 @@ namespace {
 bool are_values(const Attrs& attrs, std::span<const Tensor> inputs) {
   const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k");
   return (bits == 4 || bits == 8) && ir::has_inputs(inputs, 1, 2) &&
-         size_of(inputs[0].dtype()) == 1 && k >= 0 &&
+         ir::codes_in(attrs, inputs[0]) != nullptr && size_of(inputs[0].dtype()) == 1 && k >= 0 &&
          inputs[0].shape()[1] == (bits == 8 ? k : k / 2 + k % 2);
 }
 
@@ -151,19 +157,16 @@ std::pair<DType, Ints> type_of_values(const Attrs& attrs, std::span<const Tensor
 std::vector<std::byte> packed_values(const Attrs& attrs, std::span<const Tensor> inputs,
                                      bool for_bytes) {
   const Ints shape = type_of_values(attrs, inputs).second;
-  ir::QuantizedWeights weights;
-  weights.bits = static_cast<int>(attrs.get_int("bits"));
-  weights.k = attrs.get_int("k");
-  weights.values = inputs[0];
-  const ir::HeldBytes held = weights.values.hold();
-  const Numbers numbers(weights, held.bytes);
+  const int bits = static_cast<int>(attrs.get_int("bits"));
+  const ir::HeldBytes held = inputs[0].hold();
+  const Numbers numbers(inputs[0], *ir::codes_in(attrs, inputs[0]), attrs.get_int("k"), held.bytes);
   return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
-    const std::int64_t depth = unit_depth(weights.bits);
+    const std::int64_t depth = unit_depth(bits);
     for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes) {
       if (for_bytes)
         pack_unit_for_bytes(numbers, tile * kPackedColumns, u * depth, unit);
       else
-        pack_unit(numbers, weights.bits, tile * kPackedColumns, u * depth, unit);
+        pack_unit(numbers, bits, tile * kPackedColumns, u * depth, unit);
     }
   });
 }
@@ -222,6 +225,14 @@ Tensor packed_groups_of(const Tensor& values, std::int64_t group, std::int64_t k
   return Tensor::from_doubles(type, {tiles, packed, kPackedColumns}, result);
 }
 
+/// Whether rounding the numbers to float16 costs no more than its mantissa's bits.
+bool are_halves(const Tensor& scales) {
+  constexpr double kLeast = 0x1p-14, kMost = 65504;
+  return std::ranges::all_of(scales.to_doubles(), [](double scale) {
+    return scale == 0 || (std::abs(scale) >= kLeast && std::abs(scale) <= kMost);
+  });
+}
+
 /// The narrowest type that represents all scales.
 DType narrowest(const Tensor& scales) {
   if (scales.dtype() != DType::kFloat32) return scales.dtype();
@@ -232,14 +243,18 @@ DType narrowest(const Tensor& scales) {
   return DType::kFloat32;
 }
 
-Tensor pack_groups(const Tensor& values, const ir::QuantizedWeights& weights, DType type) {
-  return ir::apply(kPackedGroups, {{"group", weights.group}, {"k", weights.k}, {"type", type}},
+Tensor pack_groups(const Tensor& values, const ir::ScaledTensor& weights, DType type) {
+  return ir::apply(kPackedGroups,
+                   {{"group", weights.format.depth}, {"k", weights.k}, {"type", type}},
                    std::span(&values, 1))
       .front();
 }
 
-DType scale_type(const Tensor& scales) {
-  const Tensor type = ir::apply(kNarrowestType, {}, std::span(&scales, 1)).front();
+/// `rounds`: float16 where the scales are in its range.
+DType scale_type(const Tensor& scales, bool rounds) {
+  Attrs attrs;
+  if (rounds) attrs.set("halves", std::int64_t{1});
+  const Tensor type = ir::apply(kNarrowestType, attrs, std::span(&scales, 1)).front();
   return static_cast<DType>(type.at_int(0));
 }
 
@@ -262,8 +277,9 @@ const ir::Transform kNarrowestType = {
     [](const Attrs&, std::span<const Tensor> inputs) {
       return ir::has_inputs(inputs, 1) && is_float(inputs[0].dtype());
     },
-    [](const Attrs&, std::span<const Tensor> inputs) {
-      const auto type = static_cast<std::int64_t>(narrowest(inputs[0]));
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const bool rounds = attrs.has("halves") && are_halves(inputs[0]);
+      const auto type = static_cast<std::int64_t>(rounds ? DType::kFloat16 : narrowest(inputs[0]));
       return std::vector{Tensor::from_ints(DType::kInt64, {}, std::span(&type, 1))};
     },
     1};
@@ -284,14 +300,17 @@ std::string refuse_groups(std::int64_t group, std::int64_t k) {
   return fmt::format("groups of {} are no multiple of {}", group, kFragment);
 }
 
-PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type) {
-  if (const std::string refusal = refuse_groups(weights.group, weights.k); !refusal.empty())
+PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type) {
+  if (const std::string refusal = refuse_groups(weights.format.depth, weights.k); !refusal.empty())
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;
-  packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues,
-                             {{"bits", std::int64_t{weights.bits}}, {"k", weights.k}},
+  Attrs attrs{{"bits", std::int64_t{weights.bits()}}, {"k", weights.k}};
+  ir::set_codes(attrs, *weights.format.codes);
+  packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues, attrs,
                              std::span(&weights.values, 1));
-  packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales));
+  // A float16 weight is rounded to as many bits as its scale.
+  const bool rounds = weights.format.codes == &ir::float4_codes() && x_type == DType::kFloat16;
+  packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales, rounds));
   if (weights.zero_points) {
     const DType type = multiplied_type(x_type);
     packed.zeros = pack_groups(*weights.zero_points, weights, type);
@@ -318,24 +337,38 @@ std::string refuse_packing(const GemmProgram& product) {
   if (product.parts > 1 &&
       ir::divide_exactly(product.n, Dim(product.parts))->value() % kPackedColumns != 0)
     return fmt::format("its parts are no multiples of {} columns", kPackedColumns);
-  return refuse_groups(product.weights->group, product.k.value());
+  return refuse_groups(product.weights->group(), product.k.value());
 }
 
 std::int64_t loop_group(const GemmProgram& product) {
   // Zero points make all of k one group: larger than any k.
   constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
   if (!product.weights) return 0;
-  if (product.weights->group != 0) return product.weights->group;
-  return product.weights->zeros ? kWholeGroup : 0;
+  if (product.weights->group() != 0) return product.weights->group();
+  return product.weights->has_zeros() ? kWholeGroup : 0;
 }
+
+namespace {
+
+/// Types of packed_weights.cuh, by their codes.
+constexpr std::pair<std::string_view, std::string_view> kStorageTypes[] = {
+    {"i8", "PackedBytes"},
+    {"i4", "PackedNibbles"},
+    {"f8e4m3fn", "PackedFloats"},
+    {"f4e2m1", "PackedFloats4"},
+};
+
+}  // namespace
 
 std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
   if (!weights.is_quantized()) return "PackedElements, NoScales";
-  return fmt::format("{}, Scales<{}, {}{}>",
-                     weights.floats      ? "PackedFloats"
-                     : weights.bits == 8 ? "PackedBytes"
-                                         : "PackedNibbles",
-                     storage_name(weights.scales), group, weights.zeros ? ", true" : "");
+  const auto* const type = std::ranges::find(kStorageTypes, weights.format->codes->name,
+                                             &std::pair<std::string_view, std::string_view>::first);
+  if (type == std::end(kStorageTypes))
+    throw Error(ErrorCode::kInternal,
+                fmt::format("no kernel widens {}", weights.format->codes->name));
+  return fmt::format("{}, Scales<{}, {}{}>", type->second, storage_name(weights.scales()), group,
+                     weights.has_zeros() ? ", true" : "");
 }
 
 }  // namespace sinter::codegen

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "codegen/families/gemm/gemm_lowering.h"
-#include "ir/quantized.h"
+#include "ir/scale_format.h"
 
 namespace sinter::codegen {
 
@@ -39,7 +39,7 @@ struct PackedWeights {
   bool zeros_of_four_bits = false;  // all are in -8 .. 7; used with 8-bit x
 };
 
-/// Groups in a packed row; `group` as in ir::QuantizedWeights.
+/// Groups in a packed row; `group` as ir::ScaleFormat::depth.
 inline std::int64_t packed_groups(std::int64_t group, std::int64_t k) {
   return group == 0 || group >= k ? 1 : (packed_depth(k) + group - 1) / group;
 }
@@ -50,7 +50,7 @@ std::string refuse_groups(std::int64_t group, std::int64_t k);
 /// `x_type`: f16, bf16 or, for 4-bit weights, f8e4m3fn, with f16 zero points. Scales become f16 or
 /// bf16 if all are exact, otherwise f32. Throws Error(kUnsupported) if the groups are refused or a
 /// zero point exceeds its type.
-PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type);
+PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type);
 
 /// 16-bit elements, [k, n] if `rows_are_k`, otherwise [n, k]; packed like PackedWeights::values.
 ir::Tensor pack_elements(const ir::Tensor& weights, bool rows_are_k);

@@ -10,6 +10,7 @@
 #include "codegen/emit/approximations.h"
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 
@@ -221,18 +222,17 @@ class RowChoice {
     return cost + 0.5 * std::log2(cluster);
   }
 
-  /// Approximate microseconds from a row's first load to its last store, measured on an H200. A
-  /// thread's vectors are serial; warps and clusters synchronize; a single multiprocessor moves
-  /// about 35 bytes/ns in each direction. More blocks than multiprocessors slow each other
-  /// down.
+  /// Approximate microseconds from a row's first load to its last store. A thread's vectors are
+  /// serial; warps and clusters synchronize. More blocks than multiprocessors slow each other down.
   double time_of(int cluster, int unroll, int warps) const {
-    constexpr double kInTheWay = 1.1;
+    const RowCosts& costs = analysis_.device().fitted->row;
     const double vectors = std::log2(unroll), joined = std::log2(warps);
     const double blocks = static_cast<double>(rows_.value_or(1)) * cluster /
                           static_cast<double>(analysis_.device().multiprocessors);
-    return kInTheWay * std::max(0.0, blocks - 1) + 0.3 * vectors +
-           0.1 * std::max(0.0, vectors - 1) + (cluster > 1 ? 0.65 + 0.35 * joined : 0.15 * joined) +
-           warps * 32 * unroll * 16 / 35e3;
+    return costs.more_blocks * std::max(0.0, blocks - 1) + costs.vectors * vectors +
+           costs.vectors_more * std::max(0.0, vectors - 1) +
+           (cluster > 1 ? costs.cluster + costs.cluster_warps * joined : costs.warps * joined) +
+           warps * 32 * unroll * 16 / costs.bytes;
   }
 
   const ProgramAnalysis& analysis_;

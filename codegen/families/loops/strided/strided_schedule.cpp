@@ -8,6 +8,7 @@
 
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/targets/cuda/fitted/fitted_numbers.h"
 
 namespace sinter::codegen {
 
@@ -131,13 +132,13 @@ class StridedChoice {
   /// Approximate microseconds: traffic of a multiprocessor's blocks, in whole sectors of each run,
   /// then synchronization within a block and a cluster.
   double time_of(const Shape& shape, double words) const {
-    constexpr double kBytesOfMultiprocessor = 35e3, kAtOnce = 4e6;  // per microsecond
     const double run = run_bytes(shape.rows);
     const double moved = (run + (std::fmod(run, kSector) == 0 ? 0 : kSector)) *
                          static_cast<double>(steps_);  // for a block's rows
     const double blocks = static_cast<double>(rows_) / shape.rows * shape.cluster;
     const int threads = lanes_ * shape.rows * shape.threads_y;
     const DeviceModel& device = analysis_.device();
+    const StridedCosts& costs = device.fitted->strided;
     const double at_once = std::min(std::floor(static_cast<double>(device.registers) / threads /
                                                (kOtherWords + shape.unroll * words)),
                                     std::floor(static_cast<double>(device.threads) / threads));
@@ -147,12 +148,13 @@ class StridedChoice {
     const double waves = std::ceil(blocks / usable / std::max(1.0, at_once));
     const std::int64_t walked = std::int64_t{shape.unroll} * shape.threads_y * shape.cluster;
     const double idle = static_cast<double>(walked) / static_cast<double>(steps_) - 1;
-    const double one = std::max(each * moved / shape.cluster / kBytesOfMultiprocessor,
-                                moved * static_cast<double>(rows_) / shape.rows / kAtOnce) +
-                       4 * idle + (idle > 0 ? 0.3 : 0) + 0.1 * std::log2(threads / 32.0) +
-                       0.03 * shape.unroll +
-                       (shape.cluster > 1 ? 0.7 + 0.1 * std::log2(shape.cluster) : 0);
-    return one * (1 + 0.6 * (waves - 1));
+    const double one =
+        std::max(each * moved / shape.cluster / costs.bytes,
+                 moved * static_cast<double>(rows_) / shape.rows / costs.all_bytes) +
+        costs.idle * idle + (idle > 0 ? costs.some_idle : 0) +
+        costs.threads * std::log2(threads / 32.0) + costs.unroll * shape.unroll +
+        (shape.cluster > 1 ? costs.cluster + costs.cluster_more * std::log2(shape.cluster) : 0);
+    return one * (1 + costs.wave * (waves - 1));
   }
 
   const ProgramAnalysis& analysis_;

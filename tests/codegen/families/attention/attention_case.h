@@ -16,6 +16,14 @@ struct AttentionCase {
   const char* schedule = "";  // empty: as chosen
 };
 
+/// A body of scores: 2 * tanh(s).
+inline constexpr const char* kCappedBy2 = R"(body(%s) {
+    %cap = const f32[] {2}
+    %t = Tanh(%s)
+    %c = Mul(%t, %cap)
+    return %c
+  })";
+
 /// What a step's expressions are for these sizes.
 inline std::vector<std::int64_t> expressions_of(const codegen::ExprTable& exprs,
                                                 const ir::Bindings& sizes) {

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "cases/capped.h"
 #include "cases/eight_bit.h"
 #include "cases/plain.h"
 #include "cases/scheduled.h"
+#include "cases/scores.h"
 
 namespace sinter::test {
 
@@ -21,6 +21,6 @@ inline std::vector<AttentionCase> joined(
 }
 
 inline const std::vector<AttentionCase> kAttentionCases =
-    joined({kPlainAttention, kScheduledAttention, kEightBitAttention, kCappedAttention});
+    joined({kPlainAttention, kScheduledAttention, kEightBitAttention, kScoredAttention});
 
 }  // namespace sinter::test

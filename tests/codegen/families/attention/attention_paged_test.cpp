@@ -25,11 +25,24 @@ namespace {
 
 constexpr std::int64_t kHeads = 2, kMembers = 2, kCacheRows = 1024, kRoom = 512;
 
+/// A penalty by the distance from the row's last key: what a program of scores may count.
+constexpr const char* kFartherIsLess = R"(body(%s, %limit) {
+    %key = Iota() {axis = 1, dtype = i64, shape = [1, 512]}
+    %far = Sub(%limit, %key)
+    %f = Cast(%far) {to = f32}
+    %w = const f32[] {-0.02}
+    %b = Mul(%f, %w)
+    %r = Add(%s, %b)
+    return %r
+  })";
+
 constexpr std::uint32_t kInputs[] = {0, 1, 2, 3, 4, 5}, kOutputs[] = {6};
 
 struct PagedForm {
   std::int64_t block = 16, head = 64;
   const char* attributes = "scale = 0.1";
+  const char* scores = "";
+  const char* operands = "";  // of the scores
 };
 
 /// A sequence of a step: tokens that are in the cache already, and new ones.
@@ -52,12 +65,12 @@ struct PagedAttention {
                         %v: f16[1, {0}, 1, {3}, {2}], %limits: i64[tokens, 1],
                         %bounds: i32[sequences + 1], %tables: i32[sequences, {4}])
                  ranges {{tokens: 1..65536, sequences: 1..1023}} {{
-              %y = Attention(%q, %k, %v, %limits, %bounds, %tables)
-                {{{5}, limited = 1, guard = 2, paged = {6}}}
+              %y = Attention(%q, %k, %v, %limits, %bounds, %tables{8})
+                {{{5}, limited = 1, guard = 2, paged = {6}}} {7}
               return y = %y
             }})",
             kHeads, kMembers, form.head, kCacheRows, kRoom / form.block, form.attributes,
-            form.block))),
+            form.block, form.scores, form.operands))),
         exprs(body.ranges()),
         program(codegen::lower_attention(body, kInputs, kOutputs, exprs)) {
     codegen::group_rows(program);
@@ -244,9 +257,12 @@ TEST(PagedAttention, SeesNothingBehindASequencesEnd) {
         "attention rows=1x8 key_groups=2 keys=16 vector=8 split_kv=4",
         "attention rows=1x8 key_groups=2 keys=16 vector=8 turns=3 at_once=4"}},
       {{8, 128}, {"attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2 tma=1 blocks=2"}},
-      {{64, 64, "scale = 0.5, softcap = 1.5, window = 37"},
+      {{64, 64, "scale = 0.3, window = 37", kCappedBy2},
        {"attention rows=8x16 key_groups=1 keys=96 vector=8 stages=2 blocks=2",
         "attention rows=8x16 key_groups=1 keys=64 vector=8 stages=2 tma=1 blocks=2"}},
+      {{64, 64, "scale = 0.1, score_operands = 1", kFartherIsLess, ", %limits"},
+       {"attention rows=8x16 key_groups=1 keys=96 vector=8 stages=2 blocks=2",
+        "attention rows=1x8 key_groups=2 keys=16 vector=8 split_kv=4"}},
       {{128, 64}, {"attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 tma=1 blocks=4"}}};
   for (const auto& [form, schedules] : tests) {
     PagedAttention attention(form, schedules);

@@ -173,28 +173,28 @@ TEST_P(AttentionCases, MeanTheirBodies) {
 /// Steps of a paged cache: single tokens, prompts, sequences of nothing, rows of no sequence.
 TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
   // Blocks of fewer keys than a tile has, of as many, and of more.
-  const std::tuple<const char*, const char*, int> forms[] = {
-      {"f16", "scale = 0.1", 16},
-      {"f8e4m3fn", "scale = 0.1", 16},
-      {"f16", "scale = 0.5, softcap = 1.5, window = 37", 16},
-      {"f8e4m3fn", "scale = 30, softcap = 2", 16},
-      {"f16", "scale = 0.1", 32},
-      {"f8e4m3fn", "scale = 0.1", 64}};
+  const std::tuple<const char*, const char*, int, const char*> forms[] = {
+      {"f16", "scale = 0.1", 16, ""},
+      {"f8e4m3fn", "scale = 0.1", 16, ""},
+      {"f16", "scale = 0.3, window = 37", 16, kCappedBy2},
+      {"f8e4m3fn", "scale = 15", 16, kCappedBy2},
+      {"f16", "scale = 0.1", 32, ""},
+      {"f8e4m3fn", "scale = 0.1", 64, ""}};
   // More sequences than a warp looks at once, and rows enough for a kernel of long ones.
   std::vector<std::int64_t> many(270, 0);
   for (std::size_t i = 1; i < many.size(); ++i)
     many[i] = many[i - 1] + (i % 3 == 0 ? 0 : i > 225 ? 100 : 1);
-  for (const auto& [cache, attributes, block] : forms) {
+  for (const auto& [cache, attributes, block, scores] : forms) {
     const bool has_scales = std::string_view(cache) != "f16";
     const ir::Graph body = ir::parse_graph(fmt::format(
         R"(graph @g(%q: f16[1, 2, 2, tokens, 64], %k: {0}[1, 2, 1, 320, 64], %v: {0}[1, 2, 1, 320, 64],
                     %limits: i64[tokens, 1], %bounds: i32[sequences + 1], %tables: i32[sequences, 5]{1})
              ranges {{tokens: 1..65536, sequences: 1..1023}} {{
-          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{{3}, limited = 1, guard = 2, paged = {4}}}
+          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{{3}, limited = 1, guard = 2, paged = {4}}} {5}
           return y = %y
         }})",
         cache, has_scales ? ", %ks: f32[1, 2, 1, 320, 1], %vs: f32[1, 2, 1, 320, 1]" : "",
-        has_scales ? ", %ks, %vs" : "", attributes, block));
+        has_scales ? ", %ks, %vs" : "", attributes, block, scores));
     codegen::ExprTable exprs(body.ranges());
     codegen::AttentionProgram program = lower(body, exprs);
     codegen::group_rows(program);
@@ -280,7 +280,8 @@ std::set<std::string> instructions_of(const codegen::AttentionProgram& p,
     return at == schedule.npos ? "" : schedule.substr(at, schedule.find(' ', at) - at);
   };
   const std::string type(to_string(p.dtype));
-  const std::string mask = p.mask ? std::string(to_string(p.mask->dtype)) : "none";
+  std::string mask = p.mask ? std::string(to_string(p.mask->dtype)) : "none";
+  if (p.scores) mask += fmt::format(", scores of {} instructions", p.scores->instrs.size());
   if (schedule.find("stages=") == schedule.npos)
     return {fmt::format("{} {} {} {} {}", type, word("vector="), word("single"),
                         schedule.find("split_kv=") != schedule.npos,
@@ -437,10 +438,10 @@ TEST(AttentionLowering, RefusesByName) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
               HasSubstr("f32, not f16"));
-  EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 12], %k: f16[4, 12], %v: f16[4, 16]) {
+  EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 264], %k: f16[4, 264], %v: f16[4, 16]) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
-              HasSubstr("head dimension 12"));
+              HasSubstr("head dimension 264 is above 256"));
   EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 16], %k: f16[16, 4], %v: f16[4, 16]) {
       %t = Transpose(%k) {perm = [1, 0]}
       %y = Attention(%q, %t, %v) {scale = 1}

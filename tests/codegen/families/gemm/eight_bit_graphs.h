@@ -45,8 +45,8 @@ inline std::string block_graph(const std::string& x, const std::string& w, const
   return fmt::format(
       "graph @g(%x: {0}[{2}, {4}], %w: {1}[{3}, {4}], %rows: f32[{2}, {5}], %columns: f32[{6}, "
       "{5}]) {{\n"
-      "  %t = Transpose(%w) {{perm = [1, 0]}}\n"
-      "  %p = BlockMatMul(%x, %t, %rows, %columns) {{block = 128, columns = 128}}\n"
+      "  %p = MatMul(%x, %w, %rows, %columns) {{x = \"{0} * f32 group 128\", "
+      "w = \"{1} * f32 block 128x128\"}}\n"
       "  %y = Cast(%p) {{to = {7}}}\n"
       "  return y = %y\n}}\n",
       x, w, m, n, k, k / 128, (n + 127) / 128, type);

@@ -89,17 +89,15 @@ std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
 }
 
 /// The weights of a product region, from its inputs.
-ir::QuantizedWeights weights_in(const codegen::GemmProgram& product, std::int64_t k,
-                                const std::vector<ir::Tensor>& inputs) {
-  ir::QuantizedWeights weights;
-  weights.bits = product.weights->bits;
-  weights.group = product.weights->group;
-  weights.k = k;
-  weights.values = inputs[product.program.buffers[product.b_buffer()]];
-  weights.scales = inputs[product.program.buffers[product.scales_buffer()]];
-  if (product.weights->zeros)
-    weights.zero_points = inputs[product.program.buffers[product.zeros_buffer()]];
-  return weights;
+ir::ScaledTensor weights_in(const codegen::GemmProgram& product, std::int64_t k,
+                            const std::vector<ir::Tensor>& inputs) {
+  const auto input = [&](std::uint32_t operand) {
+    return inputs[product.program.buffers[operand]];
+  };
+  std::optional<ir::Tensor> zeros;
+  if (product.weights->has_zeros()) zeros = input(product.zeros_buffer());
+  return {*product.weights->format, k, input(product.b_buffer()), input(product.scales_buffer()),
+          std::move(zeros)};
 }
 
 /// The reference rounds once, like the kernel; the sums' order differs.
@@ -146,17 +144,17 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
   test.product.b_is_weight = b_is_weight;
-  test.product.by_warpgroups = by_warpgroups || codegen::is_warpgroup_schedule(schedule);
+  test.product.by_warpgroups =
+      by_warpgroups || codegen::GemmRequest(schedule).is_warpgroup_schedule();
   if (codegen::GemmProgram& own = test.product; packs_elements) {
     own.weights.emplace();
-    own.weights->bits = 16;
     test.types[own.program.buffers[own.b_buffer()]] = DType::kUInt8;
   } else if (own.weights) {
     // As pack_weights leaves them.
     const auto& buffers = own.program.buffers;
-    own.weights->scales = test.types[buffers[own.scales_buffer()]];
+    own.weights->format->scale = test.types[buffers[own.scales_buffer()]];
     test.types[buffers[own.b_buffer()]] = DType::kUInt8;
-    if (own.weights->zeros) {
+    if (own.weights->has_zeros()) {
       DType& zeros = test.types[buffers[own.zeros_buffer()]];
       own.weights->zeros_of_four_bits = zeros == DType::kInt8 && own.is_eight_bit();
       zeros = codegen::multiplied_type(own.type);
@@ -248,14 +246,14 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
     weights = random_weights(weights);
     const codegen::GemmWeights& packed = *test.product.weights;
     if (test.product.by_warpgroups && !test.product.is_eight_bit() &&
-        (packed.group != 0 || packed.zeros)) {
+        (packed.group() != 0 || packed.has_zeros())) {
       // Warpgroups round such weights once they are scaled: powers of two change nothing.
       ir::Tensor& scales = inputs[test.product.program.buffers[test.product.scales_buffer()]];
       std::vector<double> values = scales.to_doubles();
       for (double& value : values) value = std::exp2(std::round(4 * value) - 6);
       scales = ir::Tensor::from_doubles(scales.dtype(), scales.shape(), values);
     }
-    if (test.product.weights->zeros) {  // numbers that x's type has
+    if (test.product.weights->has_zeros()) {  // numbers that x's type has
       ir::Tensor& zeros = inputs[test.product.program.buffers[test.product.zeros_buffer()]];
       std::vector<double> values = zeros.to_doubles();
       for (double& value : values) {

@@ -105,7 +105,9 @@ TEST(GemmKernels, EachParsesItsOwnSchedulesAlone) {
     product.type = type;
     product.m = 256, product.n = 1024, product.k = 2048;
     product.by_warpgroups = by_warpgroups;
-    if (bits > 0) product.weights.emplace().bits = bits;
+    if (bits > 0) product.weights.emplace();
+    if (bits == 4 || bits == 8)
+      product.weights->format = ir::ScaleFormat::parse(fmt::format("i{} * f32 row", bits));
     return product;
   };
   std::vector<std::string> found;

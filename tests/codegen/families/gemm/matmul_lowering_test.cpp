@@ -171,7 +171,7 @@ const MatmulLoweringCase kMatmulLoweringCases[] = {
      kMatmulLoweringSmall},
     {"quantized_groups", R"(graph @g(%x: f32[batch, seq, 20], %w: i8[3, 20], %s: f32[3, 2],
                                      %z: i8[3, 2], %bias: f32[3]) {
-      %y = QuantMatMul(%x, %w, %s, %z) {group = 16}
+      %y = MatMul(%x, %w, %s, %z) {w = "(i8 - i8) * f32 group 16"}
       %t = Add(%y, %bias)
       %u = Relu(%t)
       return u = %u
@@ -180,13 +180,13 @@ const MatmulLoweringCase kMatmulLoweringCases[] = {
     {"quantized_four_bits", R"(graph @g(%x: f16[7, batch], %w: u8[5, 4], %s: f16[5, 1],
                                         %z: f32[5, 1]) {
       %t = Transpose(%x) {perm = [1, 0]}
-      %y = QuantMatMul(%t, %w, %s, %z) {bits = 4}
+      %y = MatMul(%t, %w, %s, %z) {w = "(i4 - f32) * f16 row"}
       %u = Transpose(%y) {perm = [1, 0]}
       return u = %u
     })",
      kMatmulLoweringSmall},
     {"quantized_one_column", R"(graph @g(%x: f32[batch, 5, 1], %w: i8[1, 1], %s: f32[1, 1]) {
-      %y = QuantMatMul(%x, %w, %s)
+      %y = MatMul(%x, %w, %s) {w = "i8 * f32 row"}
       return y = %y
     })",
      kMatmulLoweringSmall},
@@ -273,7 +273,7 @@ TEST(MatmulLowering, TensorFloatOnlyForFloat32) {
 TEST(MatmulLowering, QuantizedWeightsLieAsTheyAre) {
   const LoweredMatmul step =
       lower_text(R"(graph @g(%x: f32[batch, 2, 7], %w: u8[5, 4], %s: f32[5, 1]) {
-      %y = QuantMatMul(%x, %w, %s) {bits = 4}
+      %y = MatMul(%x, %w, %s) {w = "i4 * f32 row"}
       return y = %y
     })");
   ASSERT_NE(step.step.quantization, nullptr);

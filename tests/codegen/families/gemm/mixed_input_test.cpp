@@ -106,7 +106,7 @@ TEST(CudaMixedInput, WhatIsNotTakenIsRefused) {
 /// 128 blocks in clusters of four do not all fit 132 multiprocessors at once, those of two do.
 TEST(CudaMixedInput, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
   codegen::GemmProgram product;
-  product.weights.emplace();
+  product.weights.emplace().format = ir::ScaleFormat::parse("i8 * f32 row");
   codegen::GemmProblem problem{product, codegen::reference_device()};
   problem.n = 4096, problem.k = 14336;
   const auto estimate = [&](int m, int split_k) {

@@ -9,6 +9,7 @@
 
 #include "codegen/families/gemm/gemm_graph.h"
 #include "gemm_check.h"
+#include "quantized_graphs.h"
 
 namespace sinter::test {
 namespace {
@@ -42,7 +43,7 @@ std::string bytes(const std::string& type, const std::string& m, int n, int k,
   const int groups = group == 0 ? 1 : (k + group - 1) / group;
   return prologue_norm_graph(
       type, m, n, k,
-      norm + fmt::format("  %0 = QuantMatMul(%n, %w, %s) {{bits = 8, group = {}}}\n", group),
+      norm + fmt::format("  %0 = MatMul(%n, %w, %s) {{w = \"i8 * f16 {}\"}}\n", spread(group)),
       fmt::format("%w: i8[{0}, {1}], %s: f16[{0}, {2}]", n, k, groups));
 }
 

@@ -17,8 +17,20 @@ struct Weights {
   int group = 0;
   const char* scales = "f16";
   const char* zeros = "";  // their type
-  bool floats = false;     // of 8 bits
+  bool floats = false;
 };
+
+/// How scales lie in a format's text.
+inline std::string spread(int group) { return group == 0 ? "row" : fmt::format("group {}", group); }
+
+inline std::string format_text(const Weights& w) {
+  const std::string codes = !w.floats     ? fmt::format("i{}", w.bits)
+                            : w.bits == 8 ? "f8e4m3fn"
+                                          : "f4e2m1";
+  return fmt::format("{} * {} {}",
+                     w.zeros[0] != '\0' ? fmt::format("({} - {})", codes, w.zeros) : codes,
+                     w.scales, spread(w.group));
+}
 
 /// y = silu(x w + bias) + r with quantized weights.
 inline std::string quantized_graph(const std::string& type, const std::string& m, int n, int k,
@@ -31,14 +43,14 @@ inline std::string quantized_graph(const std::string& type, const std::string& m
   return fmt::format(
       "graph @g(%x: {0}[{1}, {3}], %w: {4}, %s: {5}[{2}, {6}]{7}, %b: {0}[{2}], %r: {0}[{1}, "
       "{2}]) {{\n"
-      "  %0 = QuantMatMul(%x, %w, %s{8}) {{bits = {9}, group = {10}}} : {0}[{1}, {2}]\n"
+      "  %0 = MatMul(%x, %w, %s{8}) {{w = \"{9}\"}} : {0}[{1}, {2}]\n"
       "  %1 = Add(%0, %b) : {0}[{1}, {2}]\n"
       "  %2 = Silu(%1) : {0}[{1}, {2}]\n"
       "  %3 = Add(%2, %r) : {0}[{1}, {2}]\n"
       "  return y = %3\n}}\n",
       type, m, n, k, weight, w.scales, groups,
-      zeros ? fmt::format(", %z: {}[{}, {}]", w.zeros, n, groups) : "", zeros ? ", %z" : "", w.bits,
-      w.group);
+      zeros ? fmt::format(", %z: {}[{}, {}]", w.zeros, n, groups) : "", zeros ? ", %z" : "",
+      format_text(w));
 }
 
 /// y = silu(x w * rows + bias) of f16, with weights of 4 bits and x of f8e4m3fn; a scale for each
@@ -51,14 +63,14 @@ inline std::string four_by_eight_graph(const std::string& m, int n, int k, const
   return fmt::format(
       "graph @g(%x: f8e4m3fn[{0}, {2}], %w: u8[{1}, {3}], %s: {4}[{1}, {5}]{6}, "
       "%rows: f32[{0}, 1], %b: f16[{1}]) {{\n"
-      "  %0 = QuantMatMul(%x, %w, %s{7}) {{bits = 4, group = {8}}}\n"
+      "  %0 = MatMul(%x, %w, %s{7}) {{w = \"{8}\"}}\n"
       "  %1 = Mul(%0, %rows)\n"
       "  %2 = Cast(%1) {{to = f16}}\n"
       "  %3 = Add(%2, %b)\n{9}"
       "  return y = %y\n}}\n",
       m, columns, k, (k + 1) / 2, w.scales, groups,
       zeros ? fmt::format(", %z: {}[{}, {}]", w.zeros, columns, groups) : "", zeros ? ", %z" : "",
-      w.group,
+      format_text(w),
       gated ? fmt::format("  %4 = Slice(%3) {{starts = [0, 0], {0}"
                           "  %5 = Slice(%3) {{starts = [0, {1}], {0}"
                           "  %6 = Silu(%4)\n  %y = Mul(%6, %5)\n",
@@ -71,8 +83,8 @@ inline std::string gate_graph(const std::string& m, int halves, int k, int bits,
   const int n = 2 * halves, groups = group == 0 ? 1 : (k + group - 1) / group;
   const std::string product =
       bits == 16 ? fmt::format("MatMul(%x, %w) : f16[{}, {}]", m, n)
-                 : fmt::format("QuantMatMul(%x, %w, %s) {{bits = {}, group = {}}} : f16[{}, {}]",
-                               bits, group, m, n);
+                 : fmt::format("MatMul(%x, %w, %s) {{w = \"i{} * f16 {}\"}} : f16[{}, {}]", bits,
+                               spread(group), m, n);
   const std::string weights =
       bits == 16  ? fmt::format("%w: f16[{}, {}]", k, n)
       : bits == 8 ? fmt::format("%w: i8[{}, {}], %s: f16[{}, {}]", n, k, n, groups)

@@ -160,6 +160,21 @@ TEST(CudaSmallM, GatesAreMadeOfBothHalvesOfTheColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaSmallM, WeightsAreFloatsOfFourBits) {
+  const auto floats = [](int group, const char* scales) {
+    return Weights{4, group, scales, "", true};
+  };
+  GemmCheck check;
+  check.add("nv", quantized_graph("f16", "1", 48, 520, floats(16, "f16")),
+            small_m_scheduled("1x32x128 warps=1x1x2 stages=3", 2));
+  check.add("mx", quantized_graph("bf16", "3", 72, 160, floats(32, "bf16")),
+            small_m_scheduled("4x32x128 warps=1x2x1 stages=3"));
+  check.add("chosen", quantized_graph("f16", "7", 33, 264, floats(16, "f32")), "");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("PackedFloats4"));
+}
+
 TEST(CudaSmallM, WeightsAreFloatsOfEightBits) {
   const auto floats = [](int group, const char* scales) {
     return Weights{8, group, scales, "", true};
@@ -270,11 +285,10 @@ TEST(CudaSmallM, WhatIsNotTakenIsRefused) {
 }
 
 TEST(CudaSmallM, ZeroPointsBeyondTheTypeAreRefused) {
-  ir::QuantizedWeights weights;
-  weights.k = 16;
-  weights.values = ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16)));
-  weights.scales = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e-8});
-  weights.zero_points = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e6});
+  const ir::ScaledTensor weights = ir::scaled_rows_of(
+      8, 0, 16, ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16))),
+      ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e-8}),
+      ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e6}));
   EXPECT_THROW(codegen::pack_weights(weights, DType::kFloat16), Error);
   EXPECT_EQ(codegen::pack_weights(weights, DType::kBFloat16).zeros->at(0), 999424);
 }

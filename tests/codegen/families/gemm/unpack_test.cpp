@@ -31,24 +31,24 @@ struct UnpackCase {
   bool floats = false;
 };
 
-ir::QuantizedWeights random_weights(const UnpackCase& test) {
+const ir::CodeType& codes_of(const UnpackCase& test) {
+  if (!test.floats) return ir::integer_codes(test.bits);
+  return test.bits == 4 ? ir::float4_codes() : ir::codes_stored_as(DType::kFloat8E4M3FN);
+}
+
+ir::ScaledTensor random_weights(const UnpackCase& test) {
   std::mt19937_64 random(7);
   const auto below = [&](std::uint64_t count) {
     return static_cast<std::int64_t>(random() % count);
   };
-  ir::QuantizedWeights weights;
-  weights.bits = test.bits;
-  weights.group = test.group;
-  weights.k = test.k;
   const std::int64_t bytes = test.bits == 8 ? test.k : (test.k + 1) / 2;
   std::vector<std::byte> values(static_cast<std::size_t>(test.n * bytes));
   // Floats are below 2, and numbers all of them.
   for (std::byte& value : values)
     value = static_cast<std::byte>(random()) & (test.floats ? std::byte{0xbf} : std::byte{0xff});
-  const DType stored = test.floats      ? DType::kFloat8E4M3FN
-                       : test.bits == 8 ? DType::kInt8
-                                        : DType::kUInt8;
-  weights.values = ir::Tensor(stored, {test.n, bytes}, ir::Buffer::take(std::move(values)));
+  const DType stored = test.bits == 4 ? DType::kUInt8
+                       : test.floats  ? DType::kFloat8E4M3FN
+                                      : DType::kInt8;
   const std::int64_t groups = ir::group_count(test.k, test.group), half = test.bits == 8 ? 128 : 8;
   std::vector<double> scales(static_cast<std::size_t>(test.n * groups)), zeros(scales.size());
   // A third needs all bits of a float32, so that packing leaves it one.
@@ -56,16 +56,21 @@ ir::QuantizedWeights random_weights(const UnpackCase& test) {
   for (double& scale : scales) scale = static_cast<double>(below(200) + 1) / 4096 * unit;
   for (double& zero : zeros)
     zero = static_cast<double>(below(static_cast<std::uint64_t>(2 * half)) - half);
-  weights.scales = ir::Tensor::from_doubles(test.scales, {test.n, groups}, scales);
-  if (test.zeros)
-    weights.zero_points = ir::Tensor::from_doubles(DType::kInt8, {test.n, groups}, zeros);
-  return weights;
+  std::optional<ir::Tensor> zero_points;
+  if (test.zeros) zero_points = ir::Tensor::from_doubles(DType::kInt8, {test.n, groups}, zeros);
+  return ir::scaled_rows_of(
+      codes_of(test), test.group, test.k,
+      ir::Tensor(stored, {test.n, bytes}, ir::Buffer::take(std::move(values))),
+      ir::Tensor::from_doubles(test.scales, {test.n, groups}, scales), std::move(zero_points));
 }
 
 codegen::UnpackProgram program_of(const UnpackCase& test) {
   codegen::UnpackProgram program;
-  program.weights = {test.bits, test.group >= test.k ? 0 : test.group, test.zeros, test.scales,
-                     test.floats};
+  ir::ScaleFormat& format = program.weights.format.emplace();
+  format.codes = &codes_of(test);
+  format.scale = test.scales;
+  if (test.zeros) format.zero = DType::kInt8;
+  format.depth = test.group >= test.k ? 0 : test.group;
   program.type = test.type;
   program.n = test.n;
   program.k = test.k;
@@ -75,12 +80,13 @@ codegen::UnpackProgram program_of(const UnpackCase& test) {
 
 constexpr DType kHalf = DType::kFloat16, kBrain = DType::kBFloat16, kSingle = DType::kFloat32;
 constexpr UnpackCase kCases[] = {
-    {16, 256, 8, 0, kHalf, kHalf, false},      {40, 300, 8, 0, kBrain, kSingle, true},
-    {33, 45, 4, 0, kHalf, kHalf, false},       {20, 700, 8, 128, kHalf, kSingle, false},
-    {17, 520, 4, 128, kHalf, kHalf, true},     {48, 512, 4, 32, kBrain, kBrain, false},
-    {48, 600, 4, 16, kHalf, kHalf, true},      {9, 600, 8, 48, kHalf, kHalf, true},
-    {64, 1100, 4, 272, kBrain, kHalf, true},   {130, 256, 8, 512, kHalf, kHalf, true},
-    {40, 300, 8, 0, kHalf, kHalf, false, true}};
+    {16, 256, 8, 0, kHalf, kHalf, false},        {40, 300, 8, 0, kBrain, kSingle, true},
+    {33, 45, 4, 0, kHalf, kHalf, false},         {20, 700, 8, 128, kHalf, kSingle, false},
+    {17, 520, 4, 128, kHalf, kHalf, true},       {48, 512, 4, 32, kBrain, kBrain, false},
+    {48, 600, 4, 16, kHalf, kHalf, true},        {9, 600, 8, 48, kHalf, kHalf, true},
+    {64, 1100, 4, 272, kBrain, kHalf, true},     {130, 256, 8, 512, kHalf, kHalf, true},
+    {40, 300, 8, 0, kHalf, kHalf, false, true},  {40, 304, 4, 16, kHalf, kHalf, false, true},
+    {17, 96, 4, 32, kBrain, kBrain, false, true}};
 
 TEST(CudaUnpack, WeightsAreWhatTheyMean) {
   std::vector<codegen::EmittedKernel> kernels;
@@ -94,7 +100,7 @@ TEST(CudaUnpack, WeightsAreWhatTheyMean) {
   const EmulatedKernels library(kernels);
   for (std::size_t c = 0; c < kernels.size(); ++c) {
     const UnpackCase& test = kCases[c];
-    const ir::QuantizedWeights weights = random_weights(test);
+    const ir::ScaledTensor weights = random_weights(test);
     const codegen::PackedWeights packed = codegen::pack_weights(weights, test.type);
     const codegen::UnpackProgram program = program_of(test);
     const auto depth = static_cast<std::size_t>(program.depth());
@@ -149,7 +155,7 @@ graph @main(%x: f16[{0}, 96]) {2} {{
   %s = const f16[64, 1] {1}
   %a = Fused(%x, %w, %s) {{kind = "gemm"}} body (%x, %w, %s) {{
     %p = Fused(%x, %w, %s) {{kind = "matmul"}} body (%x, %w, %s) {{
-      %m = QuantMatMul(%x, %w, %s) {{bits = 8, group = 0}}
+      %m = MatMul(%x, %w, %s) {{w = "i8 * f16 row"}}
       return m = %m
     }}
     %n = Fused(%p) {{kind = "pointwise"}} body (%p) {{

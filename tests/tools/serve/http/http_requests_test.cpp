@@ -37,6 +37,17 @@ TEST_F(HttpTest, ManyPipelinedRequestsAreAnsweredAsTheyAreRead) {
   sends.join();
 }
 
+TEST_F(HttpTest, EmptyLinesInFrontAreNoHarmHoweverTheyAreCut) {
+  begin();
+  EXPECT_EQ(statuses(ask("\r\n\r\n\r\n" + kGet + kEnd)), std::vector<int>{200});
+  const RawClient client(port_);
+  for (const std::string& part : {"\r\n"s, "\r"s, "\n\r\n"s, kGet, kEnd}) {
+    client.send(part);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(statuses(client.read()), std::vector<int>{200});
+}
+
 // Other servers and proxies read each of these in another way.
 TEST_F(HttpTest, WhatMayBeReadInTwoWaysIsRefused) {
   begin();

@@ -146,7 +146,7 @@ struct WeightOptions {
   int bits = 0;                 // 8 or 4; 0: weights stay as the model has them
   std::int64_t group = 0;       // elements along k that share a scale; 0: one for each channel
   bool symmetric = true;        // no zero points
-  bool floats = false;          // with 8 bits: floats (e4m3) instead of integers; symmetric ones
+  bool floats = false;          // floats: e4m3, or e2m1 in groups of 16 or 32; no zero points
   bool embeddings = false;      // tables that rows are gathered from, too (8 bits)
   bool last_as_others = false;  // with 4 bits: the last layer has them, too, else 8
   /// With 4 bits and a calibration: layers whose output would be off by more than this, a mean
@@ -194,7 +194,7 @@ enum class AttentionPrecision { kModel, kFloat8 };
 SINTER_API std::string_view to_string(AttentionPrecision precision);
 SINTER_API AttentionPrecision parse_attention_precision(std::string_view text);
 
-/// "model", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E" as
+/// "model", "nvfp4", "mxfp4", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E" as
 /// `sinter compile --weights` takes them; calibration, kept layers and errors stay empty.
 SINTER_API WeightOptions parse_weights(std::string_view text);
 
@@ -221,9 +221,7 @@ struct PagingOptions {
   std::int64_t max_sequences = 256;     // of a step
   std::int64_t max_step_tokens = 2048;  // of all sequences of a step
   std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model has, by its tables
-  /// Steps of so many at most have kernels of their own, which sum up alike for all of them; 0:
-  /// steps of one token have.
-  std::int64_t few_tokens = 0;
+  std::int64_t few_tokens = 0;  // the most tokens of steps with own kernels; 0: of one token
 };
 /// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192,few-tokens=8".
 SINTER_API PagingOptions parse_paging(std::string_view text);

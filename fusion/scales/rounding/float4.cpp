@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fusion/scales/rounding/float4.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "fusion/transforms.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+
+/// Whether all numbers are floats of 4 bits.
+const ir::Transform kHasFloat4 = {
+    "has_float4",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return ir::has_inputs(inputs, 1) && is_float8(inputs[0].dtype());
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const std::vector<int> codes = float4_codes_of(inputs[0].dtype());
+      const ir::HeldBytes held = inputs[0].hold();
+      const bool has = std::ranges::all_of(held.bytes, [&](std::byte code) {
+        return codes[std::to_integer<std::size_t>(code)] >= 0;
+      });
+      return std::vector{Tensor::scalar(DType::kBool, has ? 1 : 0)};
+    },
+    1};
+
+/// Rows [n, k] of floats of 8 bits as codes of 4, even columns in the low nibbles.
+const ir::Transform kPackedFloat4 = {
+    "packed_float4",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return ir::has_inputs(inputs, 1, 2) && is_float8(inputs[0].dtype()) &&
+             inputs[0].shape()[1] % 2 == 0;
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const std::vector<int> codes = float4_codes_of(inputs[0].dtype());
+      const ir::HeldBytes held = inputs[0].hold();
+      std::vector<std::uint8_t> bytes(held.bytes.size() / 2);
+      for (std::size_t i = 0; i < held.bytes.size(); ++i)
+        bytes[i / 2] |= static_cast<std::uint8_t>(
+            (codes[std::to_integer<std::size_t>(held.bytes[i])] & 15) << (i % 2 * 4));
+      return std::vector{
+          Tensor::of(DType::kUInt8, {inputs[0].shape()[0], inputs[0].shape()[1] / 2}, bytes)};
+    }};
+
+/// Twice the numbers of rows of `k` codes of 4 bits.
+const ir::Transform kDoubledCodes = {
+    "doubled_codes",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t k = attrs.get_int("k");
+      const ir::CodeType* const codes = ir::find_code_type(attrs.get_string("codes"));
+      return codes != nullptr && has_doubled_integers(*codes) && ir::has_inputs(inputs, 1, 2) &&
+             inputs[0].dtype() == codes->stored && k >= 0 && inputs[0].shape()[1] == k / 2 + k % 2;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t n = inputs[0].shape()[0], k = attrs.get_int("k");
+      const double* const numbers = ir::find_code_type(attrs.get_string("codes"))->numbers;
+      const ir::HeldBytes held = inputs[0].hold();
+      std::vector<std::int8_t> values;
+      values.reserve(static_cast<std::size_t>(n * k));
+      for (std::int64_t row = 0; row < n; ++row)
+        for (std::int64_t i = 0; i < k; ++i) {
+          const int both = std::to_integer<int>(
+              held.bytes[static_cast<std::size_t>(row * inputs[0].shape()[1] + i / 2)]);
+          values.push_back(
+              static_cast<std::int8_t>(2 * numbers[i % 2 == 0 ? both & 15 : both >> 4]));
+        }
+      return std::vector{Tensor::of(DType::kInt8, {n, k}, values)};
+    }};
+
+std::vector<int> float4_codes_of(DType type) {
+  std::vector<int> codes(256);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto byte = static_cast<std::byte>(i);
+    codes[i] = ir::float4_codes().code_of(ir::load_as_double(type, &byte)).value_or(-1);
+  }
+  return codes;
+}
+
+bool are_float4(const Tensor& values) {
+  return ir::apply(kHasFloat4, {}, std::span(&values, 1)).front().at_int(0) != 0;
+}
+
+bool is_float4_table(const Tensor& rows) {
+  return is_float8(rows.dtype()) && rows.shape().size() == 2 && rows.shape()[1] % 2 == 0 &&
+         are_float4(rows);
+}
+
+ValueId add_gathered_float4(GraphBuilder& builder, const Tensor& rows, ValueId indices) {
+  const Tensor packed = ir::apply(kPackedFloat4, {}, std::span(&rows, 1)).front();
+  const ValueId bytes =
+      builder.add("Gather", {builder.constant(packed), indices}, {{"axis", std::int64_t{0}}});
+  Shape shape = builder.type(bytes).shape, split = shape;
+  split.emplace_back(1);
+  shape.back() *= Dim(2);
+  const auto byte = [&](Ints dims, const std::vector<std::uint8_t>& values) {
+    return builder.constant(Tensor::of(DType::kUInt8, std::move(dims), values));
+  };
+  ValueId codes = builder.add("Reshape", {bytes}, {{"shape", split}});
+  codes = builder.add("ShiftRight", {codes, byte({2}, {0, 4})});
+  codes = builder.add("BitwiseAnd", {codes, byte({}, {15})});
+  codes = builder.add("Reshape", {codes}, {{"shape", shape}});
+  const double* const numbers = ir::float4_codes().numbers;
+  const ValueId table = builder.constant(
+      Tensor::from_doubles(DType::kFloat32, {16}, std::vector<double>(numbers, numbers + 16)));
+  return builder.add("Take", {table, builder.add("Cast", {codes}, {{"to", DType::kInt64}})});
+}
+
+bool has_doubled_integers(const ir::CodeType& codes) {
+  constexpr double kMost = 127;
+  return codes.bits == 4 && codes.numbers != nullptr &&
+         std::all_of(codes.numbers, codes.numbers + 16, [](double number) {
+           return 2 * number == std::round(2 * number) && std::abs(2 * number) <= kMost;
+         });
+}
+
+ir::ScaledTensor as_integers(const ir::ScaledTensor& weights) {
+  const Attrs attrs{{"codes", std::string(weights.format.codes->name)}, {"k", weights.k}};
+  const Tensor values = ir::apply(kDoubledCodes, attrs, std::span(&weights.values, 1)).front();
+  const Tensor inputs[] = {weights.scales, Tensor::scalar(weights.scales.dtype(), 0.5)};
+  return ir::scaled_rows_of(8, weights.format.depth, weights.k, values,
+                            ir::evaluate_op(ir::get_op("Mul"), {}, inputs).front(), std::nullopt);
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an operand stores numbers as codes with scales: the only definition. Products carry a format
+// for each operand that has one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/attributes.h"
+#include "ir/constants/recipe.h"
+#include "ir/tensor.h"
+
+namespace sinter::ir {
+
+struct Node;
+
+/// Codes, as a row of a matrix stores them.
+struct CodeType {
+  std::string_view name;  // in text
+  int bits = 8;
+  DType stored = DType::kInt8;      // of 4 bits: two to a byte, even columns in the low nibble
+  bool is_float = false;            // or a table: no integers for kernels of these
+  double largest = 127;             // magnitude
+  const double* numbers = nullptr;  // by code; none: those of `stored`, or -8..7
+
+  /// The code of the number, the same sign of zero included.
+  std::optional<int> code_of(double number) const;
+};
+
+/// The type named so; null if there is none. The pointer identifies the type.
+const CodeType* find_code_type(std::string_view name);
+/// The integers of 4 or 8 bits, or floats of `stored`. Nibbles are codes + 8, in -8..7.
+const CodeType& integer_codes(int bits);
+const CodeType& codes_stored_as(DType stored);
+/// Floats of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+const CodeType& float4_codes();
+
+/// What a recipe's attributes say of the codes of `values`: "bits", and "codes" where these and the
+/// type of `values` do not tell. Null: there are no such codes.
+const CodeType* codes_in(const Attrs& attrs, const Tensor& values);
+void set_codes(Attrs& attrs, const CodeType& codes);
+
+/// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale. Scales and zero points
+/// are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the element's block.
+///
+/// In text: "i8 * f32 row", "(i4 - i8) * f16 group 32", "f8e4m3fn * f32 block 128x128".
+struct ScaleFormat {
+  const CodeType* codes = nullptr;
+  DType scale = DType::kFloat32;
+  std::optional<DType> zero;  // type of zero points: integers in the range of codes, or f32
+  std::int64_t depth = 0;     // consecutive k's that share a scale; 0: all
+  std::int64_t rows = 1;      // rows that share it; 0: all
+
+  /// Bytes of a row of k codes.
+  std::int64_t pitch(std::int64_t k) const { return codes->bits == 4 ? k / 2 + k % 2 : k; }
+  /// Scales along k.
+  std::int64_t groups(std::int64_t k) const;
+  /// Scales along the rows.
+  std::int64_t row_groups(std::int64_t count) const;
+  bool has_rows_of_scales() const { return rows == 1; }
+
+  std::string to_string() const;
+  /// The inverse; throws Error(kInvalidModel).
+  static ScaleFormat parse(std::string_view text);
+  friend bool operator==(const ScaleFormat& a, const ScaleFormat& b) = default;
+};
+
+/// Number of groups of k elements; 0: all are one group.
+std::int64_t group_count(std::int64_t k, std::int64_t group);
+
+/// A matrix [n, k] in a format.
+struct ScaledTensor {
+  ScaleFormat format;
+  std::int64_t k = 0;
+  Tensor values, scales;
+  std::optional<Tensor> zero_points;
+
+  std::int64_t n() const { return values.shape()[0]; }
+  int bits() const { return format.codes->bits; }
+};
+
+/// With the types of these parts; `group` is ScaleFormat::depth, `bits` 4 or 8.
+ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor values,
+                            Tensor scales, std::optional<Tensor> zero_points);
+ScaledTensor scaled_rows_of(const CodeType& codes, std::int64_t group, std::int64_t k,
+                            Tensor values, Tensor scales, std::optional<Tensor> zero_points);
+
+/// Packs rows of `columns` numbers in -8..7 into nibbles; an odd row is padded with zero.
+Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows, std::int64_t columns);
+/// The codes, [n, k], unpacked.
+Tensor unpacked_values(const ScaledTensor& weights);
+/// Inputs: values, scales and zero points with a scale for each row or group; attributes "bits" and
+/// "group", k and the type of dequantized().
+extern const Transform kDequantized;
+/// The numbers, [n, k] of `dtype`, rounded once.
+Tensor dequantized(const ScaledTensor& weights, DType dtype);
+
+/// Formats of a MatMul's operands, its attributes "x" and "w"; none for plain numbers. A right
+/// operand with a format is [n, k], not [k, n]. Inputs are x, w, the scales of x, then those of w,
+/// then the zero points of w.
+struct ProductFormats {
+  std::optional<ScaleFormat> x, w;
+
+  explicit ProductFormats(const Attrs& attrs);
+  std::size_t input_count() const;
+  /// Position of w's scales among the inputs.
+  std::size_t weight_scales() const { return x ? 3 : 2; }
+};
+/// Attributes of a MatMul by weights in `format`.
+Attrs product_attrs(const ScaleFormat& format);
+
+/// True for a MatMul whose operands have no formats.
+bool is_plain_matmul(const Node& node);
+/// True for a MatMul whose weights alone have a format.
+bool has_scaled_weights(const Node& node);
+/// True for a MatMul both of whose operands have formats.
+bool has_scaled_operands(const Node& node);
+
+/// The weights of a MatMul with these attributes, whose x has `k` columns; `operands` are its
+/// inputs after x.
+ScaledTensor weights_of(const Attrs& attrs, std::span<const Tensor> operands, std::int64_t k);
+
+}  // namespace sinter::ir

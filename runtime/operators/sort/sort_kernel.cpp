@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+#include "runtime/cpu/ops/element.h"
+#include "runtime/operators/operator_kernel.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+// Unsigned keys in the order of the elements. Zeros of either sign are one key, so are all NaNs,
+// which come last.
+template <typename Bits, typename Float>
+Bits float_key(Float x) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  // Without branches: this is most of the work where few are wanted. Adding zero makes -0 to 0.
+  const Bits bits = std::bit_cast<Bits>(x + Float(0));
+  const Bits ordered = bits ^ ((Bits{0} - (bits >> (8 * sizeof(Bits) - 1))) | kSign);
+  return x != x ? ~Bits{0} : ordered;
+}
+
+/// A key of 32 bits above a place: half the memory, and one comparison.
+struct Narrow {
+  using Key = std::uint32_t;
+  std::uint64_t bits;
+  static Narrow of(Key key, std::uint32_t place) {
+    return {static_cast<std::uint64_t>(key) << 32 | place};
+  }
+  std::uint32_t place() const { return static_cast<std::uint32_t>(bits); }
+  Key key_above() const { return static_cast<Key>(bits >> 32); }
+  bool operator<(Narrow other) const { return bits < other.bits; }
+};
+struct Wide {
+  using Key = std::uint64_t;
+  std::uint64_t key, at;
+  static Wide of(Key key, std::uint32_t place) { return {key, place}; }
+  std::uint32_t place() const { return static_cast<std::uint32_t>(at); }
+  Key key_above() const { return key; }
+  bool operator<(const Wide& other) const {
+    return key != other.key ? key < other.key : at < other.at;
+  }
+};
+
+bool is_wide(DType dtype) { return size_of(dtype) == 8; }
+
+/// Entries of `length` elements that lie `stride` elements apart; `few` > 0: the first so many in
+/// order are enough, as a heap. `entries` has room for all that is wanted.
+struct Row {
+  std::int64_t first = 0, stride = 0, length = 0, few = 0;
+  bool descending = false;
+};
+
+template <typename Entry, typename KeyAt>
+void fill(const Row& row, Entry* entries, const KeyAt& key_at) {
+  using Key = typename Entry::Key;
+  const std::int64_t whole = row.few > 0 ? row.few : row.length;
+  for (std::int64_t i = 0; i < whole; ++i)
+    entries[i] = Entry::of(key_at(i), static_cast<std::uint32_t>(i));
+  if (row.few == 0) return;
+  // The greatest of the smallest is in front. Most blocks hold none that is smaller, and are left
+  // after their smallest key is known.
+  std::make_heap(entries, entries + row.few);
+  constexpr std::int64_t kBlock = 64;
+  Key keys[kBlock];
+  for (std::int64_t i = row.few; i < row.length; i += kBlock) {
+    const std::int64_t count = std::min(kBlock, row.length - i);
+    Key least = ~Key{0};
+#pragma omp simd reduction(min : least)
+    for (std::int64_t k = 0; k < count; ++k) {
+      keys[k] = key_at(i + k);
+      least = std::min(least, keys[k]);
+    }
+    if (entries[0].key_above() < least) continue;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const Entry entry = Entry::of(keys[k], static_cast<std::uint32_t>(i + k));
+      if (!(entry < entries[0])) continue;
+      std::pop_heap(entries, entries + row.few);
+      entries[row.few - 1] = entry;
+      std::push_heap(entries, entries + row.few);
+    }
+  }
+}
+
+template <typename Entry>
+void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* entries) {
+  using Key = typename Entry::Key;
+  const auto read = [&](auto* kind, const auto& key_of) {
+    using T = std::remove_pointer_t<decltype(kind)>;
+    const T* x = reinterpret_cast<const T*>(input) + row.first;
+    const Key flip = row.descending ? ~Key{0} : 0;
+    const auto key = [&](T value) {
+      return static_cast<Key>(static_cast<Key>(key_of(value)) ^ flip);
+    };
+    // Neighbours are read as vectors.
+    if (row.stride == 1)
+      fill(row, entries, [&](std::int64_t i) { return key(x[i]); });
+    else
+      fill(row, entries, [&](std::int64_t i) { return key(x[i * row.stride]); });
+  };
+  if (dtype == DType::kFloat16)
+    return read(static_cast<std::uint16_t*>(nullptr),
+                [](std::uint16_t x) { return float_key<std::uint32_t>(half_to_float(x)); });
+  if (dtype == DType::kBFloat16)
+    return read(static_cast<std::uint16_t*>(nullptr),
+                [](std::uint16_t x) { return float_key<std::uint32_t>(bfloat_to_float(x)); });
+  with_compute_type(dtype, [&](auto* kind) {
+    using T = std::remove_pointer_t<decltype(kind)>;
+    if constexpr (sizeof(T) > sizeof(Key)) {
+      return;  // of another kind of entry
+    } else if constexpr (std::is_floating_point_v<T>) {
+      using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+      read(kind, [](T x) { return float_key<Bits>(x); });
+    } else {
+      // Sign extended, the sign bit turned over.
+      constexpr Key kSign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(Key) - 1) : 0;
+      read(kind, [](T x) { return static_cast<Key>(x) ^ kSign; });
+    }
+  });
+}
+
+/// A thread sorts whole rows: entries of a key and a place, no two of which are equal, so that the
+/// result does not depend on the algorithm. A few of many are found with a heap, more by
+/// partitioning first.
+class Sort final : public PreparedOperator {
+ public:
+  explicit Sort(const OperatorCall& call)
+      : dtype_(call.type_of_input(0)),
+        // Rows of nothing may be more than can be counted.
+        rows_(call.sizes["length"] == 0 ? 0 : call.sizes["outer"] * call.sizes["inner"]),
+        length_(call.sizes["length"]),
+        inner_(call.sizes["inner"]),
+        count_(call.sizes["count"]),
+        descending_(call.sizes["descending"] != 0) {
+    // Less work than this is not worth waking another thread for.
+    constexpr std::int64_t kElementsPerThread = 8192;
+    const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
+    threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, call.threads));
+  }
+
+  std::size_t workspace_bytes() const override {
+    const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
+    return whole_lines(static_cast<std::size_t>(wants_few() ? count_ : length_) * size);
+  }
+
+  void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
+    if (rows_ == 0 || count_ == 0) return;
+    const auto* input = operands.input<std::byte>(0);
+    auto* output = operands.output<std::int64_t>(0);
+    const int team = std::min(threads_, static_cast<int>(workspaces.size()));
+    const std::int64_t parts = std::min(rows_, threads::parts_of(team));
+    threads::run_parts(parts, team, [&](threads::Member& member) {
+      std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];
+      while (const auto part = member.next())
+        for (std::int64_t row = rows_ * *part / parts; row < rows_ * (*part + 1) / parts; ++row) {
+          if (is_wide(dtype_))
+            sort_row<Wide>(input, output, row, workspace);
+          else
+            sort_row<Narrow>(input, output, row, workspace);
+        }
+    });
+  }
+
+ private:
+  /// So few that a heap of them is kept, not all elements.
+  bool wants_few() const { return count_ * 16 <= length_; }
+
+  template <typename Entry>
+  void sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
+                std::byte* workspace) const {
+    Entry* entries = reinterpret_cast<Entry*>(workspace);
+    const std::int64_t outer = row / inner_, column = row % inner_;
+    read_entries(
+        dtype_, input,
+        {outer * length_ * inner_ + column, inner_, length_, wants_few() ? count_ : 0, descending_},
+        entries);
+    Entry* const middle = entries + count_;
+    if (wants_few()) {
+      std::sort_heap(entries, middle);
+    } else {
+      Entry* const end = entries + length_;
+      if (count_ < length_) std::nth_element(entries, middle, end);
+      std::sort(entries, middle);
+    }
+    std::int64_t* to = output + outer * count_ * inner_ + column;
+    for (std::int64_t i = 0; i < count_; ++i) to[i * inner_] = entries[i].place();
+  }
+
+  DType dtype_;
+  std::int64_t rows_, length_, inner_, count_;
+  bool descending_;
+  int threads_ = 1;
+};
+
+}  // namespace
+
+const OperatorKernel& sort_kernel() {
+  static const OperatorKernel kernel = {"sort", prepare<Sort>};
+  return kernel;
+}
+
+}  // namespace sinter::runtime::cpu
