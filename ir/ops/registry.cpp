@@ -17,8 +17,6 @@
   X(indexed)        \
   X(ordered)        \
   X(matmul)         \
-  X(quant_matmul)   \
-  X(block_matmul)   \
   X(attention)      \
   X(conv)           \
   X(composite)      \

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/families/attention/attention_scores.h"
+#include "codegen/families/attention/scores/attention_scores.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
 #include "codegen/program/loop_lowering.h"

@@ -10,7 +10,7 @@
 
 #include "codegen/families/attention/attention_program.h"
 #include "codegen/families/attention/attention_prologue.h"
-#include "codegen/families/attention/attention_scores.h"
+#include "codegen/families/attention/scores/attention_scores.h"
 
 namespace sinter::codegen {
 

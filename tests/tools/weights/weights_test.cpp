@@ -228,9 +228,12 @@ TEST_F(CliTest, PlanSizesAreThoseOfTheSamePrecision) {
   layers[0].bytes_after = 10400;
   layers[1] = layers[0];
   layers[1].kept = "it is";
-  const std::set<DType> all{DType::kFloat32, DType::kFloat16}, half{DType::kFloat16};
-  const auto before = [&](fusion::Precision precision, const std::set<DType>& types) {
-    return tools::bytes_without_rounding(layers, precision, types, 50000);
+  ir::TargetTraits half, all;
+  half.formats = {{.op = "MatMul", .left = DType::kFloat16, .right = "i8", .scaled = true}};
+  all.formats = half.formats;
+  all.formats.push_back({.op = "MatMul", .left = DType::kFloat32, .right = "i8", .scaled = true});
+  const auto before = [&](fusion::Precision precision, const ir::TargetTraits& target) {
+    return tools::bytes_without_rounding(layers, precision, target, 50000);
   };
   EXPECT_EQ(before(fusion::Precision::kModel, all), 50000 + 40000 - 10400);
   EXPECT_EQ(before(fusion::Precision::kFloat16, all), 50000 + 20000 - 10400);

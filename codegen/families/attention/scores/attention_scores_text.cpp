@@ -8,7 +8,7 @@
 
 #include "codegen/emit/kernel_text.h"
 #include "codegen/families/attention/attention_problem_text.h"
-#include "codegen/families/attention/attention_scores.h"
+#include "codegen/families/attention/scores/attention_scores.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/schedule_parts.h"
 #include "runtime/plan/loop_values.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/families/attention/attention_scores.h"
+#include "codegen/families/attention/scores/attention_scores.h"
 
 #include <algorithm>
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/targets/cuda/fitted/fitted_numbers.h"
+#include "codegen/targets/cuda/fitted/fitted_rows.h"
 
 #include <iterator>
-
-#include "codegen/targets/cuda/fitted/fitted_rows.h"
 
 namespace sinter::codegen {
 namespace {
