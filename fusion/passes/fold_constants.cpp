@@ -6,8 +6,8 @@
 #include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
-#include "fusion/scales/sunk_product.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/sunk_product.h"
 #include "ir/reference/evaluate.h"
 #include "ir/scale_format.h"
 

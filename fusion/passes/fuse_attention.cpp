@@ -2,9 +2,9 @@
 #include <array>
 
 #include "fusion/passes/passes.h"
-#include "fusion/scales/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/quantization.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::fusion {

@@ -5,11 +5,11 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/projections/projection.h"
-#include "fusion/scales/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/quantization.h"
 
 namespace sinter::fusion {
 namespace {

@@ -64,7 +64,7 @@ std::optional<Dequantization> match_dequantization(const Graph& graph, ValueId v
       const DType type = graph.type(weight.value).dtype;
       const Tensor* const constant = graph.value(weight.value).constant.get();
       const bool is_float4 =
-          type == DType::kFloat8E4M3FN && constant != nullptr && 
+          type == DType::kFloat8E4M3FN && constant != nullptr &&
           ir::apply(kHasFloat4, {}, std::span(constant, 1)).front().at_int(0) != 0;
       if (type != DType::kInt8 && type != DType::kUInt8 && !is_float4) continue;
       Dequantization result{spelling.name, weight, {}, {}, {}, spelling.name.ends_with("divided")};

@@ -81,8 +81,7 @@ std::string attention_refusal(const TargetTraits& target, std::span<const Tensor
   if (inputs[2].dtype != keys || (keys != type && scaled == nullptr))
     return "attention kernels take queries, keys and values of one type";
   const std::int64_t longest = step ? kLongestStepHead : kLongestHead,
-                     multiple =
-                         std::max<std::int64_t>(1, scaled != nullptr ? scaled->unit : 1);
+                     multiple = std::max<std::int64_t>(1, scaled != nullptr ? scaled->unit : 1);
   for (const Dim& head : {inputs[1].shape.back(), inputs[2].shape.back()})
     if (!head.is_constant() || head.value() < multiple || head.value() > longest ||
         head.value() % multiple != 0)

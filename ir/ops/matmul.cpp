@@ -47,7 +47,8 @@ void require_left(const ProductFormats& formats, Types inputs) {
   if (!formats.x) {
     if (!is_scale(type) && !(type == DType::kFloat8E4M3FN && w.codes == &integer_codes(4)))
       invalid(fmt::format("weights of '{}' need x of f16, bf16 or f32{}; found {}", w.to_string(),
-                          w.codes == &integer_codes(4) ? ", or of f8e4m3fn" : "", list_types(inputs)));
+                          w.codes == &integer_codes(4) ? ", or of f8e4m3fn" : "",
+                          list_types(inputs)));
     if (w.rows != 1 || w.codes->stored == DType::kFloat8E5M2)
       invalid(fmt::format("weights of '{}' need an x with a format", w.to_string()));
     return;

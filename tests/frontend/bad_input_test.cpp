@@ -416,9 +416,9 @@ TEST(BadTensor, ElementTypesThatSinterLacks) {
   tensor->set_raw_data("x");
   EXPECT_NO_THROW(model.import());  // nothing uses it
   model.node("Cast", {"u2"}, {"z"}, {attr("to", 1)}).output("z");
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
-              AllOf(HasSubstr("'the_Cast' (Cast-17)"),
-                    HasSubstr("input 'u2' has element type UINT2")));
+  EXPECT_THAT(
+      model.import_error(ErrorCode::kUnsupported),
+      AllOf(HasSubstr("'the_Cast' (Cast-17)"), HasSubstr("input 'u2' has element type UINT2")));
   ModelBuilder strings;
   strings.input("s", DType::kFloat32, {1}).node("Identity", {"s"}, {"y"}).output("y");
   strings.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(8);

@@ -89,8 +89,12 @@ TEST_F(TerminalTest, FusionIsExplainedInShortOrWhole) {
 
 TEST_F(TerminalTest, FusedGraphsAreWrittenAsOnnx) {
   const std::string plan = compile_small();
-  for (const std::string& file : {path("model.onnx"), plan}) {
-    const auto result = sinter({"inspect", file, "--target=cpu", "--onnx", path("fused.onnx")});
+  const std::string onnx_option = "--onnx=" + path("fused.onnx");
+  for (const auto& words : {std::vector<std::string>{"inspect", path("model.onnx"), "--target=cpu"},
+                            std::vector<std::string>{"inspect", plan}}) {
+    std::vector<std::string> command = words;
+    command.push_back(onnx_option);
+    const auto result = sinter(command);
     EXPECT_EQ(result.code, 0) << result.err;
     onnx::ModelProto fused;
     ASSERT_TRUE(fused.ParseFromString(read(path("fused.onnx"))));

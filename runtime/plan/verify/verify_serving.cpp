@@ -15,7 +15,8 @@ namespace {
 
 namespace names = serving_names;
 
-/// Sizes that bindings share. Those up to kCrossBlocks are a symbol, or 1; those behind are constants.
+/// Sizes that bindings share. Those up to kCrossBlocks are a symbol, or 1; those behind are
+/// constants.
 enum class Size : std::uint8_t {
   kTokens,
   kSequences,

@@ -14,12 +14,11 @@ namespace {
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
 constexpr std::int64_t kLongestHeldQueries = 192;  // AttentionPipeline::kQueriesStay
-constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles are mostly padding
+constexpr std::int64_t kLeastWarpgroupHead = 40;   // below, tiles are mostly padding
 
 /// Minimum registers of a lane: scores, weights, results, queries and mask.
 int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  const bool stay =
-      schedule.queries > 1 || program.eight_bit || program.head > kLongestHeldQueries;
+  const bool stay = schedule.queries > 1 || program.eight_bit || program.head > kLongestHeldQueries;
   const int others = stay ? 32 : 40;
   int mask = 0;
   if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))

@@ -76,10 +76,11 @@ std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffe
     program.zeros = operands[packed.zeros_buffer()];
     scaling.push_back(constant_of(buffers, program.zeros));
   }
-  const ir::Attrs limits = {{"limit", largest_of_type(packed.type)},
-                            {"number", packed.weights->are_floats()  ? packed.weights->format->codes->largest
-                                       : packed.weights->bits() == 8 ? 128.0
-                                                                     : 8.0}};
+  const ir::Attrs limits = {
+      {"limit", largest_of_type(packed.type)},
+      {"number", packed.weights->are_floats()  ? packed.weights->format->codes->largest
+                 : packed.weights->bits() == 8 ? 128.0
+                                               : 8.0}};
   if (ir::apply(kStaysWithin, limits, scaling)[0].at(0) == 0) {
     refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
     return std::nullopt;

@@ -11,6 +11,7 @@
 
 #include "codegen/families/horizontal/emit_horizontal.h"
 #include "codegen/plan/plan_buffers.h"
+#include "ir/op_def.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/compare_buffers.h"
@@ -62,6 +63,7 @@ std::string difference(const ir::Graph& body, const ir::Bindings& symbols = {},
   for (const ir::Tensor& value : expected)
     memory.emplace_back(value.bytes().size(), std::byte{0xa5});
   ir::Node node;
+  node.op = &ir::get_op("Fused");
   node.attrs.set("kind", std::string("horizontal"));
   node.body = std::make_shared<const ir::Graph>(body);
   for (const codegen::ScatterRegion& region : codegen::scatter_regions(node))

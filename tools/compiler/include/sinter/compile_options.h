@@ -194,8 +194,9 @@ enum class AttentionPrecision { kModel, kFloat8 };
 SINTER_API std::string_view to_string(AttentionPrecision precision);
 SINTER_API AttentionPrecision parse_attention_precision(std::string_view text);
 
-/// "model", "nvfp4", "mxfp4", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E" as
-/// `sinter compile --weights` takes them; calibration, kept layers and errors stay empty.
+/// "model", "nvfp4", "mxfp4", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings",
+/// ":head", ":wide=E" as `sinter compile --weights` takes them; calibration, kept layers and errors
+/// stay empty.
 SINTER_API WeightOptions parse_weights(std::string_view text);
 
 /// What caches of keys and values are stored in: the model's type (or that of Precision), or 8 bits

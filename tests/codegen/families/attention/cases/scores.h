@@ -130,7 +130,8 @@ inline const AttentionCase kScoredAttention[] = {
       return z = %z
     })",
      {{{"tokens", 300}, {"bounds", 5}}}},
-    // What no file of the compiler knows: a bounded penalty by the distance of the key, with a slope
+    // What no file of the compiler knows: a bounded penalty by the distance of the key, with a
+    // slope
     // for each head.
     {"distance_penalty",
      R"(graph @g(%q: f16[2, 3, rows, 64], %k: f16[2, 3, keys, 64], %v: f16[2, 3, keys, 64], %slopes: f16[3, 1, 1])
