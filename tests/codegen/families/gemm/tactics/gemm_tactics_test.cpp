@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "compiled_ways.h"
 #include "ir/text/text.h"
+#include "tests/codegen/families/gemm/compiled_ways.h"
 
 namespace sinter::test {
 namespace {
