@@ -81,13 +81,25 @@ class Gpt2(nn.Module):
         return F.linear(self.norm(x), self.tokens.weight)
 
 
+class RootMeanSquare(nn.Module):
+    """As transformers' decoders write it: PyTorch's exporter has no translation of nn.RMSNorm."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight.float()).to(x.dtype)
+
+
 class CappedBlock(nn.Module):
     """Gemma 2's: heads of 256, keys for every second of them, capped scores, a gated GELU, norms on both sides."""
 
     def __init__(self, width, heads, key_heads, head, inner, cap):
         super().__init__()
         self.heads, self.key_heads, self.head, self.cap = heads, key_heads, head, cap
-        self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-6) for _ in range(4))
+        self.norms = nn.ModuleList(RootMeanSquare(width) for _ in range(4))
         self.q, self.out = nn.Linear(width, heads * head, bias=False), nn.Linear(heads * head, width, bias=False)
         self.k, self.v = (nn.Linear(width, key_heads * head, bias=False) for _ in range(2))
         self.gate, self.up, self.down = (nn.Linear(*s, bias=False) for s in ((width, inner), (width, inner), (inner, width)))
