@@ -33,6 +33,31 @@ def tokenizers():
                     "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [["<unk>", 0], ["a", -1.5], ["▁", -2], ["he", -3.25]]}}
 
 
+def field(number, value):
+    """Of a message of protobuf: a number, or bytes with their length."""
+    def varint(n):
+        parts = []
+        while n > 127:
+            parts.append(n & 127 | 128)
+            n >>= 7
+        return bytes(parts + [n])
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def inferences():
+    """Of the model of fuzz_grpc: x: f32[n, 3], k: i64[n] -> y: f32[n, 3]. inference.proto has the numbers."""
+    def tensor(name, dtype, shape, contents=b""):
+        return field(1, name) + field(2, dtype) + field(3, bytes(shape)) + (field(5, contents) if contents else b"")
+    floats, integers = bytes(24), bytes([1, 0, 0, 0, 0, 0, 0, 0] * 2)
+    raw = [field(5, tensor("x", "FP32", [2, 3])), field(5, tensor("k", "INT64", [2])), field(7, floats), field(7, integers)]
+    named = [field(5, tensor("x", "FP32", [2, 3], field(6, floats))), field(5, tensor("k", "INT64", [2], field(3, bytes([1, 2]))))]
+    for parts in (raw, named, raw + [field(6, field(1, "y"))], raw + [field(6, field(1, "y"))] * 2):
+        yield b"\x00" + field(1, "tiny") + field(2, "1") + field(3, "id") + b"".join(parts)
+
+
 def main():
     folder = Path(sys.argv[1])
 
@@ -40,6 +65,10 @@ def main():
         (folder / fuzzer).mkdir(parents=True, exist_ok=True)
         (folder / fuzzer / name).write_bytes(data if isinstance(data, bytes) else data.encode())
 
+    for i, message in enumerate(inferences()):
+        write("fuzz_grpc", f"infer{i}", message)
+    for call in range(3, 8):
+        write("fuzz_grpc", f"call{call}", bytes([call]) + field(1, "tiny") + field(2, "tiny"))
     for i in range(60):
         write("fuzz_schema", f"schema{i}", b"\x00" + json.dumps(schema_of(i)).encode())
     for i, pattern in enumerate(PATTERNS):
