@@ -54,6 +54,9 @@ def few_bits():
                            attributes={"K": k, "N": n, "bits": bits, "block_size": 32})
         yield Case("MatMulBnb4", size, [x(1, k), Value((n * k // 2,), "u8", below(256), True), around(0.1, n * k // 64)], None, domain=MS,
                    flops=2 * n * k, no_peer="PyTorch has no such function", attributes={"K": k, "N": n, "block_size": 64, "quant_type": 1})
+        yield Case("MatMulBlockQuantizedFp4Weight", size,
+                   [x(1, k), Value((n, k // 2), "u8", below(256), True), Value((n, k // 16), "u8", below(64), True), const([0.02], "f32")], None,
+                   domain=MS, flops=2 * n * k, no_peer="PyTorch has no such function", attributes={"block_size": 16})
         yield Case("GatherBlockQuantized", size, [Value((n, k // 2), "u8", below(256), True), index(n, 4, 64), around(0.01, n, k // 32, spread=0.002)],
                    None, domain=MS, no_peer="PyTorch has no such function", attributes={"block_size": 32, "bits": 4, "quantize_axis": 1},
                    moved=lambda a, o: 2 * o[0].nbytes)

@@ -152,9 +152,6 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   } else if (own.weights) {
     // As pack_weights leaves them.
     const auto& buffers = own.program.buffers;
-    // Scales of 4-bit floats are rounded to the halves that these are.
-    if (own.weights->format->codes == &ir::float4_codes() && own.type == DType::kFloat16)
-      test.types[buffers[own.scales_buffer()]] = DType::kFloat16;
     own.weights->format->scale = test.types[buffers[own.scales_buffer()]];
     test.types[buffers[own.b_buffer()]] = DType::kUInt8;
     if (own.weights->has_zeros()) {

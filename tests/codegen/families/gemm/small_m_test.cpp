@@ -169,7 +169,7 @@ TEST(CudaSmallM, WeightsAreFloatsOfFourBits) {
             small_m_scheduled("1x32x128 warps=1x1x2 stages=3", 2));
   check.add("mx", quantized_graph("bf16", "3", 72, 160, floats(32, "bf16")),
             small_m_scheduled("4x32x128 warps=1x2x1 stages=3"));
-  check.add("chosen", quantized_graph("f16", "7", 33, 264, floats(16, "f32")), "");
+  check.add("chosen", quantized_graph("f16", "7", 33, 264, floats(16, "f16")), "");
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels)
     EXPECT_THAT(kernel.source, testing::HasSubstr("PackedFloats4"));

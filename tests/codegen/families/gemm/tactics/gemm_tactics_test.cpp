@@ -36,10 +36,10 @@ TEST(GemmTactics, RequestsAreWordsOrSchedules) {
 }
 
 std::string compile_error(const std::string& requested) {
-  const auto graph = ir::parse_graph(R"(graph (%x: f16[64, 64]) {
+  const auto graph = ir::parse_graph(R"(graph @main(%x: f16[64, 64]) {
   %w = const f16[64, 64] random(1)
-  %y = Fused(%x, %w) {kind = "gemm"} body (%x, %w) {
-    %p = Fused(%x, %w) {kind = "matmul"} body (%x, %w) {
+  %y = Fused(%x, %w) {kind = "gemm"} : f16[64, 64] body @gemm(%x, %w) {
+    %p = Fused(%x, %w) {kind = "matmul"} : f16[64, 64] body @matmul(%x, %w) {
       %m = MatMul(%x, %w)
       return m = %m
     }
