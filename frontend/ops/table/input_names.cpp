@@ -267,7 +267,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "MatMulBnb4", 1, "A:T1 B absmax:T1"},
     {kMicrosoft, "MatMulIntegerToFloat", 1, "A:T1 B:T2 a_scale:T3 b_scale:T3 a_zero_point:T1 b_zero_point:T2 bias:T3"},
     {kMicrosoft, "MatMulBlockQuantizedFp4Weight", 1,
-     "A:T1 B weight_scale weight_scale_2 input_scale bias:T1"},
+     "A:T B weight_scale weight_scale_2:T3 input_scale:T3 bias:T"},
     {kMicrosoft, "MatMulNBits", 1, "A:T1 B scales:T1 zero_points g_idx bias:T1"},
     {kMicrosoft, "MoE", 1, "input:T router_probs:T fc1_experts_weights:T fc1_experts_bias:T fc2_experts_weights:T fc2_experts_bias:T fc3_experts_weights:T fc3_experts_bias:T"},
     {kMicrosoft, "MultiHeadAttention", 1, "query:T key:T value:T bias:T key_padding_mask:M attention_bias:T past_key:T past_value:T past_sequence_length:M cache_indirection:M"},
