@@ -40,9 +40,9 @@ class SortFamily final : public OperatorFamily {
     const SortProblem p = problem_of(region);
     const Dim rows = p.outer * p.inner, elements = rows * p.length;
     const auto most = ir::upper_bound(p.length, plan.exprs.ranges());
-    const int levels = most && *most > 1 ? std::bit_width(static_cast<std::uint64_t>(*most - 1))
-                       : most            ? 1
-                                         : 32;
+    int levels = most ? 1 : 32;
+    if (most && *most > 1)
+      levels = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
     return {elements * Dim(static_cast<std::int64_t>(size_of(p.dtype))), rows * p.count * Dim(8),
             elements * Dim(levels)};
   }

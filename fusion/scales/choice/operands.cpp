@@ -110,7 +110,7 @@ ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& sca
 
 ir::ScaledTensor eight_bit_weights(const Tensor& weights, DType type, bool per_channel) {
   const Tensor rows = channels_as_rows(weights);
-  const Ints shape = rows.shape();
+  const Ints& shape = rows.shape();
   WeightOptions options;
   options.bits = 8;
   options.floats = type == DType::kFloat8E4M3FN;

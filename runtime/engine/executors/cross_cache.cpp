@@ -31,8 +31,10 @@ CrossCache::CrossCache(Session& session, const plan::ServingPlan& plan, int slot
   std::uint64_t bytes = 0;  // of a block
   for (const std::size_t i : crossed.given)
     bytes += position_bytes(inputs[i]) * static_cast<std::uint64_t>(block_size_);
+  // Of no bytes in a plan whose encoder gives nothing.
   const std::uint64_t most =
-      (device ? kDeviceBytes : kHostBytes) / (bytes * static_cast<std::uint64_t>(slots));
+      (device ? kDeviceBytes : kHostBytes) /
+      (std::max<std::uint64_t>(bytes, 1) * static_cast<std::uint64_t>(slots));
   const std::int64_t numbered = crossed.positions / block_size_ / slots;
   blocks_ =
       static_cast<int>(std::min<std::uint64_t>({static_cast<std::uint64_t>(crossed.table_blocks),

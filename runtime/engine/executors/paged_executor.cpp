@@ -225,11 +225,13 @@ void PagedExecutor::warm_up(const std::vector<int>& ahead) {
   std::vector<StepSizes> all;
   for (const int tokens : ahead) all.push_back(padded(tokens, 1, 1));
   std::ranges::sort(all, std::greater(), &StepSizes::tokens);
-  for (const int size : std::views::reverse(limits_.token_sizes))
-    if (ahead.empty() && size > limits_.max_sequences)
-      all.push_back({size, limits_.max_sequences, limits_.max_sequences});
-  for (const int size : std::views::reverse(limits_.sequence_sizes))
-    if (ahead.empty()) all.push_back({size, size, size});
+  // By iterators: clang 14 has no std::views::reverse with this library.
+  const auto &tokens = limits_.token_sizes, &sequences = limits_.sequence_sizes;
+  for (auto size = tokens.rbegin(); ahead.empty() && size != tokens.rend(); ++size)
+    if (*size > limits_.max_sequences)
+      all.push_back({*size, limits_.max_sequences, limits_.max_sequences});
+  for (auto size = sequences.rbegin(); ahead.empty() && size != sequences.rend(); ++size)
+    all.push_back({*size, *size, *size});
   for (const StepSizes& sizes : all) {
     place_outputs(sizes);
     session_.warm_up(shapes(sizes));

@@ -49,7 +49,8 @@ class Sampling final : public PreparedOperator {
                               reals[2],
                               static_cast<float>(reals[3]),
                               static_cast<std::uint64_t>(integers[0])};
-    return sampling::draw_token(logits_.row(operands, row, workspace), draw, sets);
+    return static_cast<TokenId>(
+        sampling::draw_token(logits_.row(operands, row, workspace), draw, sets));
   }
 
   LogitRows logits_;
