@@ -204,7 +204,7 @@ def main():
     p.add_argument("--types", help="default: all on a GPU, all but f16 and tf32 on the CPU")
     p.add_argument("--sizes", help="small, middle, large, or others' names")
     p.add_argument("--part", default="1/1", metavar="I/N", help="every Nth case, from the Ith on")
-    p.add_argument("--budget", type=float, default=1e9, help="begin no case after so many seconds; two fifths at most go to torch.compile")
+    p.add_argument("--budget", type=float, default=1e9, help="seconds after which no case begins; at most two fifths of them go to torch.compile")
     p.add_argument("--seconds", type=float, default=0.06, help="about so long for each side of a case")
     p.add_argument("--threads", type=lambda text: [int(each) for each in text.split(",")], default=[2])
     p.add_argument("--no-torch-compile", action="store_true")

@@ -74,7 +74,7 @@ def on_cpu(library, point, arrays, folder, threads, rates, seconds):
 
 
 def cpu_rates(threads):
-    """Bytes a second of a copy, FLOPs a second of a product, by so many threads."""
+    """Bytes a second of a copy and FLOPs a second of a matmul, with `threads` threads."""
     import onnx
     side = 1024
     source = np.random.default_rng(0).standard_normal(1 << 25).astype(np.float32)

@@ -31,7 +31,7 @@ CrossCache::CrossCache(Session& session, const plan::ServingPlan& plan, int slot
   std::uint64_t bytes = 0;  // of a block
   for (const std::size_t i : crossed.given)
     bytes += position_bytes(inputs[i]) * static_cast<std::uint64_t>(block_size_);
-  // Of no bytes in a plan whose encoder gives nothing.
+  // A plan may declare encoder inputs without elements, whose blocks have no bytes.
   const std::uint64_t most =
       (device ? kDeviceBytes : kHostBytes) /
       (std::max<std::uint64_t>(bytes, 1) * static_cast<std::uint64_t>(slots));

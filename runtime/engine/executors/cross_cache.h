@@ -23,9 +23,9 @@ class CrossCache {
 
   /// Takes the place of what the slot had. No run may be in flight.
   void set(int slot, const EncoderOutput& given);
-  /// How many the slot has.
+  /// Encoder positions that the slot holds.
   int positions(int slot) const { return positions_[static_cast<std::size_t>(slot)]; }
-  /// The slot's blocks, as a row of the table of so many columns.
+  /// Writes the slot's block numbers into `row`, which has `columns` elements.
   void fill_row(int slot, std::int32_t* row, int columns) const;
   std::uint64_t bytes() const { return bytes_; }
   /// What can be given to a slot.

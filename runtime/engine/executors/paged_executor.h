@@ -31,7 +31,7 @@ struct PagedExecutorOptions {
   /// GiB at most.
   std::uint64_t cache_bytes = 0;
   int max_sequences = 0, max_step_tokens = 0, max_positions = 0;  // 0: as many as the plan takes
-  int block_count = 0;  // so many, whatever that takes; 0: by bytes
+  int block_count = 0;  // blocks of the caches, whatever their bytes; 0: as cache_bytes allows
   /// Tokens of the steps that are prepared ahead, for one text: such steps are not padded. Empty:
   /// all sizes of the ladder.
   std::vector<int> ahead;

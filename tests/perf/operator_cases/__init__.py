@@ -37,7 +37,7 @@ FLOATS = ("f32", "f16")
 PRODUCTS = ("f32", "tf32", "f16")
 MS = "com.microsoft"
 ML = "ai.onnx.ml"
-PERIOD = 4_194_301  # random numbers repeat after so many, a prime: drawing more would take longer than the timing
+PERIOD = 4_194_301  # of random numbers, a prime; drawing all of a large input would take longer than timing it
 
 # Operators that compute nothing when a plan runs, or only what others of their graph do.
 NOT_TIMED = {
@@ -90,7 +90,7 @@ def distinct(count):
 
 
 def shuffled(shape, dtype, seed):
-    """Values that are all different, if the type has so many."""
+    """Values without duplicates; a type with fewer values than elements repeats them."""
     count = math.prod(shape)
     if np.issubdtype(dtype, np.integer):
         return np.random.default_rng(seed).permutation(count).astype(dtype).reshape(shape)
