@@ -15,8 +15,8 @@ struct Fact {
   std::string_view name;
   /// What contradicts it, with the node; empty if it holds. Does not change the context.
   std::string (*violation)(const Graph& graph, const Context& context);
-  /// It holds until the end. Else it holds behind its pass, and later passes may add what that one
-  /// would change: passes that need it have been written for what is then left.
+  /// True: it holds until the end. False: it holds directly after its pass; later passes may break
+  /// it, and passes that need it accept that.
   bool lasts = false;
 };
 

@@ -99,7 +99,7 @@ class Owned {
   const ContextPtr& context() const { return context_; }
   const Driver& driver() const { return context_->driver(); }
   Handle get() const { return handle_; }
-  Handle* put() { return &handle_; }  // for what makes it
+  Handle* put() { return &handle_; }  // for functions of the driver that create it
 
  private:
   ContextPtr context_;

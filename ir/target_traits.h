@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,11 +16,12 @@ namespace sinter::ir {
 
 /// When to split reductions of few long rows into two steps, over parts and over their results.
 struct ReductionSplit {
-  std::int64_t parts = 0;          // most parts of all rows; 0: never
-  std::int64_t fewest_parts = 0;   // with fewer it does not pay
-  std::int64_t least_bytes = 0;    // below, the second step costs more than it saves
-  std::int64_t most_rows = 0;      // above, the rows keep the target busy
-  std::int64_t shortest_part = 0;  // elements
+  std::int64_t parts = 0;                    // most parts of all rows; 0: never
+  std::int64_t fewest_parts = 0;             // with fewer it does not pay
+  std::int64_t least_bytes = 0;              // below, the second step costs more than it saves
+  std::int64_t least_row_bytes = INT64_MAX;  // or contiguous rows as long as this
+  std::int64_t most_rows = 0;                // above, the rows keep the target busy
+  std::int64_t shortest_part = 0;            // elements
   /// For strided rows, which are computed side by side: in lines of 128 bytes.
   std::int64_t most_lines = 0, shortest_column = 0;
   /// Rows of strided runs stay whole if all of them have at most `held_bytes`, and the adjacent
@@ -88,11 +90,13 @@ struct TargetTraits {
   // Types of attention steps that the runtime implements, for any known head size.
   std::set<DType> attention_steps;
   // Element types with a single-kernel recurrent layer, and its most units.
-  std::set<DType> recurrent_types;
-  std::int64_t recurrent_units = 0;
+  std::map<DType, std::int64_t> recurrent_units;
   bool horizontal = false;  // many small regions in one launch
   HorizontalLimits horizontal_limits;
   bool gemm_kernels = false;  // our GEMM kernels, with any region as epilogue
+  /// Operations above which a matmul of 16 bits repays a copy of a transposed left operand whose
+  /// columns do not start at multiples of 16 bytes; 0: never.
+  double unaligned_flops = 0;
   PrologueLimits gemm_prologue;
   std::int64_t few_rows = 0;     // of a matmul whose time is that of loading its weights
   double conv_kernel_flops = 0;  // above this count of operations a convolution uses the library

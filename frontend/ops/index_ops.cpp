@@ -73,7 +73,7 @@ std::vector<Term> tuple_indices(NodeContext& node, const Term& data, const Term&
   return places;
 }
 
-/// Number of indices in a tuple; checks that there are so many dimensions, and what is constant.
+/// Number of indices in a tuple. Checks that `data` has that many dimensions, and constant indices.
 std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
                        std::size_t batch) {
   const Shape shape = indices.shape();

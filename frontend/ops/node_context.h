@@ -229,8 +229,8 @@ class NodeContext {
   /// The attribute 'saturate' of operators that make floats of 8 bits.
   bool saturates() const { return attr_int("saturate", 1) != 0; }
 
-  /// Says that `what` is about to take so many bytes; throws Error(kOutOfMemory) if they are more
-  /// than ImportOptions::max_memory leaves.
+  /// Reserves `bytes` for `what`; throws Error(kOutOfMemory) if ImportOptions::max_memory leaves
+  /// less.
   void take_memory(std::int64_t bytes, const std::string& what);
 
   /// Tells the user of an assumption, or of what the model leaves open.

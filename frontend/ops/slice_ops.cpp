@@ -277,7 +277,7 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
   const Dim& extent = shape[d];
   const Dim length = begin + extent + end;
   if (extent == Dim(0)) node.invalid("dimension {} has no elements to pad with", d);
-  // A table of so many places is made, a longer one stays a formula.
+  // Indices up to this number become a table; more stay a formula.
   constexpr std::int64_t kMaxTable = std::int64_t{1} << 20;
   ValueId index;
   if (extent.is_constant() && begin.is_constant() && length.is_constant() &&

@@ -22,19 +22,19 @@ DType lowered(const Context& context, DType type) {
 std::string recurrent_refusal(const Context& context, const Graph& graph, const Node& node) {
   const TargetTraits& target = context.target;
   if (!context.fuse) return "unfused each operator is a kernel";
-  if (target.recurrent_types.empty()) return "this target has no kernel for recurrent layers";
+  if (target.recurrent_units.empty()) return "this target has no kernel for recurrent layers";
   if (const std::string& special = node.attrs.get_string("special"); !special.empty())
     return special;
   const DType type = lowered(context, graph.type(node.inputs[0]).dtype);
-  if (!target.recurrent_types.contains(type))
-    return fmt::format("this target's kernel for recurrent layers does not take {}{}",
-                       to_string(type),
-                       type == DType::kFloat32 ? "; --precision fp16 or bf16 gives it one" : "");
+  const auto most = target.recurrent_units.find(type);
+  if (most == target.recurrent_units.end())
+    return fmt::format("this target's kernel for recurrent layers does not take {}",
+                       to_string(type));
   const Dim& units = graph.type(node.inputs[1]).shape.back();
   if (!units.is_constant()) return "how many units it has is known only when it runs";
-  if (units.value() > target.recurrent_units)
-    return fmt::format("it has {} units, and {} are the most whose weights stay on chip",
-                       units.value(), target.recurrent_units);
+  if (units.value() > most->second)
+    return fmt::format("it has {} units, and {} are the most whose {} weights stay on chip",
+                       units.value(), most->second, to_string(type));
   return "";
 }
 

@@ -68,7 +68,7 @@ Verdict can_be_rows(const Graph& body, const Dim& columns, const Ranges& ranges,
     return {false, "its rows are too many for each block of the product to compute them itself"};
   if (!columns.is_constant() || columns.value() > most.columns)
     return {false,
-            "the product's blocks are so many that they come in turns, each of which would compute "
+            "the GEMM's blocks run in several waves, each of which would compute "
             "its rows again"};
   return {true, ""};
 }

@@ -6,6 +6,7 @@
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {
@@ -49,6 +50,7 @@ class MatmulFuser {
     if (multiplies_narrow(context_.target, graph_, node))
       return fold_operand(graph_, node, 0, true);
     const Operand whole = fold_operand(graph_, node, 0);
+    if (is_slow_unaligned(node, whole)) return fold_operand(graph_, node, 0, true);
     const DType type = graph_.type(node.inputs[0]).dtype;
     const Node* producer = graph_.producer(whole.source);
     if (!context_.target.gemm_kernels || (type != DType::kFloat16 && type != DType::kBFloat16) ||
@@ -62,6 +64,25 @@ class MatmulFuser {
       value = graph_.node(view).outputs[0];
     }
     return fold_operand(graph_, node, 0, true);
+  }
+
+  /// Whether `left` has contiguous columns that do not start at multiples of 16 bytes, rows would,
+  /// and the matmul is large enough to repay a copy.
+  bool is_slow_unaligned(const Node& node, const Operand& left) const {
+    const TensorType& type = graph_.type(node.inputs[0]);
+    const double least = context_.target.unaligned_flops;
+    if (least == 0 || size_of(type.dtype) != 2 || left.nodes.empty()) return false;
+    const Graph views = views_only(graph_, graph_.type(left.source), left.nodes);
+    const auto access = ir::strided_access(views, views.outputs()[0]);
+    if (!access || access->strides.back() == Dim(1)) return false;
+    const std::int64_t line = 16 / size_of(type.dtype);
+    const auto starts = [&](const Dim& pitch) {
+      return pitch.is_constant() && pitch.value() % line == 0;
+    };
+    const Dim flops =
+        Dim(2) * ir::element_count(graph_.type(node.outputs[0]).shape) * type.shape.back();
+    return !starts(access->strides.back()) && starts(type.shape.back()) && flops.is_constant() &&
+           static_cast<double>(flops.value()) >= least;
   }
 
   EpilogueOptions options() {

@@ -242,8 +242,8 @@ Graph recognise(const Graph& graph, Context& context) {
   for (const Node& node : graph.nodes()) {
     if (facts.steps > kMostSteps) {
       context.notes.push_back(
-          "recognise: the graph has so many ways to match that idioms were looked for in its first "
-          "nodes only; what is behind them is fused as it is spelled");
+          "recognise: the search for idioms ended at its limit, after the graph's first "
+          "nodes; later nodes are fused as the model spells them");
       break;
     }
     if (auto piece = recognise_node(facts, node)) pieces.push_back(std::move(*piece));

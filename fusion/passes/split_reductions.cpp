@@ -132,8 +132,9 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes,
                        type.shape.back() != Dim(1);
   const std::int64_t side_by_side = kLine / static_cast<std::int64_t>(size_of(type.dtype));
   const std::int64_t rows = columns ? (kept + side_by_side - 1) / side_by_side : kept;
-  if (kept == 0 || rows > (columns ? rule.most_lines : rule.most_rows) || bytes < rule.least_bytes)
-    return std::nullopt;
+  const bool few = bytes < rule.least_bytes &&
+                   (columns || bytes / std::max<std::int64_t>(rows, 1) < rule.least_row_bytes);
+  if (kept == 0 || rows > (columns ? rule.most_lines : rule.most_rows) || few) return std::nullopt;
   const std::int64_t most =
       std::min(rule.parts / rows, reduced / (columns ? rule.shortest_column : rule.shortest_part));
   const Split best = best_split(type.shape, axes, type.shape.size(), most);

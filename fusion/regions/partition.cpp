@@ -410,7 +410,7 @@ void Partition::commit(Region region) {
 Graph Partition::finish() {
   if (walked_ > kMostWalked || tried_ > kMostTried)
     context_.notes.push_back(
-        "regions: so many ways lead from region to region that not all were followed: kernels are "
+        "regions: the search for paths between regions ended at its limit: kernels are "
         "smaller than they might be");
   for (auto& [edge, decision] : decisions_) context_.decisions.push_back(std::move(decision));
   // Liveness is known only now: all readers of a value may have copied it.

@@ -73,8 +73,8 @@ constexpr Row kRows[] = {
     {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))", kSame, kOrdered, kAbsolute},
     // e^x overflows before sinh and cosh do: there they are (e / 2) e^(|x| - 1).
     {"Sinh",
-     "select(isinf(expm1(x) - expm1(-x)), sign(x) * (1.3591409142295225 * exp(abs(x) - 1)), "
-     "0.5 * (expm1(x) - expm1(-x)))",
+     "sign(x) * select(isinf(expm1(abs(x))), 1.3591409142295225 * exp(abs(x) - 1), "
+     "0.5 * (expm1(abs(x)) + expm1(abs(x)) / (expm1(abs(x)) + 1)))",
      kSame, kOrdered, kExponent, kExponential},
     {"Cosh",
      "select(isinf(exp(x) + exp(-x)), 1.3591409142295225 * exp(abs(x) - 1), "

@@ -17,10 +17,9 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // A block's keys, values, scores and sums stay in a core's own cache.
 constexpr std::int64_t kBlockQueries = 128, kBlockKeys = 128;
-/// Up to so many rows keys are multiplied as they lie; for more it pays to transpose them.
+/// With more rows, transposing the keys pays.
 constexpr std::int64_t kDotRows = 4;
-/// Up to so many rows a group's keys are divided into parts of so many or more, up to so many
-/// parts.
+/// Split-KV: at most 16 rows; 256 keys or more a split; at most 256 splits.
 constexpr std::int64_t kPartedRows = 16, kPartKeys = 2 * kBlockKeys, kMostParts = 256;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }

@@ -55,7 +55,8 @@ struct StepMaker {
   int threads;
   std::shared_ptr<Allocator> allocator;
 
-  /// `shape`: of the plan, checked. Throws Error(kUnsupported) for what does not run here.
+  /// `shape` belongs to the plan and is checked. Throws Error(kUnsupported) if the step does not
+  /// run on this processor.
   PreparedStep make(const plan::fb::StepT& step, const BoundShape& shape) const;
 };
 

@@ -53,8 +53,8 @@ class TuningCache {
 
   std::optional<TunedAlgorithm> find(const std::string& problem) const;
   void store(const std::string& problem, const TunedAlgorithm& algorithm);
-  /// The same for what may be chosen among few candidates at first use or among many (`thorough`):
-  /// two entries. Who wants the first takes the second where there is one.
+  /// The same with two entries: chosen among few candidates at first use, or among many
+  /// (`thorough`). A lookup of the first takes the second if there is one.
   std::optional<TunedAlgorithm> find(const std::string& problem, bool thorough) const;
   void store(const std::string& problem, const TunedAlgorithm& algorithm, bool thorough);
   /// Writes the file if something was stored since, keeping what other processes wrote meanwhile;

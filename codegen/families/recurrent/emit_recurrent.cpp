@@ -52,7 +52,7 @@ class RecurrentEmitter {
       chosen_by = apply_requested(
           request_.requested, schedules, kernel.choices,
           [&](const RecurrentSchedule& rule) {
-            auto all = recurrent_schedules(p_.units, rule.columns, *request_.device);
+            auto all = recurrent_schedules(p_.layer(), rule.columns, *request_.device);
             for (RecurrentSchedule& candidate : all) candidate.conditions = rule.conditions;
             return all;
           },
@@ -88,7 +88,7 @@ class RecurrentEmitter {
     result->grid = {exprs_.intern(clusters * Dim(schedule.blocks)), exprs_.intern(1),
                     exprs_.intern(1)};
     result->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
-    result->shared_bytes = recurrent_shared_bytes(p_.units, schedule);
+    result->shared_bytes = recurrent_shared_bytes(p_.layer(), schedule);
     result->schedule = schedule.to_string();
     result->chosen_by = chosen_by;
     result->cluster = static_cast<std::uint32_t>(schedule.blocks);
@@ -127,7 +127,7 @@ class RecurrentEmitter {
         s.warps, s.held, s.columns);
     text +=
         fmt::format("  static_assert(Shape::kSharedBytes == {}, \"what the launch reserves\");\n",
-                    recurrent_shared_bytes(p_.units, s));
+                    recurrent_shared_bytes(p_.layer(), s));
     // The next kernel waits for all of this one; it may start once all blocks run.
     if (request_.programmatic_launch) text += "  launch_dependents();\n";
     const bool early = request_.given.contains(*p_.buffer(RecurrentRole::kWeights));

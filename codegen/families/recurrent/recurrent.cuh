@@ -33,34 +33,42 @@ SINTER_DEVICE void store_at(T* p, i64 i, float value) {
 
 // ---- cells, with the gates in ONNX's order. kProducts: matmuls of weights and state in each step.
 // x is the input's contribution to the gates, h the latest matmul's.
-/// 1 / (1 + exp(-a)); relative error 2^-21.
-SINTER_DEVICE float recurrent_sigmoid(float a) {
-  return reciprocal_of_normal(1.0f + power_of_two(minimum(a * -1.44269504f, 120.0f)));
-}
-/// tanh(a); absolute error 2^-21.
-SINTER_DEVICE float recurrent_tanh(float a) {
-  return fmaf(2.0f, recurrent_sigmoid(2.0f * a), -1.0f);
-}
+/// Gates for elements of type T. 16 bits: relative error 2^-21 of a sigmoid, absolute of a tanh.
+template <class T>
+struct RecurrentGates {
+  SINTER_DEVICE static float sigmoid(float a) {
+    return reciprocal_of_normal(1.0f + power_of_two(minimum(a * -1.44269504f, 120.0f)));
+  }
+  SINTER_DEVICE static float tanh(float a) { return fmaf(2.0f, sigmoid(2.0f * a), -1.0f); }
+};
+/// As the loop of the same layer computes them.
+template <>
+struct RecurrentGates<float> {
+  SINTER_DEVICE static float sigmoid(float a) { return 1.0f / (1.0f + exponential(-a)); }
+  SINTER_DEVICE static float tanh(float a) { return hyperbolic_tangent(a); }
+};
 struct LstmCell {
   static constexpr int kGates = 4, kProducts = 1;
   static constexpr bool kHasCell = true;
+  template <class Gates>
   SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
                                  float& state, float& cell) {
-    const float in = recurrent_sigmoid(x[0] + h[0]), out = recurrent_sigmoid(x[1] + h[1]);
-    const float forget = recurrent_sigmoid(x[2] + h[2]), fresh = recurrent_tanh(x[3] + h[3]);
+    const float in = Gates::sigmoid(x[0] + h[0]), out = Gates::sigmoid(x[1] + h[1]);
+    const float forget = Gates::sigmoid(x[2] + h[2]), fresh = Gates::tanh(x[3] + h[3]);
     cell = fmaf(forget, cell, in * fresh);
-    state = out * recurrent_tanh(cell);
+    state = out * Gates::tanh(cell);
   }
 };
 /// The reset gate applies after the matmul (linear_before_reset).
 struct GruCell {
   static constexpr int kGates = 3, kProducts = 1;
   static constexpr bool kHasCell = false;
+  template <class Gates>
   SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&bias)[4],
                                  float& state, float&) {
-    const float update = recurrent_sigmoid(x[0] + h[0] + bias[0]);
-    const float reset = recurrent_sigmoid(x[1] + h[1] + bias[1]);
-    const float fresh = recurrent_tanh(fmaf(reset, h[2] + bias[2], x[2]));
+    const float update = Gates::sigmoid(x[0] + h[0] + bias[0]);
+    const float reset = Gates::sigmoid(x[1] + h[1] + bias[1]);
+    const float fresh = Gates::tanh(fmaf(reset, h[2] + bias[2], x[2]));
     state = fmaf(update, state - fresh, fresh);
   }
 };
@@ -69,23 +77,26 @@ struct ResetFirstGruCell {
   static constexpr int kGates = 3, kProducts = 2;
   static constexpr bool kHasCell = false;
   /// Returns the state for the second matmul, and stores the update gate.
+  template <class Gates>
   SINTER_DEVICE static float first(const float (&x)[4], const float (&h)[4], float state,
                                    float& update) {
-    update = recurrent_sigmoid(x[0] + h[0]);
-    return recurrent_sigmoid(x[1] + h[1]) * state;
+    update = Gates::sigmoid(x[0] + h[0]);
+    return Gates::sigmoid(x[1] + h[1]) * state;
   }
+  template <class Gates>
   SINTER_DEVICE static void second(const float (&x)[4], const float (&h)[4], float update,
                                    float& state) {
-    const float fresh = recurrent_tanh(x[2] + h[2]);
+    const float fresh = Gates::tanh(x[2] + h[2]);
     state = fmaf(update, state - fresh, fresh);
   }
 };
 struct RnnCell {
   static constexpr int kGates = 1, kProducts = 1;
   static constexpr bool kHasCell = false;
+  template <class Gates>
   SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
                                  float& state, float&) {
-    state = recurrent_tanh(x[0] + h[0]);
+    state = Gates::tanh(x[0] + h[0]);
   }
 };
 
@@ -104,11 +115,14 @@ struct RecurrentShape {
   static constexpr int kTiles = (kUnits + 3) / 4;    // of four units, one for each warp
   static constexpr int kDepth = (kUnits + 31) / 32;  // blocks of 32 weights of a row
   static constexpr int kStaged = kDepth - kHeld;     // blocks in shared memory
-  // Each read takes 16 bytes of every column: a pitch of an odd multiple of 64 bytes has no bank
-  // conflicts.
-  static constexpr int kColumnBytes = kDepth * 64 + (kDepth % 2 == 0 ? 64 : 0);
+  static constexpr int kSize = sizeof(T);
+  // 16 bits: each read takes 16 bytes of every column: a pitch of an odd multiple of 64 bytes has
+  // no bank conflicts. 32 bits: a read takes 64 bytes of one column.
+  static constexpr int kColumnBytes =
+      kDepth * 32 * kSize + (kSize == 2 && kDepth % 2 == 0 ? 64 : 0);
   static constexpr int kStateBytes = kColumns * kColumnBytes;
-  static constexpr int kWeightBytes = kStaged * kWarps * 1024;
+  static constexpr int kWords = kSize / 2;  // of 16 bytes, in a lane's eight weights of a row
+  static constexpr int kWeightBytes = kStaged * kWarps * kWords * 1024;
   static constexpr int kSharedBytes = 2 * kStateBytes + kWeightBytes + 16;
   static constexpr int kThreads = kWarps * 32;
   static_assert(kTiles <= kBlocks * kWarps, "every unit has a warp");
@@ -118,24 +132,30 @@ struct RecurrentShape {
 /// Row r of a tile is gate r / 8 + r % 8 / 4 * 2 of unit r % 4.
 template <class Shape>
 struct RecurrentWeights {
-  uint4 held[Shape::kHeld > 0 ? Shape::kHeld : 1][2];
+  uint4 held[Shape::kHeld > 0 ? Shape::kHeld : 1][2][Shape::kWords];
 };
 
+/// 16 bytes of a row from weight k on; zero beyond the row.
 template <class Shape>
 SINTER_DEVICE uint4 recurrent_row(const typename Shape::Element* row, bool valid, int k) {
+  constexpr int kEach = 16 / Shape::kSize;
   uint4 words = {0u, 0u, 0u, 0u};
   if (!valid || k >= Shape::kUnits) return words;
-  if constexpr (Shape::kUnits % 8 == 0) {
+  if constexpr (Shape::kUnits % kEach == 0) {
     words = *reinterpret_cast<const uint4*>(row + k);
   } else {
-    u32 pairs[4];
+    u32 each[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const u32 low = k + 2 * i < Shape::kUnits ? row[k + 2 * i].bits : 0u;
-      const u32 high = k + 2 * i + 1 < Shape::kUnits ? row[k + 2 * i + 1].bits : 0u;
-      pairs[i] = low | high << 16;
+      if constexpr (Shape::kSize == 4) {
+        each[i] = k + i < Shape::kUnits ? same_bits<u32>(row[k + i]) : 0u;
+      } else {
+        const u32 low = k + 2 * i < Shape::kUnits ? row[k + 2 * i].bits : 0u;
+        const u32 high = k + 2 * i + 1 < Shape::kUnits ? row[k + 2 * i + 1].bits : 0u;
+        each[i] = low | high << 16;
+      }
     }
-    words = uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
+    words = uint4{each[0], each[1], each[2], each[3]};
   }
   return words;
 }
@@ -160,6 +180,12 @@ struct RecurrentPlace {
   }
 };
 
+/// Offset of a lane's weights among those in shared memory, in bytes.
+template <class Shape>
+SINTER_DEVICE int recurrent_staged(const RecurrentPlace<Shape>& p) {
+  return (p.warp * Shape::kStaged * 64 * Shape::kWords + p.lane) * 16;
+}
+
 /// weights: [directions, gates * units, units].
 template <class Shape>
 SINTER_DEVICE void load_recurrent_weights(const typename Shape::Element* weights,
@@ -181,16 +207,21 @@ SINTER_DEVICE void load_recurrent_weights(const typename Shape::Element* weights
   for (int block = 0; block < Shape::kHeld; ++block)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      result.held[block][half] = recurrent_row<Shape>(rows[half], valid[half], block * 32 + first);
+#pragma unroll
+      for (int word = 0; word < Shape::kWords; ++word)
+        result.held[block][half][word] =
+            recurrent_row<Shape>(rows[half], valid[half], block * 32 + first + word * 4);
   if constexpr (Shape::kStaged > 0) {
-    unsigned char* const staged =
-        shared + 2 * Shape::kStateBytes + (p.warp * Shape::kStaged * 64 + p.lane) * 16;
+    unsigned char* const staged = shared + 2 * Shape::kStateBytes + recurrent_staged<Shape>(p);
 #pragma unroll 4
     for (int block = 0; block < Shape::kStaged; ++block)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        *reinterpret_cast<uint4*>(staged + (block * 2 + half) * 512) =
-            recurrent_row<Shape>(rows[half], valid[half], (Shape::kHeld + block) * 32 + first);
+#pragma unroll
+        for (int word = 0; word < Shape::kWords; ++word)
+          *reinterpret_cast<uint4*>(staged + ((block * 2 + half) * Shape::kWords + word) * 512) =
+              recurrent_row<Shape>(rows[half], valid[half],
+                                   (Shape::kHeld + block) * 32 + first + word * 4);
   }
 }
 
@@ -230,8 +261,9 @@ SINTER_DEVICE void wait_for_phase(unsigned char* barrier, u32 parity) {
   cluster_barrier();
 #endif
 }
-/// Sends eight bytes to address `to` in the shared memory of block `rank`.
-SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned char* barrier,
+/// Sends kWords words of four bytes to address `to` in the shared memory of block `rank`.
+template <int kWords>
+SINTER_DEVICE void send_state(unsigned char* to, const u32 (&words)[kWords], unsigned char* barrier,
                               u32 rank) {
 #ifdef __CUDACC__
 #if __CUDA_ARCH__ >= 900
@@ -240,17 +272,90 @@ SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned cha
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
       : "=r"(counted)
       : "r"(shared_address(barrier)), "r"(rank));
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
-          there),
-      "r"(low), "r"(high), "r"(counted)
-      : "memory");
+  if constexpr (kWords == 4)
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+        "[%5];" ::"r"(there),
+        "r"(words[0]), "r"(words[1]), "r"(words[kWords - 2]), "r"(words[kWords - 1]), "r"(counted)
+        : "memory");
+  else
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+            there),
+        "r"(words[0]), "r"(words[1]), "r"(counted)
+        : "memory");
 #endif
 #else
   u32* const there = reinterpret_cast<u32*>(of_block(to, rank));
-  there[0] = low;
-  there[1] = high;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) there[i] = words[i];
 #endif
+}
+
+/// multiply_recurrent() in float32. A lane sums a quarter of the weights of its two rows for all
+/// columns; exchanges in each four lanes add the quarters and leave the MMA's layout.
+template <class Shape>
+SINTER_DEVICE void multiply_recurrent_f32(const RecurrentWeights<Shape>& weights,
+                                          const unsigned char* state, const unsigned char* staged,
+                                          int lane, int columns,
+                                          float (&accumulators)[Shape::kColumnTiles][4]) {
+  constexpr int kRows = Shape::Cell::kGates == 1 ? 1 : 2;  // an RNN's second row is zero
+  float sums[2][Shape::kColumns] = {};
+  const unsigned char* const part = state + lane % 4 * 32;
+#pragma unroll
+  for (int block = 0; block < Shape::kDepth; ++block) {
+    float w[kRows][8];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row)
+#pragma unroll
+      for (int word = 0; word < 2; ++word) {
+        const uint4 bits =
+            block < Shape::kHeld
+                ? weights.held[block < Shape::kHeld ? block : 0][row][word]
+                : load_shared_x4(staged + (((block - Shape::kHeld) * 2 + row) * 2 + word) * 512);
+        w[row][word * 4] = same_bits<float>(bits.x);
+        w[row][word * 4 + 1] = same_bits<float>(bits.y);
+        w[row][word * 4 + 2] = same_bits<float>(bits.z);
+        w[row][word * 4 + 3] = same_bits<float>(bits.w);
+      }
+#pragma unroll
+    for (int column = 0; column < Shape::kColumns; ++column) {
+      if (column >= columns) break;
+#pragma unroll
+      for (int word = 0; word < 2; ++word) {
+        const uint4 bits =
+            load_shared_x4(part + column * Shape::kColumnBytes + block * 128 + word * 16);
+        const float h[4] = {same_bits<float>(bits.x), same_bits<float>(bits.y),
+                            same_bits<float>(bits.z), same_bits<float>(bits.w)};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int row = 0; row < kRows; ++row)
+            sums[row][column] = fmaf(w[row][word * 4 + i], h[i], sums[row][column]);
+      }
+    }
+  }
+  const bool upper = lane % 4 >= 2, odd = lane % 2 != 0;
+#pragma unroll
+  for (int n = 0; n < Shape::kColumnTiles; ++n)
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float(&a)[Shape::kColumns] = sums[row];
+      float four[4], two[2];
+      // Of eight columns, lane q of four ends with columns 2 q and 2 q + 1.
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float mine = upper ? a[n * 8 + 4 + i] : a[n * 8 + i];
+        const float sent = upper ? a[n * 8 + i] : a[n * 8 + 4 + i];
+        four[i] = row < kRows ? mine + __shfl_xor_sync(0xffffffffu, sent, 2) : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float mine = odd ? four[2 + i] : four[i], sent = odd ? four[i] : four[2 + i];
+        two[i] = row < kRows ? mine + __shfl_xor_sync(0xffffffffu, sent, 1) : 0.0f;
+        accumulators[n][row * 2 + i] = two[i];
+      }
+    }
 }
 
 /// accumulators[16][8] of the tile, for each eight columns: its weights times the state at `state`;
@@ -270,8 +375,8 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
   for (int block = 0; block < Shape::kDepth; ++block) {
     uint4 low, high;
     if (block < Shape::kHeld) {
-      low = weights.held[block < Shape::kHeld ? block : 0][0];
-      high = weights.held[block < Shape::kHeld ? block : 0][1];
+      low = weights.held[block < Shape::kHeld ? block : 0][0][0];
+      high = weights.held[block < Shape::kHeld ? block : 0][1][0];
     } else {
       low = load_shared_x4(staged + (block - Shape::kHeld) * 1024);
       high = load_shared_x4(staged + (block - Shape::kHeld) * 1024 + 512);
@@ -314,7 +419,7 @@ SINTER_DEVICE void gather_gates(const float (&accumulators)[4], int lane, float 
 /// A lane's message for eight columns: the states of four units in one column, for one block. A
 /// warp has one for each column and block, 32 at a time.
 struct RecurrentParcel {
-  int column = 0, from = 0;  // source lane of the first two units; the others are in lane from + 8
+  int column = 0, from = 0;  // source lane of the first unit; the next ones are in lanes from + 4 i
   u32 rank = 0;
   bool exists = false;
 };
@@ -324,21 +429,30 @@ template <class Shape, int kSends>
 SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
                                const RecurrentParcel (&parcels)[kSends], int sends,
                                unsigned char* state, unsigned char* barrier) {
-  const u32 bits = narrow<typename Shape::Element>(value).bits;
-  const u32 pair = bits | __shfl_xor_sync(0xffffffffu, bits, 4) << 16;
+  constexpr int kWords = 2 * Shape::kWords;  // of four bytes, for four units
+  u32 bits;
+  if constexpr (Shape::kSize == 4) {
+    bits = same_bits<u32>(value);
+  } else {
+    bits = narrow<typename Shape::Element>(value).bits;
+    bits |= __shfl_xor_sync(0xffffffffu, bits, 4) << 16;
+  }
 #pragma unroll
   for (int send = 0; send < kSends; ++send) {
     if (send >= sends) break;
     const RecurrentParcel& parcel = parcels[send];
-    const u32 low = __shfl_sync(0xffffffffu, pair, parcel.from);
-    const u32 high = __shfl_sync(0xffffffffu, pair, parcel.from + 8);
+    u32 words[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i)
+      words[i] = __shfl_sync(0xffffffffu, bits, parcel.from + i * 16 / kWords);
     if (!parcel.exists) continue;
-    unsigned char* const to = state + parcel.column * Shape::kColumnBytes + p.tile * 8;
+    unsigned char* const to =
+        state + parcel.column * Shape::kColumnBytes + p.tile * 4 * Shape::kSize;
     if constexpr (Shape::kBlocks == 1) {
-      reinterpret_cast<u32*>(to)[0] = low;
-      reinterpret_cast<u32*>(to)[1] = high;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) reinterpret_cast<u32*>(to)[i] = words[i];
     } else {
-      send_state(to, low, high, barrier, parcel.rank);
+      send_state(to, words, barrier, parcel.rank);
     }
   }
 }
@@ -352,17 +466,17 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
                                  LastC last_c, i64 steps, i64 batch) {
   typedef typename Shape::Element T;
   typedef typename Shape::Cell Cell;
+  typedef RecurrentGates<T> Gates;
   constexpr int kUnits = Shape::kUnits, kGates = Cell::kGates, kColumnTiles = Shape::kColumnTiles;
   SINTER_DYNAMIC_SHARED(shared);
   const auto p = RecurrentPlace<Shape>::here();
   unsigned char* const barriers = shared + 2 * Shape::kStateBytes + Shape::kWeightBytes;
-  const unsigned char* const staged =
-      shared + 2 * Shape::kStateBytes + (p.warp * Shape::kStaged * 64 + p.lane) * 16;
+  const unsigned char* const staged = shared + 2 * Shape::kStateBytes + recurrent_staged<Shape>(p);
   const i64 first = i64(p.slice) * Shape::kColumns;
   const int columns =
       static_cast<int>(batch - first < Shape::kColumns ? batch - first : Shape::kColumns);
   const bool backwards = Shape::kBackwards != (p.direction == 1);
-  const i32 bytes = Shape::kTiles * columns * 8;
+  const i32 bytes = Shape::kTiles * columns * 4 * Shape::kSize;
 
   // Both buffers are zero in padding units; the first one gets the initial state.
   for (int i = threadIdx.x; i < 2 * Shape::kStateBytes / 16; i += Shape::kThreads)
@@ -376,7 +490,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   __syncthreads();
   for (int i = threadIdx.x; i < columns * kUnits; i += Shape::kThreads) {
     const i64 at = (i64(p.direction) * batch + first) * kUnits + i;
-    *reinterpret_cast<T*>(shared + i / kUnits * Shape::kColumnBytes + i % kUnits * 2) =
+    *reinterpret_cast<T*>(shared + i / kUnits * Shape::kColumnBytes + i % kUnits * Shape::kSize) =
         narrow<T>(element_at(initial_h, at));
   }
   // After this the mbarriers of all blocks are initialized.
@@ -436,8 +550,11 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
       wait_for_phase(barriers + which * 8, static_cast<u32>((q - 1) >> 1) & 1);
       if (threadIdx.x == 0 && q + 2 < products) expect_arrivals(barriers + which * 8, bytes);
     }
-    multiply_recurrent<Shape>(weights, shared + which * Shape::kStateBytes, staged, p.lane, columns,
-                              accumulators);
+    const unsigned char* const state = shared + which * Shape::kStateBytes;
+    if constexpr (Shape::kSize == 4)
+      multiply_recurrent_f32<Shape>(weights, state, staged, p.lane, columns, accumulators);
+    else
+      multiply_recurrent<Shape>(weights, state, staged, p.lane, columns, accumulators);
   };
   const auto send = [&](i64 q, int n, float value) {
     if (q + 1 == products) return;
@@ -466,7 +583,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
       for (int n = 0; n < kColumnTiles; ++n) {
         float gates[4];
         gather_gates(accumulators[n], p.lane, gates);
-        send(last - 1, n, Cell::first(now[n], gates, h[n], kept[n]));
+        send(last - 1, n, Cell::template first<Gates>(now[n], gates, h[n], kept[n]));
       }
     }
     multiply(last);
@@ -475,9 +592,9 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
       float gates[4], new_h = h[n], new_c = c[n];
       gather_gates(accumulators[n], p.lane, gates);
       if constexpr (Cell::kProducts == 2)
-        Cell::second(now[n], gates, kept[n], new_h);
+        Cell::template second<Gates>(now[n], gates, kept[n], new_h);
       else
-        Cell::step(now[n], gates, own_bias, new_h, new_c);
+        Cell::template step<Gates>(now[n], gates, own_bias, new_h, new_c);
       const bool inside = t < length[n];
       h[n] = inside ? new_h : h[n];
       c[n] = inside ? new_c : c[n];

@@ -35,7 +35,7 @@ class RecurrentFamily final : public KernelFamily {
 
   std::string takes(const Region& region, const ir::TargetTraits& target) const override {
     if (region.kind() != "recurrent") return "it is no recurrent layer";
-    return target.recurrent_types.empty() ? "the target keeps no weights on chip" : "";
+    return target.recurrent_units.empty() ? "the target keeps no weights on chip" : "";
   }
 
   std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {

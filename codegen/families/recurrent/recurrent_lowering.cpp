@@ -36,8 +36,8 @@ RecurrentProgram lower_recurrent(const Graph& body, Buffers inputs, Buffers outp
   if (const std::string& special = node->attrs.get_string("special"); !special.empty())
     refuse(special);
   const TensorType &x = body.type(node->inputs[0]), &weights = body.type(node->inputs[1]);
-  if (x.dtype != weights.dtype || !is_float(x.dtype) || size_of(x.dtype) != 2)
-    refuse(fmt::format("x is {} and the weights are {}; both must be f16 or bf16",
+  if (x.dtype != weights.dtype || !is_float(x.dtype) || size_of(x.dtype) > 4)
+    refuse(fmt::format("x is {} and the weights are {}; both must be f16, bf16 or f32",
                        to_string(x.dtype), to_string(weights.dtype)));
   const std::string& direction = node->attrs.get_string("direction");
   program.dtype = x.dtype;

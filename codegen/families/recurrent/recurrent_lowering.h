@@ -33,6 +33,15 @@ enum class RecurrentRole {
 };
 inline constexpr std::size_t kRecurrentRoles = 9;
 
+/// What schedules depend on.
+struct RecurrentLayer {
+  std::int64_t units = 0;
+  DType dtype = DType::kFloat16;
+
+  /// Words of 16 bytes that eight weights fill.
+  int words() const { return static_cast<int>(size_of(dtype)) / 2; }
+};
+
 struct RecurrentProgram {
   RecurrentCell cell = RecurrentCell::kLstm;
   DType dtype = DType::kFloat16;  // of x and the weights
@@ -45,6 +54,7 @@ struct RecurrentProgram {
   std::optional<std::uint32_t> buffer(RecurrentRole role) const {
     return buffers[static_cast<std::size_t>(role)];
   }
+  RecurrentLayer layer() const { return {units, dtype}; }
   int gates() const;
 };
 
@@ -68,11 +78,12 @@ struct RecurrentSchedule {
   std::string to_string() const;
 };
 /// Dynamic shared memory, in bytes; the kernel asserts it.
-std::uint32_t recurrent_shared_bytes(std::int64_t units, const RecurrentSchedule& schedule);
+std::uint32_t recurrent_shared_bytes(const RecurrentLayer& layer,
+                                     const RecurrentSchedule& schedule);
 
-/// All schedules with `columns` sequences a cluster for `units` units on `device`, best guess
-/// first; empty if the weights do not fit on chip.
-std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int columns,
+/// All schedules with `columns` sequences a cluster for `layer` on `device`, best guess first;
+/// empty if the weights do not fit on chip.
+std::vector<RecurrentSchedule> recurrent_schedules(const RecurrentLayer& layer, int columns,
                                                    const DeviceModel& device);
 /// The schedules to emit, in the order in which the runtime tests their conditions; the last has
 /// none. `forced`, if not empty, is the only one, in to_string() form. Throws Error(kUnsupported)

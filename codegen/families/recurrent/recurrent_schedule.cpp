@@ -11,11 +11,12 @@ namespace sinter::codegen {
 namespace {
 
 constexpr int kTileUnits = 4, kDepth = 32;
-constexpr int kHeldRegisters = 8;  // per thread, for 32 weights of each of 16 rows
+constexpr int kHeldRegisters = 8;  // per thread, for 32 weights of 16 bits of each of 16 rows
 // Per thread, besides weights: with eight columns, and for each eight more.
 constexpr int kOtherRegisters = 84, kColumnRegisters = 24;
+constexpr int kFloatRegisters = 16;  // more for float32, for each eight columns: partial sums
 constexpr int kMostRegisters = 255, kRegisterStep = 8;
-constexpr int kStagedBytes = 1024;  // a warp's weights of the same block, in shared memory
+constexpr int kStagedBytes = 1024;  // a warp's weights of 16 bits of one block, in shared memory
 constexpr int kMostWarps = 16;
 constexpr int kBestWarps = 8;  // more on one multiprocessor compete for its tensor cores
 constexpr int kColumns[] = {8, 16, 32};
@@ -30,17 +31,20 @@ std::string RecurrentSchedule::to_string() const {
                      columns);
 }
 
-std::uint32_t recurrent_shared_bytes(std::int64_t units, const RecurrentSchedule& schedule) {
-  const int depth = depth_of(units);
-  const int column = depth * 64 + (depth % 2 == 0 ? 64 : 0);
-  return static_cast<std::uint32_t>(2 * schedule.columns * column +
-                                    (depth - schedule.held) * schedule.warps * kStagedBytes + 16);
+std::uint32_t recurrent_shared_bytes(const RecurrentLayer& layer,
+                                     const RecurrentSchedule& schedule) {
+  const int depth = depth_of(layer.units), words = layer.words();
+  const int column = depth * 64 * words + (words == 1 && depth % 2 == 0 ? 64 : 0);
+  return static_cast<std::uint32_t>(
+      2 * schedule.columns * column +
+      (depth - schedule.held) * schedule.warps * words * kStagedBytes + 16);
 }
 
-std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int columns,
+std::vector<RecurrentSchedule> recurrent_schedules(const RecurrentLayer& layer, int columns,
                                                    const DeviceModel& device) {
   std::vector<RecurrentSchedule> all;
-  const int tiles = tiles_of(units), depth = depth_of(units);
+  const int tiles = tiles_of(layer.units), depth = depth_of(layer.units);
+  const int tile_columns = columns / kColumns[0];
   for (int blocks = 1; blocks <= device.cluster_blocks && device.has_clusters(); blocks *= 2) {
     RecurrentSchedule schedule;
     schedule.blocks = blocks;
@@ -51,9 +55,10 @@ std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int colum
     const std::int64_t most =
         std::min<std::int64_t>(device.registers / schedule.threads(), kMostRegisters + 1);
     const int registers = static_cast<int>(most) / kRegisterStep * kRegisterStep;
-    const int other = kOtherRegisters + (columns / kColumns[0] - 1) * kColumnRegisters;
-    schedule.held = std::clamp((registers - other) / kHeldRegisters, 0, depth);
-    if (recurrent_shared_bytes(units, schedule) <=
+    const int other = kOtherRegisters + (tile_columns - 1) * kColumnRegisters +
+                      (layer.words() > 1 ? tile_columns * kFloatRegisters : 0);
+    schedule.held = std::clamp((registers - other) / (kHeldRegisters * layer.words()), 0, depth);
+    if (recurrent_shared_bytes(layer, schedule) <=
         static_cast<std::uint32_t>(device.block_shared_bytes))
       all.push_back(schedule);
     if (schedule.warps == 1) break;
@@ -74,7 +79,7 @@ std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program,
   const auto most = ir::upper_bound(program.batch, exprs.ranges());
   bool is_last_unused = false;  // its condition never holds: it stands in for the last rule
   for (const int columns : kColumns) {
-    const auto all = recurrent_schedules(program.units, columns, device);
+    const auto all = recurrent_schedules(program.layer(), columns, device);
     for (const RecurrentSchedule& schedule : all) {
       if (schedule.to_string() == forced) return {schedule};
       known += "\n  " + schedule.to_string();

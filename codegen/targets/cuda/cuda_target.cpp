@@ -58,6 +58,7 @@ ir::TargetTraits make_traits() {
   traits.reduction_split = {.parts = 4 * std::int64_t{device.multiprocessors},
                             .fewest_parts = whole(fitted.split_fewest_parts),
                             .least_bytes = whole(fitted.split_least_bytes),
+                            .least_row_bytes = whole(fitted.split_least_row_bytes),
                             .most_rows = whole(fitted.split_most_rows),
                             .shortest_part = whole(fitted.split_shortest_part),
                             .most_lines = whole(fitted.split_most_lines),
@@ -73,8 +74,9 @@ ir::TargetTraits make_traits() {
                           .columns = whole(fitted.prologue_columns)};
   traits.few_rows = kFewRows;
   traits.conv_kernel_flops = fitted.kernel_flops;
-  traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};
-  traits.recurrent_units = 768;
+  traits.unaligned_flops = fitted.unaligned_flops;
+  traits.recurrent_units = {
+      {DType::kFloat16, 768}, {DType::kBFloat16, 768}, {DType::kFloat32, 512}};
   traits.horizontal = true;
   traits.horizontal_limits = {.block_share = fitted.block_share,
                               .short_row = fitted.short_row,

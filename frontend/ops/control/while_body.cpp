@@ -71,7 +71,7 @@ class BodyExtractor {
     for (std::size_t i = 0; i < outputs.size(); ++i) inner_.emplace(node.outputs[i], outputs[i]);
   }
 
-  /// True for what a kernel makes of nothing: numbers in order, a size, a small constant repeated.
+  /// True for values that a kernel generates without reading: an Iota, a size, an expanded scalar.
   bool is_generated(ValueId value) const {
     if (const ir::Tensor* constant = outer_.constant_of(value))
       return constant->element_count() == 1;

@@ -30,8 +30,8 @@ ExtractedBody extract_body(const ir::GraphBuilder& builder,
                            std::span<const ir::ValueId> outputs, bool takes_all = false);
 
 /// A loop under construction. Its body's nodes are added to the graph around it, on placeholders
-/// for what differs from one iteration to the next; finish() moves those that depend on them into
-/// the body. What does not depend on them is computed once, before the loop.
+/// for values that change from one iteration to the next. finish() moves the nodes that depend on
+/// placeholders into the body; the others run once, before the loop.
 class WhileBody {
  public:
   explicit WhileBody(NodeContext& node);
@@ -50,7 +50,7 @@ class WhileBody {
 
   /// When the loop ends.
   struct End {
-    std::optional<ir::Dim> trips;  // after so many iterations; nothing: any number
+    std::optional<ir::Dim> trips;  // number of iterations; nothing: any
     // If valid: bools of one element, whether there is a first iteration and a next one.
     ir::ValueId first, next;
   };

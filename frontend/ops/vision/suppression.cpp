@@ -43,7 +43,7 @@ void non_max_suppression(NodeContext& node) {
   ir::require_equal(boxes.shape(), {shape[0], shape[2], Dim(4)}, unfit);
   const bool centred = node.attr_int("center_point_box", 0) != 0;
   const double iou = node.has_input(3) ? node.scalar(3, "iou_threshold") : 0.0;
-  // At most so many of each class; nothing: any number.
+  // Most boxes of each class; nothing: no limit.
   std::optional<Dim> most = Dim(0);
   ValueId limit;
   if (node.has_input(2)) {

@@ -50,7 +50,7 @@ class ConvNarrow {
   std::uint32_t input_, output_;
   dims input_strides_, output_strides_;
   std::vector<Tap> taps_;
-  std::int64_t row_taps_ = 1;   // so many in turn whose inputs lie one after the other
+  std::int64_t row_taps_ = 1;   // consecutive taps whose inputs are contiguous
   std::int64_t positions_ = 1;  // windows of one image
   bool is_depthwise_;
   NarrowPanels panels_;    // a matrix [tap, channel] x [output] for each group

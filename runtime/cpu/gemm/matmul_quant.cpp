@@ -11,12 +11,12 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-// A block of weights as floats, with the sums that it adds to, is to stay in a core's own cache.
+// A block of weights as floats and its accumulators fit a core's own cache.
 constexpr std::int64_t kBlockColumns = kQuantColumns, kBlockDepth = 256, kBlockRows = 256;
-/// Columns of which a thread takes a whole number, and of a block that is multiplied directly.
+/// A thread takes multiples of this; also the columns of a block that is multiplied directly.
 constexpr std::int64_t kPartColumns = 32;
-/// Above so many rows it takes less time to make the weights floats than to read them for every
-/// few of them.
+/// With more rows, converting the weights to floats once is faster than converting them for every
+/// few rows.
 constexpr std::int64_t kMostRowsDirectly = 6;
 static_assert(kMostRowsDirectly >= kQuantRows - 1);
 

@@ -140,8 +140,8 @@ void store_bytes_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   store(3, e);
 }
 
-/// The same past the caches, for what is large: memory is not read before it is written. Results
-/// must lie on a vector's boundary.
+/// The same with non-temporal stores, for large results: the cache does not read lines before they
+/// are written. Results must be aligned to a vector.
 void stream_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   float* at = static_cast<float*>(link->other) + i;

@@ -8,7 +8,7 @@
 
 namespace sinter::runtime::cpu {
 
-/// Panels have whole multiples of so many columns, whatever the instructions.
+/// Panels have multiples of 16 columns, for every instruction set.
 inline constexpr std::int64_t kPanelStep = 16;
 
 constexpr std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) {

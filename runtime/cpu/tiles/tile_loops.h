@@ -57,7 +57,7 @@ struct BoundAccess {
 /// that every access walks as one are merged.
 struct BoundLoops {
   std::vector<std::int64_t> extents;  // by axis, outermost first
-  std::size_t row_axes = 0;           // the first so many enumerate rows, the others are the row's
+  std::size_t row_axes = 0;           // the first ones enumerate rows, the others walk a row
   std::vector<int> axis_of;           // by dimension of the program; -1: it has one element
   std::vector<BoundAccess> accesses;  // as in the program
   std::vector<BoundNode> nodes;       // as in the program

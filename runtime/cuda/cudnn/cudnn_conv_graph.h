@@ -12,8 +12,8 @@
 
 namespace sinter::runtime {
 
-/// For what device engines are asked: that of a handle, or one that is described by a finalized
-/// descriptor of device properties (cuDNN 9.8), which needs no GPU.
+/// The device whose engines are asked for: a handle's, or one that a finalized descriptor of device
+/// properties describes (cuDNN 9.8), which needs no GPU.
 struct CudnnTarget {
   std::shared_ptr<const Cudnn> library;
   cudnnHandle_t handle = nullptr;

@@ -27,7 +27,7 @@ struct EngineChoice {
   static std::optional<EngineChoice> from(const AlgorithmBlob& blob);
 };
 
-/// An engine made ready for a convolution: what is executed. Immutable but for what is noted.
+/// An engine prepared for a convolution. Immutable except where noted.
 class ConvPlan {
  public:
   /// Throws Error(kUnsupported) if the engine does not take the convolution, or does it in a way

@@ -64,8 +64,8 @@ struct WeightSchedule {
   std::uint64_t bytes(std::span<const std::uint64_t> bytes) const;
 };
 
-/// Batches of neighbouring units' weights go to the halves in turns: while units read one half the
-/// other is filled. `half` holds what each unit reads.
+/// Double buffering: batches of neighbouring units' weights alternate between two halves. While
+/// units read one half, copies fill the other.
 WeightSchedule schedule_copies(std::span<const std::uint64_t> bytes, const WeightRun& run,
                                const WeightResidency& residency);
 

@@ -46,7 +46,7 @@ PartTime describe(const Context& context, const Launch& work) {
   return part;
 }
 
-/// A row for what goes on beside the steps: with it they take longer than the run, if it does.
+/// A row for weight copies, which overlap the steps: the rows may add up to more than the run.
 StepTime copies_of_weights(const StreamedRun& run, double microseconds) {
   StepTime time;
   time.name = "copies of weights";

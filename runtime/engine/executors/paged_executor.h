@@ -85,7 +85,7 @@ class PagedExecutor : public Executor {
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
   void warm_up(const std::vector<int>& ahead);
-  /// What a step of so many is padded to.
+  /// Sizes to which a step is padded.
   StepSizes padded(int tokens, int sequences, int samples) const;
   std::map<std::string, std::vector<std::int64_t>> shapes(const StepSizes& sizes) const;
   /// What does not depend on the step in front.

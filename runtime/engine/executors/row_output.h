@@ -18,7 +18,7 @@ class RowOutput {
   RowOutput(Session& session, std::size_t output, DType dtype, int columns,
             std::optional<int> device);
 
-  /// In front of a run of so many rows, whose graph may have been captured for them.
+  /// Call before a run of `rows` rows; its graph may have been captured for that number.
   void place(int rows);
 
   /// Rows [first, first + count) of the last run, which has ended; until the next call or run.

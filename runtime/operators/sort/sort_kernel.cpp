@@ -44,8 +44,8 @@ struct Wide {
 
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 
-/// Entries of `length` elements that lie `stride` elements apart; `few` > 0: the first so many in
-/// order are enough, as a heap. `entries` has room for all that is wanted.
+/// `length` elements with a stride of `stride` elements. `few` > 0: only the first `few` in order
+/// are wanted; a heap finds them. `entries` has room for all wanted ones.
 struct Row {
   std::int64_t first = 0, stride = 0, length = 0, few = 0;
   bool descending = false;

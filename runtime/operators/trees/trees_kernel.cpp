@@ -15,12 +15,12 @@ namespace sinter::runtime::cpu {
 namespace {
 
 constexpr int kLanes = 8;       // rows that go down a tree side by side
-constexpr int kTreeLanes = 16;  // trees that a row goes down: they miss the caches more often
-constexpr std::int64_t kBlockRows = 64;  // that lie column by column in a core's first cache
+constexpr int kTreeLanes = 16;  // trees that a row descends at a time: they miss caches more often
+constexpr std::int64_t kBlockRows = 64;  // stored by columns; they fit a core's L1 cache
 constexpr std::int64_t kMostPartRows = 1024;
-/// Of nodes and values, that stay in a core's second cache while a part's rows go by.
+/// Nodes and values that stay in a core's L2 cache while a part's rows pass.
 constexpr std::int64_t kBlockBytes = std::int64_t{384} * 1024;
-/// All lanes may have come to leaves: looked at every so many levels.
+/// Levels between two tests whether all lanes have reached leaves.
 constexpr int kLevels = 4;
 
 /// A leaf is a node that leads to itself.

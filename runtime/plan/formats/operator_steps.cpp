@@ -67,7 +67,7 @@ class Upgrade {
     return at->second;
   }
 
-  /// Of a constant; 0 for what is none.
+  /// Size of a constant buffer; 0 if the buffer is no constant.
   std::int64_t bytes_of(std::uint32_t buffer) const {
     if (buffer >= plan_.buffers.size()) return 0;
     const std::uint32_t bytes = plan_.buffers[buffer]->bytes;

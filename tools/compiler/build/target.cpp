@@ -30,7 +30,7 @@ ir::TargetTraits Target::traits() const {
   constexpr int kRecurrentBlocks = 16;
   for (const std::string& architecture : architectures)
     if (kind->device(architecture).cluster_blocks < kRecurrentBlocks)
-      traits.recurrent_types.clear();
+      traits.recurrent_units.clear();
   for (const std::string& architecture : architectures)
     if (!kind->device(architecture).has_wgmma)
       std::erase_if(traits.formats, [](const ir::OperandFormats& row) {

@@ -327,6 +327,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
+    // Heads above 192 have tiles of 64 keys anyway: 64 rows a block occupy twice as many
+    // multiprocessors.
+    if (longest > 192) add_groups(1, 64, 2, device.multiprocessors, kNoLimit);
     add_groups(1, 64, 2, few, whole(counts.wide_keys));
     add_groups(1, 64, 2, whole(counts.one_group_items),
                whole(causal ? counts.wide_keys : counts.wide_many_keys));

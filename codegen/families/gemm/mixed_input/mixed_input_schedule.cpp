@@ -112,7 +112,7 @@ std::string refuse(const GemmProblem& problem) {
   if (problem.most_m && *problem.most_m < kLeastMixedInputRows)
     return "too few rows for warpgroups";
   if (!problem.product.is_eight_bit() && problem.least_m && *problem.least_m > kMostMixedInputRows)
-    return "so many rows that weights are better made floats once";
+    return "with this many rows, converting the weights to floats once is faster";
   return "";
 }
 

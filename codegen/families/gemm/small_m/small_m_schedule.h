@@ -38,8 +38,8 @@ struct SmallM : GemmTile {
   int ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const;
 };
 
-/// The time is the maximum of: memory, for what is not in flight when the preceding step ends; a
-/// multiprocessor's instructions; a warp's steps.
+/// The time is the maximum of three: loading the bytes that are not in flight when the preceding
+/// step ends; a multiprocessor's instructions; a warp's steps.
 double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, const SmallM& tile,
                          std::int64_t m, const FewRowsCosts& costs);
 

@@ -52,8 +52,8 @@ bool is_reference(const Description& description) {
 /// oneDNN's C++ has it right, see must_be_spelled_out().
 void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
                        float b = 0, bool in_cpp = false);
-/// True for what oneDNN's C++, where no code is generated, has wrong: its sigmoid of NaN is 0, its
-/// ReLU of -infinity NaN.
+/// True for activations that oneDNN's C++ fallback computes wrongly: its sigmoid of NaN is 0, its
+/// ReLU of -infinity is NaN.
 bool must_be_spelled_out(plan::fb::Activation activation);
 
 /// Of float32, what most operands are.
@@ -63,8 +63,8 @@ inline std::uint64_t bytes_of(std::int64_t elements, DType type = DType::kFloat3
 /// f32, bf16, i32, i8 or u8.
 dnnl::memory::data_type dnnl_type(DType type);
 
-/// Whether oneDNN multiplies integers of `x` by such of `weights` here, and has all sums right:
-/// without VNNI its kernels saturate sums of two products.
+/// Whether oneDNN multiplies these integer types exactly on this processor. Without VNNI its
+/// kernels saturate sums of two products.
 bool multiplies_exactly(DType x, DType weights);
 
 /// Whether the processor has instructions for products of bfloat16, AVX512_BF16 or AMX.
@@ -75,9 +75,9 @@ constexpr double narrow_rate(DType type) {
   return type == DType::kFloat32 ? 1 : type == DType::kBFloat16 ? 2 : 3;
 }
 
-/// A thread that wakes for less, a few microseconds of work, costs more than it brings.
+/// Waking a thread for less work (a few microseconds) costs more than it saves.
 inline constexpr double kMultiplicationsOfThread = 256 * 1024;
-/// Threads, of `most`, that are worth having for so many multiplications.
+/// Number of threads, at most `most`, that `multiplications` can keep busy.
 int threads_for(double multiplications, int most);
 
 /// `size` bytes that `fill` makes of the weights of buffer `buffer`, one copy for a plan and a

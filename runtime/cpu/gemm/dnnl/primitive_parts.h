@@ -91,11 +91,10 @@ class PrimitiveParts {
   std::vector<BoundPrimitive> parts_;
 };
 
-/// Parts that are worth having of so many multiplications that read or write so many bytes: several
-/// times as many as threads, so that others take over what a thread that has lost its processor
-/// leaves, but none that takes less than about ten times what starting it does, nor fewer
-/// multiplications than a thread is worth. It knows nothing of the threads there are: results must
-/// not depend on them.
+/// Number of parts into which to divide this work. Several parts a thread, so that other threads
+/// take over from one that has lost its processor. A part takes at least about ten times what
+/// starting it does, and has as many multiplications as a thread is worth. The number does not
+/// depend on the number of threads, since results must not.
 std::int64_t parts_for(double multiplications, double bytes);
 
 }  // namespace sinter::runtime::cpu

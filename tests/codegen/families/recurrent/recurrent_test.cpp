@@ -228,6 +228,27 @@ const Layer kLayers[] = {
      {{3, 41}},
      "recurrent cluster=2 warps=2 held=1 columns=32"},
     {"rnn", "RNN", "bidirectional", 9, true, true},
+    {"lstm_f32", "LSTM", "bidirectional", 40, true, true, "f32"},
+    {"lstm_f32_in_shared_memory",
+     "LSTM",
+     "forward",
+     72,
+     false,
+     true,
+     "f32",
+     {{4, 8}, {2, 3}},
+     "recurrent cluster=4 warps=5 held=3 columns=8"},
+    {"gru_f32_odd", "GRU", "reverse", 13, true, true, "f32"},
+    {"gru_reset_first_f32",
+     "GRU0",
+     "bidirectional",
+     18,
+     true,
+     true,
+     "f32",
+     {{3, 19}, {2, 16}},
+     "recurrent cluster=2 warps=3 held=1 columns=16"},
+    {"rnn_f32", "RNN", "bidirectional", 9, true, true, "f32"},
 };
 
 struct Emitted {
@@ -265,10 +286,10 @@ std::vector<ir::Tensor> inputs_of(const ir::Graph& graph, const ir::Bindings& si
   return inputs;
 }
 
-/// States are rounded in each step, to 11 or 8 bits, and are below 1.
+/// States are rounded in each step, to 24, 11 or 8 bits, and are below 1.
 std::string difference(const ir::Tensor& expected, const std::vector<std::byte>& found,
                        const std::string& type) {
-  const double allowed = type == "f16" ? 4e-3 : 3e-2;
+  const double allowed = type == "f32" ? 4e-6 : type == "f16" ? 4e-3 : 3e-2;
   for (std::int64_t i = 0; i < expected.element_count(); ++i) {
     const double a = ir::load_as_double(
         expected.dtype(), found.data() + static_cast<std::size_t>(i) * size_of(expected.dtype()));
@@ -323,32 +344,37 @@ TEST(RecurrentKernels, CompileForEveryArchitectureWithClusters) {
   std::vector<std::string> sources;
   for (const Layer& layer : kLayers) sources.push_back(emit(layer, layer.schedule).kernel.source);
   sources.push_back(emit({"large", "LSTM", "bidirectional", 768}, "").kernel.source);
+  sources.push_back(
+      emit({"large_f32", "LSTM", "bidirectional", 512, false, false, "f32"}, "").kernel.source);
   const std::vector<std::string> architectures = {"sm_90", "sm_100"};
   for (const auto& kernels : codegen::compile_cuda(sources, architectures))
     for (const auto& kernel : kernels) EXPECT_GT(kernel.code.size(), 1000u);
 }
 
 TEST(RecurrentSchedules, TakeAsManyUnitsAsTheTargetSays) {
-  const std::int64_t most = codegen::cuda_target().traits().recurrent_units;
-  for (const codegen::DeviceModel& device : codegen::cuda_devices()) {
-    if (device.cluster_blocks < 16) continue;
-    for (const std::int64_t units : {std::int64_t{1}, std::int64_t{40}, std::int64_t{512}, most}) {
-      const auto schedules = codegen::recurrent_schedules(units, 8, device);
-      ASSERT_FALSE(schedules.empty()) << units << " on " << device.architecture;
-      for (const RecurrentSchedule& schedule : schedules) {
-        EXPECT_LE(codegen::recurrent_shared_bytes(units, schedule), device.block_shared_bytes);
-        EXPECT_GE(schedule.blocks * schedule.warps * 4, units);
+  for (const auto& [type, most] : codegen::cuda_target().traits().recurrent_units) {
+    for (const codegen::DeviceModel& device : codegen::cuda_devices()) {
+      if (device.cluster_blocks < 16) continue;
+      for (const std::int64_t units : {std::int64_t{1}, std::int64_t{40}, most / 2, most}) {
+        const codegen::RecurrentLayer layer{units, type};
+        const auto schedules = codegen::recurrent_schedules(layer, 8, device);
+        ASSERT_FALSE(schedules.empty())
+            << units << " " << to_string(type) << " on " << device.architecture;
+        for (const RecurrentSchedule& schedule : schedules) {
+          EXPECT_LE(codegen::recurrent_shared_bytes(layer, schedule), device.block_shared_bytes);
+          EXPECT_GE(schedule.blocks * schedule.warps * 4, units);
+        }
       }
+      EXPECT_TRUE(codegen::recurrent_schedules({2048, type}, 8, device).empty());
     }
-    EXPECT_TRUE(codegen::recurrent_schedules(2048, 8, device).empty());
   }
 }
 
 TEST(RecurrentSchedules, KeepAllWeightsInRegistersWhereTheyFit) {
   const auto& device = codegen::reference_device();
-  EXPECT_EQ(codegen::recurrent_schedules(512, 8, device)[0].to_string(),
+  EXPECT_EQ(codegen::recurrent_schedules({512, DType::kFloat16}, 8, device)[0].to_string(),
             "recurrent cluster=16 warps=8 held=16 columns=8");
-  EXPECT_EQ(codegen::recurrent_schedules(256, 8, device)[0].to_string(),
+  EXPECT_EQ(codegen::recurrent_schedules({256, DType::kFloat16}, 8, device)[0].to_string(),
             "recurrent cluster=8 warps=8 held=8 columns=8");
 }
 
@@ -402,8 +428,8 @@ TEST(RecurrentLowering, RefusesByName) {
   EXPECT_THAT(refusal(with(lstm, "linear_before_reset",
                            "special = \"it clips at 3\", linear_before_reset")),
               HasSubstr("clips at 3"));
-  EXPECT_THAT(refusal(layer_text({"wide", "LSTM", "forward", 8, false, false, "f32"})),
-              HasSubstr("f16 or bf16"));
+  EXPECT_THAT(refusal(layer_text({"wide", "LSTM", "forward", 8, false, false, "f64"})),
+              HasSubstr("f16, bf16 or f32"));
 }
 
 }  // namespace
