@@ -107,23 +107,27 @@ class GroupUpdates {
     return is_float(tensor.dtype()) ? tensor.at(0) == 0 : tensor.at_int(0) == 0;
   }
 
+  /// A node of one output.
+  ValueId add(std::string_view op, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
+    return known(op, inputs, attrs)[0];
+  }
   ValueId reshape(ValueId value, const Shape& shape) {
-    return b_.type(value).shape == shape ? value : b_.add("Reshape", {value}, {{"shape", shape}});
+    return b_.type(value).shape == shape ? value : add("Reshape", {value}, {{"shape", shape}});
   }
   ValueId expand(ValueId value, const Shape& shape) {
-    return b_.type(value).shape == shape ? value : b_.add("Expand", {value}, {{"shape", shape}});
+    return b_.type(value).shape == shape ? value : add("Expand", {value}, {{"shape", shape}});
   }
   ValueId cast(ValueId value, DType type) {
-    return b_.type(value).dtype == type ? value : b_.add("Cast", {value}, {{"to", type}});
+    return b_.type(value).dtype == type ? value : add("Cast", {value}, {{"to", type}});
   }
 
-  /// A node of one output, or its value if all inputs are constants.
+  /// A node, or its values if all inputs are constants.
   std::vector<ValueId> known(std::string_view op, const std::vector<ValueId>& inputs,
                              const Attrs& attrs = {}) {
     std::vector<Tensor> constants;
     for (const ValueId input : inputs)
       if (const Tensor* constant = b_.constant_of(input)) constants.push_back(*constant);
-    bool is_known = constants.size() == inputs.size();
+    bool is_known = !inputs.empty() && constants.size() == inputs.size();
     for (const auto& [name, attr] : attrs.values())
       if (const auto* dims = std::get_if<std::vector<Dim>>(&attr))
         for (const Dim& dim : *dims) is_known = is_known && dim.is_constant();
@@ -228,15 +232,14 @@ class GroupUpdates {
         const ValueId extent = size(data[d]);
         if (!form.exact[d]) {
           const ValueId zero = b_.scalar(DType::kInt64, 0);
-          place = b_.add("Where",
-                         {b_.add("Less", {place, zero}), b_.add("Add", {place, extent}), place});
-          const ValueId holds = b_.add(
-              "And", {b_.add("GreaterOrEqual", {place, zero}), b_.add("Less", {place, extent})});
-          inside = inside ? b_.add("And", {*inside, holds}) : holds;
+          place = add("Where", {add("Less", {place, zero}), add("Add", {place, extent}), place});
+          const ValueId holds =
+              add("And", {add("GreaterOrEqual", {place, zero}), add("Less", {place, extent})});
+          inside = inside ? add("And", {*inside, holds}) : holds;
         }
-        result = d == 0 ? place : b_.add("Add", {b_.add("Mul", {result, extent}), place});
+        result = d == 0 ? place : add("Add", {add("Mul", {result, extent}), place});
       }
-      if (inside) result = b_.add("Where", {*inside, result, size(rows_)});
+      if (inside) result = add("Where", {*inside, result, size(rows_)});
     }
     const DType type = b_.type(result).dtype;
     if (type != DType::kInt32) result = cast(result, DType::kInt64);

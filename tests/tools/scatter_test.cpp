@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scatters on the CPU, whatever they become: every combination and type, updates that meet, are
 // gathered and scaled, come in any number of threads, and are out of range.
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include <fmt/format.h>
@@ -9,16 +11,54 @@
 #include <sinter/compiler.h>
 #include <sinter/sinter.h>
 
-#include "tests/support/elements.h"
 #include "tests/tools/cli_fixture.h"
 
 namespace sinter::tests {
 namespace {
 
-using sinter::testing::element;
-using sinter::testing::set_element;
 using Bytes = std::vector<std::byte>;
 using Numbers = std::vector<std::int64_t>;
+
+/// bfloat16, to nearest even.
+struct Brain {
+  std::uint16_t bits = 0;
+  Brain() = default;
+  explicit Brain(double value) {
+    const auto wide = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    bits = static_cast<std::uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+  }
+  explicit operator double() const {
+    return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
+  }
+};
+
+/// Calls `use` with a number of the C++ type.
+template <typename Use>
+auto with_type(DType type, const Use& use) {
+  switch (type) {
+    case DType::kFloat16: return use(_Float16());
+    case DType::kBFloat16: return use(Brain());
+    case DType::kFloat64: return use(double());
+    case DType::kInt64: return use(std::int64_t());
+    case DType::kInt32: return use(std::int32_t());
+    case DType::kInt8: return use(std::int8_t());
+    case DType::kUInt8: return use(std::uint8_t());
+    default: return use(float());
+  }
+}
+double element(DType type, const Bytes& bytes, std::int64_t i) {
+  return with_type(type, [&](auto value) {
+    std::memcpy(&value, bytes.data() + static_cast<std::size_t>(i) * sizeof(value), sizeof(value));
+    return static_cast<double>(value);
+  });
+}
+void set_element(DType type, Bytes& bytes, std::int64_t i, double number) {
+  with_type(type, [&](auto value) {
+    value = static_cast<decltype(value)>(number);
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(value), &value, sizeof(value));
+    return 0;
+  });
+}
 
 struct ScatterCase {
   DType type;
@@ -222,7 +262,7 @@ TEST(Scatter, IndicesOutOfRangeAreRefused) {
       ScatterRun run(test);
       run.index_[17] = index;
       EXPECT_THAT([&] { run.run(plan_of(text_of(test)), 2); },
-                  ::testing::ThrowsMessage<Error>(::testing::HasSubstr("is out of range")));
+                  testing::ThrowsMessage<Error>(testing::HasSubstr("is out of range")));
     }
 }
 

@@ -13,7 +13,7 @@ namespace {
 class GroupByIndex final : public PreparedOperator {
  public:
   explicit GroupByIndex(const OperatorCall& call)
-      : type_(call.type_of_input(0)), count_(call.sizes["count"]), rows_(call.sizes["rows"]) {
+      : type_(call.type_of_input(0)), count_(call.sizes["count"]), rows_(call.sizes["bounds"] - 1) {
     // Counts are cleared and added up: as much work as counting.
     constexpr std::int64_t kLeast = 1 << 15;
     if (count_ >= kLeast && rows_ <= count_) team_ = std::max(1, call.threads);

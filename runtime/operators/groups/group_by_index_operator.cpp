@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The positions of indices in ascending order, equal ones in the order of the positions, and the
-// place in this order at which each of `rows` groups begins. Negative indices count from the end.
+// places in this order between which the groups are: `bounds` is one more than these. Negative
+// indices count from the end.
 #include "runtime/plan/operators/operator_def.h"
 
 namespace sinter::plan {
@@ -9,9 +10,9 @@ const OperatorDef& group_by_index_operator() {
   static const OperatorDef def = {
       .name = "group_by_index",
       .inputs = {{"indices", {DType::kInt32, DType::kInt64}, "count"}},
-      .outputs = {{"order", {DType::kInt32}, "count"}, {"starts", {DType::kInt32}, "rows+1"}},
+      .outputs = {{"order", {DType::kInt32}, "count"}, {"starts", {DType::kInt32}, "bounds"}},
       .attributes = {},
-      .limits = {{"count", 0, INT32_MAX}, {"rows", 0, INT32_MAX - 1}},
+      .limits = {{"count", 0, INT32_MAX}, {"bounds", 1, INT32_MAX}},
   };
   return def;
 }
