@@ -23,8 +23,9 @@ namespace {
 /// Elements of a table that a block of a GPU holds, in several copies, and its widest row: wider
 /// ones are as well read group by group.
 constexpr std::int64_t kMostTable = 4096, kWidestTable = 16;
-/// On a CPU each thread has rows of its own, and reads all indices.
-constexpr std::int64_t kWidestScanned = 8;
+/// On a CPU each thread has a part of the rows and reads all indices. That is best for narrow rows,
+/// and for results that stay in cache.
+constexpr std::int64_t kWidestScanned = 8, kMostScanned = 4 << 20;
 constexpr std::int64_t kMostUpdates = INT32_MAX;  // that positions of 32 bits count
 
 /// Trailing dimensions of data and updates that correspond are the width; the updates' others are
@@ -33,8 +34,8 @@ struct Form {
   std::size_t indexed = 0;  // dimensions of the updates
   std::size_t rows = 0;     // dimensions of the data
   bool may_meet = false;
-  std::vector<bool>
-      exact;  // for each of these: its index is a dimension of the updates of its size
+  std::vector<std::size_t> follows;  // the dimension of the updates that a place is, or none
+  std::vector<bool> exact;           // that dimension has the size of the data's
 };
 
 bool is_one(const Dim& dim) { return dim == Dim(1); }
@@ -73,6 +74,12 @@ class GroupUpdates {
     count_ = product(updates.shape, 0, form->indexed);
     for (const Dim& size : {rows_, count_})
       if (ir::lower_bound(size, b_.ranges()).value_or(0) > kMostUpdates) return std::nullopt;
+    if (!context_.target.generates_kernels) {
+      if (const auto result = by_element(node, inputs, *form, indices))
+        return std::vector{reshape(*result, data.shape)};
+    } else if (!combine && ir::lower_bound(count_, b_.ranges()).value_or(1) == 0) {
+      return std::nullopt;  // a choice among no updates
+    }
     const ValueId index = index_of(*form, data.shape, updates.shape, indices);
     const ValueId result = combine ? combined(node, inputs, index) : replaced(inputs, index);
     return std::vector{reshape(result, data.shape)};
@@ -100,6 +107,46 @@ class GroupUpdates {
       return std::vector{reshape(b_.add(name, operands, attrs), shape)};
     }
     return std::nullopt;
+  }
+
+  /// Sums and means of gathered rows that lie side by side (embedding bags): groups of one size.
+  /// Kernels that reduce read them as well where they are generated.
+  std::optional<std::vector<ValueId>> reduced(const Node& node, std::span<const ValueId> inputs) {
+    const Node* gather = b_.producer(inputs[0]);
+    if (gather == nullptr || gather->op->name != "Gather" || gather->attrs.get_int("axis") != 0)
+      return std::nullopt;
+    const ValueId table = gather->inputs[0], index = gather->inputs[1];
+    const TensorType from = b_.type(table), at = b_.type(index);
+    const Ints& axes = node.attrs.get_ints("axes");
+    if (!is_float(from.dtype) || is_float8(from.dtype) || from.shape.size() < 2 || axes.empty() ||
+        axes[0] < 1 || axes.back() + 1 != std::ssize(at.shape) ||
+        axes.back() - axes[0] + 1 != std::ssize(axes))
+      return std::nullopt;
+    const auto first = static_cast<std::size_t>(axes[0]);
+    const Dim each = product(at.shape, first, at.shape.size());
+    rows_ = product(at.shape, 0, first);
+    width_ = product(from.shape, 1, from.shape.size());
+    count_ = rows_ * each;
+    if (!each.is_constant() || each.value() < 1 ||
+        !(ir::upper_bound(count_, b_.ranges()).value_or(INT64_MAX) <= kMostUpdates))
+      return std::nullopt;
+    const ValueId numbers = b_.add("Iota", {},
+                                   {{"shape", Shape{rows_ + Dim(1)}},
+                                    {"axis", std::int64_t{0}},
+                                    {"dtype", ir::Attr(DType::kInt32)}});
+    const ValueId starts =
+        b_.add("Mul", {numbers, b_.scalar(DType::kInt32, static_cast<double>(each.value()))});
+    const ValueId zero =
+        b_.constant(Tensor::from_doubles(from.dtype, {1, 1}, std::vector<double>{0}));
+    const ValueId order = at.dtype == DType::kInt32 ? index : cast(index, DType::kInt64);
+    ValueId result =
+        b_.add("CombineGroups",
+               {zero, reshape(table, {from.shape[0], width_}), reshape(order, {count_}), starts},
+               {{"combine", std::string("sum")}});
+    if (node.op->name == "ReduceMean")
+      result =
+          b_.add("Mul", {result, b_.scalar(from.dtype, 1.0 / static_cast<double>(each.value()))});
+    return std::vector{reshape(result, old_.type(node.outputs[0]).shape)};
   }
 
  private:
@@ -189,7 +236,7 @@ class GroupUpdates {
       const std::size_t from_end = updates.size() - u;
       return shape.size() >= from_end && !is_one(shape[shape.size() - from_end]);
     };
-    Form form{updates.size(), data.size(), false, {}};
+    Form form{updates.size(), data.size(), false, {}, {}};
     while (form.indexed > 0 && form.rows > 0) {
       const std::size_t u = form.indexed - 1, d = form.rows - 1;
       if (known[d] != index[u] || data[d] != updates[u]) break;
@@ -205,10 +252,11 @@ class GroupUpdates {
       form.may_meet = form.may_meet || (!counted && !is_one(updates[u]));
     }
     for (std::size_t d = 0; d < form.rows; ++d) {
-      bool exact = false;
+      std::size_t follows = updates.size();
       for (std::size_t u = 0; u < form.indexed; ++u)
-        exact = exact || (known[d] == index[u] && updates[u] == data[d]);
-      form.exact.push_back(exact);
+        if (known[d] == index[u]) follows = u;
+      form.follows.push_back(follows);
+      form.exact.push_back(follows < updates.size() && updates[follows] == data[d]);
     }
     return form;
   }
@@ -284,9 +332,14 @@ class GroupUpdates {
     return reshape(data, {rows_, width_});
   }
 
-  bool is_table() const {
+  bool is_table(DType type) const {
     if (!width_.is_constant()) return false;
-    if (!context_.target.generates_kernels) return width_.value() <= kWidestScanned;
+    if (!context_.target.generates_kernels) {
+      const auto size = static_cast<std::int64_t>(size_of(type));
+      return width_.value() <= kWidestScanned ||
+             (compute_type(type) == type && rows_.is_constant() &&
+              rows_.value() <= kMostScanned / (width_.value() * size));
+    }
     return rows_.is_constant() && width_.value() <= kWidestTable &&
            rows_.value() * width_.value() <= kMostTable;
   }
@@ -296,7 +349,7 @@ class GroupUpdates {
     const ValueId data = onto(inputs[0]);
     const std::vector<Dim> extent{rows_};
     const Source source = context_.fuse ? source_of(inputs[1]) : Source{};
-    if (is_table() && !source.index) {
+    if (is_table(b_.type(inputs[0]).dtype) && !source.index) {
       const ValueId updates = reshape(inputs[1], {count_, width_});
       return b_.add("CombineTable", {data, updates, index},
                     {{"combine", combine}, {"extent", extent}});
@@ -313,6 +366,26 @@ class GroupUpdates {
       if (source.factor) operands.push_back(in_order(*source.factor));
     }
     return b_.add("CombineGroups", operands, {{"combine", combine}});
+  }
+
+  /// Where only the place along the first dimension follows from an index, one for each element.
+  std::optional<ValueId> by_element(const Node& node, std::span<const ValueId> inputs,
+                                    const Form& form, const std::vector<ValueId>& indices) {
+    const Shape &data = old_.type(node.inputs[0]).shape, &updates = old_.type(node.inputs[1]).shape;
+    if (form.indexed < 2 || form.rows < 2 || form.exact[0] || data.size() != updates.size() ||
+        b_.type(indices[0]).shape != updates)
+      return std::nullopt;
+    for (std::size_t d = 1; d < form.rows; ++d)
+      if (form.follows[d] != d || data[d] != updates[d]) return std::nullopt;
+    rows_ = data[0];
+    width_ = product(data, 1, data.size());
+    count_ = updates[0];
+    const Shape all{count_, width_};
+    const DType type = b_.type(indices[0]).dtype;
+    const ValueId index = type == DType::kInt32 ? indices[0] : cast(indices[0], DType::kInt64);
+    return b_.add(
+        "CombineTable", {onto(inputs[0]), reshape(inputs[1], all), reshape(index, all)},
+        {{"combine", node.attrs.get_string("combine")}, {"extent", std::vector<Dim>{rows_}}});
   }
 
   /// Updates that are rows[index] * factor; there is an index if they are.
@@ -381,6 +454,9 @@ class GroupUpdates {
   // ---- updates that replace
 
   ValueId replaced(std::span<const ValueId> inputs, ValueId index) {
+    if (!context_.target.generates_kernels)
+      return b_.add("CombineTable", {onto(inputs[0]), reshape(inputs[1], {count_, width_}), index},
+                    {{"combine", std::string("none")}, {"extent", std::vector<Dim>{rows_}}});
     const ValueId last = known("LastByIndex", {index}, {{"extent", std::vector<Dim>{rows_}}})[0];
     const ValueId zero = b_.scalar(DType::kInt32, 0);
     const ValueId is_new = b_.add("GreaterOrEqual", {last, zero});
@@ -406,6 +482,9 @@ Graph group_updates(const Graph& graph, Context& context) {
                        GroupUpdates group(builder, old, context);
                        if (node.op->scatter() != nullptr) return group.scatter(node, inputs);
                        if (context.fuse && node.op->name == "Add") return group.added(node, inputs);
+                       if (context.fuse && !context.target.generates_kernels &&
+                           (node.op->name == "ReduceSum" || node.op->name == "ReduceMean"))
+                         return group.reduced(node, inputs);
                        return std::nullopt;
                      });
 }

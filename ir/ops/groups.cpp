@@ -37,15 +37,15 @@ std::vector<TensorType> infer_last(const Attrs& attrs, Types inputs) {
 }
 
 /// Values [any, width] that are combined with data [rows, width], or with one element for all.
-std::vector<TensorType> infer_combined(const Attrs& attrs, Types inputs, const Dim& rows) {
+std::vector<TensorType> infer_combined(const Attrs& attrs, Types inputs, const Dim& rows,
+                                       bool replaces = false) {
   const TensorType &data = inputs[0], &values = inputs[1];
-  require_numbers(inputs);
+  if (combine_attr(attrs, replaces)) require_numbers(inputs);
   if (values.shape.size() != 2 || values.dtype != data.dtype)
     invalid("values must be a matrix of the data's element type, found " + list_types(inputs));
   const Shape shape{rows, values.shape[1]};
   if (data.shape != shape && data.shape != Shape{Dim(1), Dim(1)})
     invalid("data must have the result's shape or one element, found " + list_types(inputs));
-  combine_attr(attrs, false);
   return {{data.dtype, shape}};
 }
 
@@ -62,13 +62,16 @@ std::vector<TensorType> infer_groups(const Attrs& attrs, Types inputs) {
   return infer_combined(attrs, inputs, inputs[3].shape[0] - Dim(1));
 }
 
-// ---- CombineTable(data, values, index) of few rows: row index[i] is combined with values[i].
+// ---- CombineTable(data, values, index): row index[i] is combined with, or replaced by, values[i],
+// in the order of i; or element by element, with an index for each.
 
 std::vector<TensorType> infer_table(const Attrs& attrs, Types inputs) {
-  require_indices(inputs[2]);
-  if (inputs[1].shape.empty() || inputs[1].shape[0] != inputs[2].shape[0])
-    invalid("each row of values needs an index, found " + list_types(inputs));
-  return infer_combined(attrs, inputs, extent_of(attrs));
+  if (inputs[2].shape != inputs[1].shape) {
+    require_indices(inputs[2]);
+    if (inputs[1].shape.empty() || inputs[1].shape[0] != inputs[2].shape[0])
+      invalid("each row of values needs an index, found " + list_types(inputs));
+  }
+  return infer_combined(attrs, inputs, extent_of(attrs), true);
 }
 
 OpDef kernel(std::string name, std::string_view kernel, int inputs) {

@@ -22,7 +22,7 @@ using Number = Scalar;
 ScalarOp op_named(const std::string& combine) {
   for (int c = 0; c < kCombineCount; ++c)
     if (combine == to_string(static_cast<Combine>(c))) return op_of(static_cast<Combine>(c));
-  throw Error(ErrorCode::kInternal, fmt::format("nothing combines by '{}'", combine));
+  return ScalarOp::kSelect;  // none: replaces
 }
 
 /// Rows that values are combined with, floats in float64.
@@ -52,13 +52,16 @@ class Rows {
 
   /// `factor`: null is one.
   void add(std::size_t row, std::size_t value, const Number* factor) {
-    for (std::size_t c = 0; c < static_cast<std::size_t>(width_); ++c) {
-      Number& at = rows_[row * static_cast<std::size_t>(width_) + c];
-      Number x = values_[value * static_cast<std::size_t>(width_) + c];
-      if (factor != nullptr) x = apply(ScalarOp::kMul, x, *factor);
-      at = apply(op_, at, x);
-    }
+    for (std::size_t c = 0; c < width(); ++c) add_element(row, value * width() + c, factor);
   }
+  /// Of element `value` of the values, to the same column.
+  void add_element(std::size_t row, std::size_t value, const Number* factor = nullptr) {
+    Number& at = rows_[row * width() + value % width()];
+    Number x = values_[value];
+    if (factor != nullptr) x = apply(ScalarOp::kMul, x, *factor);
+    at = op_ == ScalarOp::kSelect ? x : apply(op_, at, x);
+  }
+  std::size_t width() const { return static_cast<std::size_t>(width_); }
 
   std::vector<Tensor> result() const {
     const Ints shape = concrete_shape(output_.shape);
@@ -125,8 +128,14 @@ std::vector<Tensor> evaluate_combine_groups(const Attrs& attrs, Tensors inputs, 
 std::vector<Tensor> evaluate_combine_table(const Attrs& attrs, Tensors inputs, Types outputs) {
   Rows rows(attrs, inputs, outputs[0]);
   const Ints index = inputs[2].to_ints();
-  for (std::size_t i = 0; i < index.size(); ++i)
-    rows.add(checked(index[i], outputs[0].shape[0].value()), i, nullptr);
+  const std::int64_t extent = outputs[0].shape[0].value();
+  const bool by_element = inputs[2].shape().size() == 2;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    if (by_element)
+      rows.add_element(checked(index[i], extent), i);
+    else
+      rows.add(checked(index[i], extent), i, nullptr);
+  }
   return rows.result();
 }
 

@@ -185,6 +185,8 @@ class CombineTableFamily final : public OperatorFamily {
 
  private:
   static TableSums problem_of(const OperatorRegion& region) {
+    if (region.shape(2).size() != 1 || !result_type(region).shape[0].is_constant())
+      throw Error(ErrorCode::kUnsupported, "tables of a block have an index for each row");
     TableSums sums;
     sums.data = region.buffer(0);
     sums.values = region.buffer(1);
@@ -221,9 +223,12 @@ class CombineTableFamily final : public OperatorFamily {
         "combine_table", 2);
   }
   plan::fb::OperatorStepT call(const OperatorRegion& region, ExprTable& exprs) const override {
-    return operator_step("combine_table", exprs,
-                         {region.input(0), region.input(1), region.input(2)}, {region.output(0)},
-                         {{"combine", number_of(combine_of(region))}});
+    OperatorOperand index = region.input(2);
+    if (index.shape.size() == 1) index.shape.emplace_back(1);
+    const bool replaces = region.node.attrs.get_string("combine") == "none";
+    const std::int64_t combine = replaces ? kCombineCount : number_of(combine_of(region));
+    return operator_step("combine_table", exprs, {region.input(0), region.input(1), index},
+                         {region.output(0)}, {{"combine", combine}});
   }
 };
 
