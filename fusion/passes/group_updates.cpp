@@ -118,6 +118,9 @@ class GroupUpdates {
     const ValueId table = gather->inputs[0], index = gather->inputs[1];
     const TensorType from = b_.type(table), at = b_.type(index);
     const Ints& axes = node.attrs.get_ints("axes");
+    // A mean of 16 bits would be rounded twice, and its sum might overflow.
+    if (node.op->name == "ReduceMean" && compute_type(from.dtype) != from.dtype)
+      return std::nullopt;
     if (!is_float(from.dtype) || is_float8(from.dtype) || from.shape.size() < 2 || axes.empty() ||
         axes[0] < 1 || axes.back() + 1 != std::ssize(at.shape) ||
         axes.back() - axes[0] + 1 != std::ssize(axes))
@@ -128,7 +131,7 @@ class GroupUpdates {
     width_ = product(from.shape, 1, from.shape.size());
     count_ = rows_ * each;
     if (!each.is_constant() || each.value() < 1 ||
-        !(ir::upper_bound(count_, b_.ranges()).value_or(INT64_MAX) <= kMostUpdates))
+        ir::lower_bound(count_, b_.ranges()).value_or(0) > kMostUpdates)
       return std::nullopt;
     const ValueId numbers = b_.add("Iota", {},
                                    {{"shape", Shape{rows_ + Dim(1)}},
