@@ -140,6 +140,8 @@ const std::vector<Pass>& pipeline() {
          .needs = {&kLayoutsAssigned},
          .establishes = {&kWeightsLaidOut},
          .only_when_fusing = true},
+        // Behind the passes that look for caches, which Scatters write.
+        {.name = "group_updates", .run = group_updates, .needs = {&kDecomposed}},
         {.name = "fuse_attention",
          .run = fuse_attention,
          .needs = {&kAttentionFound, &kWeightsLaidOut},

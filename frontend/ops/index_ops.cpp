@@ -119,13 +119,14 @@ std::string combine_of(NodeContext& node) {
 }
 
 void add_scatter(NodeContext& node, const Term& data, const Term& updates,
-                 const std::vector<Term>& places, std::string combine) {
+                 const std::vector<Term>& places, std::string combine, bool distinct = false) {
   if (updates.dtype() != data.dtype())
     node.invalid("data and updates must have one element type, but are {} and {}",
                  node.type(data.value()), node.type(updates.value()));
   std::vector<ValueId> inputs = {data.value(), updates.value()};
   for (const Term& place : places) inputs.push_back(place.value());
-  node.output(node.add("Scatter", std::move(inputs), {{"combine", std::move(combine)}}));
+  node.output(node.add("Scatter", std::move(inputs),
+                       {{"combine", std::move(combine)}, {"distinct", std::int64_t{distinct}}}));
 }
 
 void scatter_elements(NodeContext& node) {
@@ -188,7 +189,7 @@ void tensor_scatter(NodeContext& node) {
     }
     places.push_back(place);
   }
-  add_scatter(node, cache, update, places, "none");
+  add_scatter(node, cache, update, places, "none", true);
 }
 
 /// The first sequence_lens[b] elements along time in reverse order.
@@ -296,7 +297,8 @@ void max_unpool(NodeContext& node) {
   const Dim count = ir::element_count(from), total = ir::element_count(shape);
   const ValueId zeros = node.expand(node.constant(x.dtype(), 0), {total});
   ValueId y = node.add(
-      "Scatter", {zeros, node.reshape(x.value(), {count}), node.reshape(indices.value(), {count})});
+      "Scatter", {zeros, node.reshape(x.value(), {count}), node.reshape(indices.value(), {count})},
+      {{"distinct", std::int64_t{1}}});
   y = node.reshape(y, shape);
   if (node.has_input(2)) {
     const std::vector<Dim> wanted = node.sizes(2, "output_shape");

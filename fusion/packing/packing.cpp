@@ -82,8 +82,9 @@ void Packing::find_rows() {
                                            {"dtype", Attr(DType::kInt64)}}),
                                    {batch, sequence});
   const ValueId to = b_.add("Where", {exists_, row, size(tokens)});
-  order_ = b_.add("Slice", {b_.add("Scatter", {none, numbers, to})},
-                  {{"starts", Shape{Dim(0)}}, {"steps", Ints{1}}, {"shape", Shape{tokens}}});
+  order_ =
+      b_.add("Slice", {b_.add("Scatter", {none, numbers, to}, {{"distinct", std::int64_t{1}}})},
+             {{"starts", Shape{Dim(0)}}, {"steps", Ints{1}}, {"shape", Shape{tokens}}});
   position_ = b_.add("Mod", {order_, size(sequence)});
   sequence_ = b_.add("Div", {order_, size(sequence)});
   row_ = b_.add("Where", {exists_, row, zero});

@@ -60,6 +60,8 @@ Graph assign_layouts(const Graph& graph, Context& context);
 Graph merge_projections(const Graph& graph, Context& context);
 /// Transposes constant weights [k, n] of small-M matmuls to [n, k] (CUDA, 16-bit).
 Graph lay_out_weights(const Graph& graph, Context& context);
+/// Groups the updates of Scatters by row, so that rows are combined side by side.
+Graph group_updates(const Graph& graph, Context& context);
 /// Regions of attention with views of operands and of its result.
 Graph fuse_attention(const Graph& graph, Context& context);
 /// Regions of matmuls and convolutions with operand views, epilogues and output views.

@@ -49,7 +49,8 @@ std::vector<DataIndex> map_gather(const Attrs& attrs, Types inputs, std::span<co
 
 // ---- Take(data, i0, i1, ..): out[x] = data[i0[x], i1[x], ..], indices broadcast to one shape.
 // ---- Scatter(data, updates, i0, i1, ..): out[i0[x], i1[x], ..] = or op= updates[x], indices
-// broadcast to the shape of the updates.
+// broadcast to the shape of the updates. "distinct": no two updates go to one place, or nobody
+// minds which of them stays.
 
 /// The shape to which the index inputs from `first` on broadcast.
 Shape index_shape(Types inputs, std::size_t first) {
@@ -134,7 +135,8 @@ std::vector<OpDef> indexed_ops() {
   }};
 
   OpDef scatter = indexed("Scatter", 3, -1);
-  scatter.attrs = {{"combine", AttrKind::kString, Attr(std::string("none"))}};
+  scatter.attrs = {{"combine", AttrKind::kString, Attr(std::string("none"))},
+                   {"distinct", AttrKind::kInt, Attr(std::int64_t{0})}};
   scatter.infer = infer_scatter;
   scatter.evaluate = reference::evaluate_scatter;
   scatter.detail = ScatterDef{[](const Attrs&, Types inputs, std::span<const Dim> index) {

@@ -16,6 +16,7 @@
   X(view)           \
   X(indexed)        \
   X(ordered)        \
+  X(groups)         \
   X(matmul)         \
   X(attention)      \
   X(conv)           \

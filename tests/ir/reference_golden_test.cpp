@@ -141,7 +141,7 @@ TEST_P(Goldens, MatchTheReference) {
                                 << ": add one to tests/ir/goldens/make_goldens.py";
   for (const Case& golden : cases()) {
     const auto found = evaluate_op(get_op(GetParam()), golden.attrs, golden.inputs);
-    ASSERT_EQ(found.size(), 1u) << golden.label;
+    ASSERT_FALSE(found.empty()) << golden.label;
     expect_equal(found[0], golden.expected, golden.label);
   }
 }
@@ -154,7 +154,8 @@ Graph single_node(const OpDef& op, const Case& golden, std::size_t constants = ~
   for (std::size_t i = 0; i < golden.inputs.size(); ++i)
     inputs.push_back(i < constants ? builder.input("x" + std::to_string(i), golden.inputs[i].type())
                                    : builder.constant(golden.inputs[i]));
-  builder.output("y", builder.add(op.name, inputs, golden.attrs));
+  // Goldens have the first result.
+  builder.output("y", builder.add_multi(op.name, inputs, golden.attrs).at(0));
   return builder.finish();
 }
 

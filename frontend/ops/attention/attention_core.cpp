@@ -230,7 +230,8 @@ ValueId put_rows(NodeContext& node, ValueId cache, ValueId rows, ValueId first) 
   const Term places = Term(node, first) + iota(node, shape[2], 1, 2);
   std::vector<ValueId> inputs{cache, rows};
   for (const Term& index : row_indices(node, shape, places)) inputs.push_back(index.value());
-  return node.add("Scatter", std::move(inputs), {{"combine", std::string("none")}});
+  return node.add("Scatter", std::move(inputs),
+                  {{"combine", std::string("none")}, {"distinct", std::int64_t{1}}});
 }
 
 ValueId take_rows(NodeContext& node, ValueId cache, ValueId rows) {

@@ -21,7 +21,7 @@ Places places_of(NodeContext& node, const Term& flags, const std::string& suffix
   const ValueId all = node.add(
       "Scatter",
       {node.expand(node.constant(DType::kInt64, 0), {length}), numbers.value(), target.value()},
-      {{"combine", std::string("none")}});
+      {{"combine", std::string("none")}, {"distinct", std::int64_t{1}}});
   return {size,
           {node, node.add("Slice", {all},
                           {{"starts", std::vector<Dim>{Dim(0)}},

@@ -17,7 +17,7 @@ Term rows_at(const Term& rows, const Term& places) {
 Term scattered(const Term& onto, const Term& updates, const Term& places, const char* combine) {
   NodeContext& node = onto.node();
   return {node, node.add("Scatter", {onto.value(), updates.value(), places.value()},
-                         {{"combine", std::string(combine)}})};
+                         {{"combine", std::string(combine)}, {"distinct", std::int64_t{1}}})};
 }
 
 Term numbers_of(NodeContext& node, const Dim& count, double value) {

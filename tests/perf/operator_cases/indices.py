@@ -72,6 +72,8 @@ def scatter():
     for size, (rows, width, count) in three((64, 32, 128), (2_000, 64, 20_000), (20_000, 256, 200_000)):
         yield scattered(size, rows, width, count, "add", at=Value((count, 1), "i64", below(rows), True), variant="add_known_rows")
     yield scattered("narrow", 10_000, 128, 100_000, "add")
+    # PyTorch rounds each partial sum of 16 bits.
+    yield scattered("long", 8, 128, 800_000, "add", ("f32",))
     yield scattered("narrow", 10_000, 64, 100_000, "max")
     for size, (bins, count) in three((16, 4096), (256, 200_000), (4096, 16_000_000)):
         yield histogram(size, bins, count)

@@ -365,6 +365,12 @@ T atomicAdd(T* place, T value) {
   *place += value;
   return before;
 }
+template <class T>
+T atomicMax(T* place, T value) {
+  const T before = *place;
+  if (value > before) *place = value;
+  return before;
+}
 inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -373,6 +379,13 @@ inline unsigned __ballot_sync(unsigned, bool value) {
   unsigned bits = 0;
   for (int lane = 0; lane < 32; ++lane) bits |= static_cast<unsigned>(lanes[lane]) << lane;
   return bits;
+}
+inline unsigned __match_any_sync(unsigned, unsigned value) {
+  const emulator::WarpExchange<unsigned> lanes(value);
+  unsigned alike = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    alike |= static_cast<unsigned>(lanes[lane] == value) << lane;
+  return alike;
 }
 inline void __syncthreads() { emulator::wait(emulator::State::kAtBlockBarrier); }
 template <class T>

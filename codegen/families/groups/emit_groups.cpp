@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/families/groups/emit_groups.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_parameters.h"
+#include "codegen/emit/kernel_text.h"
+
+namespace sinter::codegen {
+namespace {
+
+// As in group_by_index.cuh.
+constexpr int kGroupThreads = 256, kGroupTile = 2048, kDigits = 256;
+/// Rows whose starts the block that sorts finds as well.
+constexpr std::int64_t kRowsOfTile = 4096;
+// As in combine_groups.cuh.
+constexpr int kRowThreads = 256;
+constexpr std::int64_t kLongGroup = 256;
+// As in combine_table.cuh.
+constexpr int kJoinThreads = 256, kJoinColumns = 32;
+constexpr std::int64_t kTableBytes = 32 * 1024;  // of a block's copies
+constexpr int kMostTableWarps = 8;
+constexpr std::int64_t kValuesOfBlock = 4096;  // fewer are not worth a block
+constexpr int kTableBlocks = 2;                // of a multiprocessor
+
+constexpr std::int64_t kMostCount = INT32_MAX;  // positions have 32 bits
+
+std::string_view functor(Combine combine) {
+  switch (combine) {
+    case Combine::kSum: return "Sum";
+    case Combine::kProd: return "Prod";
+    case Combine::kMax: return "Max";
+    case Combine::kMin: return "Min";
+  }
+  return "";
+}
+
+/// Kernels of one text, launched in the order in which they are added.
+class KernelsOfText {
+ public:
+  KernelsOfText(const KernelRequest& request, ExprTable& exprs, std::string_view header,
+                std::string schedule)
+      : request_(request),
+        exprs_(exprs),
+        schedule_(std::move(schedule)),
+        text_(kernel_heading(request.name, request.origins) +
+              fmt::format("#include \"{}\"\n", header)) {}
+
+  void define(const std::string& text) { text_ += "\n" + text; }
+
+  struct Launch {
+    std::string suffix;  // of the function's name
+    std::vector<Dim> grid;
+    int threads = 0;
+    bool is_again = false;  // its text is that of a launch before
+  };
+  /// `limited`: sizes that must have 32 bits, if it is not known that they do.
+  void add(const Launch& launch, const KernelParameters& args, const std::string& lines,
+           const std::string& body, const std::vector<Dim>& limited) {
+    const std::string name = request_.name + launch.suffix;
+    if (!launch.is_again) {
+      if (steps_ == 0) text_ += fmt::format("\n// schedule: {}", schedule_);
+      text_ += fmt::format("\nextern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}}}\n",
+                           launch.threads, signature_text(name, args.texts()), lines, body);
+    }
+    plan::fb::KernelStepT step;
+    auto variant = std::make_unique<plan::fb::KernelVariantT>();
+    for (const Dim& size : limited)
+      if (const auto most = ir::upper_bound(size, exprs_.ranges()); !most || *most > kMostCount)
+        variant->conditions.emplace_back(exprs_.intern(size), 1, kMostCount);
+    variant->function = name;
+    variant->grid = {exprs_.intern(launch.grid[0]),
+                     exprs_.intern(launch.grid.size() > 1 ? launch.grid[1] : Dim(1)),
+                     exprs_.intern(1)};
+    variant->block = {static_cast<std::uint32_t>(launch.threads), 1, 1};
+    variant->schedule = schedule_;
+    step.variants.push_back(std::move(variant));
+    step.args = args.args();
+    if (steps_++ == 0)
+      kernel_.step = std::move(step);
+    else
+      kernel_.more.push_back(std::move(step));
+  }
+
+  EmittedKernel finish() {
+    kernel_.source = std::move(text_);
+    return std::move(kernel_);
+  }
+
+ private:
+  const KernelRequest& request_;
+  ExprTable& exprs_;
+  std::string schedule_, text_;
+  EmittedKernel kernel_;
+  int steps_ = 0;
+};
+
+Dim blocks_of(const Dim& elements, std::int64_t each, const ExprTable& exprs) {
+  return ir::ceil_div(elements, Dim(each), exprs.ranges());
+}
+
+std::int64_t most_of(const Dim& dim, const ExprTable& exprs) {
+  return std::min(kMostCount, ir::upper_bound(dim, exprs.ranges()).value_or(kMostCount));
+}
+
+std::string problem_text(KernelParameters& args, const Dim& count, const Dim& rows) {
+  const std::string n = args.dim(count), r = args.dim(rows);
+  return fmt::format("  const IndexProblem p = {{{}, {}}};\n", n, r);
+}
+
+}  // namespace
+
+// ---- groups of indices
+
+int IndexGroups::passes(const ExprTable& exprs) const {
+  const auto most = static_cast<std::uint64_t>(most_of(rows, exprs));  // a key of its own
+  return std::max(1, (static_cast<int>(std::bit_width(most)) + 7) / 8);
+}
+bool IndexGroups::is_tile(const ExprTable& exprs) const {
+  return most_of(count, exprs) <= kGroupTile;
+}
+bool IndexGroups::has_few_rows(const ExprTable& exprs) const {
+  return most_of(rows, exprs) <= kRowsOfTile;
+}
+std::vector<Dim> IndexGroups::scratch_bytes(const ExprTable& exprs) const {
+  const Dim words = count * Dim(4);
+  if (is_tile(exprs)) return has_few_rows(exprs) ? std::vector<Dim>{} : std::vector<Dim>{words};
+  const Dim counts = blocks_of(count, kGroupTile, exprs) * Dim(4 * kDigits);
+  std::vector<Dim> bytes = {counts, Dim(4 * kDigits), words};
+  // A pass reads what the one before it wrote; the last writes the order.
+  if (passes(exprs) > 1) bytes.insert(bytes.end(), {words, words});
+  if (passes(exprs) > 2) bytes.push_back(words);
+  return bytes;
+}
+
+std::size_t kernels_behind(const IndexGroups& groups, const ExprTable& exprs) {
+  if (groups.is_tile(exprs)) return groups.has_few_rows(exprs) ? 0 : 1;
+  return 3 * static_cast<std::size_t>(groups.passes(exprs));
+}
+
+namespace {
+
+class IndexGroupsEmitter {
+ public:
+  IndexGroupsEmitter(const IndexGroups& groups, const std::vector<std::uint32_t>& scratch,
+                     const KernelRequest& request, ExprTable& exprs)
+      : g_(groups),
+        scratch_(scratch),
+        exprs_(exprs),
+        passes_(groups.passes(exprs)),
+        index_(storage_name(groups.index_type)),
+        text_(request, exprs, "group_by_index.cuh",
+              fmt::format("group_by_index passes={} {}", passes_,
+                          groups.is_tile(exprs) ? "block" : "tiles")) {}
+
+  EmittedKernel write() {
+    if (g_.is_tile(exprs_)) {
+      tile();
+      if (!g_.has_few_rows(exprs_)) starts(scratch_[0], "_starts");
+      return text_.finish();
+    }
+    for (int pass = 0; pass < passes_; ++pass) {
+      count(pass);
+      add_counts(pass);
+      place(pass);
+    }
+    starts(keys_behind(passes_ - 1), "_starts");
+    return text_.finish();
+  }
+
+ private:
+  std::uint32_t keys_behind(int pass) const { return scratch_[pass % 2 == 0 ? 2 : 3]; }
+  std::uint32_t positions_behind(int pass) const {
+    return pass + 1 == passes_ ? g_.order : scratch_[pass % 2 == 0 ? 4 : 5];
+  }
+  const Dim tiles() const { return blocks_of(g_.count, kGroupTile, exprs_); }
+  std::vector<Dim> limited() const { return {g_.count, g_.rows + Dim(1)}; }
+
+  void keys(KernelParameters& args, int pass) const {
+    if (pass == 0)
+      args.buffer(fmt::format("const {}* __restrict__ keys", index_), g_.index);
+    else
+      args.buffer("const u32* __restrict__ keys", keys_behind(pass - 1));
+  }
+  /// Later passes differ in what they read and write alone, but the first reads indices.
+  std::string name(std::string_view what, int pass) const {
+    return fmt::format("_{}{}", what, pass == 0 ? "_first" : "");
+  }
+
+  void tile() {
+    const bool has_starts = g_.has_few_rows(exprs_);
+    KernelParameters args(exprs_);
+    args.buffer(fmt::format("const {}* __restrict__ index", index_), g_.index);
+    args.buffer("u32* __restrict__ order", g_.order);
+    args.buffer(has_starts ? "i32* __restrict__ starts" : "u32* __restrict__ keys",
+                has_starts ? g_.starts : scratch_[0]);
+    const std::string problem = problem_text(args, g_.count, g_.rows);
+    text_.add({"", {Dim(1)}, kGroupThreads}, args, args.lines(),
+              problem + fmt::format("  group_tile<{}, {}>(p, index, order, {});\n", index_, passes_,
+                                    has_starts ? "nullptr, starts" : "keys, nullptr"),
+              limited());
+  }
+
+  void count(int pass) {
+    KernelParameters args(exprs_);
+    keys(args, pass);
+    args.buffer("u32* counts", scratch_[0]);
+    args.number("shift", 8 * pass);
+    const std::string problem = problem_text(args, g_.count, g_.rows);
+    text_.add({pass == 0 ? "" : "_count", {tiles()}, kGroupThreads, pass > 1}, args, args.lines(),
+              problem + "  count_digits(p, keys, counts, int(shift));\n", limited());
+  }
+
+  void add_counts(int pass) {
+    KernelParameters args(exprs_);
+    args.buffer("u32* counts", scratch_[0]);
+    args.buffer("u32* totals", scratch_[1]);
+    const std::string problem = problem_text(args, g_.count, g_.rows);
+    text_.add({"_add", {Dim(kDigits)}, kGroupThreads, pass > 0}, args, args.lines(),
+              problem + "  add_counts(p, counts, totals);\n", limited());
+  }
+
+  void place(int pass) {
+    KernelParameters args(exprs_);
+    keys(args, pass);
+    if (pass > 0) args.buffer("const u32* __restrict__ positions", positions_behind(pass - 1));
+    args.buffer("const u32* __restrict__ counts", scratch_[0]);
+    args.buffer("const u32* __restrict__ totals", scratch_[1]);
+    args.buffer("u32* __restrict__ new_keys", keys_behind(pass));
+    args.buffer("u32* __restrict__ new_positions", positions_behind(pass));
+    args.number("shift", 8 * pass);
+    const std::string problem = problem_text(args, g_.count, g_.rows);
+    text_.add({name("place", pass), {tiles()}, kGroupThreads, pass > 1}, args, args.lines(),
+              problem + fmt::format("  place_digits(p, keys, {}, counts, totals, new_keys, "
+                                    "new_positions, int(shift));\n",
+                                    pass == 0 ? "static_cast<const u32*>(nullptr)" : "positions"),
+              limited());
+  }
+
+  void starts(std::uint32_t keys, const std::string& suffix) {
+    KernelParameters args(exprs_);
+    args.buffer("const u32* __restrict__ keys", keys);
+    args.buffer("i32* __restrict__ starts", g_.starts);
+    const std::string problem = problem_text(args, g_.count, g_.rows);
+    text_.add({suffix, {blocks_of(g_.rows + Dim(1), kGroupThreads, exprs_)}, kGroupThreads}, args,
+              args.lines(), problem + "  find_starts(p, keys, starts);\n", limited());
+  }
+
+  const IndexGroups& g_;
+  const std::vector<std::uint32_t>& scratch_;
+  ExprTable& exprs_;
+  int passes_;
+  std::string index_;
+  KernelsOfText text_;
+};
+
+}  // namespace
+
+EmittedKernel emit_index_groups(const IndexGroups& groups,
+                                const std::vector<std::uint32_t>& scratch,
+                                const KernelRequest& request, ExprTable& exprs) {
+  return IndexGroupsEmitter(groups, scratch, request, exprs).write();
+}
+
+EmittedKernel emit_last_index(const LastIndex& last, const KernelRequest& request,
+                              ExprTable& exprs) {
+  KernelsOfText text(request, exprs, "group_by_index.cuh", "last_by_index");
+  const std::vector<Dim> limited = {last.count, last.rows + Dim(1)};
+  {
+    KernelParameters args(exprs);
+    args.buffer("i32* __restrict__ last", last.last);
+    const std::string problem = problem_text(args, last.count, last.rows);
+    text.add({"", {blocks_of(last.rows, kGroupThreads, exprs)}, kGroupThreads}, args, args.lines(),
+             problem + "  begin_last(p, last);\n", limited);
+  }
+  KernelParameters args(exprs);
+  const std::string index = storage_name(last.index_type);
+  args.buffer(fmt::format("const {}* __restrict__ index", index), last.index);
+  args.buffer("i32* last", last.last);
+  const std::string problem = problem_text(args, last.count, last.rows);
+  text.add({"_find", {blocks_of(last.count, kGroupThreads, exprs)}, kGroupThreads}, args,
+           args.lines(), problem + "  find_last(p, index, last);\n", limited);
+  return text.finish();
+}
+
+// ---- rows of groups
+
+bool GroupSums::may_be_long(const ExprTable& exprs) const {
+  return most_of(count, exprs) > kLongGroup;
+}
+Dim GroupSums::parts_bytes(const ExprTable& exprs) const {
+  const auto size = static_cast<std::int64_t>(size_of(compute_type(dtype)));
+  return blocks_of(count, kLongGroup, exprs) * Dim(2 * size) * width;
+}
+
+namespace {
+
+struct RowSchedule {
+  int vector = 1, lanes = 32;
+
+  std::int64_t columns() const { return std::int64_t{vector} * lanes; }
+  int rows() const { return kRowThreads / lanes; }
+};
+
+/// A vector of 16 bytes for each thread, as many threads as that needs, up to a warp.
+RowSchedule schedule_of(const GroupSums& sums) {
+  RowSchedule result;
+  if (!sums.width.is_constant()) return result;
+  const std::int64_t width = std::max<std::int64_t>(1, sums.width.value());
+  for (auto vector = 16 / static_cast<std::int64_t>(size_of(sums.dtype)); vector > 1; vector /= 2)
+    if (width % vector == 0) {
+      result.vector = static_cast<int>(vector);
+      break;
+    }
+  const auto threads = static_cast<std::uint64_t>((width + result.vector - 1) / result.vector);
+  result.lanes = static_cast<int>(std::min<std::uint64_t>(32, std::bit_ceil(threads)));
+  return result;
+}
+
+}  // namespace
+
+EmittedKernel emit_group_sums(const GroupSums& sums, std::optional<std::uint32_t> parts,
+                              const KernelRequest& request, ExprTable& exprs) {
+  const RowSchedule schedule = schedule_of(sums);
+  KernelsOfText text(
+      request, exprs, "combine_groups.cuh",
+      fmt::format("combine_groups vector={} lanes={}", schedule.vector, schedule.lanes));
+  const std::string storage = storage_name(sums.dtype);
+  const std::string type = compute_name(compute_type(sums.dtype));
+  const std::string shape = request.name + "_shape";
+  text.define(fmt::format(
+      "typedef GroupShape<{}, {}, {}, {}, /*vector*/ {}, /*lanes*/ {}, /*scaled*/ {}, "
+      "/*filled*/ {}>\n    {};\n",
+      storage, type, functor(sums.combine), storage_name(sums.order_type), schedule.vector,
+      schedule.lanes, sums.factors.has_value(), sums.is_filled, shape));
+  const Dim columns = blocks_of(sums.width, schedule.columns(), exprs);
+  const Dim all_parts = blocks_of(sums.count, kLongGroup, exprs);
+  const auto problem = [&](KernelParameters& args) {
+    args.buffer(fmt::format("const {}* __restrict__ data", storage), sums.data);
+    args.buffer(fmt::format("const {}* __restrict__ values", storage), sums.values);
+    args.buffer(fmt::format("const {}* __restrict__ order", storage_name(sums.order_type)),
+                sums.order);
+    args.buffer("const i32* __restrict__ starts", sums.starts);
+    if (sums.factors)
+      args.buffer(fmt::format("const {}* __restrict__ factors", storage), *sums.factors);
+    args.buffer(fmt::format("{}* __restrict__ y", storage), sums.rows_buffer);
+    const std::string rows = args.dim(sums.rows), width = args.dim(sums.width);
+    const std::string sources = args.dim(sums.sources), count = args.dim(sums.count);
+    return fmt::format(
+        "  const GroupProblem<{}> p = {{{}, {}, {}, {}, data, values, order, starts, {}}};\n",
+        shape, rows, width, sources, count, sums.factors ? "factors" : "nullptr");
+  };
+  const std::vector<Dim> limited = {sums.count};
+  {
+    KernelParameters args(exprs);
+    std::string body = problem(args);
+    if (parts) args.buffer(fmt::format("{}* __restrict__ parts", type), *parts);
+    body += fmt::format("  combine_rows(p, y, {});\n",
+                        parts ? "parts" : fmt::format("static_cast<{}*>(nullptr)", type));
+    Dim blocks = blocks_of(sums.rows, schedule.rows(), exprs);
+    if (parts) blocks += ir::ceil_div(all_parts, Dim(schedule.rows()), exprs.ranges());
+    text.add({"", {blocks, columns}, kRowThreads}, args, args.lines(), body, limited);
+  }
+  if (parts) {
+    KernelParameters args(exprs);
+    std::string body = problem(args);
+    args.buffer(fmt::format("const {}* __restrict__ parts", type), *parts);
+    body += "  join_parts(p, y, parts);\n";
+    text.add({"_join", {all_parts, columns}, kRowThreads}, args, args.lines(), body, limited);
+  }
+  return text.finish();
+}
+
+// ---- tables
+
+Dim TableSums::blocks(const DeviceModel& device, const ExprTable& exprs) const {
+  const Dim worth = blocks_of(count * Dim(width), kValuesOfBlock, exprs);
+  return ir::max(ir::min(worth, Dim(kTableBlocks * device.multiprocessors), exprs.ranges()), Dim(1),
+                 exprs.ranges());
+}
+Dim TableSums::parts_bytes(const DeviceModel& device, const ExprTable& exprs) const {
+  const auto size = static_cast<std::int64_t>(size_of(compute_type(dtype)));
+  return blocks(device, exprs) * Dim(rows * width * size);
+}
+
+EmittedKernel emit_table_sums(const TableSums& sums, std::uint32_t parts,
+                              const KernelRequest& request, ExprTable& exprs) {
+  const auto size = static_cast<std::int64_t>(size_of(compute_type(sums.dtype)));
+  const std::int64_t elements = sums.rows * sums.width;
+  const auto warps = static_cast<int>(
+      std::clamp<std::int64_t>(kTableBytes / (elements * size), 1, kMostTableWarps));
+  KernelsOfText text(request, exprs, "combine_table.cuh",
+                     fmt::format("combine_table copies={}", warps));
+  const std::string storage = storage_name(sums.dtype);
+  const std::string type = compute_name(compute_type(sums.dtype));
+  const std::string index = storage_name(sums.index_type), shape = request.name + "_shape";
+  text.define(
+      fmt::format("typedef TableShape<{}, {}, {}, {}, /*elements*/ {}, /*width*/ {}, /*warps*/ {}, "
+                  "/*filled*/ {}>\n    {};\n",
+                  storage, type, functor(sums.combine), index, elements, sums.width, warps,
+                  sums.is_filled, shape));
+  const Dim blocks = sums.blocks(*request.device, exprs);
+  {
+    KernelParameters args(exprs);
+    args.buffer(fmt::format("const {}* __restrict__ values", storage), sums.values);
+    args.buffer(fmt::format("const {}* __restrict__ index", index), sums.index);
+    args.buffer(fmt::format("{}* __restrict__ parts", type), parts);
+    const std::string count = args.dim(sums.count), all = args.dim(blocks);
+    text.add({"", {blocks}, 32 * warps}, args, args.lines(),
+             fmt::format("  fill_tables<{}>(values, index, {}, {}, parts);\n", shape, count, all),
+             {});
+  }
+  KernelParameters args(exprs);
+  args.buffer(fmt::format("const {}* __restrict__ data", storage), sums.data);
+  args.buffer(fmt::format("const {}* __restrict__ parts", type), parts);
+  args.buffer(fmt::format("{}* __restrict__ y", storage), sums.rows_buffer);
+  const std::string all = args.dim(blocks);
+  text.add({"_join", {blocks_of(Dim(elements), kJoinColumns, exprs)}, kJoinThreads}, args,
+           args.lines(), fmt::format("  join_tables<{}>(data, parts, {}, y);\n", shape, all), {});
+  return text.finish();
+}
+
+}  // namespace sinter::codegen
