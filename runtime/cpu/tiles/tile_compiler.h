@@ -20,6 +20,7 @@ class TileCompiler {
   void find_needed();
   void choose_sizes();
   void emit_stages();
+  void find_firsts();
   void join_reductions();
   void forward_stores();
   void join_chains();
@@ -29,6 +30,11 @@ class TileCompiler {
   void evaluate_uniforms();
 
   bool is_element_axis(std::size_t axis) const;
+  /// Which values differ along the axis, as far as that can be seen.
+  std::vector<bool> varying_along(std::size_t axis) const;
+  /// Whether something is read in whole rows, neighbouring elements along the last axis, at indices
+  /// that are data.
+  bool gathers_rows() const;
   ValueClass class_of(const BoundAccess& access) const;
   /// Arguments, and the values that gather an access.
   std::vector<std::uint32_t> operands_of(std::size_t instr) const;
