@@ -137,7 +137,7 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
 
 bool TileAccess::is_transposed() const {
   return access_.is_plain() && access_.gathers.empty() && compute_ == access_.storage &&
-         !x_.extents.empty() && x_.steps.back() > 1 && !y_.extents.empty() &&
+         !x_.extents.empty() && x_.steps.back() > kMostStep && !y_.extents.empty() &&
          y_.steps.back() == 1 && y_.extents.back() > 1 && x_.extents.back() >= kMostStep * 4;
 }
 
@@ -151,6 +151,8 @@ bool TileAccess::is_used_in_place() const {
 template <typename T>
 void transpose_block(const T* from, std::int64_t step, T* to, std::int64_t pitch, std::int64_t rows,
                      std::int64_t cols) {
+  if constexpr (sizeof(T) == sizeof(std::uint32_t))
+    return transpose(from, step, to, pitch, rows, cols);
   constexpr std::int64_t kBlock = 16;
   for (std::int64_t c = 0; c < cols; c += kBlock) {
     const std::int64_t last = std::min(cols, c + kBlock);

@@ -136,17 +136,22 @@ std::vector<bool> TileCompiler::varying_along(std::size_t axis) const {
 }
 
 bool TileCompiler::gathers_rows() const {
-  constexpr std::int64_t kLeastElements = 4;
+  constexpr std::int64_t kLeastElements = 4, kManyElements = 16;
   const std::size_t rank = loops_.extents.size();
   if (rank < 2 || loops_.extents[rank - 1] < kLeastElements) return false;
-  const std::vector<bool> varies = varying_along(rank - 1);
+  const std::vector<bool> along = varying_along(rank - 1), above = varying_along(rank - 2);
   return std::ranges::any_of(program_.instrs, [&](const auto& instr) {
     if (instr->kind != InstrKind::Load) return false;
     const BoundAccess& access = loops_.accesses[instr->access];
-    return access.is_plain() && !access.gathers.empty() &&
-           access.address.coefficients[rank - 1] == 1 &&
-           std::ranges::none_of(access.gathers,
-                                [&](const BoundGather& gather) { return varies[gather.value]; });
+    if (!access.is_plain() || access.gathers.empty()) return false;
+    // Rows of neighbours are copied; in others all rows have the same columns, found once.
+    if (std::ranges::none_of(access.gathers,
+                             [&](const BoundGather& gather) { return along[gather.value]; }))
+      return access.address.coefficients[rank - 1] == 1;
+    return loops_.extents[rank - 1] >= kManyElements &&
+           std::ranges::any_of(access.gathers, [&](const BoundGather& gather) {
+             return along[gather.value] != above[gather.value];
+           });
   });
 }
 

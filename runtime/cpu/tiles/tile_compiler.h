@@ -32,8 +32,7 @@ class TileCompiler {
   bool is_element_axis(std::size_t axis) const;
   /// Which values differ along the axis, as far as that can be seen.
   std::vector<bool> varying_along(std::size_t axis) const;
-  /// Whether something is read in whole rows, neighbouring elements along the last axis, at indices
-  /// that are data.
+  /// Whether something is read in rows along the last axis at indices that are data.
   bool gathers_rows() const;
   ValueClass class_of(const BoundAccess& access) const;
   /// Arguments, and the values that gather an access.

@@ -161,10 +161,12 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
     const View& view = gathered.views[gather.value];
     return !view.per_column || view.row_stride == 0;
   });
+  const std::int64_t fixed = fixed_offset(tile);
   std::int64_t room[kPiece];
   Runs runs;
   for (std::int64_t c = 0; c < cols; c += kPiece) {
     const std::span offsets(room, static_cast<std::size_t>(std::min(kPiece, cols - c)));
+    Walker y(y_walk_, domain.rows ? tile.y0 : 0);
     for (std::int64_t r = 0; r < rows; ++r) {
       if (!alike || r == 0) {
         column_offsets(tile.x0 + c, offsets);
@@ -172,7 +174,8 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
         runs.count = 0;
         if (alike && rows > 1) runs.find(offsets);
       }
-      std::int64_t start = row_offset(tile, domain, r);
+      std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
+      y.next();
       add_gathered(gathered, r, {&start, 1}, c, /*per_column=*/false);
       const std::byte* from = buffer + start * static_cast<std::int64_t>(storage_size_);
       std::byte* to = target + static_cast<std::size_t>(r * cols + c) * compute_size_;
