@@ -8,6 +8,10 @@
 
 namespace sinter::runtime::cpu {
 
+/// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
+/// enough to hide the cost of interpreting an instruction.
+constexpr std::int64_t kTileElements = 2048;
+
 class TileCompiler {
  public:
   TileCompiler(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,
