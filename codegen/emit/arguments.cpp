@@ -79,6 +79,7 @@ std::vector<std::string> Arguments::parameters() const {
     all.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", type,
                               read && written ? "" : " __restrict__", buffer_names_[b]));
   }
+  if (analysis_->request().scan_tiles) all.emplace_back("u64* tiles");
   for (std::string& extent : data_.parameters()) all.push_back(std::move(extent));
   for (const Size& size : sizes_) {
     if (size.from_data) continue;
@@ -93,6 +94,8 @@ std::vector<KernelArg> Arguments::kernel_args() const {
   const auto& buffers = analysis_->program().buffers;
   for (std::size_t b = 0; b < buffers.size(); ++b)
     if (!is_hidden(b)) args.emplace_back(ArgKind::Buffer, buffers[b]);
+  if (analysis_->request().scan_tiles)
+    args.emplace_back(ArgKind::Buffer, *analysis_->request().scan_tiles);
   for (const KernelArg& extent : data_.args()) args.push_back(extent);
   for (const Size& size : sizes_)
     if (!size.from_data)

@@ -34,6 +34,7 @@ struct KernelRequest {
   /// (KernelVariant.programmatic_launch).
   bool programmatic_launch = false;
   std::set<std::uint32_t> given = {};               // buffers of the plan that no step writes
+  std::optional<std::uint32_t> scan_tiles = {};     // memory through which tiles of rows meet
   std::string schedule = {};                        // the schedule to use, for measurements; empty:
                                                     // choose
   const DeviceModel* device = &reference_device();  // whose schedules are chosen

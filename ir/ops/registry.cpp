@@ -25,6 +25,7 @@
   X(while)          \
   X(extent)         \
   X(suppression)    \
+  X(selection)      \
   X(sampling)       \
   X(tree)           \
   X(recurrent)      \

@@ -64,7 +64,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
   }
   std::vector<std::string> headers;
   if (request.programmatic_launch || clusters) headers.emplace_back("cluster.cuh");
-  headers.push_back(body_header(analysis));
+  headers.push_back(request.scan_tiles ? "scan_tiles.cuh" : body_header(analysis));
   if (vectors) headers.emplace_back("vector.cuh");
   if (transposes) headers.emplace_back("transpose.cuh");
   if (runs) headers.emplace_back("strided.cuh");

@@ -5,6 +5,7 @@
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/families/loops/merge_broadcast.h"
+#include "codegen/families/loops/scan/scan_chain.h"
 #include "codegen/families/loops/schedule.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
@@ -16,24 +17,36 @@ using plan::fb::LoopProgramT;
 
 class LoopsKernel final : public KernelProgram {
  public:
-  LoopsKernel(LoopProgramT program, std::string schedule)
-      : program_(std::move(program)), schedule_(std::move(schedule)) {}
+  LoopsKernel(LoopProgramT program, std::string schedule, std::optional<std::uint32_t> scan_tiles)
+      : program_(std::move(program)), schedule_(std::move(schedule)), scan_tiles_(scan_tiles) {}
 
   std::string signature(const ExprTable& exprs) const override {
     LoopProgramT local = program_;
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
-    return print_loop_program(local, exprs);
+    return (scan_tiles_ ? "in tiles " : "") + print_loop_program(local, exprs);
   }
-  std::vector<std::uint32_t> buffers() const override { return program_.buffers; }
+  std::vector<std::uint32_t> buffers() const override {
+    std::vector<std::uint32_t> all = program_.buffers;
+    if (scan_tiles_) all.push_back(*scan_tiles_);
+    return all;
+  }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
     request.program = &program_;
-    request.schedule = schedule_;
-    return emit_loops(request, exprs);
+    request.buffer_types.resize(program_.buffers.size());
+    request.scan_tiles = scan_tiles_;
+    // A schedule asked for says nothing of tiles.
+    if (!scan_tiles_) request.schedule = schedule_;
+    EmittedKernel kernel = emit_loops(request, exprs);
+    if (!scan_tiles_) return kernel;
+    kernel.choices.clear();
+    clear_before(kernel, request.name, *scan_tiles_, *scan_chain_words(program_, exprs), exprs);
+    return kernel;
   }
 
  private:
   LoopProgramT program_;
   std::string schedule_;
+  std::optional<std::uint32_t> scan_tiles_;
 };
 
 /// A step with its cost; its reads are the region's buffers that the program reads. A body may have
@@ -77,8 +90,18 @@ class LoopsFamily final : public KernelFamily {
     LoopProgramT program = lower_region(body, region.inputs, region.outputs, plan.exprs);
     merge_broadcast_loops(program, plan.exprs);
     steps.push_back(step_for(program, region, plan));
-    steps.back().tactics.push_back(
-        only(region.name, loops_kernel(std::move(program), plan.options)));
+    StepTactics& result = steps.back();
+    std::optional<std::uint32_t> scan_tiles;
+    if (const auto words = scan_chain_words(program, plan.exprs)) {
+      scan_tiles = plan.buffers.scratch({DType::kUInt64, {*words}});
+      result.step.writes.push_back(*scan_tiles);
+    }
+    result.tactics.push_back(
+        only(region.name, loops_kernel(std::move(program), plan.options, scan_tiles)));
+    if (scan_tiles) {
+      result.tactics[0].name = "tiles";
+      result.tactics[0].parts.resize(2);
+    }
     return steps;
   }
 
@@ -88,8 +111,10 @@ class LoopsFamily final : public KernelFamily {
 }  // namespace
 
 std::shared_ptr<const KernelProgram> loops_kernel(LoopProgramT program,
-                                                  const CompileOptions& options) {
-  return std::make_shared<LoopsKernel>(std::move(program), asked_schedule(loops_family(), options));
+                                                  const CompileOptions& options,
+                                                  std::optional<std::uint32_t> scan_tiles) {
+  return std::make_shared<LoopsKernel>(std::move(program), asked_schedule(loops_family(), options),
+                                       scan_tiles);
 }
 
 const KernelFamily& loops_family() {

@@ -11,8 +11,10 @@ namespace sinter::codegen {
 /// The family of regions that become loops over elements or rows.
 const KernelFamily& loops_family();
 
-/// The kernel of `program`, whose buffers are the plan's.
-std::shared_ptr<const KernelProgram> loops_kernel(plan::fb::LoopProgramT program,
-                                                  const CompileOptions& options);
+/// The kernel of `program`, whose buffers are the plan's. `scan_tiles`: memory of as many words as
+/// scan_chain_words() says, which a first launch clears.
+std::shared_ptr<const KernelProgram> loops_kernel(
+    plan::fb::LoopProgramT program, const CompileOptions& options,
+    std::optional<std::uint32_t> scan_tiles = std::nullopt);
 
 }  // namespace sinter::codegen

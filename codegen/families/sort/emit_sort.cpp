@@ -14,8 +14,8 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kMostPiece = 2048;        // elements; with entries of 16 bytes, two blocks fit
-constexpr int kMostSortThreads = 512;   // per piece: a thread compares two pairs at a time
+constexpr int kPieceBytes = 32 << 10;   // of entries, so that a multiprocessor has several blocks
+constexpr int kEntriesOfThread = 8;     // that a thread compares in registers
 constexpr int kSortBlockThreads = 128;  // of blocks with several short rows
 constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cuh
 constexpr int kMergeThreads = 256;
@@ -140,9 +140,11 @@ SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
       std::clamp(ir::upper_bound(problem.length, exprs.ranges()).value_or(kLongest),
                  std::int64_t{1}, kLongest);
   SortSchedule schedule;
-  schedule.piece = static_cast<int>(std::min<std::uint64_t>(
-      kMostPiece, std::max<std::uint64_t>(2, std::bit_ceil(static_cast<std::uint64_t>(most)))));
-  schedule.threads = std::min(schedule.piece / 2, kMostSortThreads);
+  const int longest = kPieceBytes / entry_bytes(problem.dtype);
+  schedule.piece = static_cast<int>(
+      std::clamp<std::uint64_t>(std::bit_ceil(static_cast<std::uint64_t>(most)), kEntriesOfThread,
+                                static_cast<std::uint64_t>(longest)));
+  schedule.threads = schedule.piece / kEntriesOfThread;
   schedule.pieces = std::max(1, kSortBlockThreads / schedule.threads);
   for (std::int64_t run = schedule.piece; run < most; run *= 2) ++schedule.passes;
   return schedule;

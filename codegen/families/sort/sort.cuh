@@ -29,7 +29,7 @@ struct Entry64 {
 };
 
 /// T: storage type of elements; Entry: depends on the key size. kThreads adjacent threads sort
-/// kPiece elements, a power of two; a block has kPieces pieces.
+/// kPiece elements, a power of two, kEach at a time each; a block has kPieces pieces.
 template <class T, class EntryType, bool kIsDescending, int kPieceElements, int kPieceThreads,
           int kBlockPieces>
 struct SortShape {
@@ -37,7 +37,67 @@ struct SortShape {
   typedef EntryType Entry;
   static constexpr bool kDescending = kIsDescending;
   static constexpr int kPiece = kPieceElements, kThreads = kPieceThreads, kPieces = kBlockPieces;
+  static constexpr int kEach = kPiece / kThreads;
+  // One entry in eight is left out, so that threads that have eight neighbours each, or every
+  // eighth entry, use different banks.
+  static constexpr int kPlaces = kPiece + kPiece / 8;
 };
+SINTER_DEVICE int place_of(int entry) { return entry + entry / 8; }
+
+/// Puts two entries in order, or in the opposite one.
+template <class Entry>
+SINTER_DEVICE void order_pair(Entry& a, Entry& b, bool ascending) {
+  const bool swap = (b < a) == ascending;
+  const Entry low = swap ? b : a;
+  b = swap ? a : b;
+  a = low;
+}
+
+/// The steps of a bitonic merge into runs of `size` entries over kSteps distances, the last of
+/// which is `unit`: a thread has the 2^kSteps entries that these exchange in registers.
+template <class Shape, int kSteps>
+SINTER_DEVICE void merge_steps(typename Shape::Entry* entries, int thread, int size, int unit) {
+  constexpr int kCount = 1 << kSteps;
+#pragma unroll
+  for (int g = 0; g < Shape::kEach / kCount; ++g) {
+    const int group = thread + g * Shape::kThreads;
+    const int base = ((group & ~(unit - 1)) << kSteps) + (group & (unit - 1));
+    const bool ascending = (base & size) == 0;
+    typename Shape::Entry own[kCount];
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) own[j] = entries[place_of(base + j * unit)];
+#pragma unroll
+    for (int step = kCount / 2; step > 0; step /= 2) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j)
+        if ((j & step) == 0) order_pair(own[j], own[j + step], ascending);
+    }
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) entries[place_of(base + j * unit)] = own[j];
+  }
+  __syncthreads();
+}
+
+/// Sorts runs of kEach neighbouring entries, of which every other ascends.
+template <class Shape>
+SINTER_DEVICE void sort_own(typename Shape::Entry* entries, int thread) {
+  constexpr int kEach = Shape::kEach;
+  typename Shape::Entry own[kEach];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) own[j] = entries[place_of(thread * kEach + j)];
+#pragma unroll
+  for (int size = 2; size <= kEach; size *= 2) {
+#pragma unroll
+    for (int step = size / 2; step > 0; step /= 2) {
+#pragma unroll
+      for (int j = 0; j < kEach; ++j)
+        if ((j & step) == 0) order_pair(own[j], own[j + step], ((thread * kEach + j) & size) == 0);
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) entries[place_of(thread * kEach + j)] = own[j];
+  __syncthreads();
+}
 
 /// Rows of `length` elements, `inner` rows interleaved: element e of row r is at (r / inner *
 /// length + e) * inner + r % inner. The output has the indices of the first `count` sorted
@@ -64,9 +124,9 @@ template <class Shape>
 SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Element* x,
                                typename Shape::Entry* runs, i64* y) {
   typedef typename Shape::Entry Entry;
-  __shared__ Entry all[Shape::kPieces * Shape::kPiece];
+  __shared__ Entry all[Shape::kPieces * Shape::kPlaces];
   const int thread = threadIdx.x % Shape::kThreads;
-  Entry* entries = all + threadIdx.x / Shape::kThreads * Shape::kPiece;
+  Entry* entries = all + threadIdx.x / Shape::kThreads * Shape::kPlaces;
   const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
   // A grid for the largest sizes has excess blocks.
   if (pieces == 0) return;
@@ -81,70 +141,108 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
       const typename Entry::Key key = key_of(from[i * p.inner]);
       entry = Entry::of(Shape::kDescending ? ~key : key, static_cast<u32>(first + i));
     }
-    entries[i] = entry;
+    entries[place_of(i)] = entry;
   }
-  // Bitonic sort: merges alternating ascending and descending runs into runs of `size`
-  // elements.
-#pragma unroll 1
-  for (int size = 2; size <= Shape::kPiece; size *= 2) {
-#pragma unroll 1
-    for (int distance = size / 2; distance > 0; distance /= 2) {
-      __syncthreads();
-      for (int pair = thread; pair < Shape::kPiece / 2; pair += Shape::kThreads) {
-        const int low = 2 * pair - (pair & (distance - 1)), high = low + distance;
-        const Entry a = entries[low], b = entries[high];
-        if ((b < a) == ((low & size) == 0)) {
-          entries[low] = b;
-          entries[high] = a;
-        }
-      }
-    }
-  }
+  // Bitonic sort: merges alternating ascending and descending runs into runs of `size` elements,
+  // three distances at a time.
   __syncthreads();
+  sort_own<Shape>(entries, thread);
+#pragma unroll 1
+  for (int size = 2 * Shape::kEach; size <= Shape::kPiece; size *= 2) {
+    int steps = 0;  // that are left
+    while (size >> steps > 1) ++steps;
+    if (steps % 3 == 1) {
+      steps -= 1;
+      merge_steps<Shape, 1>(entries, thread, size, 1 << steps);
+    } else if (steps % 3 == 2) {
+      steps -= 2;
+      merge_steps<Shape, 2>(entries, thread, size, 1 << steps);
+    }
+#pragma unroll 1
+    for (; steps > 0; steps -= 3) merge_steps<Shape, 3>(entries, thread, size, 1 << (steps - 3));
+  }
   const i64 kept = least(p.count, here);
   for (i64 i = thread; i < kept; i += Shape::kThreads) {
     if (pieces == 1)
-      store_index(p, y, row, i, entries[i].index());
+      store_index(p, y, row, i, entries[place_of(int(i))].index());
     else
       runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
-          entries[i];
+          entries[place_of(int(i))];
   }
 }
 
+/// How many of the first `count` entries of two sorted runs together come from `a`; for one warp,
+/// whose lanes divide what is left of the range by 32 at a time.
+template <class Entry>
+SINTER_DEVICE i64 find_split(const Entry* a, i64 a_count, const Entry* b, i64 b_count, i64 count) {
+  i64 low = count > b_count ? count - b_count : 0, high = least(count, a_count);
+  const int lane = threadIdx.x % 32;
+  while (low < high) {
+    const i64 step = (high - low + 31) / 32, at = low + (lane + 1) * step - 1;
+    const bool behind = at >= high || b[count - 1 - at] < a[at];
+    const u32 lanes = __ballot_sync(0xffffffffu, behind);
+    if (lanes == 0) return high;
+    const int first = __popc((lanes & (0u - lanes)) - 1);  // that lies behind the split
+    high = least(high, low + (first + 1) * step - 1);
+    low += first * step;
+  }
+  return low;
+}
+
 /// Merges pairs of adjacent runs, each of `run` elements of the row before truncation to `count`.
-/// The last merge writes indices. A thread computes kEach elements of the result, a block of
-/// kMergeThreads threads a tile.
+/// The last merge writes indices. A block of kMergeThreads threads computes a tile of the result in
+/// shared memory, a thread kMergeEach elements of it.
 constexpr int kMergeThreads = 256, kMergeEach = 4;
 template <class Shape>
 SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry* from,
                               typename Shape::Entry* to, i64* y, i64 run) {
   typedef typename Shape::Entry Entry;
-  constexpr i64 kTile = kMergeThreads * kMergeEach;
+  constexpr int kTile = kMergeThreads * kMergeEach;
+  __shared__ Entry entries[kTile];
+  __shared__ i64 splits[2];
   const i64 stored = least(run, p.count), merged = least(2 * run, p.count);
   const i64 pairs = (p.length + 2 * run - 1) / (2 * run), tiles = (merged + kTile - 1) / kTile;
   if (p.length <= run || tiles == 0) return;
   const i64 row = i64(blockIdx.x) / (pairs * tiles), pair = i64(blockIdx.x) / tiles % pairs;
-  const i64 first = i64(blockIdx.x) % tiles * kTile + threadIdx.x * kMergeEach;
+  const i64 first = i64(blockIdx.x) % tiles * kTile;
   const i64 begin = pair * 2 * run, pitch = run_pitch<Shape>(p);
-  const i64 a_count = least(stored, p.length - begin);
-  const i64 b_rest = p.length - begin - run, b_count = b_rest > 0 ? least(stored, b_rest) : 0;
-  const i64 last = least(least(first + kMergeEach, a_count + b_count), merged);
+  const i64 a_all = least(stored, p.length - begin);
+  const i64 b_rest = p.length - begin - run, b_all = b_rest > 0 ? least(stored, b_rest) : 0;
+  const i64 last = least(least(first + kTile, a_all + b_all), merged);
   if (row >= p.rows || first >= last) return;
   const Entry* a = from + row * pitch + pair * 2 * stored;
   const Entry* b = a + stored;
-  // Binary search: how many of the result's first `first` elements come from a.
-  i64 low = first > b_count ? first - b_count : 0, high = least(first, a_count);
+  if (threadIdx.x < 64) {
+    const int end = threadIdx.x / 32;
+    const i64 split = find_split(a, a_all, b, b_all, end == 0 ? first : last);
+    if (threadIdx.x % 32 == 0) splits[end] = split;
+  }
+  __syncthreads();
+  a += splits[0];
+  b += first - splits[0];
+  const int a_count = int(splits[1] - splits[0]), count = int(last - first);
+  const int b_count = count - a_count;
+  for (int i = threadIdx.x; i < count; i += kMergeThreads)
+    entries[i] = i < a_count ? a[i] : b[i - a_count];
+  __syncthreads();
+  const Entry* right = entries + a_count;
+  const int begins = threadIdx.x * kMergeEach;
+  if (begins >= count) return;
+  int low = begins > b_count ? begins - b_count : 0, high = begins < a_count ? begins : a_count;
   while (low < high) {
-    const i64 middle = (low + high) / 2;
-    if (b[first - 1 - middle] < a[middle])
+    const int middle = (low + high) / 2;
+    if (right[begins - 1 - middle] < entries[middle])
       high = middle;
     else
       low = middle + 1;
   }
-  i64 i = low, j = first - low;
-  for (i64 at = first; at < last; ++at) {
-    const bool from_a = j >= b_count || (i < a_count && a[i] < b[j]);
-    const Entry entry = from_a ? a[i++] : b[j++];
+  int i = low, j = begins - low;
+#pragma unroll
+  for (int k = 0; k < kMergeEach; ++k) {
+    const i64 at = first + begins + k;
+    if (at >= last) return;
+    const bool from_a = j >= b_count || (i < a_count && entries[i] < right[j]);
+    const Entry entry = from_a ? entries[i++] : right[j++];
     if (2 * run >= p.length)
       store_index(p, y, row, at, entry.index());
     else

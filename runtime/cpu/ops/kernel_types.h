@@ -47,6 +47,10 @@ struct ReduceKernels {
   /// column `first` on, with one more row of elements `*fill` unless that is null.
   void (*rows_anywhere)(std::span<const void* const> rows, const void* fill, std::int64_t first,
                         std::int64_t cols, void* accumulators) = nullptr;
+  /// A minimum of integers combines with the numbers, from `first` on, of the columns (of the rows)
+  /// whose flag in `value` is true.
+  void (*flagged_columns)(const ReduceArgs& flags, std::int64_t first) = nullptr;
+  void (*flagged_rows)(const ReduceArgs& flags, std::int64_t first) = nullptr;
 };
 
 }  // namespace sinter::runtime::cpu

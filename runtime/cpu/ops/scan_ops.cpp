@@ -6,9 +6,16 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/ops/vector_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/scan_ops.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, as Highway asks.
+#include <hwy/highway.h>
 
+HWY_BEFORE_NAMESPACE();
 namespace sinter::runtime::cpu {
-namespace {
+namespace HWY_NAMESPACE {
 
 template <typename T>
 using Carry = std::conditional_t<std::is_same_v<T, float>, double, T>;
@@ -73,15 +80,29 @@ struct Scan {
     for (std::int64_t r = 0; r < args.rows; ++r) {
       const T* x = static_cast<const T*>(args.value.data) + r * args.value.row_stride;
       T* y = static_cast<T*>(args.result) + r * args.cols;
-      const auto show = [&] {
-#pragma omp simd
-        for (std::int64_t c = 0; c < args.cols; ++c) y[c] = static_cast<T>(carry[c]);
+      const std::int64_t cols = args.cols;
+      const C first = static_cast<C>(*x);
+      const auto column = [&](std::int64_t c, C value) {
+        const C before = carry[c], after = of(before, value);
+        carry[c] = after;
+        y[c] = static_cast<T>(args.exclusive ? before : after);
       };
-      if (args.exclusive) show();
+      if (step == 0) {
+        for (std::int64_t c = 0; c < cols; ++c) column(c, first);
+      } else if (args.exclusive) {
 #pragma omp simd
-      for (std::int64_t c = 0; c < args.cols; ++c)
-        carry[c] = of(carry[c], static_cast<C>(x[c * step]));
-      if (!args.exclusive) show();
+        for (std::int64_t c = 0; c < cols; ++c) {
+          y[c] = static_cast<T>(carry[c]);
+          carry[c] = of(carry[c], static_cast<C>(x[c]));
+        }
+      } else {
+#pragma omp simd
+        for (std::int64_t c = 0; c < cols; ++c) {
+          const C after = of(carry[c], static_cast<C>(x[c]));
+          carry[c] = after;
+          y[c] = static_cast<T>(after);
+        }
+      }
     }
   }
 };
@@ -96,9 +117,7 @@ ScanKernels find(DType type) {
   return kernels;
 }
 
-}  // namespace
-
-ScanKernels find_scan_kernels(Combine combine, DType type) {
+ScanKernels find_kernels(Combine combine, DType type) {
   switch (combine) {
     case Combine::kSum: return find<Combine::kSum>(type);
     case Combine::kProd: return find<Combine::kProd>(type);
@@ -108,4 +127,18 @@ ScanKernels find_scan_kernels(Combine combine, DType type) {
   return {};
 }
 
+}  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sinter::runtime::cpu {
+
+HWY_EXPORT(find_kernels);
+
+ScanKernels find_scan_kernels(Combine combine, DType type) {
+  return HWY_DYNAMIC_DISPATCH(find_kernels)(combine, type);
+}
+
+}  // namespace sinter::runtime::cpu
+#endif

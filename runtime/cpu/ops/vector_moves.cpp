@@ -79,6 +79,36 @@ void interleave_bytes(const std::uint8_t* source, std::int64_t rows, std::int64_
   interleave_vector(source, rows, row_step, target, count);
 }
 
+/// Four rows of four words at a time; the rest one by one.
+void transpose_words(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
+                     std::int64_t target_step, std::int64_t rows, std::int64_t columns) {
+  std::int64_t whole_rows = 0, whole_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr std::int64_t kSide = 4;
+  const hn::FixedTag<std::uint32_t, kSide> d;
+  whole_rows = rows / kSide * kSide;
+  whole_columns = columns / kSide * kSide;
+  for (std::int64_t c = 0; c < whole_columns; c += kSide)
+    for (std::int64_t r = 0; r < whole_rows; r += kSide) {
+      const std::uint32_t* from = source + c * source_step + r;
+      std::uint32_t* to = target + r * target_step + c;
+      const auto a0 = hn::LoadU(d, from), a1 = hn::LoadU(d, from + source_step);
+      const auto a2 = hn::LoadU(d, from + 2 * source_step),
+                 a3 = hn::LoadU(d, from + 3 * source_step);
+      const auto even = hn::InterleaveLower(d, a0, a2), odd = hn::InterleaveLower(d, a1, a3);
+      const auto high_even = hn::InterleaveUpper(d, a0, a2),
+                 high_odd = hn::InterleaveUpper(d, a1, a3);
+      hn::StoreU(hn::InterleaveLower(d, even, odd), d, to);
+      hn::StoreU(hn::InterleaveUpper(d, even, odd), d, to + target_step);
+      hn::StoreU(hn::InterleaveLower(d, high_even, high_odd), d, to + 2 * target_step);
+      hn::StoreU(hn::InterleaveUpper(d, high_even, high_odd), d, to + 3 * target_step);
+    }
+#endif
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c)
+      target[r * target_step + c] = source[c * source_step + r];
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
 HWY_AFTER_NAMESPACE();
@@ -89,10 +119,16 @@ namespace sinter::runtime::cpu {
 HWY_EXPORT(take_each_vector);
 HWY_EXPORT(interleave_words);
 HWY_EXPORT(interleave_bytes);
+HWY_EXPORT(transpose_words);
 
 void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* target,
                std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(take_each_vector)(source, step, target, count);
+}
+
+void transpose(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
+               std::int64_t target_step, std::int64_t rows, std::int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(transpose_words)(source, source_step, target, target_step, rows, columns);
 }
 
 void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,

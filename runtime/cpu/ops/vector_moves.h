@@ -20,4 +20,8 @@ void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* ta
 void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,
                 std::byte* target, std::int64_t count);
 
+/// target[r * target_step + c] = source[c * source_step + r].
+void transpose(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
+               std::int64_t target_step, std::int64_t rows, std::int64_t columns);
+
 }  // namespace sinter::runtime::cpu

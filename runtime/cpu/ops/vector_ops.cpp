@@ -105,22 +105,24 @@ SINTER_TEST(LessEqualOp, a <= b)
 /// kSwap: greater is less the other way round.
 template <class Op, bool kSwap>
 void compare(const OpArgs& t) {
-  const View& va = t.args[kSwap ? 1 : 0];
-  const View& vb = t.args[kSwap ? 0 : 1];
+  // Copies: a store of bytes may change anything that is read through `t`.
+  const View va = t.args[kSwap ? 1 : 0];
+  const View vb = t.args[kSwap ? 0 : 1];
+  const std::int64_t cols = t.cols;
   for (std::int64_t r = 0; r < t.rows; ++r) {
     const float* a = static_cast<const float*>(va.data) + r * va.row_stride;
     const float* b = static_cast<const float*>(vb.data) + r * vb.row_stride;
     auto* out = static_cast<std::uint8_t*>(t.result) + r * t.result_stride;
     if (va.per_column && vb.per_column) {
-      for (std::int64_t i = 0; i < t.cols; ++i) out[i] = Op::apply(a[i], b[i]);
+      for (std::int64_t i = 0; i < cols; ++i) out[i] = Op::apply(a[i], b[i]);
     } else if (va.per_column) {
       const float right = *b;
-      for (std::int64_t i = 0; i < t.cols; ++i) out[i] = Op::apply(a[i], right);
+      for (std::int64_t i = 0; i < cols; ++i) out[i] = Op::apply(a[i], right);
     } else if (vb.per_column) {
       const float left = *a;
-      for (std::int64_t i = 0; i < t.cols; ++i) out[i] = Op::apply(left, b[i]);
+      for (std::int64_t i = 0; i < cols; ++i) out[i] = Op::apply(left, b[i]);
     } else {
-      std::fill(out, out + t.cols, Op::apply(*a, *b));
+      std::fill(out, out + cols, Op::apply(*a, *b));
     }
   }
 }

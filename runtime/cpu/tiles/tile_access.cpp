@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
+#include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/cpu/tiles/tile_runs.h"
 #include "runtime/format_error.h"
 
@@ -95,6 +97,14 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
     load_interleaved(buffer, tile, domain, to);
     return dense;
   }
+  if (domain.rows && domain.columns && is_transposed()) {
+    load_transposed(buffer, tile, to);
+    return dense;
+  }
+  if (takes_rows(domain, gathered)) {
+    load_rows(buffer, tile, gathered, to);
+    return dense;
+  }
   if (access_.is_plain() && !by_element && domain.columns && has_short_runs()) {
     load_gathered(buffer, tile, gathered, domain, to);
     return dense;
@@ -123,6 +133,70 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
           fill_run(compute_, access_.fill, element, 1);
       });
   return dense;
+}
+
+bool TileAccess::is_transposed() const {
+  return access_.is_plain() && access_.gathers.empty() && compute_ == access_.storage &&
+         !x_.extents.empty() && x_.steps.back() > kMostStep && !y_.extents.empty() &&
+         y_.steps.back() == 1 && y_.extents.back() > 1 && x_.extents.back() >= kMostStep * 4;
+}
+
+bool TileAccess::is_used_in_place() const {
+  return access_.is_plain() && access_.gathers.empty() && compute_ == access_.storage &&
+         x_.linear && x_.step == 1 && y_.linear;
+}
+
+/// Blocks of a matrix whose columns are rows in memory, both sides of which stay in the first-level
+/// cache.
+template <typename T>
+void transpose_block(const T* from, std::int64_t step, T* to, std::int64_t pitch, std::int64_t rows,
+                     std::int64_t cols) {
+  if constexpr (sizeof(T) == sizeof(std::uint32_t))
+    return transpose(from, step, to, pitch, rows, cols);
+  constexpr std::int64_t kBlock = 16;
+  for (std::int64_t c = 0; c < cols; c += kBlock) {
+    const std::int64_t last = std::min(cols, c + kBlock);
+    for (std::int64_t r = 0; r < rows; r += kBlock) {
+      const std::int64_t end = std::min(rows, r + kBlock);
+      for (std::int64_t i = r; i < end; ++i)
+        for (std::int64_t k = c; k < last; ++k) to[i * pitch + k] = from[k * step + i];
+    }
+  }
+}
+
+void TileAccess::load_transposed(const std::byte* buffer, const Tile& tile,
+                                 std::byte* target) const {
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  const std::int64_t fixed = fixed_offset(tile), step = x_.steps.back();
+  const auto block = [&](const std::byte* from, std::byte* to, std::int64_t rows,
+                         std::int64_t cols) {
+    const auto as = [&](auto* kind) {
+      using T = std::remove_pointer_t<decltype(kind)>;
+      transpose_block(reinterpret_cast<const T*>(from), step, reinterpret_cast<T*>(to), tile.cols,
+                      rows, cols);
+    };
+    switch (size) {
+      case 1: return as(static_cast<std::uint8_t*>(nullptr));
+      case 2: return as(static_cast<std::uint16_t*>(nullptr));
+      case 4: return as(static_cast<std::uint32_t*>(nullptr));
+      default: return as(static_cast<std::uint64_t*>(nullptr));
+    }
+  };
+  Odometer y(y_.extents, tile.y0);
+  for (std::int64_t r = 0; r < tile.rows;) {
+    const std::int64_t rows = std::min(tile.rows - r, y.run());
+    const std::int64_t start = fixed + y.form(y_.steps.data());
+    Odometer x(x_.extents, tile.x0);
+    for (std::int64_t c = 0; c < tile.cols;) {
+      const std::int64_t cols = std::min(tile.cols - c, x.run());
+      block(buffer + (start + x.form(x_.steps.data())) * size, target + (r * tile.cols + c) * size,
+            rows, cols);
+      x.skip(cols);
+      c += cols;
+    }
+    y.skip(rows);
+    r += rows;
+  }
 }
 
 View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain domain,

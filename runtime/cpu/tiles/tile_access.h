@@ -69,6 +69,11 @@ class TileAccess {
   bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
                 std::int64_t& row_stride) const;
 
+  /// Whether rows' neighbouring elements are a column's: a tile should be about as high as wide.
+  bool is_transposed() const;
+  /// Whether load() copies nothing.
+  bool is_used_in_place() const;
+
   /// Whether reduce() takes the access, and load() would have to copy it.
   bool can_reduce() const;
   /// Combines the rows of `tile` where they lie with one accumulator for each column.
@@ -118,6 +123,11 @@ class TileAccess {
   /// What columns x, x + 1, .. add to the address.
   void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
   bool has_short_runs() const;
+  /// Whether rows are neighbouring elements, each at its own index of one gather.
+  bool takes_rows(Domain domain, GatherValues gathered) const;
+  void load_rows(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                 std::byte* target) const;
+  void load_transposed(const std::byte* buffer, const Tile& tile, std::byte* target) const;
   bool is_interleaved(const Tile& tile) const;
   void load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
                         std::byte* target) const;

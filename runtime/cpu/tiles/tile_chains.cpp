@@ -22,6 +22,7 @@ bool is_store(const TileInstr& instr) {
 }  // namespace
 
 std::vector<std::uint32_t> TileCompiler::operands_of(const TileInstr& instr) const {
+  if (instr.kind == TileInstr::Kind::kFirst) return {instr.args[0], instr.args[1]};
   if (instr.kind != TileInstr::Kind::kChain) return operands_of(instr.value);
   const Chain& chain = out_.chains_[instr.chain];
   std::vector<std::uint32_t> result = {chain.start};

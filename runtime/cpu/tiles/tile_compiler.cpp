@@ -13,9 +13,6 @@ namespace {
 using plan::fb::InstrKind;
 using plan::fb::LoopProgramT;
 
-/// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
-/// enough to hide the cost of interpreting an instruction.
-constexpr std::int64_t kTileElements = 2048;
 /// Columns of a tile of rows side by side.
 constexpr std::int64_t kAcrossColumns = 128;
 constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
@@ -50,6 +47,7 @@ void TileCompiler::compile() {
   choose_sizes();
   if (!out_.schedule_.whole_rows) keep_between_stages_ = false;
   emit_stages();
+  find_firsts();
   join_reductions();
   forward_stores();
   join_chains();
@@ -66,8 +64,10 @@ void TileCompiler::choose_axes() {
     // Columns are the last axis, and those before it while it is short.
     constexpr std::int64_t kFewColumns = 64;
     std::size_t first = rank;
-    for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;)
+    for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;) {
       columns *= loops_.extents[--first];
+      if (gathers_rows()) break;
+    }
     for (std::size_t a = 0; a < rank; ++a) (a >= first ? axes.x : axes.y).push_back(a);
   } else {
     const std::size_t rows = loops_.row_axes;
@@ -116,6 +116,40 @@ void TileCompiler::choose_axes() {
   out_.extents_ = loops_.extents;
   for (const BoundAccess& access : loops_.accesses)
     out_.accesses_.emplace_back(loops_, access, axes);
+}
+
+std::vector<bool> TileCompiler::varying_along(std::size_t axis) const {
+  std::vector<bool> varies(count_, false);
+  for (std::size_t i = 0; i < count_; ++i) {
+    const plan::fb::InstrT& instr = *program_.instrs[i];
+    for (const std::uint32_t arg : operands_of(i)) varies[i] = varies[i] || varies[arg];
+    if (instr.kind == InstrKind::Index)
+      varies[i] = loops_.axis_of[instr.dim] == static_cast<int>(axis);
+    if (!plan::is_memory(instr.kind)) continue;
+    const BoundAccess& access = loops_.accesses[instr.access];
+    varies[i] = varies[i] || !access.is_plain() || access.address.coefficients[axis] != 0;
+  }
+  return varies;
+}
+
+bool TileCompiler::gathers_rows() const {
+  constexpr std::int64_t kLeastElements = 4, kManyElements = 16;
+  const std::size_t rank = loops_.extents.size();
+  if (rank < 2 || loops_.extents[rank - 1] < kLeastElements) return false;
+  const std::vector<bool> along = varying_along(rank - 1), above = varying_along(rank - 2);
+  return std::ranges::any_of(program_.instrs, [&](const auto& instr) {
+    if (instr->kind != InstrKind::Load) return false;
+    const BoundAccess& access = loops_.accesses[instr->access];
+    if (!access.is_plain() || access.gathers.empty()) return false;
+    // Rows of neighbours are copied; in others all rows have the same columns, found once.
+    if (std::ranges::none_of(access.gathers,
+                             [&](const BoundGather& gather) { return along[gather.value]; }))
+      return access.address.coefficients[rank - 1] == 1;
+    return loops_.extents[rank - 1] >= kManyElements &&
+           std::ranges::any_of(access.gathers, [&](const BoundGather& gather) {
+             return along[gather.value] != above[gather.value];
+           });
+  });
 }
 
 bool TileCompiler::is_element_axis(std::size_t axis) const {
@@ -233,62 +267,35 @@ void TileCompiler::choose_sizes() {
     s.whole_rows = s.tile_rows >= s.y_count;
     return;
   }
-  s.whole_rows = s.x_count <= kTileElements;
-  if (s.whole_rows) {
+  // Of bytes a tile has more: what an instruction costs beside its elements does not depend on
+  // their size.
+  std::int64_t widest = 1;
+  for (std::size_t i = 0; i < count_; ++i)
+    if (class_[i] == ValueClass::kElement)
+      widest = std::max(widest, static_cast<std::int64_t>(size_of(out_.types_[i])));
+  const std::int64_t elements = kTileElements * 4 / std::min<std::int64_t>(widest, 4);
+  s.whole_rows = s.x_count <= elements;
+  if (!loops_.has_rows() && std::ranges::any_of(out_.accesses_, &TileAccess::is_transposed)) {
+    // A line of memory has neighbouring rows' elements: they are read together.
+    constexpr std::int64_t kHigh = 32;
+    s.tile_rows = std::min(s.y_count, kHigh);
+    s.tile_cols = std::min(s.x_count, elements / kHigh);
+  } else if (s.whole_rows) {
     s.tile_cols = s.x_count;
-    s.tile_rows = std::max<std::int64_t>(1, kTileElements / std::max<std::int64_t>(s.x_count, 1));
+    s.tile_rows = std::max<std::int64_t>(1, elements / std::max<std::int64_t>(s.x_count, 1));
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {
     // Whole periods, so that what comes again is copied once.
     std::int64_t step = kAligned;
     for (const TileAccess& access : out_.accesses_)
-      if (const std::int64_t period = access.period(); period > 0 && period <= kTileElements / 4)
+      if (const std::int64_t period = access.period(); period > 0 && period <= elements / 4)
         step = period;
-    s.tile_cols = std::max(kTileElements / step, std::int64_t{1}) * step;
+    s.tile_cols = std::max(elements / step, std::int64_t{1}) * step;
     if (step == kAligned)
-      s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), step) * step;
+      s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, elements)), step) * step;
     s.tile_rows = 1;
   }
-}
-
-/// Windows are reduced where they lie: what is loaded for a reduction alone is not copied first.
-void TileCompiler::join_reductions() {
-  TileSchedule& s = out_.schedule_;
-  if (!s.across) return;
-  std::vector<int> readers(count_, 0);
-  for (const Stage& stage : out_.stages_)
-    for (const auto* part : {&stage.row, &stage.body})
-      for (const TileInstr& instr : *part)
-        for (const std::uint32_t arg : operands_of(instr)) ++readers[arg];
-  std::vector<bool> is_joined(count_, false);
-  bool joined = false, all = true;
-  for (Stage& stage : out_.stages_) {
-    for (TileInstr& reduce : stage.body) {
-      if (reduce.kind != TileInstr::Kind::kReduce ||
-          out_.reductions_[reduce.reduction].kernels.rows_anywhere == nullptr)
-        continue;
-      const auto load = std::ranges::find_if(stage.body, [&](const TileInstr& instr) {
-        return instr.value == reduce.args[0] && instr.kind == TileInstr::Kind::kLoad;
-      });
-      if (load == stage.body.end() || load->kept || readers[load->value] != 1 ||
-          load->value_class != ValueClass::kElement || !out_.accesses_[load->access].can_reduce())
-        continue;
-      reduce.access = load->access;
-      is_joined[load->value] = joined = true;
-    }
-    std::erase_if(stage.body, [&](const TileInstr& instr) {
-      return instr.kind == TileInstr::Kind::kLoad && is_joined[instr.value];
-    });
-    all = all && std::ranges::all_of(stage.body, [](const TileInstr& instr) {
-            return instr.kind == TileInstr::Kind::kReduce && instr.access != TileInstr::kNone;
-          });
-  }
-  // Nothing but accumulators takes room.
-  constexpr std::int64_t kTilesOfThread = 4;
-  const std::int64_t wide = std::min(s.x_count, kTileElements);
-  if (joined && all && ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
-    s.tile_cols = std::max(s.tile_cols, wide);
 }
 
 /// True for values that are known to lie in [-1, 1].

@@ -8,6 +8,10 @@
 
 namespace sinter::runtime::cpu {
 
+/// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
+/// enough to hide the cost of interpreting an instruction.
+constexpr std::int64_t kTileElements = 2048;
+
 class TileCompiler {
  public:
   TileCompiler(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,
@@ -20,6 +24,7 @@ class TileCompiler {
   void find_needed();
   void choose_sizes();
   void emit_stages();
+  void find_firsts();
   void join_reductions();
   void forward_stores();
   void join_chains();
@@ -29,6 +34,10 @@ class TileCompiler {
   void evaluate_uniforms();
 
   bool is_element_axis(std::size_t axis) const;
+  /// Which values differ along the axis, as far as that can be seen.
+  std::vector<bool> varying_along(std::size_t axis) const;
+  /// Whether something is read in rows along the last axis at indices that are data.
+  bool gathers_rows() const;
   ValueClass class_of(const BoundAccess& access) const;
   /// Arguments, and the values that gather an access.
   std::vector<std::uint32_t> operands_of(std::size_t instr) const;

@@ -160,8 +160,10 @@ class TileProgram::Worker {
           if (loaded.phase == phase && is_there) break;
           loaded = {phase, tile_.cols, tile_.rows};
         }
-        views_[instr.value] =
-            access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
+        views_[instr.value] = access.load(buffer_of(access), tile_, domain, gathered(),
+                                          load_target(instr, place_of(instr)));
+        if (instr.target != TileInstr::kNone)
+          forwarded_[instr.value] = views_[instr.value].data == load_target(instr, nullptr);
         if (instr.kept) keep(instr);
         break;
       }
@@ -178,6 +180,21 @@ class TileProgram::Worker {
         const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
                               workspace_ + reduction.accumulators};
         (s_.across ? reduction.kernels.along_columns : reduction.kernels.along_rows)(args);
+        break;
+      }
+      case TileInstr::Kind::kFirst: {
+        const Reduction& reduction = p_.reductions_[instr.reduction];
+        const ReduceKernels& kernels = reduction.kernels;
+        std::byte* accumulators = workspace_ + reduction.accumulators;
+        const ReduceArgs flags{tile_.rows, tile_.cols, views_[instr.args[0]], accumulators};
+        const View& otherwise = views_[instr.args[1]];
+        if (s_.across) {
+          kernels.flagged_rows(flags, tile_.y0);
+          kernels.along_columns({1, tile_.cols, otherwise, accumulators});
+        } else {
+          kernels.flagged_columns(flags, tile_.x0);
+          kernels.along_rows({tile_.rows, 1, otherwise, accumulators});
+        }
         break;
       }
       case TileInstr::Kind::kStore: {
@@ -282,6 +299,19 @@ class TileProgram::Worker {
                instr.past_cache && forwarded_[instr.value] != 0});
   }
 
+  /// Where a load copies to: into the memory of the store that alone reads it, if a tile's rows
+  /// follow each other there, else to `place`.
+  std::byte* load_target(const TileInstr& instr, std::byte* place) {
+    if (instr.target == TileInstr::kNone) return place;
+    const TileAccess& access = p_.accesses_[instr.target];
+    std::byte* address = nullptr;
+    std::int64_t row = 0;
+    return access.in_place(buffer_of(access), tile_, {true, true}, address, row) &&
+                   row == tile_.cols
+               ? address
+               : place;
+  }
+
   /// True if the rows of a tile follow each other as one would.
   bool is_joint(const View& view) const {
     return view.per_column ? view.row_stride == tile_.cols : view.row_stride == 0;
@@ -317,10 +347,16 @@ class TileProgram::Worker {
     std::int64_t below = 1;
     for (std::size_t d = position + 1; role != 'z' && d < loops.size(); ++d)
       below *= p_.extents_[loops[d]];
-    const auto index_at = [&](std::int64_t joint) { return joint / below % p_.extents_[axis]; };
+    const std::int64_t extent = p_.extents_[axis];
+    const auto index_at = [&](std::int64_t joint) { return joint / below % extent; };
+    // In runs of one index, or of the innermost loop's neighbouring ones.
     const auto fill = [&](std::byte* to, std::int64_t joint, std::int64_t count) {
-      for (std::int64_t i = 0; i < count; ++i)
-        index_run(instr.type, index_at(joint + i), 0, to + static_cast<std::size_t>(i) * size, 1);
+      for (std::int64_t n = 0; count > 0; joint += n, count -= n) {
+        const std::int64_t index = index_at(joint);
+        n = std::min(count, below > 1 ? below - joint % below : extent - index);
+        index_run(instr.type, index, below > 1 ? 0 : 1, to, n);
+        to += static_cast<std::size_t>(n) * size;
+      }
     };
     if (instr.value_class == ValueClass::kRow) {
       const std::int64_t count = s_.across ? tile_.cols : tile_.rows;

@@ -53,6 +53,27 @@ void load_elements(DType storage, const std::byte* buffer, std::span<const std::
   load_run(storage, piece, 1, target, std::ssize(offsets));
 }
 
+/// Offsets as a few runs of neighbouring elements, as an image's inside and what is around it.
+struct Runs {
+  static constexpr std::size_t kMost = 32, kShortest = 16;  // on average
+  std::size_t count = 0;                                    // 0: not a few
+  std::size_t first[kMost + 1];                             // of each run, and behind the last
+
+  void find(std::span<const std::int64_t> offsets) {
+    count = 0;
+    const std::size_t most = std::min(kMost, offsets.size() / kShortest);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (i > 0 && offsets[i] == offsets[i - 1] + 1) continue;
+      if (count == most) {
+        count = 0;
+        return;
+      }
+      first[count++] = i;
+    }
+    first[count] = offsets.size();
+  }
+};
+
 }  // namespace
 
 void TileAccess::refuse_index(std::int64_t index, std::int64_t extent) {
@@ -140,20 +161,82 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
     const View& view = gathered.views[gather.value];
     return !view.per_column || view.row_stride == 0;
   });
+  const std::int64_t fixed = fixed_offset(tile);
   std::int64_t room[kPiece];
+  Runs runs;
   for (std::int64_t c = 0; c < cols; c += kPiece) {
     const std::span offsets(room, static_cast<std::size_t>(std::min(kPiece, cols - c)));
+    Walker y(y_walk_, domain.rows ? tile.y0 : 0);
     for (std::int64_t r = 0; r < rows; ++r) {
       if (!alike || r == 0) {
         column_offsets(tile.x0 + c, offsets);
         add_gathered(gathered, r, offsets, c, /*per_column=*/true);
+        runs.count = 0;
+        if (alike && rows > 1) runs.find(offsets);
       }
-      std::int64_t start = row_offset(tile, domain, r);
+      std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
+      y.next();
       add_gathered(gathered, r, {&start, 1}, c, /*per_column=*/false);
-      load_elements(access_.storage, buffer + start * static_cast<std::int64_t>(storage_size_),
-                    offsets, target + static_cast<std::size_t>(r * cols + c) * compute_size_);
+      const std::byte* from = buffer + start * static_cast<std::int64_t>(storage_size_);
+      std::byte* to = target + static_cast<std::size_t>(r * cols + c) * compute_size_;
+      if (runs.count == 0) {
+        load_elements(access_.storage, from, offsets, to);
+        continue;
+      }
+      for (std::size_t k = 0; k < runs.count; ++k) {
+        const std::size_t first = runs.first[k], n = runs.first[k + 1] - first;
+        load_run(access_.storage, from + offsets[first] * static_cast<std::int64_t>(storage_size_),
+                 1, to + first * compute_size_, static_cast<std::int64_t>(n));
+      }
     }
   }
+}
+
+bool TileAccess::takes_rows(Domain domain, GatherValues gathered) const {
+  if (access_.gathers.size() != 1 || !access_.is_plain() || compute_ != access_.storage ||
+      !domain.rows || !domain.columns || !x_.linear || x_.step != 1)
+    return false;  // of one row, load_plain copies nothing
+  const std::uint32_t value = access_.gathers[0].value;
+  return !gathered.views[value].per_column &&
+         (gathered.types[value] == DType::kInt64 || gathered.types[value] == DType::kInt32);
+}
+
+/// Rows of kBytes each, or of any number: a copy of a few bytes is a few instructions, not a call.
+template <std::size_t kBytes>
+void copy_row(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, kBytes > 0 ? kBytes : bytes);
+}
+
+void TileAccess::load_rows(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                           std::byte* target) const {
+  const BoundGather& gather = access_.gathers[0];
+  const View& view = gathered.views[gather.value];
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  const auto bytes = static_cast<std::size_t>(tile.cols * size);
+  const std::int64_t start = fixed_offset(tile) + tile.x0;
+  const auto copy = [&]<typename Index, std::size_t kBytes>() {
+    const auto* indices = static_cast<const Index*>(view.data);
+    Walker y(y_walk_, tile.y0);
+    for (std::int64_t r = 0; r < tile.rows; ++r, y.next()) {
+      const std::int64_t found = indices[r * view.row_stride];
+      const std::int64_t index = found < 0 ? found + gather.extent : found;
+      if (index < 0 || index >= gather.extent) refuse_index(found, gather.extent);
+      const std::byte* from = buffer + (start + y.offset() + index * gather.stride) * size;
+      copy_row<kBytes>(target + static_cast<std::size_t>(r) * bytes, from, bytes);
+    }
+  };
+  const auto by_bytes = [&]<typename Index>() {
+    switch (bytes) {
+      case 16: return copy.template operator()<Index, 16>();
+      case 32: return copy.template operator()<Index, 32>();
+      case 64: return copy.template operator()<Index, 64>();
+      default: return copy.template operator()<Index, 0>();
+    }
+  };
+  if (gathered.types[gather.value] == DType::kInt64)
+    by_bytes.operator()<std::int64_t>();
+  else
+    by_bytes.operator()<std::int32_t>();
 }
 
 void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathered,

@@ -18,14 +18,18 @@ std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-/// Lets operations compute straight into the memory that a later store of the same stage fills.
+/// Lets operations compute, and loads of elements copy, straight into the memory that a later store
+/// of the same stage fills.
 void TileCompiler::forward_stores() {
   for (Stage& stage : out_.stages_) {
     for (TileInstr& store : stage.body) {
       if (store.kind != TileInstr::Kind::kStore) continue;
       for (TileInstr& instr : stage.body) {
-        if (instr.kind == TileInstr::Kind::kOp && instr.value == store.args[0] && !instr.kept &&
-            instr.target == TileInstr::kNone) {
+        const bool is_move =
+            instr.kind == TileInstr::Kind::kLoad && instr.value_class == ValueClass::kElement &&
+            store.value_class == ValueClass::kElement && out_.accesses_[instr.access].period() == 0;
+        if ((instr.kind == TileInstr::Kind::kOp || is_move) && instr.value == store.args[0] &&
+            !instr.kept && instr.target == TileInstr::kNone) {
           instr.target = store.access;
           store.target = store.access;  // it has nothing left to do where the forwarding succeeds
         }
@@ -85,7 +89,8 @@ void TileCompiler::lay_out() {
     // in place. A load may not: it can leave its operands (indices) behind half read.
     const auto release = [&] {
       for (const std::size_t d : dying[p])
-        if (!order[d]->kept && order[d]->period == 0 && order[d]->kind != TileInstr::Kind::kReduce)
+        if (!order[d]->kept && order[d]->period == 0 &&
+            order[d]->kind != TileInstr::Kind::kReduce && order[d]->kind != TileInstr::Kind::kFirst)
           free[size_of(order[d]->type)].push_back(order[d]->offset);
     };
     const bool in_place =
@@ -98,7 +103,7 @@ void TileCompiler::lay_out() {
       if (added) it->second = take(s.across ? s.y_count * s.tile_cols : s.x_count, size);
       instr.offset = it->second;
     } else if (instr.kind != TileInstr::Kind::kStore && instr.kind != TileInstr::Kind::kScatter &&
-               instr.kind != TileInstr::Kind::kReduce) {
+               instr.kind != TileInstr::Kind::kReduce && instr.kind != TileInstr::Kind::kFirst) {
       auto& available = free[size];
       if (available.empty()) {
         instr.offset = take(elements, size);

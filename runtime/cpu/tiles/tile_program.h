@@ -32,6 +32,7 @@ struct TileInstr {
     kOp,
     kChain,
     kReduce,
+    kFirst,
     kStore,
     kScatter,
     kScan,
@@ -54,7 +55,7 @@ struct TileInstr {
   std::uint32_t target = kNone;    // Op, Chain: access of the store that the result can go into
   std::uint32_t chain = 0;         // Chain
   bool past_cache = false;         // Chain: what goes into a store's memory leaves the caches out
-  std::uint32_t reduction = 0;     // Reduce
+  std::uint32_t reduction = 0;     // Reduce, First
   std::uint32_t scan = 0;          // Scan
   std::optional<Combine> combine;  // Scatter; nothing: replace
   int axis = -1;                   // Index

@@ -44,19 +44,39 @@ struct Wide {
 
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 
-/// `length` elements with a stride of `stride` elements. `few` > 0: only the first `few` in order
-/// are wanted; a heap finds them. `entries` has room for all wanted ones.
+/// `length` elements of a row from element `begin` on, with a stride of `stride` elements. `few` > 0:
+/// only the first `few` in order are wanted; a heap finds them. `entries` has room for all wanted
+/// ones.
 struct Row {
-  std::int64_t first = 0, stride = 0, length = 0, few = 0;
+  std::int64_t first = 0, stride = 0, begin = 0, length = 0, few = 0;
   bool descending = false;
 };
 
-template <typename Entry, typename KeyAt>
-void fill(const Row& row, Entry* entries, const KeyAt& key_at) {
+/// Whether one of some floats may come before the bound, the float of a key; NaN always may.
+bool may_come_before(const float* x, std::int64_t count, float bound, bool descending) {
+  int may = 0;
+  if (descending) {
+#pragma omp simd reduction(| : may)
+    for (std::int64_t k = 0; k < count; ++k) may |= static_cast<int>(!(x[k] <= bound));
+  } else {
+#pragma omp simd reduction(| : may)
+    for (std::int64_t k = 0; k < count; ++k) may |= static_cast<int>(!(x[k] >= bound));
+  }
+  return may != 0;
+}
+/// The float that float_key made a key of.
+float float_of_key(std::uint32_t key) {
+  constexpr std::uint32_t kSign = std::uint32_t{1} << 31;
+  return std::bit_cast<float>(key & kSign ? key ^ kSign : ~key);
+}
+
+/// `may_hold(i, count, key)`: whether one of elements i, i + 1, .. may have a smaller key.
+template <typename Entry, typename KeyAt, typename MayHold>
+void fill(const Row& row, Entry* entries, const KeyAt& key_at, const MayHold& may_hold) {
   using Key = typename Entry::Key;
   const std::int64_t whole = row.few > 0 ? row.few : row.length;
-  for (std::int64_t i = 0; i < whole; ++i)
-    entries[i] = Entry::of(key_at(i), static_cast<std::uint32_t>(i));
+  const auto place = [&](std::int64_t i) { return static_cast<std::uint32_t>(row.begin + i); };
+  for (std::int64_t i = 0; i < whole; ++i) entries[i] = Entry::of(key_at(i), place(i));
   if (row.few == 0) return;
   // The greatest of the smallest is in front. Most blocks hold none that is smaller, and are left
   // after their smallest key is known.
@@ -65,6 +85,7 @@ void fill(const Row& row, Entry* entries, const KeyAt& key_at) {
   Key keys[kBlock];
   for (std::int64_t i = row.few; i < row.length; i += kBlock) {
     const std::int64_t count = std::min(kBlock, row.length - i);
+    if (!may_hold(i, count, entries[0].key_above())) continue;
     Key least = ~Key{0};
 #pragma omp simd reduction(min : least)
     for (std::int64_t k = 0; k < count; ++k) {
@@ -73,7 +94,7 @@ void fill(const Row& row, Entry* entries, const KeyAt& key_at) {
     }
     if (entries[0].key_above() < least) continue;
     for (std::int64_t k = 0; k < count; ++k) {
-      const Entry entry = Entry::of(keys[k], static_cast<std::uint32_t>(i + k));
+      const Entry entry = Entry::of(keys[k], place(i + k));
       if (!(entry < entries[0])) continue;
       std::pop_heap(entries, entries + row.few);
       entries[row.few - 1] = entry;
@@ -87,16 +108,27 @@ void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* en
   using Key = typename Entry::Key;
   const auto read = [&](auto* kind, const auto& key_of) {
     using T = std::remove_pointer_t<decltype(kind)>;
-    const T* x = reinterpret_cast<const T*>(input) + row.first;
+    const T* x = reinterpret_cast<const T*>(input) + row.first + row.begin * row.stride;
     const Key flip = row.descending ? ~Key{0} : 0;
     const auto key = [&](T value) {
       return static_cast<Key>(static_cast<Key>(key_of(value)) ^ flip);
     };
+    const auto may = [](std::int64_t, std::int64_t, Key) { return true; };
     // Neighbours are read as vectors.
-    if (row.stride == 1)
-      fill(row, entries, [&](std::int64_t i) { return key(x[i]); });
+    if (row.stride != 1)
+      fill(
+          row, entries, [&](std::int64_t i) { return key(x[i * row.stride]); }, may);
+    else if constexpr (std::is_same_v<T, float>)
+      fill(
+          row, entries, [&](std::int64_t i) { return key(x[i]); },
+          [&](std::int64_t i, std::int64_t count, Key most) {
+            return may_come_before(x + i, count,
+                                   float_of_key(static_cast<std::uint32_t>(most ^ flip)),
+                                   row.descending);
+          });
     else
-      fill(row, entries, [&](std::int64_t i) { return key(x[i * row.stride]); });
+      fill(
+          row, entries, [&](std::int64_t i) { return key(x[i]); }, may);
   };
   if (dtype == DType::kFloat16)
     return read(static_cast<std::uint16_t*>(nullptr),
@@ -121,7 +153,8 @@ void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* en
 
 /// A thread sorts whole rows: entries of a key and a place, no two of which are equal, so that the
 /// result does not depend on the algorithm. A few of many are found with a heap, more by
-/// partitioning first.
+/// partitioning first. Where there are fewer long rows than threads, and few elements wanted,
+/// threads share a row: each finds those of a part.
 class Sort final : public PreparedOperator {
  public:
   explicit Sort(const OperatorCall& call)
@@ -136,17 +169,33 @@ class Sort final : public PreparedOperator {
     constexpr std::int64_t kElementsPerThread = 8192;
     const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
     threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, call.threads));
+    // A part is much longer than what it finds, which one thread merges.
+    constexpr std::int64_t kMerged = 64;
+    if (rows_ > 0 && wants_few() && rows_ < call.threads)
+      shared_ =
+          std::clamp<std::int64_t>(std::min(length_ / kElementsPerThread,
+                                            length_ / std::max<std::int64_t>(count_ * kMerged, 1)),
+                                   1, call.threads);
   }
 
   std::size_t workspace_bytes() const override {
     const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
-    return whole_lines(static_cast<std::size_t>(wants_few() ? count_ : length_) * size);
+    return whole_lines(static_cast<std::size_t>(wants_few() ? count_ * shared_ : length_) * size);
   }
 
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
     if (rows_ == 0 || count_ == 0) return;
     const auto* input = operands.input<std::byte>(0);
     auto* output = operands.output<std::int64_t>(0);
+    if (const auto shared = std::min<std::int64_t>(shared_, std::ssize(workspaces)); shared > 1) {
+      for (std::int64_t row = 0; row < rows_; ++row) {
+        if (is_wide(dtype_))
+          share_row<Wide>(input, output, row, workspaces.first(static_cast<std::size_t>(shared)));
+        else
+          share_row<Narrow>(input, output, row, workspaces.first(static_cast<std::size_t>(shared)));
+      }
+      return;
+    }
     const int team = std::min(threads_, static_cast<int>(workspaces.size()));
     const std::int64_t parts = std::min(rows_, threads::parts_of(team));
     threads::run_parts(parts, team, [&](threads::Member& member) {
@@ -170,10 +219,10 @@ class Sort final : public PreparedOperator {
                 std::byte* workspace) const {
     Entry* entries = reinterpret_cast<Entry*>(workspace);
     const std::int64_t outer = row / inner_, column = row % inner_;
-    read_entries(
-        dtype_, input,
-        {outer * length_ * inner_ + column, inner_, length_, wants_few() ? count_ : 0, descending_},
-        entries);
+    read_entries(dtype_, input,
+                 {outer * length_ * inner_ + column, inner_, 0, length_, wants_few() ? count_ : 0,
+                  descending_},
+                 entries);
     Entry* const middle = entries + count_;
     if (wants_few()) {
       std::sort_heap(entries, middle);
@@ -182,7 +231,36 @@ class Sort final : public PreparedOperator {
       if (count_ < length_) std::nth_element(entries, middle, end);
       std::sort(entries, middle);
     }
-    std::int64_t* to = output + outer * count_ * inner_ + column;
+    write(entries, output, row);
+  }
+
+  /// Each part of the row has a workspace of its own, whichever thread takes it.
+  template <typename Entry>
+  void share_row(const std::byte* input, std::int64_t* output, std::int64_t row,
+                 std::span<std::byte* const> workspaces) const {
+    const std::int64_t parts = std::ssize(workspaces);
+    const auto found = [&](std::int64_t part) {
+      return reinterpret_cast<Entry*>(workspaces[static_cast<std::size_t>(part)]);
+    };
+    const std::int64_t first = row / inner_ * length_ * inner_ + row % inner_;
+    threads::run_parts(parts, static_cast<int>(parts), [&](threads::Member& member) {
+      while (const auto part = member.next()) {
+        const std::int64_t begin = length_ * *part / parts, end = length_ * (*part + 1) / parts;
+        read_entries(dtype_, input, {first, inner_, begin, end - begin, count_, descending_},
+                     found(*part));
+      }
+    });
+    Entry* const all = found(0);
+    for (std::int64_t part = 1; part < parts; ++part)
+      std::copy_n(found(part), count_, all + part * count_);
+    std::nth_element(all, all + count_, all + parts * count_);
+    std::sort(all, all + count_);
+    write(all, output, row);
+  }
+
+  template <typename Entry>
+  void write(const Entry* entries, std::int64_t* output, std::int64_t row) const {
+    std::int64_t* to = output + row / inner_ * count_ * inner_ + row % inner_;
     for (std::int64_t i = 0; i < count_; ++i) to[i * inner_] = entries[i].place();
   }
 
@@ -190,6 +268,7 @@ class Sort final : public PreparedOperator {
   std::int64_t rows_, length_, inner_, count_;
   bool descending_;
   int threads_ = 1;
+  std::int64_t shared_ = 1;  // parts of a row
 };
 
 }  // namespace

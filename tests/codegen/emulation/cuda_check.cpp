@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "codegen/families/loops/emit_loops.h"
+#include "codegen/families/loops/loops_kernel.h"
+#include "codegen/families/loops/scan/scan_chain.h"
 #include "compare_buffers.h"
 
 namespace sinter::test {
@@ -50,8 +52,14 @@ std::vector<std::string> CudaCheck::sources() const {
 
 std::string CudaCheck::run() {
   kernels_.clear();
-  for (const Case& test : cases_)
-    kernels_.push_back(emit_loops(test.program.request(test.name), exprs));
+  for (const Case& test : cases_) {
+    codegen::KernelRequest request = test.program.request(test.name);
+    const auto records = static_cast<std::uint32_t>(test.program.types.size());
+    kernels_.push_back(scan_chain_words(test.program.program, exprs)
+                           ? codegen::loops_kernel(test.program.program, {}, records)
+                                 ->emit(std::move(request), exprs)
+                           : emit_loops(request, exprs));
+  }
   const EmulatedKernels library(kernels_);
   std::string problems;
   for (std::size_t c = 0; c < cases_.size(); ++c)
@@ -87,8 +95,14 @@ std::string CudaCheck::run_case(const Case& test, const codegen::EmittedKernel& 
   }
   Memory expected = memory;
   interpret(program.program, program.types, values, expected);
+  const plan::fb::KernelStepT* step = &kernel.step;
+  if (const auto words = scan_chain_words(program.program, exprs)) {
+    memory.emplace_back(static_cast<std::size_t>(words->evaluate(symbols)) * 8, std::byte{0xa5});
+    library.run(*step, 0, values, memory);
+    step = &kernel.more.at(0);
+  }
   return run_variants(
-      test.name, library, kernel.step, values, memory,
+      test.name, library, *step, values, memory,
       [&](const plan::fb::KernelVariantT& variant, const Memory& actual) {
         ++schedules_run_[variant.schedule];
         std::string problems;

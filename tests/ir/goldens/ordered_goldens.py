@@ -82,6 +82,7 @@ def ordered():
     token_counts()
     trees(np.random.default_rng(20261124))
     samplings(np.random.default_rng(20261128))
+    selections(np.random.default_rng(20261130))
 
 
 def kept_boxes(boxes, valid, iou):
@@ -111,6 +112,15 @@ def suppressions(draw):
         for iou in (0.0, .3, .9):
             case("Suppress", [boxes, valid], kept_boxes(boxes, valid, iou), {"iou": iou},
                  dtype="bool")
+
+
+def selections(draw):
+    for shape in ((1, 1), (1, 50), (4, 16), (0, 8)):
+        for share in (0.0, .3, 1.0):
+            flags = draw.random(shape) < share
+            counts = flags.sum(1)
+            case("SelectIndices", [flags, np.cumsum(counts) - counts], np.flatnonzero(flags),
+                 {"count": [int(flags.sum())]}, dtype="i64")
 
 
 def mix(x):

@@ -53,6 +53,21 @@ void check_interleaved_rows() {
     }
 }
 
+TEST(CpuMoves, Transpose) {
+  for (std::int64_t rows = 1; rows < 12; ++rows)
+    for (std::int64_t columns = 1; columns < 40; columns += 3) {
+      const auto source = counting(columns * (rows + 2));
+      std::vector<std::uint32_t> target(static_cast<std::size_t>(rows * (columns + 1)), 0);
+      runtime::cpu::transpose(source.data(), rows + 2, target.data(), columns + 1, rows, columns);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < columns; ++c)
+          ASSERT_EQ(target[static_cast<std::size_t>(r * (columns + 1) + c)],
+                    static_cast<std::uint32_t>(1 + c * (rows + 2) + r));
+        EXPECT_EQ(target[static_cast<std::size_t>(r * (columns + 1) + columns)], 0U);
+      }
+    }
+}
+
 TEST(CpuMoves, InterleaveRows) {
   check_interleaved_rows<std::uint32_t>();
   check_interleaved_rows<std::uint8_t>();

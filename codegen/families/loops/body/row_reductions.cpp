@@ -64,14 +64,18 @@ void RowReductions::declare_results(const InstrSet& needed, int stage) {
 }
 
 void RowReductions::combine(int stage) {
+  std::size_t scan = 0;
   for (const std::size_t i : s_.live) {
+    const bool is_scan = s_.analysis.instr(i).kind == InstrKind::Scan;
+    const std::string line =
+        is_scan && how_.scan_line ? fmt::format(", line.of({}), line", scan++) : "";
     if (!s_.accumulates_in(i, stage)) continue;
     const std::string combine = text_.combine(i);
     const std::string scratch = how_.scratch > 0 ? fmt::format(", s{}", i) : "";
     std::string sum = fmt::format("a{}", i);
-    if (s_.analysis.instr(i).kind == InstrKind::Scan) {
-      s_.code.line(fmt::format("const {0} b{1} = {2}<{3}{4}>(a{1}, c{1}{5});", text_.type(i), i,
-                               how_.scan, combine, how_.scan_sizes, scratch));
+    if (is_scan) {
+      s_.code.line(fmt::format("const {0} b{1} = {2}<{3}{4}>(a{1}, c{1}{5}{6});", text_.type(i), i,
+                               how_.scan, combine, how_.scan_sizes, scratch, line));
     } else if (s_.has_row_vectors()) {
       if (!how_.reduce.empty())
         s_.code.line(

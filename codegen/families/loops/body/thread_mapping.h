@@ -36,6 +36,7 @@ struct RowReduction {
   std::string reduce_tail;           // more arguments of `reduce`: ", rank"
   std::string expect;                // prepares scratch for data from other blocks; empty: none
   std::string scan, scan_sizes;      // "scan_block" and ", 8"
+  bool scan_line = false;            // scans take the records of a row's tiles
   std::size_t scratch = 0;           // shared values of each reduction or scan
   std::uint32_t scratch_offset = 0;  // in dynamic shared memory; 0: static
 

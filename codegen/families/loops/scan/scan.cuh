@@ -32,12 +32,16 @@ SINTER_DEVICE T lane_below(T x, int distance) {
   typedef typename Lane<T>::type Wide;
   return static_cast<T>(__shfl_up_sync(0xffffffffu, static_cast<Wide>(x), distance));
 }
+/// The value of lane `lane` of the warp.
+template <class T>
+SINTER_DEVICE T lane_of(T x, int lane) {
+  typedef typename Lane<T>::type Wide;
+  return static_cast<T>(__shfl_sync(0xffffffffu, static_cast<Wide>(x), lane));
+}
 /// The value of the last lane of each group of kLanes.
 template <int kLanes, class T>
 SINTER_DEVICE T last_lane(T x) {
-  typedef typename Lane<T>::type Wide;
-  const int lane = threadIdx.x % 32 | (kLanes - 1);
-  return static_cast<T>(__shfl_sync(0xffffffffu, static_cast<Wide>(x), lane));
+  return lane_of(x, threadIdx.x % 32 | (kLanes - 1));
 }
 
 /// Inclusive scan in groups of kLanes adjacent lanes (a power of two, at most 32).

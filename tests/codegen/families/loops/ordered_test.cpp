@@ -151,6 +151,57 @@ TEST(Scan, KernelsRunOnTheEmulator) {
   EXPECT_THAT(all, HasSubstr("scan vector=4"));
 }
 
+// A tile has 2,048 elements or 4,096, and 32 tiles are a group: one element more and less, several
+// groups, rows side by side.
+const OrderedCase kTiledCases[] = {
+    {"whole_tiles", R"(graph @g(%x: f32[2, 20480]) {
+      %z = Scan(%x) {axis = 1, combine = "sum"}
+      return z = %z
+    })"},
+    {"one_element_more", R"(graph @g(%x: i64[1, 16385]) {
+      %z = Scan(%x) {axis = 1, combine = "sum", exclusive = 1}
+      return z = %z
+    })"},
+    {"one_group", R"(graph @g(%x: i32[65536, 1]) {
+      %z = Scan(%x) {axis = 0, combine = "sum", reverse = 1}
+      return z = %z
+    })"},
+    {"many_groups",
+     R"(graph @g(%x: i32[1, n]) ranges {n: 1..400000} {
+      %z = Scan(%x) {axis = 1, combine = "sum"}
+      return z = %z
+    })",
+     {{{"n", 1}}, {{"n", 2047}}, {{"n", 2049}}, {{"n", 65537}}, {{"n", 140004}}}},
+    {"side_by_side", R"(graph @g(%x: f32[17000, 3]) {
+      %z = Scan(%x) {axis = 0, combine = "max"}
+      return z = %z
+    })"},
+    {"halves_and_neighbours", R"(graph @g(%x: f16[3, 20000], %scale: f16[3, 1]) {
+      %e = Mul(%x, %scale)
+      %s = Scan(%e) {axis = 1, combine = "max", reverse = 1}
+      %y = Add(%s, %x)
+      return z = %y, s = %s
+    })"},
+    {"two_of_one_row", R"(graph @g(%x: f64[1, 70000], %k: u8[1, 70000]) {
+      %a = Scan(%x) {axis = 1, combine = "min"}
+      %b = Scan(%k) {axis = 1, combine = "sum", exclusive = 1}
+      return a = %a, b = %b
+    })"},
+};
+
+TEST(Scan, TilesOfLongRowsMeetInOrder) {
+  CudaCheck check({{"n", {1, 400000, nullptr}}});
+  for (const OrderedCase& test : kTiledCases)
+    check.add(test.name, lowered_program(check.exprs, ir::parse_graph(test.text)), test.sizes);
+  EXPECT_EQ(check.run(), "");
+  for (const auto& [schedule, times] : check.schedules_run())
+    EXPECT_THAT(schedule, HasSubstr("tiles")) << times;
+  const auto compiled =
+      codegen::compile_cuda(check.sources(), std::vector<std::string>{"sm_80", "sm_90", "sm_100"});
+  for (const auto& kernel : compiled)
+    for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.code.size(), 100u);
+}
+
 std::vector<codegen::EmittedKernel> compiled_kernels() {
   std::vector<codegen::EmittedKernel> kernels;
   codegen::ExprTable exprs({{"n", {1, 5000, nullptr}}});
@@ -195,7 +246,10 @@ TEST(Sort, KernelsRunOnTheEmulator) {
       {DType::kUInt8, {2, 2048}, 1, 2048, true},      {DType::kFloat32, {1, 2049}, 1, 3, true},
       {DType::kFloat32, {2, 9000}, 1, 9000, false},   {DType::kBFloat16, {9000, 2}, 0, 2500, true},
       {DType::kFloat64, {1, 5000}, 1, 5000, true},    {DType::kInt32, {2, 11}, 1, 11, false, true},
-      {DType::kInt32, {2, 5000}, 1, 11, false, true},
+      {DType::kInt32, {2, 5000}, 1, 11, false, true}, {DType::kInt16, {2, 4095}, 1, 4095, false},
+      {DType::kFloat32, {1, 4096}, 1, 4096, true},    {DType::kInt32, {1, 4097}, 1, 4097, true},
+      {DType::kInt64, {1, 2047}, 1, 2047, false},     {DType::kUInt64, {2, 7}, 1, 7, false},
+      {DType::kFloat32, {1, 20001}, 1, 150, true},
   };
   std::vector<codegen::EmittedKernel> kernels;
   codegen::ExprTable exprs({{"n", {11, 12000, nullptr}}});
@@ -246,9 +300,10 @@ TEST(Sort, KernelsRunOnTheEmulator) {
     Memory memory(4);
     memory[0].assign(input.bytes().begin(), input.bytes().end());
     memory[1].assign(expected.bytes().size(), std::byte{0xa5});
-    const std::size_t scratch = static_cast<std::size_t>(elements / n * ((n + 2047) / 2048) *
-                                                         std::min<std::int64_t>(test.count, 2048)) *
-                                (size_of(test.type) == 8 ? 16 : 8);
+    const std::int64_t entry = size_of(test.type) == 8 ? 16 : 8, piece = 32768 / entry;
+    const auto scratch =
+        static_cast<std::size_t>(elements / n * ((n + piece - 1) / piece) *
+                                 std::min<std::int64_t>(test.count, piece) * entry);
     memory[2].assign(scratch, std::byte{0});
     memory[3].assign(scratch, std::byte{0});
     const auto run = [&](const plan::fb::KernelStepT& step) {
@@ -269,13 +324,13 @@ TEST(Sort, RowsThatFitTakeOneKernel) {
   problem.length = 64;
   problem.inner = 1;
   problem.count = 4;
-  EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=64 threads=32x4 passes=0");
+  EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=64 threads=8x16 passes=0");
   EXPECT_EQ(sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs), ir::Dim(0));
   problem.length = 100000;
-  EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=2048 threads=512x1 passes=6");
+  EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=4096 threads=512x1 passes=5");
   // Only what may be among the first of the row is kept of each piece.
   EXPECT_EQ(sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs),
-            ir::Dim(8 * 49 * 4 * 8));
+            ir::Dim(8 * 25 * 4 * 8));
 }
 
 #endif

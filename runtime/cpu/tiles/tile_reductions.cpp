@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions of a tile program that need not be computed as they are written.
+#include <algorithm>
+
+#include "runtime/cpu/tiles/tile_compiler.h"
+
+namespace sinter::runtime::cpu {
+
+using plan::fb::InstrKind;
+
+/// The least index among those whose flag is true, and another number where none is: it is found in
+/// the flags, without a row of indices.
+void TileCompiler::find_firsts() {
+  std::vector<std::size_t> elements;
+  for (std::size_t a = 0; a < loops_.extents.size(); ++a)
+    if (is_element_axis(a)) elements.push_back(a);
+  if (elements.size() != 1) return;
+  std::vector<int> readers(count_, 0);
+  for (const Stage& stage : out_.stages_)
+    for (const auto* part : {&stage.row, &stage.body})
+      for (const TileInstr& instr : *part)
+        for (const std::uint32_t arg : operands_of(instr)) ++readers[arg];
+  for (Stage& stage : out_.stages_) {
+    std::vector<bool> is_replaced(count_, false);
+    const auto find = [&](std::uint32_t value, TileInstr::Kind kind) -> const TileInstr* {
+      for (const TileInstr& instr : stage.body)
+        if (instr.value == value && instr.kind == kind && !instr.kept && readers[value] == 1)
+          return &instr;
+      return nullptr;
+    };
+    for (TileInstr& reduce : stage.body) {
+      if (reduce.kind != TileInstr::Kind::kReduce ||
+          out_.reductions_[reduce.reduction].kernels.flagged_rows == nullptr)
+        continue;
+      const TileInstr* select = find(reduce.args[0], TileInstr::Kind::kOp);
+      if (select == nullptr ||
+          static_cast<ScalarOp>(program_.instrs[select->value]->op) != ScalarOp::kSelect ||
+          class_[select->args[0]] != ValueClass::kElement)
+        continue;
+      // Of 32 bits an index is a cast one.
+      const TileInstr* cast = find(select->args[1], TileInstr::Kind::kOp);
+      if (cast != nullptr &&
+          static_cast<ScalarOp>(program_.instrs[cast->value]->op) != ScalarOp::kCast)
+        continue;
+      const TileInstr* index =
+          find(cast == nullptr ? select->args[1] : cast->args[0], TileInstr::Kind::kIndex);
+      const plan::fb::InstrT& other = *program_.instrs[select->args[2]];
+      const std::int64_t number = other.kind == InstrKind::Constant ? other.constant_int
+                                  : other.kind == InstrKind::Size   ? expressions_[other.expression]
+                                                                    : -1;
+      if (index == nullptr || index->axis != static_cast<int>(elements[0]) ||
+          number < loops_.extents[elements[0]])
+        continue;
+      is_replaced[select->value] = is_replaced[index->value] = true;
+      if (cast != nullptr) is_replaced[cast->value] = true;
+      reduce.kind = TileInstr::Kind::kFirst;
+      reduce.args[0] = select->args[0];
+      reduce.args[1] = select->args[2];
+      reduce.arg_count = 2;
+    }
+    std::erase_if(stage.body, [&](const TileInstr& instr) { return is_replaced[instr.value]; });
+  }
+}
+
+/// Windows are reduced where they lie: what is loaded for a reduction alone is not copied first.
+void TileCompiler::join_reductions() {
+  TileSchedule& s = out_.schedule_;
+  if (!s.across) return;
+  std::vector<int> readers(count_, 0);
+  for (const Stage& stage : out_.stages_)
+    for (const auto* part : {&stage.row, &stage.body})
+      for (const TileInstr& instr : *part)
+        for (const std::uint32_t arg : operands_of(instr)) ++readers[arg];
+  std::vector<bool> is_joined(count_, false);
+  bool all = true;
+  for (Stage& stage : out_.stages_) {
+    for (TileInstr& reduce : stage.body) {
+      if (reduce.kind != TileInstr::Kind::kReduce ||
+          out_.reductions_[reduce.reduction].kernels.rows_anywhere == nullptr)
+        continue;
+      const auto load = std::ranges::find_if(stage.body, [&](const TileInstr& instr) {
+        return instr.value == reduce.args[0] && instr.kind == TileInstr::Kind::kLoad;
+      });
+      if (load == stage.body.end() || load->kept || readers[load->value] != 1 ||
+          load->value_class != ValueClass::kElement || !out_.accesses_[load->access].can_reduce())
+        continue;
+      reduce.access = load->access;
+      is_joined[load->value] = true;
+    }
+    std::erase_if(stage.body, [&](const TileInstr& instr) {
+      return instr.kind == TileInstr::Kind::kLoad && is_joined[instr.value];
+    });
+    all = all && std::ranges::all_of(stage.body, [&](const TileInstr& instr) {
+            if (instr.kind == TileInstr::Kind::kLoad)
+              return !instr.kept && instr.value_class == ValueClass::kElement &&
+                     out_.accesses_[instr.access].is_used_in_place();
+            return instr.kind == TileInstr::Kind::kReduce;
+          });
+  }
+  // Nothing but accumulators takes room.
+  constexpr std::int64_t kTilesOfThread = 4;
+  const std::int64_t wide = std::min(s.x_count, kTileElements);
+  if (!out_.reductions_.empty() && all &&
+      (s.x_count + wide - 1) / wide * s.z_count >= kTilesOfThread * threads_)
+    s.tile_cols = std::max(s.tile_cols, wide);
+}
+
+}  // namespace sinter::runtime::cpu
