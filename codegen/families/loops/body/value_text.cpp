@@ -40,6 +40,8 @@ std::string ValueText::raw_subscript(std::size_t i) const {
 std::string ValueText::partial_sum(std::size_t i) const {
   if (const auto* window = std::get_if<WindowParameters>(&s_.schedule().kind))
     return fmt::format("a{}{}{}", i, window->tile > 1 ? "[t]" : "", s_.vector() > 1 ? "[j]" : "");
+  if (s_.schedule().is<StencilParameters>())
+    return fmt::format("a{}[t][{}]", i, s_.vector() > 1 ? "j" : "u");
   const bool is_tail = s_.loop != &s_.mapping.loop;
   return fmt::format("a{}{}", i, s_.has_vector_sums() ? "[j]" : is_tail ? "[0]" : "");
 }
@@ -91,14 +93,16 @@ std::string ValueText::load(std::size_t i, bool whole) const {
           ? s_.mapping.gemm.load_exchanged
           : fmt::format("{}<{}>", is_kept_in_cache(i) ? "load_kept" : "load", s_.vector());
   const std::string value = whole ? fmt::format("{}({})", load, address(i)) : element(i);
-  const std::string guards = s_.index.guards(access);
+  std::string guards = s_.index.guards(access);
+  if (!s_.mapping.load_guard.empty() && s_.in_loop(i))
+    guards = s_.mapping.load_guard + (guards.empty() ? "" : " && " + guards);
   if (guards.empty()) return value;
   std::string fill =
       print_constant(compute_type(type), access.fill, ir::double_to_int(type, access.fill));
   fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
   const Schedule& schedule = s_.schedule();
   if (s_.in_loop(i) && (schedule.is<WindowParameters>() || schedule.is<PointwiseParameters>() ||
-                        schedule.is<TileTranspose>()))
+                        schedule.is<TileTranspose>() || schedule.is<StencilParameters>()))
     // Terms are added to the pointer separately, so that constants become the instruction's offset.
     return fmt::format("load_if<{}>({}, {}, {}){}", whole ? s_.vector() : 1, guards, address(i),
                        fill, whole ? "" : ".v[0]");
