@@ -64,7 +64,7 @@ InstrSet StencilBody::needed_for(const InstrSet& values) const {
 }
 
 StencilTile StencilBody::tile(std::size_t i) const {
-  return stencil_tile(form_, s_.schedule(), size_of(form_.slot_type(i)));
+  return stencil_tile(s_.analysis, form_, s_.schedule(), i);
 }
 
 std::string StencilBody::shared(std::size_t i, std::int64_t elements) const {
@@ -146,31 +146,35 @@ void StencilBody::fill_slots() {
 
 void StencilBody::fill_slots_of(std::size_t i) {
   const StencilTile tile = this->tile(i);
-  const std::int64_t threads = s_.schedule().threads_x * threads_y_;
-  const std::int64_t slots = tile.rows * tile.columns;
-  const std::int64_t ahead = std::min(kAhead, (slots + threads - 1) / threads);
+  const std::int64_t threads = s_.schedule().threads_x * threads_y_, run = tile.copied;
+  const std::int64_t copies = tile.rows * tile.copies();
+  const std::int64_t ahead = std::min(kAhead, (copies + threads - 1) / threads);
   const std::string type = s_.is_load(i) ? out_.text.memory_type(i) : out_.text.type(i);
   const auto place = [&] {
     s_.code.line(fmt::format("const i32 e = from + k * {};", threads));
-    s_.code.declare(fmt::format("const i32 sy = i32(quotient(u32(e), u32({})));", tile.columns));
-    s_.code.declare(fmt::format("const i32 sx = e - sy * {};", tile.columns));
+    s_.code.declare(fmt::format("const i32 sy = i32(quotient(u32(e), u32({})));", tile.copies()));
+    const std::string column = fmt::format("e - sy * {}", tile.copies());
+    s_.code.declare(fmt::format("const i32 sx = {};",
+                                run > 1 ? fmt::format("({}) * {}", column, run) : column));
   };
   s_.code.line("#pragma unroll 1");
   s_.code.open(
-      fmt::format("for (i32 from = member; from < {}; from += {})", slots, threads * ahead));
-  s_.code.line(fmt::format("{} r{}[{}];", type, i, ahead));
+      fmt::format("for (i32 from = member; from < {}; from += {})", copies, threads * ahead));
+  s_.code.line(run > 1 ? fmt::format("Vec<{}, {}> r{}[{}];", type, run, i, ahead)
+                       : fmt::format("{} r{}[{}];", type, i, ahead));
   s_.code.line("#pragma unroll");
   s_.code.open(loop("k", ahead));
   place();
-  std::string exists = fmt::format("e < {}", slots);
+  const std::string slot = tile.lead > 0 ? fmt::format("(sx - {})", tile.lead) : std::string("sx");
+  std::string exists = fmt::format("e < {}", copies);
   const auto also = [&](const std::string& condition) {
     if (!condition.empty()) exists += " && " + condition;
   };
-  also(slot_exists(own_.x, "left", "sx", s_.schedule().threads_x * own_.columns));
+  also(slot_exists(own_.x, "left", slot, s_.schedule().threads_x * own_.columns));
   if (form_.has_rows()) also(slot_exists(own_.y, "top", "sy", threads_y_ * own_.rows));
   s_.code.line(fmt::format("const bool inside = {};", exists));
   elements_.load_guard = "inside";
-  set_slot(own_.x, "left", "sx");
+  set_slot(own_.x, "left", slot);
   if (form_.has_rows()) set_slot(own_.y, "top", "sy");
   InstrSet needed(reduces_.size(), false);
   if (s_.is_load(i)) {  // as it is in memory
@@ -179,17 +183,20 @@ void StencilBody::fill_slots_of(std::size_t i) {
     needed[i] = true;
   }
   element_out_.write(needed_for(needed), 0);
-  s_.code.line(fmt::format("r{}[k] = {};", i,
-                           s_.is_load(i) ? element_out_.text.load(i, false) : element_.names[i]));
+  const auto loaded = [&] {
+    return element_out_.text.load_if(i, static_cast<int>(run)) + (run > 1 ? "" : ".v[0]");
+  };
+  s_.code.line(fmt::format("r{}[k] = {};", i, s_.is_load(i) ? loaded() : element_.names[i]));
   s_.code.close();
   elements_.load_guard.clear();
   s_.code.line("#pragma unroll");
   s_.code.open(loop("k", ahead));
   place();
-  const std::string to =
-      own_.planes > 1 ? fmt::format("plane * {} + ", tile.elements()) : std::string();
-  s_.code.line(
-      fmt::format("if (e < {}) s{}[{}sy * {} + sx] = r{}[k];", slots, i, to, tile.pitch, i));
+  const std::string to = fmt::format(
+      "{}sy * {} + sx",
+      own_.planes > 1 ? fmt::format("plane * {} + ", tile.elements()) : std::string(), tile.pitch);
+  s_.code.line(run > 1 ? fmt::format("if (e < {}) store(s{} + {}, r{}[k]);", copies, i, to, i)
+                       : fmt::format("if (e < {}) s{}[{}] = r{}[k];", copies, i, to, i));
   s_.code.close();
   s_.code.close();
 }
@@ -237,8 +244,8 @@ void StencilBody::reduce_rows() {
         is_load
             ? tile.vector
             : std::min<int>(tile.vector, 16 / static_cast<int>(size_of(s_.analysis.type_of(i))));
-    s_.code.line(fmt::format("{}<{}, {}>({}, h{});", is_load ? "read_slots" : "read_values", vector,
-                             tile.row_slots, from, i));
+    s_.code.line(is_load ? fmt::format("read_slots<{}, {}>({}, h{});", vector, tile.lead, from, i)
+                         : fmt::format("read_values<{}>({}, h{});", vector, from, i));
   }
   if (!form_.is_separable()) return;
   for (const std::size_t i : members(reduces_)) {
@@ -268,8 +275,8 @@ void StencilBody::accumulate() {
     const std::size_t bytes = size_of(s_.analysis.type_of(i));
     const std::int64_t pitch = tap_pitch(form_, bytes);
     s_.code.line(fmt::format("{} w{}[{}];", out_.text.type(i), i, form_.width()));
-    s_.code.line(fmt::format("read_values<{}, {}>({}{}, w{});", tap_vector(form_, bytes),
-                             form_.width(), shared(i, form_.height() * pitch),
+    s_.code.line(fmt::format("read_values<{}>({}{}, w{});", tap_vector(form_, bytes),
+                             shared(i, form_.height() * pitch),
                              row == "0" ? "" : fmt::format(" + {} * {}", row, pitch), i));
   }
   const std::string tap = fmt::format("i{}", own_.x.window_dim);
@@ -280,9 +287,17 @@ void StencilBody::accumulate() {
     s_.names[i] = fmt::format("h{}[{} + {}]", i, times(column(), own_.x.row_step),
                               times(tap, own_.x.element_step));
   open_results(false);
+  // Only loads for each result depend on whether it exists; others may compute it in vain.
+  const auto is_loaded = [&](std::size_t i) {
+    return s_.is_load(i) && form_.level(i) == StencilLevel::kElement;
+  };
+  const bool loads = std::ranges::any_of(members(needed), is_loaded);
+  const std::string exists = loads ? results_exist() : "";
+  s_.code.open(exists.empty() ? "" : fmt::format("if ({})", exists));
   set_columns(true);
   out_.write(needed, 0);
   set_columns(false);
+  s_.code.close();
   s_.code.close();
   s_.code.close();
 }
@@ -362,12 +377,9 @@ std::string StencilBody::result_exists(const Overlap& overlap, std::int64_t tile
   return fmt::format("{} < {}", index, s_.args.dim(extent));
 }
 
-void StencilBody::store() {
-  InstrSet stores(reduces_.size(), false);
-  for (const std::size_t i : s_.live) stores[i] = s_.in_loop(i) && s_.is_store(i);
-  if (members(stores).empty()) return;
+/// Whether the thread's current result exists, or its vector of them.
+std::string StencilBody::results_exist() const {
   const int x = own_.x.tile_dim;
-  open_results(true);
   std::string exists = s_.mapping.live_row;
   const auto also = [&](const std::string& condition) {
     if (!condition.empty()) exists += (exists.empty() ? "" : " && ") + condition;
@@ -375,6 +387,15 @@ void StencilBody::store() {
   also(result_exists(own_.y, threads_y_ * own_.rows, "first + t"));
   also(result_exists(own_.x, s_.schedule().threads_x * own_.columns,
                      s_.vector() > 1 ? fmt::format("i{}", x) : fmt::format("i{} + u", x)));
+  return exists;
+}
+
+void StencilBody::store() {
+  InstrSet stores(reduces_.size(), false);
+  for (const std::size_t i : s_.live) stores[i] = s_.in_loop(i) && s_.is_store(i);
+  if (members(stores).empty()) return;
+  open_results(true);
+  const std::string exists = results_exist();
   s_.code.open(exists.empty() ? "" : fmt::format("if ({})", exists));
   set_columns(true);
   out_.write(needed_for(stores), 1);

@@ -39,6 +39,7 @@ class StencilBody {
   void open_results(bool along_rows);
   std::string result_exists(const Overlap& overlap, std::int64_t tile,
                             const std::string& index) const;
+  std::string results_exist() const;
   /// Index of a thread's column: an element of its vector, or of a loop.
   const char* column() const { return s_.vector() > 1 ? "j" : "u"; }
   void set_columns(bool in_loop);

@@ -5,20 +5,20 @@
 #include "reduce.cuh"
 #include "vector.cuh"
 
-/// N elements from `from` on as values to compute with, V at a time. `from` is aligned to V
-/// elements; up to the next multiple of V behind N are read.
-template <int V, int N, class T, class Value>
+/// N elements from `from` + kLead on as values to compute with, V at a time. `from` is aligned to V
+/// elements; up to the next multiple of V behind are read.
+template <int V, int kLead, int N, class T, class Value>
 SINTER_DEVICE void read_slots(const T* from, Value (&to)[N]) {
   if constexpr (V == 1) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) to[i] = widen(from[i]);
+    for (int i = 0; i < N; ++i) to[i] = widen(from[kLead + i]);
   } else {
 #pragma unroll
-    for (int i = 0; i < N; i += V) {
+    for (int i = kLead / V * V; i < kLead + N; i += V) {
       const Vec<T, V> part = load<V>(from + i);
 #pragma unroll
       for (int j = 0; j < V; ++j)
-        if (i + j < N) to[i + j] = widen(part, j);
+        if (i + j >= kLead && i + j < kLead + N) to[i + j - kLead] = widen(part, j);
     }
   }
 }

@@ -9,6 +9,7 @@
 
 namespace sinter::codegen {
 
+using plan::fb::ExprOp;
 using plan::fb::InstrKind;
 
 namespace {
@@ -83,6 +84,70 @@ bool overlaps(const ProgramAnalysis& analysis, const Overlap& o) {
 }
 
 DimSet both(const Overlap& o) { return dim_bit(o.tile_dim) | dim_bit(o.window_dim); }
+
+/// What an index adds up to along an overlap: row * r + element * e + constant.
+struct LinearIndex {
+  std::int64_t row = 0, element = 0, constant = 0;
+};
+std::optional<LinearIndex> linear_index(const ProgramAnalysis& analysis, const Overlap& o,
+                                        std::uint32_t n) {
+  const auto& node = analysis.program().index_nodes[n];
+  if (node.op() == ExprOp::Symbol) {
+    const auto d = static_cast<int>(node.a());
+    if (d != o.tile_dim && d != o.window_dim) return std::nullopt;
+    return LinearIndex{d == o.tile_dim, d == o.window_dim, 0};
+  }
+  if (node.op() == ExprOp::Constant) {
+    if (!analysis.exprs().is_constant(node.a())) return std::nullopt;
+    return LinearIndex{0, 0, analysis.exprs().constant(node.a())};
+  }
+  if (node.op() != ExprOp::Add && node.op() != ExprOp::Sub && node.op() != ExprOp::Mul)
+    return std::nullopt;
+  const auto a = linear_index(analysis, o, node.a()), b = linear_index(analysis, o, node.b());
+  if (!a || !b) return std::nullopt;
+  if (node.op() == ExprOp::Mul) {
+    const bool first = a->row == 0 && a->element == 0;
+    if (!first && (b->row != 0 || b->element != 0)) return std::nullopt;
+    const std::int64_t by = first ? a->constant : b->constant;
+    const LinearIndex& of = first ? *b : *a;
+    return LinearIndex{of.row * by, of.element * by, of.constant * by};
+  }
+  const std::int64_t sign = node.op() == ExprOp::Add ? 1 : -1;
+  return LinearIndex{a->row + sign * b->row, a->element + sign * b->element,
+                     a->constant + sign * b->constant};
+}
+
+/// If each aligned vector of a row of memory is read as a whole or not at all: how many elements in
+/// front of a block's first slot its vector begins. Blocks begin at multiples of the vector.
+std::optional<std::int64_t> lead_of(const ProgramAnalysis& analysis, const StencilForm& form,
+                                    std::size_t slot, std::int64_t vector) {
+  if (analysis.instr(slot).kind != InstrKind::Load) return std::nullopt;
+  const std::uint32_t a = analysis.instr(slot).access;
+  const auto& access = analysis.access(a);
+  const Overlap& x = form.x();
+  if (!access.gathers.empty() || !access.nonaffine.empty() ||
+      analysis.stride(a, x.tile_dim) != ir::Dim(x.row_step) ||
+      analysis.stride(a, x.window_dim) != ir::Dim(x.element_step))
+    return std::nullopt;
+  for (int d = 0; d < static_cast<int>(analysis.rank()); ++d)
+    if ((both(x) & dim_bit(d)) == 0 && !ir::is_multiple_of(analysis.stride(a, d), vector))
+      return std::nullopt;
+  // Without a guard a row is as long as what its windows read.
+  ir::Dim length = (analysis.extent(x.tile_dim) - ir::Dim(1)) * ir::Dim(x.row_step) +
+                   ir::Dim((form.width() - 1) * x.element_step + 1);
+  std::int64_t before = 0;
+  for (const auto& guard : access.guards) {
+    if ((analysis.node_dims(guard.index()) & both(x)) == 0) continue;
+    const auto index = linear_index(analysis, x, guard.index());
+    if (!index || index->row != x.row_step || index->element != x.element_step) return std::nullopt;
+    before = -index->constant;
+    length = analysis.exprs().dim(guard.extent());
+  }
+  if (!ir::is_multiple_of(length, vector) ||
+      !ir::is_multiple_of(analysis.exprs().dim(access.offset) + ir::Dim(before), vector))
+    return std::nullopt;
+  return (vector - before % vector) % vector;
+}
 
 }  // namespace
 
@@ -161,8 +226,10 @@ DType StencilForm::slot_type(std::size_t i) const {
                                                      : analysis_->type_of(i);
 }
 
-StencilTile stencil_tile(const StencilForm& form, const Schedule& schedule, std::size_t bytes) {
+StencilTile stencil_tile(const ProgramAnalysis& analysis, const StencilForm& form,
+                         const Schedule& schedule, std::size_t slot) {
   const auto& own = schedule.as<StencilParameters>();
+  const auto bytes = static_cast<std::int64_t>(size_of(form.slot_type(slot)));
   const std::int64_t threads_y = schedule.threads_y / own.planes;
   const std::int64_t step = own.columns * form.x().row_step;  // slots between threads
   StencilTile tile;
@@ -170,15 +237,23 @@ StencilTile stencil_tile(const StencilForm& form, const Schedule& schedule, std:
       form.x().slots(static_cast<std::int64_t>(schedule.threads_x) * own.columns, form.width());
   if (form.has_rows()) tile.rows = form.y().slots(threads_y * own.rows, form.height());
   tile.row_slots = form.x().slots(own.columns, form.width());
-  while (tile.vector * 2 * static_cast<std::int64_t>(bytes) <= 16 &&
-         step % (tile.vector * 2) == 0 && tile.vector < tile.row_slots)
+  for (std::int64_t vector = 16 / bytes; vector > 1 && tile.copied == 1; vector /= 2)
+    if (const auto lead = lead_of(analysis, form, slot, vector);
+        lead && schedule.threads_x * step % vector == 0) {
+      tile.copied = static_cast<int>(vector);
+      tile.lead = *lead;
+    }
+  while (tile.vector * 2 * bytes <= 16 && step % (tile.vector * 2) == 0 &&
+         tile.vector < tile.row_slots)
     tile.vector *= 2;
-  const auto whole = [&](std::int64_t count) {
-    return (count + tile.vector - 1) / tile.vector * tile.vector;
+  const auto whole = [](std::int64_t count, std::int64_t vector) {
+    return (count + vector - 1) / vector * vector;
   };
   // The last thread's vectors may be longer than its slots.
+  const std::int64_t last =
+      (schedule.threads_x - 1) * step + whole(tile.lead + tile.row_slots, tile.vector);
   tile.pitch =
-      std::max(whole(tile.columns), (schedule.threads_x - 1) * step + whole(tile.row_slots));
+      whole(std::max(tile.copies() * tile.copied, last), std::max(tile.vector, tile.copied));
   return tile;
 }
 
@@ -189,7 +264,7 @@ std::int64_t stencil_bytes(const ProgramAnalysis& analysis, const StencilForm& f
   std::int64_t sum = 0;
   for (const std::size_t i : form.slots()) {
     const std::size_t bytes = size_of(form.slot_type(i));
-    sum += aligned(planes * stencil_tile(form, schedule, bytes).elements() *
+    sum += aligned(planes * stencil_tile(analysis, form, schedule, i).elements() *
                    static_cast<std::int64_t>(bytes));
   }
   for (const std::size_t i : form.taps()) {

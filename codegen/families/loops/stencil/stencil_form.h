@@ -58,15 +58,21 @@ class StencilForm {
   bool separable_ = true;
 };
 
-/// The rectangle of slots that a block has in shared memory, for one plane.
+/// The rectangle of slots that a block has in shared memory, for one plane. In front of a row lie
+/// `lead` unused elements, so that vectors of memory are vectors of the rectangle.
 struct StencilTile {
   std::int64_t columns = 1, rows = 1;  // of slots
-  std::int64_t pitch = 1;              // elements from one row to the next
-  std::int64_t row_slots = 1;          // of a row of windows of one thread
-  int vector = 1;                      // elements of a thread's loads from it
+  std::int64_t lead = 0;
+  std::int64_t pitch = 1;      // elements from one row to the next
+  std::int64_t row_slots = 1;  // of a row of windows of one thread
+  int copied = 1;              // elements that one load from memory copies
+  int vector = 1;              // elements of a thread's loads from the rectangle
   std::int64_t elements() const { return rows * pitch; }
+  /// Loads of a row.
+  std::int64_t copies() const { return (lead + columns + copied - 1) / copied; }
 };
-StencilTile stencil_tile(const StencilForm& form, const Schedule& schedule, std::size_t bytes);
+StencilTile stencil_tile(const ProgramAnalysis& analysis, const StencilForm& form,
+                         const Schedule& schedule, std::size_t slot);
 
 /// A row of taps takes whole vectors of 16 bytes.
 inline std::int64_t tap_vector(const StencilForm& form, std::size_t bytes) {

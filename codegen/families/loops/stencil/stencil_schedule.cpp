@@ -64,9 +64,10 @@ std::optional<StencilForm> form_of(const ProgramAnalysis& analysis) {
   for (const std::size_t i : analysis.live(InstrKind::Reduce)) reduces[i] = true;
   const std::vector<bool> needed = form->needed_for(reduces);
   for (std::size_t i = 0; i < needed.size(); ++i) {
-    // Threads without a result would load what does not exist.
+    // Elements that depend on data would be loaded one by one, as in a row.
     if (needed[i] && analysis.instr(i).kind == InstrKind::Load &&
-        form->level(i) == StencilLevel::kElement)
+        form->level(i) == StencilLevel::kElement &&
+        !analysis.access(analysis.instr(i).access).gathers.empty())
       return std::nullopt;
   }
   return form;
@@ -104,6 +105,9 @@ int most_rows(const ProgramAnalysis& analysis, const StencilForm& form, std::int
   return static_cast<int>(rows);
 }
 
+/// `count` divided into parts as equal as possible of at most `most`.
+int even_part(std::int64_t count, int most) { return ceil_div(count, ceil_div(count, most)); }
+
 /// Halves what a block has in shared memory; false if it is one result.
 bool halve(StencilParameters& own, int& threads_x, int& threads_y) {
   for (int* size : {&own.planes, &own.rows, &threads_y, &threads_x, &own.columns}) {
@@ -123,12 +127,12 @@ std::vector<Schedule> choose_stencil(const ProgramAnalysis& analysis) {
   own.y = form.y();
   own.columns = std::min(4, power_of_two_up(width));
   own.rows = most_rows(analysis, form, own.columns);
-  int threads_x = std::min(32, power_of_two_up(ceil_div(width, own.columns)));
-  int threads_y = std::min(kBlock / threads_x, power_of_two_up(ceil_div(height, own.rows)));
+  int threads_x = even_part(ceil_div(width, own.columns), 32);
+  int threads_y = even_part(ceil_div(height, own.rows), std::max(kBlock / threads_x, 1));
   const ir::Dim planes = analysis.size_of_dims(form.planes());
   const std::int64_t all = planes.is_constant() ? planes.value() : kBlock;
-  own.planes = std::min<int>(kBlock / (threads_x * threads_y),
-                             power_of_two_up(std::min<std::int64_t>(all, kBlock)));
+  own.planes =
+      even_part(std::min<std::int64_t>(all, kBlock), std::max(kBlock / (threads_x * threads_y), 1));
   Schedule schedule = with_threads(analysis, own, threads_x, threads_y);
   while (stencil_bytes(analysis, form, schedule) > kSharedBytes && halve(own, threads_x, threads_y))
     schedule = with_threads(analysis, own, threads_x, threads_y);
@@ -162,8 +166,8 @@ void search_stencil(CandidateSearch& search) {
   const int rule_y = search.rule.threads_y / rule.planes;
   for (const int columns : {2, 4, 8})
     for (const int rows : {1, 2, 4, 8})
-      for (const int threads_x : {8, 16, 32})
-        for (const int threads_y : {4, 8, 16}) {
+      for (const int threads_x : {8, 16, 32, search.rule.threads_x})
+        for (const int threads_y : {4, 8, 16, rule_y}) {
           StencilParameters own;
           own.columns = columns;
           own.rows = rows;

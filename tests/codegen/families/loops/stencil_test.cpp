@@ -104,6 +104,42 @@ TEST(CudaStencil, MaximaAndSumsOfWindows) {
   EXPECT_TRUE(all_stencils(check));
 }
 
+/// Rows of memory that are whole vectors are copied in them, whatever the padding.
+TEST(CudaStencil, CopiesVectors) {
+  CudaCheck check;
+  int number = 0;
+  for (const std::int64_t pad : {1, 2, 3, 4, 7, 8, 9})
+    for (const char* type : {"f32", "f16"}) {
+      add_stencil(check, fmt::format("v{}", number++),
+                  pooled_planes({2, 3, 17, 32, 3, 3, 2, 1, pad, pad}, type, "ReduceMax"));
+      add_stencil(check, fmt::format("v{}", number++),
+                  depthwise_planes({1, 3, 9, 72, 3, 5, 1, 1, pad, pad}, type));
+    }
+  add_stencil(check, "whole", pooled_planes({2, 2, 8, 32, 2, 2, 2, 1, 0, 0}, "f16", "ReduceSum"));
+  EXPECT_EQ(check.run(), "");
+  for (const codegen::EmittedKernel& kernel : check.kernels())
+    EXPECT_TRUE(kernel.source.find("load_if<8>") != std::string::npos ||
+                kernel.source.find("load_if<4>") != std::string::npos)
+        << kernel.source;
+}
+
+/// Weights of each position (interpolation) are read for each result.
+TEST(CudaStencil, WeightsOfPositions) {
+  CudaCheck check;
+  for (const char* type : {"f32", "f16"})
+    for (const int columns : {16, 15}) {
+      const std::string text = fmt::format(
+          "graph @i(%x: {0}[5, 1, {1}], %w: {0}[8, {2}]) {{\n"
+          "  %u = Unfold(%x) {{dilations = [1], kernel = [8], pads_begin = [2], pads_end = [2], "
+          "strides = [4]}} : {0}[5, 1, 8, {2}]\n  %m = Mul(%u, %w)\n"
+          "  %s = ReduceSum(%m) {{axes = [1, 2], keepdims = 0}}\n  return y = %s\n}}\n",
+          type, columns * 4, columns);
+      add_stencil(check, fmt::format("i_{}_{}", type, columns), text);
+    }
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(all_stencils(check));
+}
+
 TEST(CudaStencil, LongWindowsReduceRowsOnce) {
   CudaCheck check;
   int number = 0;
@@ -137,7 +173,7 @@ TEST(CudaStencil, DepthwiseConvolutions) {
   EXPECT_EQ(check.run(), "");
   EXPECT_TRUE(all_stencils(check));
   // Weights and input are read from shared memory.
-  EXPECT_THAT(check.kernels()[0].source, testing::HasSubstr("read_values<4, 3>"));
+  EXPECT_THAT(check.kernels()[0].source, testing::HasSubstr("read_values<4>"));
 }
 
 TEST(CudaStencil, SchedulesThatAreAskedFor) {
