@@ -24,6 +24,7 @@
   X(while)          \
   X(extent)         \
   X(suppression)    \
+  X(transform)      \
   X(sampling)       \
   X(tree)           \
   X(recurrent)      \

@@ -20,6 +20,7 @@ from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, n
 from ordered_goldens import ordered
 from pointwise_goldens import far_out, parametric, pointwise, rare_pointwise
 from quantized_goldens import quantized
+from transform_goldens import transforms
 
 
 # ---- reductions
@@ -399,7 +400,8 @@ def packed_attention():
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
-                  quantized, packed_attention, float8, float8_products, block_products, far_out):
+                  quantized, packed_attention, float8, float8_products, block_products, far_out,
+                  transforms):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
