@@ -11,9 +11,9 @@
 #include "fusion/regions/rebuild.h"
 #include "fusion/scales/rounding/float4.h"
 #include "ir/ops/product_types.h"
-#include "ir/ops/transform.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"
+#include "ir/transform.h"
 
 namespace sinter::fusion {
 namespace {

@@ -10,7 +10,7 @@
 
 namespace sinter::ir {
 
-/// A Dft node's attributes; see transform.cpp.
+/// A Dft node's attributes; see ops/transform.cpp.
 struct Dft {
   explicit Dft(const Attrs& attrs);
   std::int64_t length = 0;  // of the transform
