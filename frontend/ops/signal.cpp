@@ -6,8 +6,8 @@
 #include "frontend/model/initializers.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
+#include "ir/constants/fourier.h"
 #include "ir/scalar_math.h"
-#include "ir/transform.h"
 
 namespace sinter::frontend {
 namespace {

@@ -10,10 +10,10 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/scales/rounding/float4.h"
+#include "ir/constants/fourier.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"
-#include "ir/transform.h"
 
 namespace sinter::fusion {
 namespace {

@@ -16,11 +16,11 @@
 #include <complex>
 #include <numbers>
 
+#include "ir/constants/fourier.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/windows.h"
-#include "ir/transform.h"
 
 namespace sinter::ir::ops {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "codegen/emit/kernel_request.h"
 #include "codegen/plan/expr_table.h"
-#include "ir/transform.h"
+#include "ir/constants/fourier.h"
 
 namespace sinter::codegen {
 

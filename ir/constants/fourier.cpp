@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ir/transform.h"
+#include "ir/constants/fourier.h"
 
 #include <cmath>
 #include <numbers>
