@@ -17,8 +17,8 @@ int widest_access(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
   std::size_t widest = 1;
   for (const std::size_t i : analysis.live_accesses()) {
     const bool whole = vectors.vector_access[analysis.instr(i).access];
-    widest = std::max(widest, analysis.memory_bytes(i) *
-                                  static_cast<std::size_t>(whole ? vectors.vector : 1));
+    widest = std::max(
+        widest, analysis.memory_bytes(i) * static_cast<std::size_t>(whole ? vectors.vector : 1));
   }
   return static_cast<int>(widest);
 }

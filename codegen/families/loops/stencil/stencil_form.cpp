@@ -15,6 +15,8 @@ using plan::fb::InstrKind;
 namespace {
 
 constexpr std::int64_t kWidestWindow = 64, kLargestStep = 64, kLargestUnit = 4;
+constexpr std::int64_t kMostApart = 64;  // elements of windows that share none: of more, threads
+                                         // share a window
 
 /// The overlap along outer dimension `d` and inner `e`, as the strides of an access say it.
 std::optional<Overlap> overlap_of(const ProgramAnalysis& analysis, std::uint32_t access, int d,
@@ -60,6 +62,11 @@ Overlap shortest(const ProgramAnalysis& analysis, std::size_t i, DimSet taken, s
       if (analysis.extent(e).value() > kWidestWindow) continue;
       std::optional<Overlap> overlap = overlap_of(analysis, access, d, e);
       if (!overlap || overlap->row_step > kLargestStep || overlap->element_step > kLargestStep)
+        continue;
+      // Steps over all of the dimension: its elements lie between those of other dimensions.
+      const ir::Dim& extent = analysis.extent(d);
+      if (overlap->element_step > 1 && extent.is_constant() &&
+          overlap->element_step >= extent.value())
         continue;
       std::int64_t unit = 1;
       if (most > 0) {
@@ -162,7 +169,11 @@ std::optional<StencilForm> StencilForm::of(const ProgramAnalysis& analysis) {
     Overlap x = shortest(analysis, i, 0, kLargestUnit);
     if (x.tile_dim < 0) continue;
     Overlap y = shortest(analysis, i, both(x), 0);
-    if (!overlaps(analysis, x) && !overlaps(analysis, y) && y.tile_dim < 0) continue;
+    const bool overlap = overlaps(analysis, x) || overlaps(analysis, y);
+    if (!overlap && (y.tile_dim < 0 ||
+                     analysis.extent(x.window_dim).value() * analysis.extent(y.window_dim).value() >
+                         kMostApart))
+      continue;
     StencilForm form(analysis, std::move(x), std::move(y), [&](std::size_t value) {
       std::vector<std::uint32_t> all = analysis.instr(value).args;
       if (plan::is_memory(analysis.instr(value).kind))
