@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and transforms of signals, as formulas and as products with constant matrices.
+// Windows of signals as formulas, and transforms.
 #include <cmath>
 #include <numbers>
 
 #include "frontend/model/initializers.h"
-#include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
-#include "frontend/ops/windows.h"
+#include "ir/constants/fourier.h"
 #include "ir/scalar_math.h"
 
 namespace sinter::frontend {
@@ -16,6 +15,7 @@ namespace {
 using ir::Tensor;
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
+constexpr std::int64_t kMostEntries = std::int64_t{1} << 24;  // of a matrix
 
 /// a - b cos(2 pi i / n) + c cos(4 pi i / n), n being the size, or one less if not periodic.
 void cosine_window(NodeContext& node, double a, double b, double c) {
@@ -44,8 +44,8 @@ std::int64_t constant_size(NodeContext& node, const Dim& dim, const char* what) 
 /// A matrix of rows x columns values f(row, column).
 template <typename F>
 Term matrix(NodeContext& node, DType dtype, std::int64_t rows, std::int64_t columns, F f) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  if (columns > 0 && rows > kMost / columns) node.unsupported("a transform of length {}", rows);
+  if (columns > 0 && rows > kMostEntries / columns)
+    node.unsupported("a transform of length {}", rows);
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(rows * columns));
   for (std::int64_t r = 0; r < rows; ++r)
@@ -53,83 +53,15 @@ Term matrix(NodeContext& node, DType dtype, std::int64_t rows, std::int64_t colu
   return {node, node.builder().constant(Tensor::from_doubles(dtype, {rows, columns}, values))};
 }
 
-Term times(const Term& a, const Term& b) {
-  return {a.node(), multiply_matrices(a.node(), a.value(), b.value())};
-}
-
-/// One of the two parts of a complex tensor, whose last dimension is dropped.
-Term part_of(const Term& x, std::int64_t i) {
-  const std::size_t last = x.shape().size() - 1;
-  Shape shape = x.shape();
-  shape.pop_back();
-  return slice_one(x, last, i).reshape(shape);
-}
-
-Term join_parts(const Term& real, const Term& imaginary) {
-  NodeContext& node = real.node();
-  Shape shape = real.shape();
-  shape.emplace_back(1);
-  const auto axis = std::ssize(shape) - 1;
-  return {node, node.add("Concat", {real.reshape(shape).value(), imaginary.reshape(shape).value()},
-                         {{"axis", axis}})};
-}
-
-/// The discrete Fourier transform of rows [.., n] of real numbers, or of complex ones if
-/// `imaginary` is given, taken as `length` long; `count` frequencies of it. [.., count, 2].
-Term transform(const Term& real, const std::optional<Term>& imaginary, std::int64_t length,
-               std::int64_t count, bool inverse) {
-  NodeContext& node = real.node();
-  const std::int64_t n = real.shape().back().value();
-  const double scale = inverse ? 1.0 / static_cast<double>(length) : 1.0;
-  const double sign = inverse ? -1 : 1;
-  const auto angle = [&](std::int64_t row, std::int64_t column) {
-    return kTwoPi * static_cast<double>(row * column % length) / static_cast<double>(length);
-  };
-  const Term cosine = matrix(node, real.dtype(), n, count, [&](auto row, auto column) {
-    return scale * std::cos(angle(row, column));
-  });
-  const Term sine = matrix(node, real.dtype(), n, count, [&](auto row, auto column) {
-    return sign * scale * std::sin(angle(row, column));
-  });
-  if (!imaginary) return join_parts(times(real, cosine), times(real, sine) * -1);
-  return join_parts(times(real, cosine) + times(*imaginary, sine),
-                    times(*imaginary, cosine) - times(real, sine));
-}
-
-/// The real signal of `length` values whose first frequencies are given: those that are left out
-/// are the conjugates of these. [.., length, 1].
-Term inverse_of_half(const Term& real, const std::optional<Term>& imaginary, std::int64_t length) {
-  NodeContext& node = real.node();
-  const std::int64_t n = real.shape().back().value();
-  const auto entry = [&](std::int64_t k, std::int64_t i, bool sine) {
-    const double angle = kTwoPi * static_cast<double>(k * i % length) / static_cast<double>(length);
-    const double weight = k == 0 || 2 * k == length ? 1 : 2;
-    return weight / static_cast<double>(length) * (sine ? -std::sin(angle) : std::cos(angle));
-  };
-  Term signal = times(real, matrix(node, real.dtype(), n, length,
-                                   [&](auto k, auto i) { return entry(k, i, false); }));
-  if (imaginary)
-    signal = signal + times(*imaginary, matrix(node, real.dtype(), n, length,
-                                               [&](auto k, auto i) { return entry(k, i, true); }));
-  Shape shape = signal.shape();
-  shape.emplace_back(1);
-  return signal.reshape(shape);
-}
-
-/// The first `count` elements of the last dimension, with zeros behind if there are fewer.
-Term first_elements(const Term& x, std::int64_t count) {
-  NodeContext& node = x.node();
-  Shape shape = x.shape();
-  if (shape.back() == Dim(count)) return x;
-  std::vector<Dim> begins(shape.size(), Dim(0)), ends = begins;
-  if (shape.back().value() < count) {
-    ends.back() = Dim(count) - shape.back();
-    return {node,
-            node.add("Pad", {x.value()}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}})};
-  }
-  shape.back() = count;
-  return {node, node.add("Slice", {x.value()},
-                         {{"starts", begins}, {"steps", Ints(shape.size(), 1)}, {"shape", shape}})};
+/// A Dft of `x` (ir/ops/transform.cpp) of that length.
+ValueId transform(NodeContext& node, ValueId x, std::int64_t length, ir::Attrs attrs,
+                  std::optional<ValueId> window = std::nullopt) {
+  if (length > kMostEntries / attrs.get_int("count"))
+    node.unsupported("a transform of length {}", length);
+  attrs.set("length", length);
+  std::vector<ValueId> operands = {x, node.builder().constant(ir::roots_of_unity(length))};
+  if (window) operands.push_back(*window);
+  return node.add("Dft", std::move(operands), std::move(attrs));
 }
 
 void check_parts(NodeContext& node, ValueId x) {
@@ -154,27 +86,29 @@ void dft(NodeContext& node) {
   if (node.has_input(1)) length = constant_size(node, node.size(1, "dft_length"), "dft_length");
   if (length < 1) node.invalid("dft_length is {}", length);
 
-  // The axis goes to the end while the transform is a matrix product.
-  const bool complex = node.shape(input).back() == Dim(2);
-  const auto moved = [&](const Term& part) {
-    Ints perm;
-    for (std::int64_t d = 0; d < rank - 1; ++d)
-      if (d != axis) perm.push_back(d);
-    perm.push_back(axis);
-    const Term last(node, node.transpose(part.value(), perm));
-    return first_elements(last, inverse && onesided ? length / 2 + 1 : length);
-  };
-  const Term x(node, input), real = moved(part_of(x, 0));
-  std::optional<Term> imaginary;
-  if (complex) imaginary = moved(part_of(x, 1));
-  const Term result = inverse && onesided ? inverse_of_half(real, imaginary, length)
-                                          : transform(real, imaginary, length,
-                                                      onesided ? length / 2 + 1 : length, inverse);
-  Ints back;
-  for (std::int64_t d = 0; d < rank - 1; ++d)
+  // The axis goes to the end, before the parts of numbers.
+  const bool complex = node.shape(input).back() == Dim(2), half = inverse && onesided;
+  Ints to_end, back;
+  for (std::int64_t d = 0; d < rank - 1; ++d) {
+    if (d != axis) to_end.push_back(d);
     back.push_back(d < axis ? d : d == axis ? rank - 2 : d - 1);
+  }
+  to_end.push_back(axis);
+  to_end.push_back(rank - 1);
   back.push_back(rank - 1);
-  node.output(node.transpose(result.value(), back));
+  ValueId x = node.transpose(input, to_end);
+  if (!complex) {
+    Shape shape = node.shape(x);
+    shape.pop_back();
+    x = node.reshape(x, shape);
+  }
+  const std::int64_t count = onesided && !half ? length / 2 + 1 : length;
+  node.output(node.transpose(transform(node, x, length,
+                                       {{"count", count},
+                                        {"complex", std::int64_t{complex}},
+                                        {"half", std::int64_t{half}},
+                                        {"inverse", std::int64_t{inverse}}}),
+                             back));
 }
 
 /// [batch, length, 1 or 2] or, of real numbers, [batch, length] -> [batch, frames, frequencies, 2].
@@ -187,34 +121,24 @@ void stft(NodeContext& node) {
     node.invalid("signal must be [batch, length] or [batch, length, 1 or 2], but is {}",
                  node.type(signal));
   const std::int64_t step = constant_size(node, node.size(1, "frame_step"), "frame_step");
-  std::optional<Term> window;
-  if (node.has_input(2)) window = Term(node, node.input(2, "window"));
+  std::optional<ValueId> window;
+  if (node.has_input(2)) window = node.input(2, "window");
   std::int64_t length = 0;
   if (node.has_input(3))
     length = constant_size(node, node.size(3, "frame_length"), "frame_length");
-  else if (window && window->shape().size() == 1)
-    length = constant_size(node, window->shape()[0], "the window's length");
+  else if (window && node.rank(*window) == 1)
+    length = constant_size(node, node.shape(*window)[0], "the window's length");
   else
     length = constant_size(node, node.shape(signal)[1], "the signal's length");
   if (step < 1 || length < 1) node.invalid("frame_step is {}, frame_length {}", step, length);
   const bool onesided = node.attr_int("onesided", 1) != 0;
-  Windows windows;
-  windows.kernel = {length};
-  windows.strides = {step};
-  windows.dilations = {1};
-  windows.pads_begin = windows.pads_end = {Dim(0)};
-  // [batch, parts, length of a frame, frames]
-  Term frames(node, unfold(node, node.transpose(signal, {0, 2, 1}), windows, 0));
-  frames = Term(node, node.transpose(frames.value(), {0, 3, 2, 1}));
-  const auto part = [&](std::int64_t i) {
-    const Term values = part_of(frames, i);
-    return window ? values * *window : values;
-  };
-  const Term real = part(0);
-  std::optional<Term> imaginary;
-  if (node.shape(signal)[2] == Dim(2)) imaginary = part(1);
-  node.output(
-      transform(real, imaginary, length, onesided ? length / 2 + 1 : length, false).value());
+  const bool complex = node.shape(signal)[2] == Dim(2);
+  if (!complex) signal = node.reshape(signal, {node.shape(signal)[0], node.shape(signal)[1]});
+  node.output(transform(node, signal, length,
+                        {{"count", onesided ? length / 2 + 1 : length},
+                         {"complex", std::int64_t{complex}},
+                         {"step", step}},
+                        window));
 }
 
 /// Triangular filters on the mel scale, as the ONNX operator specification has them.

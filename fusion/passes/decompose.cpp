@@ -10,6 +10,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/scales/rounding/float4.h"
+#include "ir/constants/fourier.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"
@@ -158,6 +159,13 @@ bool has_attention(const TargetTraits& target, const Graph& graph, const Node& n
   return attention_refusal(target, graph.types(node.inputs)).empty();
 }
 
+/// Whether a kernel of ours computes the Fourier transform.
+bool has_transform(const TargetTraits& target, const Graph& graph, const Node& node) {
+  const DType type = graph.type(node.inputs[0]).dtype;
+  return target.generates_kernels && size_of(type) <= size_of(DType::kFloat32) &&
+         !ir::transform_radices(node.attrs.get_int("length")).empty();
+}
+
 /// The matmul with float weights, which are dequantized here.
 std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const Node& node,
                                 std::span<const ValueId> inputs, const std::string& refusal) {
@@ -218,6 +226,8 @@ Graph decompose(const Graph& graph, Context& context) {
             return dequantize(builder, context, node, inputs, no);
           }
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
+          return node.op->composite().decompose(builder, node, inputs);
+        if (node.op->name == "Dft" && !has_transform(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv") {
           switch (conv_form(context, old, node)) {

@@ -26,6 +26,7 @@
   X(extent)         \
   X(suppression)    \
   X(selection)      \
+  X(transform)      \
   X(sampling)       \
   X(tree)           \
   X(recurrent)      \

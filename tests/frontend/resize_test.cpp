@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resize: antialias along symbolic sizes, which elements are the nearest, coordinates of opset 11.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +45,7 @@ TEST(Resize, AntialiasOfSymbolicSizesIsThatOfKnownOnes) {
             Antialias{mode, true, exclude, 2.0f, 0}, Antialias{mode, false, exclude, 0, 4},
             Antialias{mode, false, exclude, 0, 13}}) {
         const ModelBuilder symbolic = how.model("n");
-        for (const int n : {5, 9, 12}) {
+        for (const int n : {5, 9, 12, 40, 64}) {
           const Tensor x = Tensor::from_doubles(DType::kFloat32, {1, 1, n}, [&] {
             std::vector<double> values;
             for (int i = 0; i < n; ++i) values.push_back((i * 7 + 3) % 11 - 4.5);
@@ -55,6 +57,21 @@ TEST(Resize, AntialiasOfSymbolicSizesIsThatOfKnownOnes) {
           expect_tensor(found, known.shape(), known.to_doubles());
         }
       }
+}
+
+/// A filter that has few elements of the input is no matrix: of windows where they lie evenly.
+TEST(Resize, AntialiasSumsFewElements) {
+  const auto has = [](const ir::Graph& graph, std::string_view op) {
+    return std::ranges::any_of(graph.nodes(),
+                               [&](const ir::Node& node) { return node.op->name == op; });
+  };
+  const auto graph_of = [](int from, std::int64_t to) {
+    return Antialias{"linear", false, false, 0, to}.model(from).import().graph;
+  };
+  EXPECT_TRUE(has(graph_of(64, 16), "Unfold"));
+  EXPECT_TRUE(has(graph_of(60, 16), "Gather"));
+  for (const int from : {64, 60}) EXPECT_FALSE(has(graph_of(from, 16), "MatMul"));
+  EXPECT_TRUE(has(graph_of(12, 4), "MatMul"));
 }
 
 /// Nearest neighbours of [n], by one scale or one size.

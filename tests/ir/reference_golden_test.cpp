@@ -116,7 +116,7 @@ void expect_equal(const Tensor& found, const Tensor& expected, const std::string
   }
 }
 
-/// As a whole: weights that were rounded to x's type lie elsewhere by its rounding.
+/// As a whole: weights (roots) that were rounded to x's type lie elsewhere by its rounding.
 void expect_near(const Tensor& found, const Tensor& expected, const std::string& label) {
   ASSERT_EQ(to_string(found.type()), to_string(expected.type())) << label;
   double difference = 0, size = 0;
@@ -244,7 +244,7 @@ TEST_P(Goldens, MatchTheDecompositionsOfComposites) {
     options.keep_wide = true;
     const std::span fed = std::span(golden.inputs).first(std::min(inputs, golden.inputs.size()));
     const auto found = evaluate(graph, fed, options)[0];
-    if (fed.size() < golden.inputs.size())
+    if (fed.size() < golden.inputs.size() || op.name == "Dft")
       expect_near(found, golden.expected, golden.label);
     else
       expect_equal(found, golden.expected, golden.label);

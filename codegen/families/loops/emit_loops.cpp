@@ -53,7 +53,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
       },
       [](const Schedule& schedule) { return schedule.reduction().cluster; });
   std::vector<VariantText> variants;
-  bool clusters = false, vectors = false, transposes = false, runs = false;
+  bool clusters = false, vectors = false, transposes = false, runs = false, stencils = false;
   for (const Schedule& schedule : schedules) {
     variants.push_back(variant_of(analysis, schedule, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
@@ -61,6 +61,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
     vectors = vectors || uses_vectors(schedule, variants.back());
     transposes = transposes || schedule.is<TileTranspose>();
     runs = runs || schedule.is<StridedParameters>();
+    stencils = stencils || schedule.is<StencilParameters>();
   }
   std::vector<std::string> headers;
   if (request.programmatic_launch || clusters) headers.emplace_back("cluster.cuh");
@@ -68,6 +69,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
   if (vectors) headers.emplace_back("vector.cuh");
   if (transposes) headers.emplace_back("transpose.cuh");
   if (runs) headers.emplace_back("strided.cuh");
+  if (stencils) headers.emplace_back("stencil.cuh");
   assemble(request, exprs, args, variants, headers, "", kernel);
   return kernel;
 }

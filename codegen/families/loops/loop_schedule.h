@@ -30,8 +30,9 @@ struct LoopSchedule {
 };
 
 extern const LoopSchedule kPointwiseSchedule, kRowSchedule, kColumnSchedule, kScanSchedule,
-    kWindowSchedule, kTransposeSchedule, kStridedSchedule;
+    kWindowSchedule, kTransposeSchedule, kStridedSchedule, kStencilSchedule;
 
-MapThreads map_pointwise, map_row, map_column, map_scan, map_window, map_transpose, map_strided;
+MapThreads map_pointwise, map_row, map_column, map_scan, map_window, map_transpose, map_strided,
+    map_stencil;
 
 }  // namespace sinter::codegen

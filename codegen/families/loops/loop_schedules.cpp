@@ -59,8 +59,8 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
 
 const LoopSchedule& loop_schedule(const Schedule& schedule) {
   static const LoopSchedule* const all[] = {
-      &kPointwiseSchedule, &kRowSchedule,       &kColumnSchedule, &kScanSchedule,
-      &kWindowSchedule,    &kTransposeSchedule, &kStridedSchedule};
+      &kPointwiseSchedule, &kRowSchedule,       &kColumnSchedule,  &kScanSchedule,
+      &kWindowSchedule,    &kTransposeSchedule, &kStridedSchedule, &kStencilSchedule};
   static_assert(std::size(all) == std::variant_size_v<ScheduleKind>);
   return *all[schedule.kind.index()];
 }
@@ -71,6 +71,7 @@ std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis) {
   for (const LoopSchedule* own : {&kTransposeSchedule, &kPointwiseSchedule, &kScanSchedule})
     if (own->takes(analysis)) return own->choose(analysis);
   if (takes_ordered(analysis)) return choose_ordered(analysis);
+  if (kStencilSchedule.takes(analysis)) return kStencilSchedule.choose(analysis);
   const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
   const int along_elements = unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
   if (kColumnSchedule.takes(analysis) && along_rows > along_elements)

@@ -12,6 +12,7 @@
 #include "codegen/families/loops/pointwise/pointwise_parameters.h"
 #include "codegen/families/loops/row/row_parameters.h"
 #include "codegen/families/loops/scan/scan_parameters.h"
+#include "codegen/families/loops/stencil/stencil_parameters.h"
 #include "codegen/families/loops/strided/strided_parameters.h"
 #include "codegen/families/loops/transpose/tile_transpose.h"
 #include "codegen/families/loops/window/window_parameters.h"
@@ -21,7 +22,7 @@ namespace sinter::codegen {
 /// The kinds of schedules, each with its specific integers.
 using ScheduleKind =
     std::variant<PointwiseParameters, RowParameters, ColumnParameters, ScanParameters,
-                 WindowParameters, TileTranspose, StridedParameters>;
+                 WindowParameters, TileTranspose, StridedParameters, StencilParameters>;
 
 /// The integers that determine a kernel. A "vector" is a run of elements along vector_dim that one
 /// access moves; with vector 1, one element.

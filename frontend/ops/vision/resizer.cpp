@@ -166,10 +166,89 @@ class Resizer {
     return taps;
   }
 
-  /// Anti-aliased: the filter is as wide as an output element, so it is a product with a matrix.
+  /// Anti-aliased: the filter is as wide as an output element. Of known sizes it is a few elements
+  /// of the input for each of the output; otherwise, or if it has most of them, a matrix.
   void filter(const Axis& axis, std::size_t d) {
-    const bool is_known = axis.from.is_constant() && axis.to.is_constant();
-    multiply(d, is_known ? known_filter(axis, d) : computed_filter(axis, d));
+    if (!axis.from.is_constant() || !axis.to.is_constant())
+      return multiply(d, computed_filter(axis, d));
+    const Filter filter = known_filter(axis, d);
+    if (filter.count * 4 > axis.from.value()) return multiply(d, matrix_of(filter, axis, d));
+    add_taps(filter, axis, d);
+  }
+
+  /// Weights of `count` elements of the input for each of the output, from element `first` on.
+  struct Filter {
+    std::int64_t count = 1;
+    Ints first;
+    std::vector<double> weights;  // [to, count]; 0 outside the input
+  };
+
+  Term matrix_of(const Filter& filter, const Axis& axis, std::size_t d) {
+    const std::int64_t from = axis.from.value(), to = axis.to.value();
+    // In float64, and then in the result's type.
+    const std::int64_t each = 8 + static_cast<std::int64_t>(size_of(x_.dtype()));
+    if (from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
+      node_.unsupported(
+          "antialias along dimension {}, which is {} -> {}: its filter is a matrix of these sizes",
+          d, from, to);
+    node_.take_memory(
+        from * to * each,
+        fmt::format("the antialias filter of dimension {}, a matrix of {} x {}", d, from, to));
+    std::vector<double> matrix(static_cast<std::size_t>(from * to), 0);
+    for (std::int64_t o = 0; o < to; ++o)
+      for (std::int64_t k = 0; k < filter.count; ++k) {
+        const std::int64_t i = filter.first[static_cast<std::size_t>(o)] + k;
+        if (i >= 0 && i < from)
+          matrix[static_cast<std::size_t>(i * to + o)] =
+              filter.weights[static_cast<std::size_t>(o * filter.count + k)];
+      }
+    return {node_,
+            node_.builder().constant(ir::Tensor::from_doubles(x_.dtype(), {from, to}, matrix))};
+  }
+
+  /// Sums weighted elements along dimension `d`: of windows if they lie a constant step apart.
+  void add_taps(const Filter& filter, const Axis& axis, std::size_t d) {
+    const std::int64_t from = axis.from.value(), to = axis.to.value(), count = filter.count;
+    const Shape shape = x_.shape();
+    const auto at = shape.begin() + static_cast<std::ptrdiff_t>(d);
+    const Dim before = ir::element_count(Shape(shape.begin(), at)),
+              behind = ir::element_count(Shape(at + 1, shape.end()));
+    const std::int64_t step = to > 1 ? filter.first[1] - filter.first[0] : 1;
+    const std::int64_t begin = -filter.first[0], end = filter.first.back() + count - from;
+    bool is_regular = step > 0 && begin >= 0 && end >= 0;
+    for (std::size_t o = 1; o < filter.first.size(); ++o)
+      is_regular = is_regular && filter.first[o] - filter.first[o - 1] == step;
+    std::vector<double> weights(filter.weights.size());
+    Ints index(filter.weights.size());
+    for (std::int64_t o = 0; o < to; ++o)
+      for (std::int64_t k = 0; k < count; ++k) {
+        weights[static_cast<std::size_t>(k * to + o)] =
+            filter.weights[static_cast<std::size_t>(o * count + k)];
+        index[static_cast<std::size_t>(k * to + o)] =
+            std::clamp<std::int64_t>(filter.first[static_cast<std::size_t>(o)] + k, 0, from - 1);
+      }
+    const Term factors(node_, node_.builder().constant(ir::Tensor::from_doubles(
+                                  x_.dtype(), {count, 1, to, 1}, weights)));
+    Term taps = x_;
+    if (is_regular) {
+      const Term image = x_.reshape({before, Dim(1), Dim(from), behind});
+      taps = {node_, node_.add("Unfold", {image.value()},
+                               {{"kernel", Ints{count, 1}},
+                                {"strides", Ints{step, 1}},
+                                {"dilations", Ints{1, 1}},
+                                {"pads_begin", Ints{begin, 0}},
+                                {"pads_end", Ints{end, 0}}})};
+    } else {
+      const ValueId places =
+          node_.builder().constant(ir::Tensor::from_ints(DType::kInt64, {count, 1, to}, index));
+      const Term image = x_.reshape({before, Dim(1), Dim(from), behind});
+      taps = {node_, node_.add("Gather", {image.value(), places}, {{"axis", std::int64_t{2}}})};
+    }
+    const ValueId sum = node_.add("ReduceSum", {(taps * factors).value()},
+                                  {{"axes", Ints{2, 3}}, {"keepdims", std::int64_t{0}}});
+    Shape result = shape;
+    result[d] = axis.to;
+    x_ = Term(node_, sum).reshape(result);
   }
 
   /// x times `weights` [from, to] along dimension `d`.
@@ -227,18 +306,10 @@ class Resizer {
     return weights.cast(x_.dtype());
   }
 
-  Term known_filter(const Axis& axis, std::size_t d) {
+  Filter known_filter(const Axis& axis, std::size_t d) {
     const std::int64_t from = axis.from.value(), to = axis.to.value();
-    // In float64, and then in the result's type.
-    const std::int64_t each = 8 + static_cast<std::int64_t>(size_of(x_.dtype()));
-    if (to > kMaxPositions || from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
-      node_.unsupported(
-          "antialias along dimension {}, which is {} -> {}: its filter is a matrix of these sizes",
-          d, from, to);
-    node_.take_memory(
-        from * to * each,
-        fmt::format("the antialias filter of dimension {}, a matrix of {} x {}", d, from, to));
-    std::vector<double> matrix(static_cast<std::size_t>(from * to), 0);
+    if (to > kMaxPositions)
+      node_.unsupported("antialias along dimension {}, which is {} -> {}", d, from, to);
     const double scale =
         std::min(axis.scale.value_or(static_cast<double>(to) / static_cast<double>(from)), 1.0);
     const double support = how_.mode == Mode::kCubic ? 2 : 1;
@@ -248,7 +319,10 @@ class Resizer {
       node_.unsupported("antialias of a scale of {} along dimension {} of {}", scale, d, from);
     const auto first = static_cast<std::int64_t>(std::floor(-support / scale)) + 1;
     const std::int64_t count = 2 - 2 * first;
+    node_.take_memory(count * to * 32, fmt::format("the antialias filter of dimension {}", d));
     const std::vector<double> all = known_positions(how_, axis);
+    Filter filter{.count = count, .first = {}, .weights = {}};
+    std::vector<bool> is_used(static_cast<std::size_t>(count), false);
     for (std::int64_t o = 0; o < to; ++o) {
       const double p = all[static_cast<std::size_t>(o)];
       // ONNX counts a whole position as the right end of the interval before it.
@@ -268,15 +342,42 @@ class Resizer {
         if (how_.exclude_outside && !(at >= 0 && at < static_cast<double>(from))) weight = 0;
         inside += weight;
       }
+      // A weight outside belongs to the border's element, which has a weight of its own.
+      const std::int64_t start =
+          overlapping(base + static_cast<double>(first), static_cast<double>(count), from);
+      filter.first.push_back(start);
+      std::vector<double> sums(static_cast<std::size_t>(count), 0);
       for (std::int64_t k = 0; k < count; ++k) {
         const double weight = weights[static_cast<std::size_t>(k)];
         const std::int64_t i = element_inside(base + static_cast<double>(first + k), from);
-        matrix[static_cast<std::size_t>(i * to + o)] +=
-            how_.exclude_outside && inside != 0 ? weight / inside : weight;
+        const auto at = static_cast<std::size_t>(i - start);
+        sums[at] += how_.exclude_outside && inside != 0 ? weight / inside : weight;
+        is_used[at] = is_used[at] || sums[at] != 0;
       }
+      filter.weights.insert(filter.weights.end(), sums.begin(), sums.end());
     }
-    return {node_,
-            node_.builder().constant(ir::Tensor::from_doubles(x_.dtype(), {from, to}, matrix))};
+    return without_unused(filter, is_used);
+  }
+
+  /// `first`, or the next place from which `count` elements have one of the input's.
+  static std::int64_t overlapping(double first, double count, std::int64_t from) {
+    if (!(first > 1 - count)) return static_cast<std::int64_t>(1 - count);
+    return first < static_cast<double>(from - 1) ? static_cast<std::int64_t>(first) : from - 1;
+  }
+
+  /// Without the taps at either end that no element has.
+  static Filter without_unused(const Filter& filter, const std::vector<bool>& is_used) {
+    const auto used = std::ranges::find(is_used, true);
+    if (used == is_used.end()) return filter;
+    const std::int64_t begin = used - is_used.begin();
+    const std::int64_t end = is_used.rend() - std::find(is_used.rbegin(), is_used.rend(), true);
+    Filter result{.count = end - begin, .first = {}, .weights = {}};
+    for (std::size_t o = 0; o < filter.first.size(); ++o) {
+      result.first.push_back(filter.first[o] + begin);
+      const auto row = filter.weights.begin() + static_cast<std::ptrdiff_t>(o) * filter.count;
+      result.weights.insert(result.weights.end(), row + begin, row + end);
+    }
+    return result;
   }
 
   Term kernel(const Term& x) const {

@@ -21,6 +21,7 @@ from group_goldens import grouped
 from ordered_goldens import ordered
 from pointwise_goldens import far_out, parametric, pointwise, rare_pointwise
 from quantized_goldens import quantized
+from transform_goldens import transforms
 
 
 # ---- reductions
@@ -401,7 +402,7 @@ def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
                   quantized, packed_attention, float8, float8_products, block_products, far_out,
-                  grouped):
+                  grouped, transforms):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

@@ -216,6 +216,9 @@ def transforms():
                    flops=flops, tolerance=5e-3)
         yield Case("DFT", size, [x(rows, length, 2), None, const(1)], lambda x, *_: pairs(torch.fft.ifft(torch.view_as_complex(x))), "inverse", ("f32",),
                    flops=flops, attributes={"inverse": 1}, tolerance=5e-3)
+    for length in (400, 3000, 4096):
+        yield Case("DFT", f"2048_of_{length}", [x(2048, length, 2), None, const(1)], lambda x, *_: pairs(torch.fft.fft(torch.view_as_complex(x))),
+                   "complex", ("f32",), flops=5 * 2048 * length * np.log2(length), tolerance=5e-3)
     yield Case("DFT", "512_of_1024", [x(512, 1024, 1), None, const(1)], lambda x, *_: pairs(torch.fft.fft(x[..., 0])), "whole", ("f32",), tolerance=5e-3)
     for size, batch, length, frame, step in (("small", 1, 2048, 256, 128), ("middle", 1, 160_000, 400, 160), ("large", 16, 480_000, 1024, 256)):
         window = Value((frame,), "T", np.hanning(frame + 1)[:-1].astype(np.float32), True)

@@ -27,6 +27,8 @@ def pooling():
     for size, shape in three((1, 16, 20, 20), (1, 512, 20, 20), (8, 512, 80, 80)):
         for kernel in (5, 9, 13):
             yield pooled(F.max_pool2d, size, shape, kernel, 1, kernel // 2, f"{kernel}x{kernel}")
+    yield pooled(F.max_pool2d, "75", (16, 64, 75, 75), 3, 2, 1, "3x3_s2")
+    yield pooled(F.max_pool2d, "7", (64, 960, 7, 7), 3, 1, 1, "3x3_s1")
     for size, shape in three((1, 8, 8, 8, 8), (1, 64, 16, 56, 56), (4, 64, 32, 64, 64)):
         yield pooled(F.avg_pool3d, size, shape, 2, 2, 0, "3d", **average)
         yield pooled(F.max_pool3d, size, shape, 3, 2, 1, "3d")
@@ -97,6 +99,9 @@ def depthwise():
         yield convolved(size, n, c, side, c, 3, 2, group=c, variant="depthwise_3x3_s2", types=types)
     yield convolved("64", 8, 192, 64, 192, 7, group=192, variant="depthwise_7x7", types=types)
     yield convolved("64", 8, 192, 64, 192, 31, group=192, variant="depthwise_31x31", types=types)
+    yield convolved("75", 8, 192, 75, 192, 7, group=192, variant="depthwise_7x7", types=types)
+    yield convolved("64", 8, 192, 64, 192, 3, group=192, dilation=2, variant="depthwise_dilated", types=types)
+    yield convolved("7", 64, 960, 7, 960, 5, group=960, variant="depthwise_5x5", types=types)
     for size, n, c, length in (("small", 1, 32, 128), ("middle", 2, 512, 1000), ("large", 16, 1024, 2048)):
         yield convolved(size, n, c, (length,), c, 31, group=c, variant="depthwise_1d", types=types)
         yield Case("CausalConvWithState", size, [x(n, c, length), weight(c, 1, 4), weight(c, scale=0.1)],

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/families/loops/body/stencil_body.h"
 #include "codegen/families/loops/body/window_body.h"
 
 namespace sinter::codegen {
@@ -20,7 +21,8 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args,
       tiles_(s_, out_) {}
 
 void BodyWriter::write() {
-  if (s_.schedule().is<WindowParameters>()) return write_windows();
+  if (s_.schedule().is<WindowParameters>()) return write_windows<WindowBody>();
+  if (s_.schedule().is<StencilParameters>()) return write_windows<StencilBody>();
   const ThreadMapping& mapping = s_.mapping;
   const bool is_dynamic = mapping.reduction.scratch_offset != 0;
   const std::string& tile_loop = mapping.gemm.tile_loop_header;
@@ -69,10 +71,11 @@ void BodyWriter::write() {
   out_.declare_all(mapping.epilogue);
 }
 
+template <class Body>
 void BodyWriter::write_windows() {
   out_.declare_all(s_.mapping.prologue);
   thread_values(0);
-  WindowBody windows(s_, out_);
+  Body windows(s_, out_);
   windows.reduce();
   thread_values(1);
   windows.store();

@@ -25,6 +25,7 @@ class BodyWriter {
   void write();
 
  private:
+  template <class Body>
   void write_windows();
   void declare_pointers(int stage);
   void thread_values(int stage);

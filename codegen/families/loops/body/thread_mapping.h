@@ -81,6 +81,7 @@ struct ThreadMapping {
   VectorLoop loop;
   std::optional<VectorLoop> tail;        // over the elements after the last whole vector
   std::optional<VectorLoop> tile_loads;  // transpose: how a block's loads fill its tiles
+  std::string load_guard;                // loads happen only where it is true; empty: everywhere
   std::string live_row;                  // true in threads whose row exists; empty: all
   std::string leader;                    // true in the thread that writes a row's values
   RowReduction reduction;

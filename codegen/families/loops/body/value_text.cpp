@@ -40,6 +40,8 @@ std::string ValueText::raw_subscript(std::size_t i) const {
 std::string ValueText::partial_sum(std::size_t i) const {
   if (const auto* window = std::get_if<WindowParameters>(&s_.schedule().kind))
     return fmt::format("a{}{}{}", i, window->tile > 1 ? "[t]" : "", s_.vector() > 1 ? "[j]" : "");
+  if (s_.schedule().is<StencilParameters>())
+    return fmt::format("a{}[t][{}]", i, s_.vector() > 1 ? "j" : "u");
   const bool is_tail = s_.loop != &s_.mapping.loop;
   return fmt::format("a{}{}", i, s_.has_vector_sums() ? "[j]" : is_tail ? "[0]" : "");
 }
@@ -85,25 +87,36 @@ bool ValueText::is_kept_in_cache(std::size_t i) const {
 
 std::string ValueText::load(std::size_t i, bool whole) const {
   const auto& access = analysis_.access(analysis_.instr(i).access);
-  const DType type = analysis_.memory_type(i);
   const std::string load =
       s_.loads_exchanged(i)
           ? s_.mapping.gemm.load_exchanged
           : fmt::format("{}<{}>", is_kept_in_cache(i) ? "load_kept" : "load", s_.vector());
   const std::string value = whole ? fmt::format("{}({})", load, address(i)) : element(i);
   const std::string guards = s_.index.guards(access);
-  if (guards.empty()) return value;
-  std::string fill =
-      print_constant(compute_type(type), access.fill, ir::double_to_int(type, access.fill));
-  fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
+  if (guards.empty() && s_.mapping.load_guard.empty()) return value;
   const Schedule& schedule = s_.schedule();
   if (s_.in_loop(i) && (schedule.is<WindowParameters>() || schedule.is<PointwiseParameters>() ||
-                        schedule.is<TileTranspose>()))
-    // Terms are added to the pointer separately, so that constants become the instruction's offset.
-    return fmt::format("load_if<{}>({}, {}, {}){}", whole ? s_.vector() : 1, guards, address(i),
-                       fill, whole ? "" : ".v[0]");
+                        schedule.is<TileTranspose>() || schedule.is<StencilParameters>()))
+    return load_if(i, whole ? s_.vector() : 1) + (whole ? "" : ".v[0]");
+  if (guards.empty()) return value;
+  std::string fill = this->fill(i);
   if (whole) fill = fmt::format("splat<{}>({})", s_.vector(), fill);
   return fmt::format("{} ? {} : {}", guards, value, fill);
+}
+
+std::string ValueText::fill(std::size_t i) const {
+  const DType type = analysis_.memory_type(i);
+  const double value = analysis_.access(analysis_.instr(i).access).fill;
+  return fmt::format("narrow<{}>({})", storage_name(type),
+                     print_constant(compute_type(type), value, ir::double_to_int(type, value)));
+}
+
+/// Terms are added to the pointer separately, so that constants become the instruction's offset.
+std::string ValueText::load_if(std::size_t i, int count) const {
+  std::string guards = s_.index.guards(analysis_.access(analysis_.instr(i).access));
+  if (!s_.mapping.load_guard.empty())
+    guards = s_.mapping.load_guard + (guards.empty() ? "" : " && " + guards);
+  return fmt::format("load_if<{}>({}, {}, {})", count, guards, address(i), fill(i));
 }
 
 /// The value converted to the instruction's compute type.

@@ -16,6 +16,9 @@ class ValueText {
   std::string value(std::size_t i) const;
   /// The bits that a load reads: one element, or a vector if `whole`.
   std::string load(std::size_t i, bool whole) const;
+  /// `count` adjacent elements, or the access's fill where its guards do not hold:
+  /// "load_if<8>(..)".
+  std::string load_if(std::size_t i, int count) const;
   /// The element that a load or store accesses: "p0[i1 * 4]".
   std::string element(std::size_t i) const;
   /// Start address of a vector access: "p0 + i1 * 4".
@@ -50,6 +53,8 @@ class ValueText {
   std::string elements_size() const;
 
  private:
+  /// What a guarded load yields where its guards do not hold.
+  std::string fill(std::size_t i) const;
   std::string loop_address(std::uint32_t access) const;
   bool is_kept_in_cache(std::size_t i) const;
   std::string widened(std::size_t i, const std::string& raw) const;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise schedules: elements of a thread.
+#include <algorithm>
+
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
@@ -10,13 +12,27 @@ namespace {
 
 constexpr int kPointwiseThreads = 256;
 
-/// Vectors of a thread for a large tensor. Memory-bound code is fastest with one, as enough threads
-/// are in flight. With more arithmetic, several vectors of one input overlap with their loads; very
-/// long code would grow too large.
+/// Bytes of the widest access of a thread.
+int widest_access(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
+  std::size_t widest = 1;
+  for (const std::size_t i : analysis.live_accesses()) {
+    const bool whole = vectors.vector_access[analysis.instr(i).access];
+    widest = std::max(
+        widest, analysis.memory_bytes(i) * static_cast<std::size_t>(whole ? vectors.vector : 1));
+  }
+  return static_cast<int>(widest);
+}
+
+/// Vectors of a thread for a large tensor. Memory-bound code is fastest with 16 bytes, as enough
+/// threads are in flight; narrower accesses need several. With more arithmetic, several vectors of
+/// one input overlap with their loads; very long code would grow too large.
 int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
-  constexpr int kFewOperations = 8, kManyOperations = 40;
+  constexpr int kFewOperations = 8, kManyOperations = 40, kBytes = 16, kMostUnroll = 4;
   const int operations = count_operations(analysis);
-  if (operations <= kFewOperations || operations > kManyOperations) return 1;
+  if (operations > kManyOperations) return 1;
+  if (vectors.vector == 1)
+    return std::clamp(kBytes / widest_access(analysis, vectors), 1, kMostUnroll);
+  if (operations <= kFewOperations) return 1;
   const double words = words_per_element(analysis) * vectors.vector;
   return words <= 4 ? 4 : 1;
 }

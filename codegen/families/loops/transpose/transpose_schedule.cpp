@@ -21,6 +21,9 @@ constexpr std::int64_t kLeastExtent = 8, kLeastTile = 1024;
 // Of a large tile: elements along the stores, and bytes of a contiguous load.
 constexpr int kSide = 64, kRunBytes = 256;
 constexpr std::int64_t kLarge = 1 << 20;  // assumed if no bound is known
+// Rows of fewer elements than kLeastExtent, such as an image's colours, are stored from a tile where
+// there are that many elements: loads are then whole vectors.
+constexpr std::int64_t kLeastRow = 3, kManyElements = 1 << 20;
 
 std::int64_t extent_of(const ProgramAnalysis& analysis, int dim) {
   return upper(analysis, analysis.extent(dim)).value_or(kLarge);
@@ -47,12 +50,16 @@ std::optional<TileTranspose> find_transpose(const ProgramAnalysis& analysis) {
   if (!kPointwiseSchedule.takes(analysis) || analysis.scatters()) return std::nullopt;
   TileTranspose best;
   best.store_dim = analysis.last_dim(analysis.outer_dims());
-  if (best.store_dim < 0 || extent_of(analysis, best.store_dim) < kLeastExtent) return std::nullopt;
+  if (best.store_dim < 0) return std::nullopt;
+  const std::int64_t along = extent_of(analysis, best.store_dim);
+  const ir::Dim elements = analysis.row_count();
+  const bool is_short = along < kLeastExtent;
+  if (is_short && (along < kLeastRow || !elements.is_constant() || elements.value() < kManyElements))
+    return std::nullopt;
   std::ptrdiff_t most = 0;
   for (int load_dim = 0; load_dim < static_cast<int>(analysis.rank()); ++load_dim) {
     const std::int64_t across = extent_of(analysis, load_dim);
-    if (load_dim == best.store_dim || across < kLeastExtent ||
-        across * extent_of(analysis, best.store_dim) < kLeastTile)
+    if (load_dim == best.store_dim || across < kLeastExtent || across * along < kLeastTile)
       continue;
     std::vector<bool> values(analysis.instr_count(), false);
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/window/overlap.h"
 
 namespace sinter::codegen {
 
-using plan::fb::ExprOp;
 using plan::fb::InstrKind;
 
 namespace {
@@ -24,110 +24,6 @@ constexpr double kWords = 110;               // registers of a thread
 constexpr std::int64_t kUnrolled = 640;      // elements of a thread up to which all loops are
                                              // unrolled
 
-/// Dependence of a value on the two dimensions of an overlap.
-struct Form {
-  bool known = true;                  // false: neither of the following
-  bool shared = false;                // depends nonlinearly on the overlap's sum
-  std::int64_t row = 0, element = 0;  // depends linearly, with these steps
-};
-
-class FindShared {
- public:
-  FindShared(const ProgramAnalysis& analysis, const Overlap& overlap)
-      : analysis_(analysis), o_(overlap) {}
-
-  std::vector<bool> find() {
-    forms_.resize(analysis_.instr_count());
-    std::vector<bool> shared(analysis_.instr_count(), false);
-    const DimSet both = dim_bit(o_.tile_dim) | dim_bit(o_.window_dim);
-    for (std::size_t i = 0; i < shared.size(); ++i) {
-      forms_[i] = form(i);
-      const InstrKind kind = analysis_.instr(i).kind;
-      shared[i] = (kind == InstrKind::Op || kind == InstrKind::Load) && follows(forms_[i]) &&
-                  (analysis_.value(i).dims & both) != 0;
-    }
-    return shared;
-  }
-
- private:
-  bool follows(const Form& f) const {
-    return f.known && (f.shared || f.row * o_.element_step == f.element * o_.row_step);
-  }
-  Form of_parts(bool all_follow) const {
-    return all_follow ? Form{true, true, 0, 0} : Form{false, false, 0, 0};
-  }
-  static bool linear(const Form& f) { return f.known && !f.shared; }
-  static bool fixed(const Form& f) { return linear(f) && f.row == 0 && f.element == 0; }
-
-  Form form(std::size_t i) const {
-    const auto& instr = analysis_.instr(i);
-    const DimSet dims = analysis_.value(i).dims;
-    if ((dims & (dim_bit(o_.tile_dim) | dim_bit(o_.window_dim))) == 0) return {};
-    if (instr.kind == InstrKind::Index) return index(static_cast<int>(instr.dim));
-    if (instr.kind == InstrKind::Op) {
-      if (!is_float(analysis_.type_of(i)) && instr.args.size() == 2) {
-        const Form &a = forms_[instr.args[0]], &b = forms_[instr.args[1]];
-        const auto op = static_cast<ScalarOp>(instr.op);
-        if (linear(a) && linear(b) && op == ScalarOp::kAdd)
-          return {true, false, a.row + b.row, a.element + b.element};
-        if (linear(a) && linear(b) && op == ScalarOp::kSub)
-          return {true, false, a.row - b.row, a.element - b.element};
-      }
-      return of_parts(std::all_of(instr.args.begin(), instr.args.end(),
-                                  [&](std::uint32_t arg) { return follows(forms_[arg]); }));
-    }
-    if (instr.kind != InstrKind::Load) return of_parts(false);
-    const auto& access = analysis_.access(instr.access);
-    const ir::Dim row = analysis_.stride(instr.access, o_.tile_dim);
-    const ir::Dim element = analysis_.stride(instr.access, o_.window_dim);
-    bool all = row.is_constant() && element.is_constant() &&
-               row.value() * o_.element_step == element.value() * o_.row_step;
-    for (const auto& gather : access.gathers) all = all && follows(forms_[gather.value()]);
-    for (const std::uint32_t n : access.nonaffine) all = all && follows(node(n));
-    for (const auto& guard : access.guards) all = all && follows(node(guard.index()));
-    return of_parts(all);
-  }
-
-  Form index(int d) const {
-    return {true, false, d == o_.tile_dim ? 1 : 0, d == o_.window_dim ? 1 : 0};
-  }
-
-  Form node(std::uint32_t n) const {
-    const auto& at = analysis_.program().index_nodes[n];
-    if ((analysis_.node_dims(n) & (dim_bit(o_.tile_dim) | dim_bit(o_.window_dim))) == 0) return {};
-    if (at.op() == ExprOp::Symbol) return index(static_cast<int>(at.a()));
-    const Form a = node(at.a()), b = node(at.b());
-    if (linear(a) && linear(b)) {
-      if (at.op() == ExprOp::Add) return {true, false, a.row + b.row, a.element + b.element};
-      if (at.op() == ExprOp::Sub) return {true, false, a.row - b.row, a.element - b.element};
-      if (at.op() == ExprOp::Mul && (fixed(a) || fixed(b))) {
-        const auto& factor = analysis_.program().index_nodes[fixed(a) ? at.a() : at.b()];
-        const Form& other = fixed(a) ? b : a;
-        if (factor.op() == ExprOp::Constant && analysis_.exprs().is_constant(factor.a())) {
-          const std::int64_t by = analysis_.exprs().constant(factor.a());
-          return {true, false, other.row * by, other.element * by};
-        }
-      }
-    }
-    return of_parts(follows(a) && follows(b));
-  }
-
-  const ProgramAnalysis& analysis_;
-  const Overlap& o_;
-  std::vector<Form> forms_;
-};
-
-bool has(DimSet dims, int d) { return (dims & dim_bit(d)) != 0; }
-
-/// Whether rows along `d` all have separate results.
-bool separates_rows(const ProgramAnalysis& analysis, int d) {
-  return std::ranges::all_of(analysis.live(), [&](std::size_t i) {
-    const InstrKind kind = analysis.instr(i).kind;
-    return (kind != InstrKind::Reduce && kind != InstrKind::Store) ||
-           has(analysis.value(i).dims, d);
-  });
-}
-
 /// The dimensions along which most loads are shared.
 Overlap find_overlap(const ProgramAnalysis& analysis) {
   Overlap best;
@@ -137,15 +33,16 @@ Overlap find_overlap(const ProgramAnalysis& analysis) {
   const std::vector<std::size_t> loads = analysis.live(InstrKind::Load);
   std::int64_t most = 0;
   for (int d = static_cast<int>(analysis.outer_rank()); d-- > 0;) {
-    if (!has(analysis.outer_dims(), d) || d == channels || !separates_rows(analysis, d)) continue;
+    if ((analysis.outer_dims() & dim_bit(d)) == 0 || d == channels || !separates_rows(analysis, d))
+      continue;
     if (best.tile_dim < 0) best.tile_dim = d;
     for (const std::size_t i : loads) {
       const std::uint32_t access = analysis.instr(i).access;
       for (int e = static_cast<int>(analysis.rank());
            e-- > static_cast<int>(analysis.outer_rank());) {
         const ir::Dim row = analysis.stride(access, d), element = analysis.stride(access, e);
-        if (!has(analysis.inner_dims(), e) || !row.is_constant() || !element.is_constant() ||
-            row.value() <= 0 || element.value() <= 0)
+        if ((analysis.inner_dims() & dim_bit(e)) == 0 || !row.is_constant() ||
+            !element.is_constant() || row.value() <= 0 || element.value() <= 0)
           continue;
         Overlap overlap;
         overlap.tile_dim = d;
@@ -155,7 +52,7 @@ Overlap find_overlap(const ProgramAnalysis& analysis) {
         overlap.row_step = row.value() / divisor;
         overlap.element_step = element.value() / divisor;
         if (overlap.row_step != 1 && overlap.element_step != 1) continue;
-        overlap.shared = FindShared(analysis, overlap).find();
+        overlap.shared = shared_values(analysis, overlap);
         const auto count =
             std::ranges::count_if(loads, [&](std::size_t load) { return overlap.shared[load]; });
         if (count > most) {
@@ -188,8 +85,8 @@ Estimate estimate(const ProgramAnalysis& analysis, const Overlap& overlap, int v
     if (!reduce && !analysis.in_row(i)) continue;
     const bool shared = overlap.shared[i] && tile > 1;
     const double times = shared ? slots * row / static_cast<double>(window)
-                         : reduce || has(info.dims, overlap.tile_dim) ? row * tile
-                                                                      : row;
+                         : reduce || (info.dims & dim_bit(overlap.tile_dim)) != 0 ? row * tile
+                                                                                  : row;
     if (reduce) sum.words += static_cast<double>(vector) * tile;
     double each = reduce || instr.kind == InstrKind::Op ? vector : 0;
     if (instr.kind == InstrKind::Load) {

@@ -49,6 +49,38 @@ TEST(CudaTranspose, TypesAndSizes) {
   EXPECT_TRUE(all_turn(check));
 }
 
+/// An image's colours are stored from a tile where the image is large, so that loads are vectors.
+TEST(CudaTranspose, FewChannelsOfLargeImages) {
+  CudaCheck check;
+  for (const DType type : {DType::kFloat32, DType::kFloat16})
+    check.add(fmt::format("colours_{}", to_string(type)),
+              turned(check.exprs, 349'528, 3, type, type));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(all_turn(check));
+  CudaCheck small;
+  small.add("small", turned(small.exprs, 512, 3, DType::kFloat32, DType::kFloat32));
+  EXPECT_EQ(small.run(), "");
+  EXPECT_FALSE(all_turn(small));
+}
+
+/// Where elements move one by one, a thread has several in flight.
+TEST(CudaPointwise, SingleElementsAreUnrolled) {
+  CudaCheck check;
+  const auto joined = [&](std::int64_t rows, const char* type) {
+    return lowered_program(
+        check.exprs,
+        ir::parse_graph(fmt::format("graph @c(%x: {0}[{1}, 33], %y: {0}[{1}, 31]) {{\n  %z = "
+                                    "Concat(%x, %y) {{axis = 1}}\n  return z = %z\n}}\n",
+                                    type, rows)));
+  };
+  const auto source_of = [&](std::int64_t rows, const char* type) {
+    return codegen::emit_loops(joined(rows, type).request("joined"), check.exprs).source;
+  };
+  EXPECT_THAT(source_of(100'000, "f32"), testing::HasSubstr("pointwise vector=1 unroll=4"));
+  EXPECT_THAT(source_of(100'000, "f64"), testing::HasSubstr("pointwise vector=1 unroll=2"));
+  EXPECT_THAT(source_of(1000, "f32"), testing::HasSubstr("pointwise vector=1 unroll=1"));
+}
+
 TEST(CudaTranspose, SchedulesOfEveryShape) {
   CudaCheck check;
   int number = 0;
