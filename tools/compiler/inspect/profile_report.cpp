@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tools/compiler/inspect/faster_form.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
 
@@ -61,6 +62,7 @@ ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates
     if (std::max(step.memory_us, step.compute_us) >= step.launch_us)
       step.bound = step.memory_us >= step.compute_us ? Bound::kMemory : Bound::kCompute;
     step.time = std::move(time);
+    if (step.is_slow()) step.faster_form = faster_form(step.time, rates);
     report.steps_us += step.time.microseconds;
     (step.bound == Bound::kMemory    ? report.memory_us
      : step.bound == Bound::kCompute ? report.compute_us
@@ -120,6 +122,8 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
          {"least_compute_us", step.compute_us},
          {"least_launch_us", step.launch_us},
          {"share_of_bound", step.share_of_bound()},
+         {"slow", step.is_slow()},
+         {"faster_form", step.faster_form},
          {"launches", step.launches()},
          {"how", time.how},
          {"origins", time.origins},
@@ -197,6 +201,11 @@ double StepProfile::operations_per_second() const {
 double StepProfile::share_of_bound() const {
   const double least = std::max({memory_us, compute_us, launch_us});
   return time.microseconds > 0 ? least / time.microseconds : 0;
+}
+
+bool StepProfile::is_slow() const {
+  constexpr double kSlow = 0.1;
+  return bound != Bound::kLaunch && share_of_bound() < kSlow;
 }
 
 }  // namespace sinter

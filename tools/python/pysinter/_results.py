@@ -323,6 +323,7 @@ class StepProfile:
     are put on, and the steps of others that it starts behind. bound: "memory", "compute" or "launch": what keeps it from being
     faster. memory_us, compute_us, launch_us: least times by each. launches: of it. bandwidth, operations_per_second: that it
     reaches, bandwidth in bytes per second. share_of_bound: the least time of what it is bound by over its time.
+    is_slow: below a tenth of that, and not bound by its launch. faster_form: of its operators, or an option; empty if none is known.
     """
     name: str
     microseconds: float
@@ -341,6 +342,8 @@ class StepProfile:
     bandwidth: float
     operations_per_second: float
     share_of_bound: float
+    is_slow: bool
+    faster_form: str
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,8 @@ static nb::dict to_python(const StepProfile& value) {
   d["bandwidth"] = value.bandwidth();
   d["operations_per_second"] = value.operations_per_second();
   d["share_of_bound"] = value.share_of_bound();
+  d["is_slow"] = value.is_slow();
+  d["faster_form"] = value.faster_form;
   return d;
 }
 

@@ -242,6 +242,9 @@ struct StepProfile {
   SINTER_API double operations_per_second() const;
   /// The least time of what it is bound by over its time.
   SINTER_API double share_of_bound() const;
+  /// Below a tenth of what bounds it, which is not its launch.
+  SINTER_API bool is_slow() const;
+  std::string faster_form = {};  // of the operators of a slow step, or an option; empty: none known
 };
 
 /// Microseconds, but for counts.
