@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "tools/cli/text/table.h"
-#include "tools/compiler/build/exact_products.h"
 
 namespace sinter::tools {
 namespace {
@@ -142,7 +141,7 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
       "a step is bound by what takes longest at these rates: its bytes, its operations, or, where "
       "both take less than an empty step, its launch; 'of bound' is that least time over its own");
   add_slow_steps(report, lines);
-  if (const auto exact = describe(exact_products(report), "measured")) lines.push_back(*exact);
+  if (!report.exact_products.empty()) lines.push_back(report.exact_products);
   return lines;
 }
 

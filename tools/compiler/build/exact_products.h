@@ -7,7 +7,7 @@
 
 #include <sinter/compiler.h>
 
-#include "codegen/targets/device_model.h"
+#include "codegen/targets/target.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::tools {

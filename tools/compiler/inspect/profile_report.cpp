@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tools/compiler/build/exact_products.h"
 #include "tools/compiler/inspect/faster_form.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
@@ -74,6 +75,7 @@ ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates
   }
   report.gaps_us = std::max(0.0, whole_us - report.steps_us);
   report.overlap_us = std::max(0.0, report.steps_us - whole_us);
+  report.exact_products = describe(exact_products(report), "measured").value_or("");
   std::ranges::stable_sort(report.steps, [](const auto& a, const auto& b) {
     return a.time.microseconds > b.time.microseconds;
   });
@@ -99,6 +101,7 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
   json["overlap_us"] = report.overlap_us;
   json["transfers"] = {{"host_to_device_us", report.transfers.host_to_device},
                        {"device_to_host_us", report.transfers.device_to_host}};
+  json["exact_products"] = report.exact_products;
   json["launches"] = report.launches;
   json["bytes"] = report.bytes;
   json["flops"] = report.flops;

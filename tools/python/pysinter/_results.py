@@ -353,10 +353,11 @@ class ProfileReport:
     target, shapes: of the plan, of the inputs. rates: of the machine. steps: the longest first. whole_us: of the run as it is
     replayed. steps_us: the sum of the steps; memory_us, compute_us, launch_us: its parts by what steps are bound by. gaps_us,
     overlap_us: whole_us less steps_us where that is positive, steps_us less whole_us where that is. launches, bytes, flops: of all
-    steps. host_to_device, device_to_host: of copies of inputs and outputs, which are not part of whole_us.
+    steps. exact_products: what TF32 would save; empty if no float32 product is exact. host_to_device, device_to_host: of copies of inputs and outputs, which are not part of whole_us.
     """
     target: str
     shapes: str
+    exact_products: str
     rates: MachineRates
     steps: tuple[StepProfile, ...]
     whole_us: float

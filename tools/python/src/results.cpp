@@ -116,7 +116,7 @@ nb::dict to_python(const CompareResult& value) {
 
 nb::dict to_python(const ProfileReport& value) {
   nb::dict d;
-  SINTER_ITEMS(value, target, shapes);
+  SINTER_ITEMS(value, target, shapes, exact_products);
   d["rates"] = to_python(value.rates);
   d["steps"] = list_of(value.steps);
   SINTER_ITEMS(value, whole_us, steps_us, memory_us, compute_us, launch_us, gaps_us, overlap_us,

@@ -251,9 +251,10 @@ struct StepProfile {
 struct ProfileReport {
   std::string target, shapes;  // of the plan, of the inputs
   MachineRates rates;
-  std::vector<StepProfile> steps;                       // longest first
-  double whole_us = 0;                                  // of the run as it is replayed
-  double steps_us = 0;                                  // sum of the steps
+  std::vector<StepProfile> steps;  // longest first
+  std::string exact_products;      // what TF32 would save; empty: no float32 product is exact
+  double whole_us = 0;             // of the run as it is replayed
+  double steps_us = 0;             // sum of the steps
   double memory_us = 0, compute_us = 0, launch_us = 0;  // steps_us by what they are bound by
   double gaps_us = 0;     // whole_us less steps_us, where that is positive: nothing runs. On a GPU
                           // the launch of the graph is in it.

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "codegen/families/gemm/gemm_schedule.h"
-#include "conv_regions.h"
-#include "gemm_check.h"
-#include "gemm_graphs.h"
+#include "tests/codegen/families/gemm/conv_regions.h"
+#include "tests/codegen/families/gemm/gemm_check.h"
+#include "tests/codegen/families/gemm/gemm_graphs.h"
 
 namespace sinter::test {
 namespace {
