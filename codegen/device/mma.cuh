@@ -134,6 +134,18 @@ SINTER_DEVICE uint4 load_shared_x4(const void* p) {
                : "memory");
   return words;
 }
+/// Floats in shared memory that are loaded four at a time. The address has 32 bits, so that
+/// constant offsets become those of the instructions.
+struct SharedFloats {
+  u32 address;
+  SINTER_DEVICE explicit SharedFloats(const float* p) : address(shared_address(p)) {}
+  SINTER_DEVICE void load(float (&x)[4], int at) const {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(address + static_cast<u32>(at) * 4)
+                 : "memory");
+  }
+};
 SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -186,6 +198,15 @@ SINTER_DEVICE u32 transpose_matrix(u32 matrix) {
   return element(t, g) | element(t + 1, g) << 16;
 }
 SINTER_DEVICE uint4 load_shared_x4(const void* p) { return *static_cast<const uint4*>(p); }
+struct SharedFloats {
+  const float* first;
+  explicit SharedFloats(const float* p) : first(p) {}
+  void load(float (&x)[4], int at) const {
+    if (reinterpret_cast<unsigned long>(first + at) % 16 != 0)
+      emulator::error = "16 bytes in shared memory are not 16-byte aligned";
+    memcpy(x, first + at, sizeof(x));
+  }
+};
 SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
   emulated_load_matrix(r, row, false);
 }

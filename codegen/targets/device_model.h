@@ -32,6 +32,8 @@ struct DeviceModel {
   double int8_ops = 0;          // of the device, int8, dense, per second
   double float8_flops = 0;      // likewise fp8; 0: not supported
   double clock = 0;             // of a multiprocessor, Hz
+  double float32_flops = 0;     // of the device, exact float32
+  double tf32_flops = 0;        // of the device, float32 rounded to TF32 by tensor cores, dense
   /// Of estimates and rules (codegen/targets/cuda/fitted); null for targets without kernels.
   const FittedNumbers* fitted = nullptr;
 

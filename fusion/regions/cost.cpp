@@ -45,9 +45,9 @@ bool follows_product(const Graph& graph, const Node& node, const TargetTraits& t
     if (producer == nullptr || producer->op->kind != OpKind::kFused) return false;
     const std::string& kind = producer->attrs.get_string("kind");
     const bool sums = is_eight_bit_product(*producer);
-    if (!sums && (size_of(graph.type(node.outputs[0]).dtype) != 2 ||
-                  graph.type(input) != graph.type(node.outputs[0])))
-      return false;
+    const DType type = graph.type(node.outputs[0]).dtype;
+    const bool multiplied = size_of(type) == 2 || type == DType::kFloat32;
+    if (!sums && (!multiplied || graph.type(input) != graph.type(node.outputs[0]))) return false;
     const bool own = kind == "matmul" ||
                      (kind == "conv" && operations_of(*producer) <= target.conv_kernel_flops);
     return own && graph.users(input).size() == 1 &&

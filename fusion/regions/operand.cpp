@@ -68,7 +68,7 @@ bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
       return true;
     if (multiplies_narrow(target, *fused.body, part)) return true;
     const DType type = fused.body->type(part.outputs[0]).dtype;
-    return (type == DType::kFloat16 || type == DType::kBFloat16) &&
+    return (type == DType::kFloat16 || type == DType::kBFloat16 || type == DType::kFloat32) &&
            fused.body->type(part.inputs[0]).dtype == type;
   });
 }

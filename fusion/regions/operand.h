@@ -25,8 +25,8 @@ bool has_four_bit_weights(const Node& node);
 bool has_eight_bit_operands(const Graph& graph, const Node& node);
 /// True if the target multiplies these operands directly.
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node);
-/// True for a fused node whose matmuls our kernels can compute: 16-bit floats, and the target's
-/// 8-bit pairs; all else is the library's.
+/// True for a fused node whose matmuls our kernels can compute: floats of 16 and 32 bits, and the
+/// target's 8-bit pairs; all else is the library's.
 bool has_gemm_kernel(const TargetTraits& target, const Node& fused);
 /// Why the target cannot multiply `x` by the scaled weights of `node`; empty if it can.
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,

@@ -45,13 +45,14 @@ Plan compile(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
   return Plan::from_memory(plan_bytes(graph, fuse, precision));
 }
 
-Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
+Plan compile_with(const ir::Graph& graph, const std::string& schedule, bool tf32) {
   fusion::Context context;
   context.target = codegen::cuda_target().traits();
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
   options.gemm = schedule;
+  options.tf32 = tf32;
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
 }

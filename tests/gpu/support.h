@@ -35,7 +35,7 @@ Plan compile(const ir::Graph& graph, bool fuse,
              fusion::Precision precision = fusion::Precision::kModel);
 
 /// The same with all products by one schedule or way (codegen::CompileOptions::gemm).
-Plan compile_with(const ir::Graph& graph, const std::string& schedule);
+Plan compile_with(const ir::Graph& graph, const std::string& schedule, bool tf32 = false);
 
 /// Seeded inputs: floats uniform in [-1, 1), integers in [-3, 3), booleans.
 std::vector<ir::Tensor> random_inputs(const ir::Graph& graph, const ir::Bindings& sizes,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times product kernels over all their schedules against the library (cuBLASLt; cuDNN for
 // convolutions), for the products of small transformers, the convolutions of vision models, and
-// large products of 8 bits (names begin with i8_ and e4m3_; with block_ those with scales of
-// blocks, with w4a8_ and w4a16_ those with weights of 4 bits, which the library is not asked for:
-// their errors are relative to the first schedule's result). Needs a GPU; NVRTC compiles the
-// kernels there.
+// large products of 8 bits (names begin with i8_ and e4m3_; with f32_ those of exact float32; with
+// block_ those with scales of blocks, with w4a8_ and w4a16_ those with weights of 4 bits, which the
+// library is not asked for: their errors are relative to the first schedule's result). Needs a GPU;
+// NVRTC compiles the kernels there.
 //
 //   bench_gemm [OPTIONS] > FILE.json    (--help)
 //

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 TEST_F(CliTest, HelpShowsEveryVerbAndExamples) {
@@ -270,6 +271,28 @@ TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
           .out);
   // One cached kernel for each architecture.
   EXPECT_EQ(again["kernels_from_cache"], 3 * again["kernels"].get<int>());
+}
+
+TEST_F(CliTest, CompileSaysThatFloat32ProductsAreExact) {
+  write("g.txt",
+        "graph @g(%x: f32[n, 64, 56, 56]) ranges {n: 1..64} {\n"
+        "  %w = const f32[64, 64, 3, 3] random(1)\n"
+        "  %y = Conv(%x, %w) {strides = [1, 1], dilations = [1, 1], pads_begin = [1, 1], "
+        "pads_end = [1, 1], group = 1}\n"
+        "  return y = %y\n}");
+  const auto said = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"compile", path("g.txt"), "-o", path("g.plan")};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = sinter(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out + result.err;
+  };
+  // 64 images, 14.8 GFLOP: at 0.7 of 67 and 494 TFLOP/s.
+  EXPECT_THAT(said({"--target=cuda:sm_90"}),
+              HasSubstr("1 float32 product is exact (316 us by the cost model); --precision tf32"));
+  for (const char* option : {"--precision=tf32", "--precision=fp16"})
+    EXPECT_THAT(said({"--target=cuda:sm_90", option}), Not(HasSubstr("exact")));
+  EXPECT_THAT(said({"--target=cpu"}), Not(HasSubstr("exact")));
 }
 #endif
 

@@ -2,6 +2,8 @@
 // What `sinter profile` says: bounds, sums, parts.
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <sinter/profile.h>
 
@@ -120,6 +122,49 @@ TEST(ProfileReport, KernelColumnsAreForGeneratedKernels) {
   EXPECT_EQ(wide["parts"][0]["kernel"]["spilled_bytes_per_thread"], 8);
   EXPECT_EQ(wide["parts"][0]["kernel"]["blocks_per_multiprocessor"], 3);
   EXPECT_FALSE(object["steps"][0]["parts"][1].contains("kernel"));
+}
+
+std::string summary_of(const ProfileReport& report) {
+  return fmt::format("{}", fmt::join(tools::profile_summary(report), "\n"));
+}
+
+TEST(ProfileReport, StepsBelowATenthOfTheirBoundAreMarked) {
+  auto steps = three_steps();
+  steps.push_back(step("far", 400, 16000000, 1000));
+  steps.push_back(step("loops", 1000, 1000, 60000000));
+  steps.back().how = "loops; no library: cuDNN does not multiply i32; no GEMM kernel: none does";
+  steps.push_back(step("late", 400, 1000, 1000));  // bound by its launch
+  const auto report = tools::make_report(steps, machine(), 70);
+  EXPECT_THAT(tools::profile_table(report), AllOf(HasSubstr("4% !"), HasSubstr("6% !")));
+  const std::string summary = summary_of(report);
+  EXPECT_THAT(
+      summary,
+      AllOf(HasSubstr("! far runs at 4.0% of what its bytes allow\n! "),
+            HasSubstr("! loops runs at 6.0% of what its operations allow; it runs as loops, "
+                      "which a form that is not refused avoids: none does"),
+            Not(HasSubstr("late"))));
+  const json object = tools::to_json(report);
+  EXPECT_EQ(object["steps"][0]["slow"], true);
+  EXPECT_EQ(object["steps"][1]["faster_form"], "");
+  EXPECT_EQ(object["steps"][5]["slow"], false);
+  EXPECT_THAT(summary_of(tools::make_report(three_steps(), machine(), 70)),
+              AllOf(Not(HasSubstr("! ")), Not(HasSubstr("exact"))));
+}
+
+TEST(ProfileReport, ExactProductsSayWhatTf32WouldSave) {
+  auto rates = machine();
+  rates.operations_per_second = {{"Single", 1e12}, {"Tf32", 8e12}};
+  auto steps = three_steps();
+  steps.push_back(step("fast", 70, 1000, 60000000, "Single"));
+  steps.push_back(step("slow", 900, 1000, 60000000, "Single"));
+  const std::string summary = summary_of(tools::make_report(steps, rates, 70));
+  EXPECT_THAT(summary,
+              HasSubstr("2 float32 products are exact (970 us measured); --precision tf32"));
+  EXPECT_THAT(summary, HasSubstr("would save about 949 us"));  // 60e6 / (0.7 * 8e12) s each
+  EXPECT_THAT(summary, HasSubstr("! slow runs at 6.7% of what its operations allow; tensor cores "
+                                 "multiply float32 rounded to TF32"));
+  rates.operations_per_second.erase("Tf32");  // a CPU
+  EXPECT_THAT(summary_of(tools::make_report(steps, rates, 70)), Not(HasSubstr("exact")));
 }
 
 TEST_F(CliTest, ProfileOfAPlanOnTheCpu) {

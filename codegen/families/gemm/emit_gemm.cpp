@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include <fmt/format.h>
+
 #include "codegen/emit/assemble.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/families/gemm/gemm_text.h"
@@ -28,8 +30,12 @@ VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& sche
   return variant;
 }
 
-std::string eight_bit_header(const GemmProgram& product) {
-  return product.by_warpgroups ? "eight_bit_warpgroup.cuh" : "eight_bit_mma.cuh";
+/// The MMAs of operands that are not of 16 bits; empty for others.
+std::string mma_header(const GemmProgram& product) {
+  const bool rounds = product.type == DType::kFloat32 && product.tf32;
+  if (!rounds && !product.is_eight_bit()) return "";
+  return fmt::format("{}_{}.cuh", rounds ? "tf32" : "eight_bit",
+                     product.by_warpgroups ? "warpgroup" : "mma");
 }
 
 /// The headers of the tiles of `schedules` and of their epilogues.
@@ -38,7 +44,7 @@ std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const GemmP
   std::set<std::string> used;
   for (const GemmSchedule& schedule : schedules) used.insert(schedule.tile->header(product));
   std::vector<std::string> headers(used.begin(), used.end());
-  if (product.is_eight_bit()) headers.push_back(eight_bit_header(product));
+  if (const std::string header = mma_header(product); !header.empty()) headers.push_back(header);
   if (product.prologue) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
   headers.push_back(body_header(analysis));
   return headers;

@@ -139,6 +139,7 @@ class RegionTactics {
   std::optional<GemmProgram> accept(std::optional<GemmProgram> product, std::string& refusal) {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
+    product->tf32 = plan_.options.tf32 && product->type == DType::kFloat32;
     product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->prologue)
       for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
@@ -246,7 +247,7 @@ class GemmFamily final : public KernelFamily {
   }
 
   std::vector<std::string_view> schedules() const override {
-    return {"warp_tile", "small_m", "int8_gemv", "tma", "pingpong", "mixed_input", "w4a8"};
+    return {"warp_tile", "simt", "small_m", "int8_gemv", "tma", "pingpong", "mixed_input", "w4a8"};
   }
 
  private:

@@ -61,6 +61,7 @@ GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& pro
 }
 
 double GemmProblem::tensor_speed() const {
+  if (product.type == DType::kFloat32) return 0.5;  // as TF32
   if (!product.is_eight_bit()) return 1;
   const double rate = product.is_float8() ? device.float8_flops : device.int8_ops;
   return rate / device.tensor_flops;
@@ -139,6 +140,14 @@ void require_sizes(std::initializer_list<int> values, const std::string& schedul
   for (const int value : values)
     if (value < 1 || value > 4096)
       throw Error(ErrorCode::kUsage, fmt::format("{} in the schedule '{}'", value, schedule));
+}
+
+int staged_elements(const GemmProgram& product, const GemmSchedule& s) {
+  const int bytes = product.element_bytes();
+  const int pitch_a = odd_units(s.k, bytes);
+  if (product.rows_are_k && !product.is_eight_bit())
+    return s.m * pitch_a + s.k * odd_units(s.n);  // eight elements also if they have four bytes
+  return s.m * pitch_a + s.n * odd_units(s.k, bytes);
 }
 
 double filled_multiprocessors(const DeviceModel& device, int cluster) {

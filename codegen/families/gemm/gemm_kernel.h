@@ -168,4 +168,7 @@ inline int odd_units(int elements, int bytes = 2) {
   return (elements / unit | 1) * unit;
 }
 
+/// Elements of a stage of StagedTile: both operands.
+int staged_elements(const GemmProgram& product, const GemmSchedule& s);
+
 }  // namespace sinter::codegen

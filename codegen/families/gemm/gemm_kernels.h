@@ -8,14 +8,14 @@
 
 namespace sinter::codegen {
 
-extern const GemmKernel kSmallMKernel, kInt8GemvKernel, kWarpTileKernel, kTmaKernel,
+extern const GemmKernel kSmallMKernel, kInt8GemvKernel, kWarpTileKernel, kSimtKernel, kTmaKernel,
     kPingpongKernel, kMixedInputKernel;
 
 /// In order of comparison: of equal estimates the first kernel's schedule wins.
 inline std::span<const GemmKernel* const> gemm_kernels() {
-  static constexpr const GemmKernel* kKernels[] = {&kSmallMKernel,   &kInt8GemvKernel,
-                                                   &kWarpTileKernel, &kTmaKernel,
-                                                   &kPingpongKernel, &kMixedInputKernel};
+  static constexpr const GemmKernel* kKernels[] = {
+      &kSmallMKernel, &kInt8GemvKernel, &kWarpTileKernel,  &kSimtKernel,
+      &kTmaKernel,    &kPingpongKernel, &kMixedInputKernel};
   return kKernels;
 }
 

@@ -15,9 +15,9 @@
 namespace sinter::codegen {
 namespace {
 
-/// 16-bit floats, and pairs multiplied in 8 bits: see ir/ops/product_types.h.
-bool tensor_cores_multiply(DType a, DType b) {
-  if (a == DType::kFloat16 || a == DType::kBFloat16) return a == b;
+/// Floats of 16 and 32 bits, and pairs multiplied in 8 bits: see ir/ops/product_types.h.
+bool kernels_multiply(DType a, DType b) {
+  if (a == DType::kFloat16 || a == DType::kBFloat16 || a == DType::kFloat32) return a == b;
   const auto sums = ir::product_type(a, b);
   return size_of(a) == 1 && sums && size_of(*sums) == 4;
 }
@@ -267,6 +267,7 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";
+  if (product.tf32) text += " rounded to tf32";
   if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
   if (product.weights)
     text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits(),
@@ -296,8 +297,12 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   // Packed weights are converted to x's type.
   result.b_type = ir::has_scaled_weights(node) ? result.type : part.type(node.inputs[1]).dtype;
   result.result = type.dtype;
-  if (!tensor_cores_multiply(result.type, result.b_type)) {
-    refusal = fmt::format("tensor cores do not multiply {} as it is", print_types(result));
+  if (!kernels_multiply(result.type, result.b_type)) {
+    refusal = fmt::format("GEMM kernels do not multiply {}", print_types(result));
+    return std::nullopt;
+  }
+  if (result.type == DType::kFloat32 && ir::has_scaled_weights(node)) {
+    refusal = "float32 meets no quantized weights";
     return std::nullopt;
   }
   const auto buffer_of = [&](ValueId input) {

@@ -94,6 +94,7 @@ struct GemmProgram {
   bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
+  bool tf32 = false;               // operands of float32 may be rounded to TF32
   bool b_is_weight = false;  // no step writes b: it may be read before the preceding step ends
   Dim row_step;
   std::vector<Dim> batch_rows;
@@ -101,6 +102,8 @@ struct GemmProgram {
   /// 8-bit operands: integers or fp8; also x in fp8 with 4-bit weights.
   bool is_eight_bit() const { return size_of(type) == 1; }
   bool is_float8() const { return is_eight_bit() && is_float(type); }
+  /// float32 that is not rounded: CUDA cores multiply it, not tensor cores.
+  bool is_exact_float() const { return type == DType::kFloat32 && !tf32; }
   int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b
 
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }

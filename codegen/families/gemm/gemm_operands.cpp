@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands of a tile: addresses and strides, packed weights, or TMA descriptors.
+#include <fmt/ranges.h>
+
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/tma/tma_schedule.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
@@ -35,6 +37,37 @@ void GemmText::write_strided_b() {
     line(fmt::format(
         "operands.part_b = {};",
         args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
+}
+
+std::string GemmText::reader_of_a() const {
+  if (!product_.windows) return "";
+  const ConvWindows& windows = *product_.windows;
+  return fmt::format(", WindowRows<{}, {}>", windows.in.size(),
+                     needs_wide(analysis_, Dim(2) * windows.elements) ? "i64" : "i32");
+}
+
+void GemmText::write_rows_of_a() {
+  if (product_.windows)
+    write_windows();
+  else
+    write_strided_a();
+}
+
+/// Sets up the windows of the tile's rows.
+void GemmText::write_windows() {
+  const ConvWindows& w = *product_.windows;
+  const auto sizes = [&](const Shape& shape) {
+    std::vector<std::string> all;
+    for (const Dim& dim : shape) all.push_back(size(dim));
+    return fmt::format("{{{}}}", fmt::join(all, ", "));
+  };
+  line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a)));
+  line(fmt::format("operands.windows = {{{}, {}, {}, {},", size(w.channels), size(w.pitch),
+                   sizes(w.in), sizes(w.out)));
+  line(fmt::format("                    {{{}}}, {{{}}}, {{{}}}, {{{}}}}};",
+                   fmt::join(w.kernel, ", "), fmt::join(w.strides, ", "),
+                   fmt::join(w.dilations, ", "), fmt::join(w.pads, ", ")));
+  line(fmt::format("operands.find_windows(first_row, {} - first_row);", size(product_.m)));
 }
 
 void GemmText::write_packed_b() {

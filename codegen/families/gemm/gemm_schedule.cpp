@@ -61,10 +61,11 @@ void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
 }
 
 /// 8-bit GEMMs have float32 scales and results of any width: a thread's eight columns decide, not
-/// the stored type.
+/// the stored type. Warpgroups always have eight columns of a thread.
 VectorPlan epilogue_vectors(const ProgramAnalysis& analysis, int dim, int most) {
   const GemmProgram& product = *analysis.request().product;
-  if (!product.is_eight_bit()) return plan_vectors(analysis, dim, most);
+  const bool is_rounded = product.by_warpgroups && product.type == DType::kFloat32;
+  if (!product.is_eight_bit() && !is_rounded) return plan_vectors(analysis, dim, most);
   std::vector<bool> in_memory(analysis.instr_count());
   for (const std::size_t i : analysis.live_accesses())
     in_memory[i] = analysis.access(analysis.instr(i).access).buffer != product.product;
@@ -197,7 +198,7 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs)
     return conditions;
   }
   if (product.weights) return {};  // the library has no such GEMM
-  if (product.by_warpgroups) return {};
+  if (product.by_warpgroups || product.is_exact_float()) return {};
   const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
   const auto limit = static_cast<std::int64_t>(reference_device().fitted->fusion.kernel_flops);
   if (flops.is_constant() && flops.value() <= limit) return {};

@@ -247,7 +247,7 @@ class TacticList {
     } else {
       last.refusals += "; no library: " + product_.library_refusal();
     }
-    if (!whole_) last.refusals += "; no kernel on tensor cores: " + refusal_;
+    if (!whole_) last.refusals += "; no GEMM kernel: " + refusal_;
     add(std::move(last));
   }
 

@@ -70,6 +70,10 @@ class GemmText {
   std::string start(std::uint32_t buffer, const GemmOperand& operand);
   void write_strided_a();
   void write_strided_b();
+  /// The left operand as StagedTile reads it: rows with a stride, or windows. The template argument
+  /// of a kind other than rows with a stride: ", WindowRows<2, i32>".
+  void write_rows_of_a();
+  std::string reader_of_a() const;
   void write_packed_b();
   /// Rows and columns of the tile within the matrix; constants if all tiles are full, which saves
   /// the kernel its checks.
@@ -109,6 +113,7 @@ class GemmText {
  private:
   std::string start(std::uint32_t buffer, const GemmOperand& operand, const std::string& along,
                     bool strided);
+  void write_windows();
   void map_windows();
   void map(const char* name, std::uint32_t buffer, const GemmOperand& operand, const Dim& columns,
            const Dim& rows, int box_rows);

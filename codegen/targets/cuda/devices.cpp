@@ -65,17 +65,17 @@ std::vector<DeviceModel> with_fitted_numbers(std::vector<DeviceModel> devices) {
 const std::vector<DeviceModel>& cuda_devices() {
   static const std::vector<DeviceModel> devices = with_fitted_numbers({
       {"sm_80", "A100", 108, 2048, 32, kRegisters, kMiddle, kMiddleBlock, 1, 108, false, 40 * kMiB,
-       2.04e12, 312e12, 624e12, 0, 1.41e9},
+       2.04e12, 312e12, 624e12, 0, 1.41e9, 19.5e12, 156e12},
       {"sm_86", "A10", 72, 1536, 16, kRegisters, kSmall, kSmallBlock, 1, 72, false, 6 * kMiB,
-       0.6e12, 125e12, 250e12, 0, 1.7e9},
+       0.6e12, 125e12, 250e12, 0, 1.7e9, 31.2e12, 62.5e12},
       {"sm_89", "L40S", 142, 1536, 24, kRegisters, kSmall, kSmallBlock, 1, 142, false, 96 * kMiB,
-       0.86e12, 362e12, 733e12, 733e12, 2.52e9},
+       0.86e12, 362e12, 733e12, 733e12, 2.52e9, 91.6e12, 183e12},
       {"sm_90", "H200", 132, 2048, 32, kRegisters, kLarge, kLargeBlock, kMostCluster, 120, true,
-       50 * kMiB, 4.8e12, 989e12, 1979e12, 1979e12, 1.98e9},
+       50 * kMiB, 4.8e12, 989e12, 1979e12, 1979e12, 1.98e9, 67e12, 494e12},
       {"sm_100", "B200", 148, 2048, 32, kRegisters, kLarge, kLargeBlock, kMostCluster, 132, false,
-       126 * kMiB, 8e12, 2250e12, 4500e12, 4500e12, 1.96e9},
+       126 * kMiB, 8e12, 2250e12, 4500e12, 4500e12, 1.96e9, 75e12, 1125e12},
       {"sm_120", "RTX 5090", 170, 1536, 24, kRegisters, kSmall, kSmallBlock, kPortableCluster, 152,
-       false, 96 * kMiB, 1.79e12, 210e12, 838e12, 419e12, 2.41e9},
+       false, 96 * kMiB, 1.79e12, 210e12, 838e12, 419e12, 2.41e9, 104.8e12, 104.8e12},
   });
   return devices;
 }

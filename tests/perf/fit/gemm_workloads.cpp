@@ -21,6 +21,12 @@ ir::Graph fused(const std::string& text) {
   return fusion::run_pipeline(ir::parse_graph(text), context).graph;
 }
 
+/// The same graph of exact float32.
+std::string of_float32(std::string text) {
+  for (std::size_t at = 0; (at = text.find("f16", at)) != text.npos;) text.replace(at, 3, "f32");
+  return text;
+}
+
 }  // namespace
 
 std::vector<Workload> workloads(const std::vector<std::string>& filter) {
@@ -39,6 +45,10 @@ std::vector<Workload> workloads(const std::vector<std::string>& filter) {
   for (const Conv& conv : kConvs)
     all.push_back({conv.name, conv.images * conv.out() * conv.out(), conv.outputs,
                    [&conv](int copies) { return ir::parse_graph(graph_text(conv, copies)); }});
+  for (const Conv& conv : kConvs)
+    all.push_back(
+        {fmt::format("f32_{}", conv.name), conv.images * conv.out() * conv.out(), conv.outputs,
+         [&conv](int copies) { return ir::parse_graph(of_float32(graph_text(conv, copies))); }});
   for (const EightBitTypes& types : kEightBitTypes)
     for (const EightBitShape& shape : kEightBitShapes)
       for (const std::string after : kEightBitEpilogues)

@@ -61,7 +61,7 @@ std::string profile_table(const ProfileReport& report, std::size_t most) {
                    : "",
                giga(step.operations_per_second()),
                std::string(to_string(step.bound)),
-               percent(step.share_of_bound()),
+               percent(step.share_of_bound()) + (step.is_slow() ? " !" : ""),
                fmt::format("{}", step.launches())};
     const bool is_one = time.parts.size() == 1;
     if (has_kernels) {
@@ -84,6 +84,27 @@ std::string profile_table(const ProfileReport& report, std::size_t most) {
   }
   return format_table(rows, most);
 }
+
+namespace {
+
+/// The slow steps, longest first.
+void add_slow_steps(const ProfileReport& report, std::vector<std::string>& lines) {
+  constexpr std::ptrdiff_t kShown = 5;
+  const auto count = std::ranges::count_if(report.steps, &StepProfile::is_slow);
+  std::ptrdiff_t shown = 0;
+  for (const StepProfile& step : report.steps) {
+    if (!step.is_slow() || ++shown > kShown) continue;
+    lines.push_back(fmt::format("! {} runs at {:.1f}% of what its {} allow{}{}", step.time.name,
+                                100 * step.share_of_bound(),
+                                step.bound == Bound::kMemory ? "bytes" : "operations",
+                                step.faster_form.empty() ? "" : "; ", step.faster_form));
+  }
+  if (count > kShown)
+    lines.push_back(
+        fmt::format("! and {} more steps below a tenth of what bounds them", count - kShown));
+}
+
+}  // namespace
 
 std::vector<std::string> profile_summary(const ProfileReport& report) {
   const MachineRates& rates = report.rates;
@@ -119,6 +140,8 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
   lines.push_back(
       "a step is bound by what takes longest at these rates: its bytes, its operations, or, where "
       "both take less than an empty step, its launch; 'of bound' is that least time over its own");
+  add_slow_steps(report, lines);
+  if (!report.exact_products.empty()) lines.push_back(report.exact_products);
   return lines;
 }
 

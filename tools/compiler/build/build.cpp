@@ -15,6 +15,7 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/serving.h"
 #include "tools/compiler/build/calibration.h"
+#include "tools/compiler/build/exact_products.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/eight_bit.h"
 #include "tools/compiler/options/entries.h"
@@ -405,6 +406,11 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
                                   kernel.name, kernel.architecture, nodes, kernel.reproducer));
       }
     }
+  if (options.fuse && options.precision == Precision::kModel && !target.architectures.empty())
+    if (const auto exact = describe(
+            exact_products(result.plan.parts.meta, target.kind->device(target.architectures[0])),
+            "by the cost model"))
+      reporter.note("precision", *exact);
   if (options.serve.paging) plan::serving_of(result.plan.parts.meta);
   if (result.model.reads)
     result.plan.parts.meta.refit =

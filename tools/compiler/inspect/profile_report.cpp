@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tools/compiler/build/exact_products.h"
+#include "tools/compiler/inspect/faster_form.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
 
@@ -61,6 +63,7 @@ ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates
     if (std::max(step.memory_us, step.compute_us) >= step.launch_us)
       step.bound = step.memory_us >= step.compute_us ? Bound::kMemory : Bound::kCompute;
     step.time = std::move(time);
+    if (step.is_slow()) step.faster_form = faster_form(step.time, rates);
     report.steps_us += step.time.microseconds;
     (step.bound == Bound::kMemory    ? report.memory_us
      : step.bound == Bound::kCompute ? report.compute_us
@@ -72,6 +75,7 @@ ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates
   }
   report.gaps_us = std::max(0.0, whole_us - report.steps_us);
   report.overlap_us = std::max(0.0, report.steps_us - whole_us);
+  report.exact_products = describe(exact_products(report), "measured").value_or("");
   std::ranges::stable_sort(report.steps, [](const auto& a, const auto& b) {
     return a.time.microseconds > b.time.microseconds;
   });
@@ -97,6 +101,7 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
   json["overlap_us"] = report.overlap_us;
   json["transfers"] = {{"host_to_device_us", report.transfers.host_to_device},
                        {"device_to_host_us", report.transfers.device_to_host}};
+  json["exact_products"] = report.exact_products;
   json["launches"] = report.launches;
   json["bytes"] = report.bytes;
   json["flops"] = report.flops;
@@ -120,6 +125,8 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
          {"least_compute_us", step.compute_us},
          {"least_launch_us", step.launch_us},
          {"share_of_bound", step.share_of_bound()},
+         {"slow", step.is_slow()},
+         {"faster_form", step.faster_form},
          {"launches", step.launches()},
          {"how", time.how},
          {"origins", time.origins},
@@ -197,6 +204,11 @@ double StepProfile::operations_per_second() const {
 double StepProfile::share_of_bound() const {
   const double least = std::max({memory_us, compute_us, launch_us});
   return time.microseconds > 0 ? least / time.microseconds : 0;
+}
+
+bool StepProfile::is_slow() const {
+  constexpr double kSlow = 0.1;
+  return bound != Bound::kLaunch && share_of_bound() < kSlow;
 }
 
 }  // namespace sinter

@@ -323,6 +323,7 @@ class StepProfile:
     are put on, and the steps of others that it starts behind. bound: "memory", "compute" or "launch": what keeps it from being
     faster. memory_us, compute_us, launch_us: least times by each. launches: of it. bandwidth, operations_per_second: that it
     reaches, bandwidth in bytes per second. share_of_bound: the least time of what it is bound by over its time.
+    is_slow: below a tenth of that, and not bound by its launch. faster_form: of its operators, or an option; empty if none is known.
     """
     name: str
     microseconds: float
@@ -341,6 +342,8 @@ class StepProfile:
     bandwidth: float
     operations_per_second: float
     share_of_bound: float
+    is_slow: bool
+    faster_form: str
 
 
 @dataclass(frozen=True)
@@ -350,10 +353,11 @@ class ProfileReport:
     target, shapes: of the plan, of the inputs. rates: of the machine. steps: the longest first. whole_us: of the run as it is
     replayed. steps_us: the sum of the steps; memory_us, compute_us, launch_us: its parts by what steps are bound by. gaps_us,
     overlap_us: whole_us less steps_us where that is positive, steps_us less whole_us where that is. launches, bytes, flops: of all
-    steps. host_to_device, device_to_host: of copies of inputs and outputs, which are not part of whole_us.
+    steps. exact_products: what TF32 would save; empty if no float32 product is exact. host_to_device, device_to_host: of copies of inputs and outputs, which are not part of whole_us.
     """
     target: str
     shapes: str
+    exact_products: str
     rates: MachineRates
     steps: tuple[StepProfile, ...]
     whole_us: float

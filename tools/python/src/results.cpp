@@ -75,6 +75,8 @@ static nb::dict to_python(const StepProfile& value) {
   d["bandwidth"] = value.bandwidth();
   d["operations_per_second"] = value.operations_per_second();
   d["share_of_bound"] = value.share_of_bound();
+  d["is_slow"] = value.is_slow();
+  d["faster_form"] = value.faster_form;
   return d;
 }
 
@@ -114,7 +116,7 @@ nb::dict to_python(const CompareResult& value) {
 
 nb::dict to_python(const ProfileReport& value) {
   nb::dict d;
-  SINTER_ITEMS(value, target, shapes);
+  SINTER_ITEMS(value, target, shapes, exact_products);
   d["rates"] = to_python(value.rates);
   d["steps"] = list_of(value.steps);
   SINTER_ITEMS(value, whole_us, steps_us, memory_us, compute_us, launch_us, gaps_us, overlap_us,

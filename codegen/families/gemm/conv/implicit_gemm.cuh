@@ -27,6 +27,7 @@ struct WindowRows {
     static constexpr bool kKeepsRow = kVector == 1 && kThreads % kRows == 0;
     static constexpr int kOwnRows = kKeepsRow ? 1 : kCopies;
     static constexpr bool kKeepsColumn = !kKeepsRow && kThreads % kAcross == 0;
+    static constexpr bool kIsAsync = kVector * sizeof(T) >= 4;
 
     const T* a;  // first channel read at position 0
     Windows<kDims> windows;
@@ -114,7 +115,7 @@ struct WindowRows {
         bool valid;
         const T* from = find(i, column, valid);
         T* to = shared + row_of(i) * kStride + column_of(i);
-        if constexpr (kVector == 1)
+        if constexpr (!kIsAsync)
           *to = valid ? *after_grid_wait(from) : T{0};
         else
           cp_async<kVector* static_cast<int>(sizeof(T))>(to, from, valid);
@@ -122,9 +123,19 @@ struct WindowRows {
     }
 
    private:
-    /// Elements of one row, several loads in flight before the first store; all of them would need
-    /// too many registers.
+    /// Elements of one row. Without asynchronous copies, several loads are in flight before the
+    /// first store; all of them would need too many registers.
     SINTER_DEVICE void copy_elements(T* shared, i32 k, i32 end) const {
+      if constexpr (kIsAsync) {
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {
+          if (!has_copy(i)) break;
+          bool valid;
+          const T* from = find(0, find_column(k + column_of(i), end), valid);
+          cp_async<sizeof(T)>(shared + row_of(i) * kStride + column_of(i), from, valid);
+        }
+        return;
+      }
       constexpr int kAtOnce = kCopies < 8 ? kCopies : 8;
 #pragma unroll 1
       for (int first = 0; first < kCopies; first += kAtOnce) {

@@ -27,7 +27,7 @@ bool is_quantized(const GemmProgram& product) {
 bool is_power_of_two(int x) { return (x & (x - 1)) == 0; }
 
 bool is_for(const GemmProgram& product) {
-  return !product.by_warpgroups && (!product.is_eight_bit() || product.weights);
+  return !product.by_warpgroups && (product.element_bytes() == 2 || product.weights);
 }
 
 }  // namespace
@@ -35,14 +35,14 @@ bool is_for(const GemmProgram& product) {
 bool leaves_to_small_m(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.weights) return true;
-  if (product.is_eight_bit()) return false;
+  if (product.element_bytes() != 2) return false;
   if (product.parts > 1 || product.prologue) return true;
   return !product.windows && !product.rows_are_k && problem.reductions == 0 && problem.most_m &&
          *problem.most_m <= kFewRows;
 }
 
 bool has_one_order(const GemmProgram& product, const Ranges& ranges) {
-  if (product.is_eight_bit() && !product.weights) return false;
+  if (product.element_bytes() != 2 && !product.weights) return false;
   if (!product.b_is_weight || !product.batch.empty() || product.windows) return false;
   const auto most = ir::upper_bound(product.m, ranges);
   return !product.m.is_constant() && most && *most <= kFewRows;

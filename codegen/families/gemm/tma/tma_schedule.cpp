@@ -206,15 +206,18 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
          scales_blocks(problem.product, s, promoted) && s.cluster_n == 1;
 }
 
-bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !product.weights; }
+bool is_for_tma(const GemmProgram& product) {
+  return product.by_warpgroups && !product.weights && !product.is_exact_float();
+}
 
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.prologue) return "warpgroups do not make rows";
   if (product.blocks && (product.blocks->depth != kPromotionStep || product.parts > 1))
     return fmt::format("scales of blocks are those of {} of k and of one part", kPromotionStep);
-  if (product.is_eight_bit() && product.rows_are_k)
-    return "k is not contiguous in the right operand, as warpgroups read 8 bits";
+  if (product.element_bytes() != 2 && product.rows_are_k)
+    return fmt::format("k is not contiguous in the right operand, as warpgroups read {} bits",
+                       8 * product.element_bytes());
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows)
     if (std::string reason = refuse_windows(product); !reason.empty()) return reason;

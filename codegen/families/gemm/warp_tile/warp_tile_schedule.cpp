@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_text.h"
@@ -36,7 +35,8 @@ constexpr int kNormRows[] = {16, 32};
 constexpr int kNormClusters[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 bool is_for(const GemmProgram& product) {
-  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.prologue;
+  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.prologue &&
+         !product.is_exact_float();
 }
 
 constexpr std::int64_t kScaledDepth = 128;  // k's with one block scale: BlockScales
@@ -57,33 +57,6 @@ bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps,
           s.m * s.n / (32 * warps) <= kMostAccumulators);
 }
 
-/// Template argument that reads the left operand, if not by rows: ", WindowRows<2, i32>".
-std::string left_operand(const GemmText& text) {
-  if (!text.product().windows) return "";
-  const ConvWindows& windows = *text.product().windows;
-  return fmt::format(", WindowRows<{}, {}>", windows.in.size(),
-                     needs_wide(text.analysis(), Dim(2) * windows.elements) ? "i64" : "i32");
-}
-
-std::string sizes(GemmText& text, const Shape& shape) {
-  std::vector<std::string> all;
-  for (const Dim& dim : shape) all.push_back(text.size(dim));
-  return fmt::format("{{{}}}", fmt::join(all, ", "));
-}
-
-/// Sets up the windows of the tile's rows.
-void write_windows(GemmText& text) {
-  const GemmProgram& product = text.product();
-  const ConvWindows& w = *product.windows;
-  text.line(fmt::format("operands.a = {};", text.start(product.a_buffer(), product.a)));
-  text.line(fmt::format("operands.windows = {{{}, {}, {}, {},", text.size(w.channels),
-                        text.size(w.pitch), sizes(text, w.in), sizes(text, w.out)));
-  text.line(fmt::format("                    {{{}}}, {{{}}}, {{{}}}, {{{}}}}};",
-                        fmt::join(w.kernel, ", "), fmt::join(w.strides, ", "),
-                        fmt::join(w.dilations, ", "), fmt::join(w.pads, ", ")));
-  text.line(fmt::format("operands.find_windows(first_row, {} - first_row);", text.size(product.m)));
-}
-
 /// Warps along m, n and k of the tile.
 struct WarpTile final : GemmTile {
   int warps_m, warps_n, warps_k;
@@ -100,10 +73,8 @@ struct WarpTile final : GemmTile {
 
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
     const int bytes = problem.product.element_bytes();
-    const bool by_rows = problem.product.rows_are_k && !problem.product.is_eight_bit();
-    const int rows_b = by_rows ? s.k : s.n, columns_b = by_rows ? s.n : s.k;
-    const int stage = s.m * odd_units(s.k, bytes) + rows_b * odd_units(columns_b, bytes);
-    return std::max(s.stages * stage * bytes, warps_k * s.m * (s.n + 8) * 4);
+    return std::max(s.stages * staged_elements(problem.product, s) * bytes,
+                    warps_k * s.m * (s.n + 8) * 4);
   }
 
   /// Time that a block waits, time of its multiprocessor's loads and MMAs, and contention among
@@ -160,14 +131,11 @@ struct WarpTile final : GemmTile {
         "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}{}>>",
         storage_name(product.type), storage_name(product.b_type), s.m, s.n, s.k, warps_m, warps_n,
         warps_k, s.stages, s.split_k, product.rows_are_k, s.vector_a, s.vector_b,
-        left_operand(text), product.blocks ? ", DenseRows, true" : "");
+        text.reader_of_a(), product.blocks ? ", DenseRows, true" : "");
   }
 
   void write_operands(GemmText& text) const override {
-    if (text.product().windows)
-      write_windows(text);
-    else
-      text.write_strided_a();
+    text.write_rows_of_a();
     text.write_strided_b();
     for (std::string& line : text.block_scales()) text.line(std::move(line));
     text.write_rows();

@@ -52,9 +52,8 @@ TEST(CompileConv, NormsAreOneKernelForFewRowsOnly) {
   EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "sm_80")),
               ElementsAre("gemm", "cudnn", "gemm, then its epilogue"));
   conv.in = {64, 64};
-  EXPECT_THAT(
-      names_of(ways_of(graph_of(conv, "gemm"), "sm_80")),
-      ElementsAre("cudnn", StartsWith("gemm, then its epilogue; no kernel on tensor cores")));
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "sm_80")),
+              ElementsAre("cudnn", StartsWith("gemm, then its epilogue; no GEMM kernel")));
 }
 
 TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
@@ -67,14 +66,20 @@ TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
   EXPECT_FALSE(ways[2].limited);
 }
 
+TEST(CompileConv, Float32IsExactOnCudaCores) {
+  ConvCase conv{"conv", 8, {56, 56}, 64, 64, {3, 3}, {}, {}, {1, 1}, {1, 1}};
+  conv.type = DType::kFloat32;
+  const auto ways = ways_of(graph_of(conv, "conv"), "sm_90");
+  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", "gemm"));
+  EXPECT_FALSE(ways[1].limited);  // also for many operations
+}
+
 TEST(CompileConv, LoopsTakeTheRest) {
   ConvCase conv{"conv", 1, {6, 6}, 8, 12, {3, 3}, {}, {}, {1, 1}, {1, 1}};
-  conv.type = DType::kFloat32;
+  conv.type = DType::kFloat64;
   auto ways = ways_of(graph_of(conv, "conv"), "sm_80");
   EXPECT_THAT(names_of(ways),
-              ElementsAre("cudnn",
-                          "loops; no kernel on tensor cores: tensor cores do not multiply "
-                          "f32 as it is"));
+              ElementsAre("cudnn", "loops; no GEMM kernel: GEMM kernels do not multiply f64"));
   conv.rest = "norm";
   ways = ways_of(graph_of(conv, "gemm"), "sm_80");
   EXPECT_THAT(names_of(ways), ElementsAre("cudnn", StartsWith("loops, then the epilogue;")));

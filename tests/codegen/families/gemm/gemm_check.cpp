@@ -101,7 +101,9 @@ ir::ScaledTensor weights_in(const codegen::GemmProgram& product, std::int64_t k,
 }
 
 /// The reference rounds once, like the kernel; the sums' order differs.
-Allowed allowed(DType type) {
+Allowed allowed(DType type, bool tf32) {
+  if (tf32 && type == DType::kFloat32) return {1.0 / 32, 1};
+  if (type == DType::kFloat32) return {1e-5, 2};
   return {type == DType::kFloat16 ? 1.0 / 1024 : type == DType::kBFloat16 ? 1.0 / 128 : 1e-5, 0.25};
 }
 
@@ -144,6 +146,7 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
   test.product.b_is_weight = b_is_weight;
+  test.product.tf32 = tf32 && test.product.type == DType::kFloat32;
   test.product.by_warpgroups =
       by_warpgroups || codegen::GemmRequest(schedule).is_warpgroup_schedule();
   if (codegen::GemmProgram& own = test.product; packs_elements) {
@@ -276,18 +279,18 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
     const ir::Tensor rows = prologue_rows(*test.body, inputs);
     memory.emplace_back(rows.bytes().begin(), rows.bytes().end());
   }
-  return run_variants(
-      test.name, library, kernel.step, values, memory,
-      [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
-        std::string problems;
-        for (std::size_t k = 0; k < expected.size(); ++k) {
-          const DType type = expected[k].dtype();
-          problems += problem_in(
-              variant, k,
-              first_difference(type, found[inputs.size() + k], expected[k].bytes(), allowed(type)));
-        }
-        return problems;
-      });
+  return run_variants(test.name, library, kernel.step, values, memory,
+                      [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
+                        std::string problems;
+                        for (std::size_t k = 0; k < expected.size(); ++k) {
+                          const DType type = expected[k].dtype();
+                          problems += problem_in(
+                              variant, k,
+                              first_difference(type, found[inputs.size() + k], expected[k].bytes(),
+                                               allowed(type, test.product.tf32)));
+                        }
+                        return problems;
+                      });
 }
 
 std::string message_for(const std::string& graph, const std::string& schedule) {

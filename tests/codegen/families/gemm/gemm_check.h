@@ -48,6 +48,7 @@ class GemmCheck {
   bool with_prologue = false;  // the same: blocks make the left operand's rows, where a region does
   const codegen::DeviceModel* device = &codegen::reference_device();  // of what is added next
   bool b_is_weight = false;                                           // the same
+  bool tf32 = false;           // the same: float32 is rounded
   bool by_warpgroups = false;  // the same; so is what a schedule of warpgroups is given for
 
  private:

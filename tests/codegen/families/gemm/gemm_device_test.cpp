@@ -114,7 +114,7 @@ TEST(GemmKernels, EachParsesItsOwnSchedulesAlone) {
   const codegen::GemmProgram products[] = {
       product_of(DType::kFloat16, false, 0), product_of(DType::kFloat16, false, 4),
       product_of(DType::kFloat16, true, 0), product_of(DType::kFloat16, true, 4),
-      product_of(DType::kFloat8E4M3FN, true, 4)};
+      product_of(DType::kFloat8E4M3FN, true, 4), product_of(DType::kFloat32, false, 0)};
   for (const codegen::GemmProgram& product : products) {
     codegen::GemmProblem problem{product, codegen::reference_device()};
     problem.n = 1024, problem.k = 2048;

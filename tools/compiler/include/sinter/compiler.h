@@ -242,15 +242,19 @@ struct StepProfile {
   SINTER_API double operations_per_second() const;
   /// The least time of what it is bound by over its time.
   SINTER_API double share_of_bound() const;
+  /// Below a tenth of what bounds it, which is not its launch.
+  SINTER_API bool is_slow() const;
+  std::string faster_form = {};  // of the operators of a slow step, or an option; empty: none known
 };
 
 /// Microseconds, but for counts.
 struct ProfileReport {
   std::string target, shapes;  // of the plan, of the inputs
   MachineRates rates;
-  std::vector<StepProfile> steps;                       // longest first
-  double whole_us = 0;                                  // of the run as it is replayed
-  double steps_us = 0;                                  // sum of the steps
+  std::vector<StepProfile> steps;  // longest first
+  std::string exact_products;      // what TF32 would save; empty: no float32 product is exact
+  double whole_us = 0;             // of the run as it is replayed
+  double steps_us = 0;             // sum of the steps
   double memory_us = 0, compute_us = 0, launch_us = 0;  // steps_us by what they are bound by
   double gaps_us = 0;     // whole_us less steps_us, where that is positive: nothing runs. On a GPU
                           // the launch of the graph is in it.
