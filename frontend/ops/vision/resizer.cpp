@@ -166,10 +166,30 @@ class Resizer {
     return taps;
   }
 
-  /// Anti-aliased: the filter is as wide as an output element, so it is a product with a matrix.
+  /// Anti-aliased: the filter is as wide as an output element. Where sizes are known it is a sum
+  /// over the few elements that it reaches, else a product with a matrix.
   void filter(const Axis& axis, std::size_t d) {
-    const bool is_known = axis.from.is_constant() && axis.to.is_constant();
-    multiply(d, is_known ? known_filter(axis, d) : computed_filter(axis, d));
+    if (axis.from.is_constant() && axis.to.is_constant())
+      known_filter(axis, d);
+    else
+      multiply(d, computed_filter(axis, d));
+  }
+
+  /// sum over t of x[index[o, t]] * weights[o, t] along dimension `d`.
+  void weigh(std::size_t d, const Term& index, const Term& weights) {
+    const Shape shape = x_.shape();
+    const auto spread = [&](const Term& table) {
+      Shape broad(shape.size() + 1, Dim(1));
+      broad[d] = table.shape()[0];
+      broad.back() = table.shape()[1];
+      return table.reshape(broad);
+    };
+    std::vector<Term> indices;
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      indices.push_back(i == d ? spread(index) : iota(node_, shape[i], i, shape.size() + 1));
+    const DType type = x_.dtype(), wide = weights.dtype();
+    x_ = reduce("ReduceSum", take(x_, indices).cast(wide) * spread(weights), shape.size())
+             .cast(type);
   }
 
   /// x times `weights` [from, to] along dimension `d`.
@@ -227,18 +247,8 @@ class Resizer {
     return weights.cast(x_.dtype());
   }
 
-  Term known_filter(const Axis& axis, std::size_t d) {
+  void known_filter(const Axis& axis, std::size_t d) {
     const std::int64_t from = axis.from.value(), to = axis.to.value();
-    // In float64, and then in the result's type.
-    const std::int64_t each = 8 + static_cast<std::int64_t>(size_of(x_.dtype()));
-    if (to > kMaxPositions || from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
-      node_.unsupported(
-          "antialias along dimension {}, which is {} -> {}: its filter is a matrix of these sizes",
-          d, from, to);
-    node_.take_memory(
-        from * to * each,
-        fmt::format("the antialias filter of dimension {}, a matrix of {} x {}", d, from, to));
-    std::vector<double> matrix(static_cast<std::size_t>(from * to), 0);
     const double scale =
         std::min(axis.scale.value_or(static_cast<double>(to) / static_cast<double>(from)), 1.0);
     const double support = how_.mode == Mode::kCubic ? 2 : 1;
@@ -248,9 +258,17 @@ class Resizer {
       node_.unsupported("antialias of a scale of {} along dimension {} of {}", scale, d, from);
     const auto first = static_cast<std::int64_t>(std::floor(-support / scale)) + 1;
     const std::int64_t count = 2 - 2 * first;
-    const std::vector<double> all = known_positions(how_, axis);
-    for (std::int64_t o = 0; o < to; ++o) {
-      const double p = all[static_cast<std::size_t>(o)];
+    const std::int64_t each = 32;  // bytes of a tap: in float64, then its index and weight
+    if (to > kMaxPositions || count > INT64_MAX / each / std::max<std::int64_t>(to, 1))
+      node_.unsupported(
+          "antialias along dimension {}, which is {} -> {}: its filter has {} elements for each", d,
+          from, to, count);
+    node_.take_memory(
+        count * to * each,
+        fmt::format("the antialias filter of dimension {}, of {} x {} elements", d, to, count));
+    std::vector<double> all_weights;
+    std::vector<std::int64_t> all_indices;
+    for (const double p : known_positions(how_, axis)) {
       // ONNX counts a whole position as the right end of the interval before it.
       const double base = std::ceil(p) - 1;
       std::vector<double> weights;
@@ -270,13 +288,16 @@ class Resizer {
       }
       for (std::int64_t k = 0; k < count; ++k) {
         const double weight = weights[static_cast<std::size_t>(k)];
-        const std::int64_t i = element_inside(base + static_cast<double>(first + k), from);
-        matrix[static_cast<std::size_t>(i * to + o)] +=
-            how_.exclude_outside && inside != 0 ? weight / inside : weight;
+        all_weights.push_back(how_.exclude_outside && inside != 0 ? weight / inside : weight);
+        all_indices.push_back(element_inside(base + static_cast<double>(first + k), from));
       }
     }
-    return {node_,
-            node_.builder().constant(ir::Tensor::from_doubles(x_.dtype(), {from, to}, matrix))};
+    const DType wide = x_.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const auto constant = [&](const ir::Tensor& tensor) {
+      return Term(node_, node_.builder().constant(tensor));
+    };
+    weigh(d, constant(ir::Tensor::from_ints(DType::kInt64, {to, count}, all_indices)),
+          constant(ir::Tensor::from_doubles(wide, {to, count}, all_weights)));
   }
 
   Term kernel(const Term& x) const {

@@ -79,6 +79,44 @@ void interleave_bytes(const std::uint8_t* source, std::int64_t rows, std::int64_
   interleave_vector(source, rows, row_step, target, count);
 }
 
+#if HWY_TARGET == HWY_SCALAR
+void find_lookups_vector(const std::int32_t*, std::int64_t, std::int32_t*) {}
+void look_up_vector(const std::uint32_t* source, std::int64_t, const std::int32_t* offsets,
+                    const std::int32_t*, std::int64_t count, std::uint32_t* target) {
+  for (std::int64_t i = 0; i < count; ++i) target[i] = source[offsets[i]];
+}
+#else
+void find_lookups_vector(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts) {
+  const hn::ScalableTag<std::int32_t> d;
+  const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i + n <= count; i += n) {
+    const auto block = hn::LoadU(d, offsets + i);
+    const std::int32_t least = hn::GetLane(hn::MinOfLanes(d, block)),
+                       most = hn::GetLane(hn::MaxOfLanes(d, block));
+    *starts++ = most - least < n ? least : -1;
+  }
+}
+
+void look_up_vector(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
+                    const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + n <= count; i += n) {
+    const std::int32_t start = *starts++;
+    if (start >= 0 && start + n <= readable) {
+      const auto lanes = hn::Sub(hn::LoadU(di, offsets + i), hn::Set(di, start));
+      hn::StoreU(hn::TableLookupLanes(hn::LoadU(d, source + start), hn::IndicesFromVec(d, lanes)),
+                 d, target + i);
+      continue;
+    }
+    for (std::int64_t k = i; k < i + n; ++k) target[k] = source[offsets[k]];
+  }
+  for (; i < count; ++i) target[i] = source[offsets[i]];
+}
+#endif
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
 HWY_AFTER_NAMESPACE();
@@ -89,6 +127,8 @@ namespace sinter::runtime::cpu {
 HWY_EXPORT(take_each_vector);
 HWY_EXPORT(interleave_words);
 HWY_EXPORT(interleave_bytes);
+HWY_EXPORT(find_lookups_vector);
+HWY_EXPORT(look_up_vector);
 
 void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* target,
                std::int64_t count) {
@@ -103,6 +143,15 @@ void interleave(std::size_t size, const std::byte* source, std::int64_t rows, st
   else HWY_DYNAMIC_DISPATCH(interleave_words)(reinterpret_cast<const std::uint32_t*>(source), rows,
                                               row_step, reinterpret_cast<std::uint32_t*>(target),
                                               count);
+}
+
+void find_lookups(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts) {
+  HWY_DYNAMIC_DISPATCH(find_lookups_vector)(offsets, count, starts);
+}
+
+void look_up(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
+             const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
+  HWY_DYNAMIC_DISPATCH(look_up_vector)(source, readable, offsets, starts, count, target);
 }
 
 }  // namespace sinter::runtime::cpu
