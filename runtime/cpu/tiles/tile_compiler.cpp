@@ -86,10 +86,11 @@ void TileCompiler::choose_axes() {
       const auto& steps = loops_.accesses[instr->access].address.coefficients;
       has_windows |= rank > rows && rows > 0 && steps[rows - 1] > 0 &&
                      steps[rows - 1] <= kWindowStep * steps[rank - 1] &&
-                     steps[rows - 1] < loops_.extents[rank - 1] * steps[rank - 1];
+                     steps[rows - 1] <= loops_.extents[rank - 1] * steps[rank - 1];
       if (rank > rows && steps[rank - 1] == 1)
         ++along;
-      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 && steps[rank - 1] != 0)
+      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 &&
+               (steps[rank - 1] != 0 || !loops_.accesses[instr->access].gathers.empty()))
         ++across;
     }
     const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
@@ -105,8 +106,8 @@ void TileCompiler::choose_axes() {
     std::int64_t columns = 1;
     while (first > 0 && columns < wanted)
       if (--first != repeated) columns *= loops_.extents[first];
-    schedule.across =
-        !loops_.ordered && (across > along || short_rows || has_windows || repeated) && columns >= 8;
+    schedule.across = !loops_.ordered &&
+                      (across > along || short_rows || has_windows || repeated) && columns >= 8;
     if (!schedule.across) repeated.reset();
     for (std::size_t a = 0; a < rank; ++a) {
       if (a == repeated) continue;
@@ -207,7 +208,7 @@ void TileCompiler::find_axes_of_values() {
 /// Of the first `end` axes the one along which most of the work is the same, if that is enough to
 /// walk memory in another order for.
 std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
-  constexpr std::int64_t kFewRepeats = 4, kManyValues = 64;
+  constexpr std::int64_t kFewRepeats = 2, kManyValues = 64;
   constexpr int kLeastSaved = 6, kGathered = 4, kComputedAddress = 5;
   if (loops_.ordered || loops_.scans) return std::nullopt;
   const auto is_many = [&](std::uint64_t depends) {

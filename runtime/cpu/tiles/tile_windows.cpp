@@ -51,7 +51,7 @@ std::optional<WindowLoop> TileAccess::window_of(std::size_t y, std::size_t x) co
   if (loop.stride <= 0 || loop.dilation <= 0) return std::nullopt;
   loop.pitch = along / loop.dilation;
   if (loop.pitch * loop.dilation != along || loop.pitch * loop.stride != across ||
-      loop.stride >= loop.size * loop.dilation)
+      loop.stride > loop.size * loop.dilation)
     return std::nullopt;
   return loop;
 }
@@ -111,9 +111,9 @@ bool TileAccess::slides(bool idempotent) const {
       sliding_->inner ? (idempotent ? doublings(sliding_->inner->size) : sliding_->inner->size - 1)
                       : 0;
   const std::int64_t work =
-      stride * (rows * sliding_->other_windows + steps_of(sliding_->outer) + inner) + 2;
+      stride * (rows * sliding_->other_windows / 2 + steps_of(sliding_->outer) + inner) + 2;
   const std::int64_t one_by_one = can_reduce() ? windows : 2 * windows;
-  return work * 4 <= one_by_one * 3 && room_for(1, x_.extents.back()) <= kMostRoom;
+  return work <= one_by_one && room_for(1, x_.extents.back()) <= kMostRoom;
 }
 
 std::int64_t TileAccess::room_for(std::int64_t rows, std::int64_t cols) const {
@@ -124,9 +124,8 @@ std::int64_t TileAccess::room_for(std::int64_t rows, std::int64_t cols) const {
 }
 
 std::size_t TileAccess::sliding_bytes() const {
-  // Two of the rows, and a row as it is stored.
   const std::int64_t room = std::max(kRoom, room_for(1, x_.extents.back()));
-  return static_cast<std::size_t>(3 * room) * compute_size_;
+  return static_cast<std::size_t>(2 * room) * compute_size_;  // before and behind each step
 }
 
 std::int64_t TileAccess::sliding_columns(std::int64_t most) const {
@@ -148,7 +147,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
   const auto size = static_cast<std::int64_t>(storage_size_),
              wide = static_cast<std::int64_t>(compute_size_);
   const std::int64_t capacity = std::max(kRoom, room_for(1, x_.extents.back()));
-  std::byte *a = room, *b = room + capacity * wide, *const row_room = b + capacity * wide;
+  std::byte *a = room, *b = room + capacity * wide;
   // to = combine(left, right), rows of `cols` elements that lie `pitch` apart.
   const auto combined = [&](std::byte* to, std::int64_t to_pitch, const std::byte* left,
                             const std::byte* right, std::int64_t pitch, std::int64_t rows,
@@ -200,61 +199,71 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
     std::int64_t start = fixed_offset(tile) + in_row.first * x_pitch + of_rows.first * y_pitch;
     for (std::size_t d = 0; d + 1 < last; ++d) start += at[d] * x_.steps[d];
 
-    // The input's rows, those of windows that do not slide combined.
-    for (std::int64_t r = 0; r < of_rows.count; ++r) {
-      std::byte* const row = a + r * pitch * wide;
-      const bool is_row = r >= of_rows.low && r < of_rows.high && in_row.high > in_row.low;
-      for (std::int64_t other = 0; other < sliding.other_windows; ++other) {
-        std::int64_t address = start + r * y_pitch + in_row.low * x_pitch, left = other;
-        std::array<std::int64_t, kMaxAxes> of_window{};
-        for (const std::size_t y : sliding.others) {
-          of_window[y] = left % y_.extents[y];
-          left /= y_.extents[y];
-          address += of_window[y] * y_.steps[y];
-        }
-        bool inside = is_row;
-        for (std::size_t g = 0; g < guard_steps_.size(); ++g) {
-          if ((sliding.inner && sliding.inner->guard == static_cast<int>(g)) ||
-              (sliding.outer && sliding.outer->guard == static_cast<int>(g)))
-            continue;
-          const GuardSteps& guard = guard_steps_[g];
-          std::int64_t index = guard.constant;
-          for (std::size_t d = 0; d < guard.z.size(); ++d) index += guard.z[d] * tile.z[d];
-          for (std::size_t d = 0; d < guard.x.size(); ++d) index += guard.x[d] * at[d];
-          for (std::size_t d = 0; d < guard.y.size(); ++d) index += guard.y[d] * of_window[d];
-          inside = inside && index >= 0 && index < guard.extent;
-        }
-        std::byte* const to = other == 0 ? row : row_room;
-        const std::int64_t low = inside ? in_row.low : pitch, high = inside ? in_row.high : pitch;
-        if (low > 0) fill_run(compute_, access_.fill, to, low);
-        if (inside) {
-          if (address < 0) refuse_address(address);
-          if (address + high - low > access_.count) refuse_address(address + high - low - 1);
-          load_run(access_.storage, buffer + address * size, 1, to + low * wide, high - low);
-        }
-        if (high < pitch) fill_run(compute_, access_.fill, to + high * wide, pitch - high);
-        if (other > 0) combined(row, pitch, row, row_room, pitch, 1, pitch);
+    // The input's rows with what is around them, those of windows that do not slide combined.
+    const std::int64_t count = of_rows.count * pitch, valid_cols = in_row.high - in_row.low;
+    for (std::int64_t other = 0; other < sliding.other_windows; ++other) {
+      std::int64_t address = start + of_rows.low * y_pitch + in_row.low * x_pitch, left = other;
+      std::array<std::int64_t, kMaxAxes> of_window{};
+      for (const std::size_t y : sliding.others) {
+        of_window[y] = left % y_.extents[y];
+        left /= y_.extents[y];
+        address += of_window[y] * y_.steps[y];
       }
+      bool inside = of_rows.high > of_rows.low && valid_cols > 0;
+      for (std::size_t g = 0; g < guard_steps_.size(); ++g) {
+        if ((sliding.inner && sliding.inner->guard == static_cast<int>(g)) ||
+            (sliding.outer && sliding.outer->guard == static_cast<int>(g)))
+          continue;
+        const GuardSteps& guard = guard_steps_[g];
+        std::int64_t index = guard.constant;
+        for (std::size_t d = 0; d < guard.z.size(); ++d) index += guard.z[d] * tile.z[d];
+        for (std::size_t d = 0; d < guard.x.size(); ++d) index += guard.x[d] * at[d];
+        for (std::size_t d = 0; d < guard.y.size(); ++d) index += guard.y[d] * of_window[d];
+        inside = inside && index >= 0 && index < guard.extent;
+      }
+      std::byte* const to = other == 0 ? a : b;
+      const std::int64_t valid_rows = inside ? of_rows.high - of_rows.low : 0;
+      if (valid_rows * valid_cols < count) fill_run(compute_, access_.fill, to, count);
+      if (inside) {
+        const std::int64_t end = address + (valid_rows - 1) * y_pitch + valid_cols;
+        if (address < 0) refuse_address(address);
+        if (end > access_.count) refuse_address(end - 1);
+      }
+      // Rows that follow each other are one.
+      const bool joint = y_pitch == pitch && valid_cols == pitch;
+      for (std::int64_t r = 0; r < (joint ? std::min<std::int64_t>(valid_rows, 1) : valid_rows);
+           ++r)
+        load_run(access_.storage, buffer + (address + r * y_pitch) * size, 1,
+                 to + ((of_rows.low + r) * pitch + in_row.low) * wide,
+                 joint ? valid_rows * pitch : valid_cols);
+      if (other > 0) combined(a, count, a, b, count, 1, count);
     }
-    // Down the rows, then along them; what lies `shift` behind is combined.
+    // Down the rows, then along them; what lies `shift` behind is combined. All rows at once: what
+    // that makes of a row's last elements and the next one's first nobody reads.
     std::int64_t have = of_rows.count;
     if (sliding.outer) {
       const std::int64_t window = sliding.outer->size, stride = sliding.outer->stride,
                          dilation = sliding.outer->dilation;
+      const auto down = [&](std::int64_t by, std::int64_t made, std::int64_t step) {
+        const std::byte* const behind = a + by * dilation * pitch * wide;
+        if (step == 1)
+          combined(b, made * pitch, a, behind, made * pitch, 1, made * pitch);
+        else
+          combined(b, pitch, a, behind, step * pitch, made, pitch);
+        std::swap(a, b);
+      };
       if (idempotent && stride * doublings(window) < window - 1) {
-        const auto down = [&](std::int64_t by, std::int64_t count, std::int64_t step) {
-          combined(b, pitch, a, a + by * dilation * pitch * wide, step * pitch, count, pitch);
-          std::swap(a, b);
-        };
         std::int64_t width = 1;
         for (; width * 2 <= window; width *= 2) down(width, have -= width * dilation, 1);
         if (window > width || stride > 1) down(window - width, rows, stride);
       } else {
-        combined(b, pitch, a, a + dilation * pitch * wide, stride * pitch, rows, pitch);
-        for (std::int64_t k = 2; k < window; ++k) {
-          OpArgs args{rows, pitch, b, pitch, {}};
-          args.args[0] = {b, pitch, true};
-          args.args[1] = {a + k * dilation * pitch * wide, stride * pitch, true};
+        for (std::int64_t k = 1; k < window; ++k) {
+          const bool joint = stride == 1;
+          const std::int64_t cols_of = joint ? rows * pitch : pitch;
+          OpArgs args{joint ? 1 : rows, cols_of, b, cols_of, {}};
+          const std::int64_t step = joint ? cols_of : stride * pitch;
+          args.args[0] = k == 1 ? View{a, step, true} : View{b, cols_of, true};
+          args.args[1] = {a + k * dilation * pitch * wide, step, true};
           combine(args);
         }
         std::swap(a, b);
@@ -262,9 +271,10 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
     }
     if (sliding.inner) {
       const std::int64_t window = sliding.inner->size, dilation = sliding.inner->dilation;
-      std::int64_t count = pitch;
+      std::int64_t left = rows * pitch;
       const auto along = [&](std::int64_t by) {
-        combined(b, pitch, a, a + by * dilation * wide, pitch, rows, count -= by * dilation);
+        left -= by * dilation;
+        combined(b, left, a, a + by * dilation * wide, left, 1, left);
         std::swap(a, b);
       };
       if (idempotent) {
@@ -272,21 +282,22 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
         for (; width * 2 <= window; width *= 2) along(width);
         if (width < window) along(window - width);
       } else {
-        count -= (window - 1) * dilation;
-        combined(b, pitch, a, a + dilation * wide, pitch, rows, count);
+        left -= (window - 1) * dilation;
+        combined(b, left, a, a + dilation * wide, left, 1, left);
         for (std::int64_t k = 2; k < window; ++k)
-          combined(b, pitch, b, a + k * dilation * wide, pitch, rows, count);
+          combined(b, left, b, a + k * dilation * wide, left, 1, left);
         std::swap(a, b);
       }
     }
-    for (std::int64_t r = 0; r < rows; ++r, c += cols) {
-      const void* row = a + r * pitch * wide;
-      if (sliding.inner && sliding.inner->stride > 1) {
-        load_run(compute_, a + r * pitch * wide, sliding.inner->stride, row_room, cols);
-        row = row_room;
-      }
-      kernels.rows_anywhere({&row, 1}, nullptr, c, cols, accumulators);
+    const std::int64_t stride = sliding.inner ? sliding.inner->stride : 1;
+    if (stride > 1 || pitch != cols) {
+      for (std::int64_t r = 0; r < rows; ++r)
+        load_run(compute_, a + r * pitch * wide, stride, b + r * cols * wide, cols);
+      std::swap(a, b);
     }
+    const void* const result = a;
+    kernels.rows_anywhere({&result, 1}, nullptr, c, rows * cols, accumulators);
+    c += rows * cols;
   }
 }
 
