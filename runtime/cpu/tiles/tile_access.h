@@ -48,9 +48,9 @@ struct WindowLoop {
   int guard = -1;  // that says which positions there are
 };
 
-/// Of a tile of `elements`: one each, and what look_up wants.
+/// Of a tile of `elements`: one each, the least and the greatest, and what look_up wants.
 constexpr std::int64_t offset_count(std::int64_t elements) {
-  return elements + elements / kLeastLookup;
+  return elements + 2 + elements / kLeastLookup;
 }
 
 class TileAccess {
@@ -66,7 +66,7 @@ class TileAccess {
             void* target) const;
 
   /// Where the elements of `tile` lie but for the loops z, which no gather may depend on; and the
-  /// values there. For plain accesses of less than 2^31 elements. Throws like load.
+  /// values there. For accesses without guards of less than 2^31 elements. Throws like load.
   /// `offsets` has room for offset_count of them.
   void find_offsets(const Tile& tile, GatherValues gathered, std::int32_t* offsets) const;
   View load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
@@ -138,6 +138,8 @@ class TileAccess {
   /// Whether all that is not linear, and all guards, are the same along a loop.
   bool is_same_along(std::size_t axis) const;
   std::int64_t fixed_offset(const Tile& tile) const;
+  /// What the loops z add to it.
+  std::int64_t repeated_offset(const Tile& tile) const;
   View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                   std::byte* target) const;
   void load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,

@@ -172,7 +172,8 @@ ValueClass TileCompiler::class_of(const BoundAccess& access) const {
 /// Which axes every value depends on.
 void TileCompiler::find_axes_of_values() {
   const auto bit = [](std::size_t axis) { return std::uint64_t{1} << axis; };
-  std::vector<std::uint64_t> of_node(loops_.nodes.size(), 0);
+  std::vector<std::uint64_t>& of_node = node_depends_;
+  of_node.assign(loops_.nodes.size(), 0);
   for (std::size_t i = 0; i < loops_.nodes.size(); ++i) {
     const BoundNode& node = loops_.nodes[i];
     if (node.op == plan::fb::ExprOp::Symbol)
@@ -209,7 +210,7 @@ void TileCompiler::find_axes_of_values() {
 /// walk memory in another order for.
 std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
   constexpr std::int64_t kFewRepeats = 2, kManyValues = 64;
-  constexpr int kLeastSaved = 6, kGathered = 4, kComputedAddress = 5;
+  constexpr int kLeastSaved = 6, kGathered = 4, kComputedAddress = 12;
   if (loops_.ordered || loops_.scans) return std::nullopt;
   const auto is_many = [&](std::uint64_t depends) {
     std::int64_t values = 1;
@@ -229,7 +230,11 @@ std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
       int work = instr.kind == InstrKind::Op ? work_of(static_cast<ScalarOp>(instr.op)) : 1;
       if (plan::is_memory(instr.kind)) {
         const BoundAccess& access = loops_.accesses[instr.access];
-        if (!access.is_plain()) work += kComputedAddress;
+        if (!access.is_plain()) {
+          work += kComputedAddress;
+          if (!is_steady && is_computed(access) && (depends_of_nodes(access) >> a & 1) == 0)
+            saved += kComputedAddress;
+        }
         for (const BoundGather& gather : access.gathers) {
           work += kGathered;
           if (!is_steady && is_many(depends_[gather.value]) &&
@@ -452,16 +457,29 @@ bool TileCompiler::is_small(std::size_t i) const {
   }
 }
 
+/// Whether addresses are computed by more than strides, and always inside.
+bool TileCompiler::is_computed(const BoundAccess& access) {
+  return !access.nonlinear.empty() && access.guards.empty();
+}
+
+std::uint64_t TileCompiler::depends_of_nodes(const BoundAccess& access) const {
+  std::uint64_t result = 0;
+  for (const std::uint32_t node : access.nonlinear) result |= node_depends_[node];
+  return result;
+}
+
 bool TileCompiler::has_steady_offsets(std::size_t i) const {
   constexpr std::int64_t kMostElements = INT32_MAX;
   const BoundAccess& access = loops_.accesses[program_.instrs[i]->access];
-  return out_.schedule_.repeats > 1 && class_[i] == ValueClass::kElement && access.is_plain() &&
-         access.count <= kMostElements &&
-         std::ranges::all_of(access.gathers,
-                             [&](const BoundGather& g) { return steady_[g.value]; }) &&
-         std::ranges::any_of(access.gathers, [&](const BoundGather& g) {
-           return class_[g.value] == ValueClass::kElement || out_.schedule_.across;
-         });
+  const auto is_steady = [&](const BoundGather& gather) -> bool { return steady_[gather.value]; };
+  const auto is_spread = [&](const BoundGather& gather) {
+    return class_[gather.value] == ValueClass::kElement || out_.schedule_.across;
+  };
+  if (out_.schedule_.repeats <= 1 || class_[i] != ValueClass::kElement ||
+      access.count > kMostElements || !std::ranges::all_of(access.gathers, is_steady))
+    return false;
+  if (access.is_plain()) return std::ranges::any_of(access.gathers, is_spread);
+  return is_computed(access) && (depends_of_nodes(access) >> out_.axes_.z.back() & 1) == 0;
 }
 
 TileInstr TileCompiler::translate(std::size_t i) const {

@@ -42,6 +42,8 @@ class TileCompiler {
   bool is_small(std::size_t instr) const;
   /// Whether what a store writes is so large that it should leave the caches out.
   bool is_past_cache(std::uint32_t access) const;
+  static bool is_computed(const BoundAccess& access);
+  std::uint64_t depends_of_nodes(const BoundAccess& access) const;
   /// Whether all elements of a load lie at offsets that are the same in all repetitions.
   bool has_steady_offsets(std::size_t instr) const;
   TileInstr translate(std::size_t instr) const;
@@ -59,8 +61,9 @@ class TileCompiler {
   std::vector<int> cost_;       // of computing it from memory
   std::vector<bool> needed_, kept_;
   std::vector<std::uint64_t> depends_;  // on which axes, a bit each
-  std::vector<bool> steady_;            // the same in all repetitions of a tile
-  bool keep_between_stages_ = true;     // tiles hold whole rows: values last from stage to stage
+  std::vector<std::uint64_t> node_depends_;
+  std::vector<bool> steady_;         // the same in all repetitions of a tile
+  bool keep_between_stages_ = true;  // tiles hold whole rows: values last from stage to stage
 
   int operations_ = 0;  // Ops on elements, and their work beyond one instruction each
   double work_ = 0;

@@ -161,10 +161,24 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
   }
 }
 
+std::int64_t TileAccess::repeated_offset(const Tile& tile) const {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < z_steps_.size(); ++d) offset += z_steps_[d] * tile.z[d];
+  return offset;
+}
+
 void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
                               std::int32_t* offsets) const {
+  const std::int64_t count = tile.rows * tile.cols;
+  if (!access_.is_plain()) {
+    const std::int64_t start = repeated_offset(tile);
+    for_each_element(tile, {true, true}, gathered,
+                     [&](std::int64_t r, std::int64_t c, std::int64_t address, bool) {
+                       offsets[r * tile.cols + c] = static_cast<std::int32_t>(address - start);
+                     });
+  }
   std::int64_t room[kPiece];
-  for (std::int64_t r = 0; r < tile.rows; ++r)
+  for (std::int64_t r = 0; access_.is_plain() && r < tile.rows; ++r)
     for (std::int64_t c = 0; c < tile.cols; c += kPiece) {
       const std::span piece(room, static_cast<std::size_t>(std::min(kPiece, tile.cols - c)));
       column_offsets(tile.x0 + c, piece);
@@ -176,19 +190,23 @@ void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
         offsets[r * tile.cols + c + static_cast<std::int64_t>(i)] =
             static_cast<std::int32_t>(start + piece[i]);
     }
-  const std::int64_t count = tile.rows * tile.cols;
-  if (storage_size_ == sizeof(std::uint32_t)) find_lookups(offsets, count, offsets + count);
+  // What is computed is known to be inside for this repetition alone.
+  const auto [least, most] = std::minmax_element(offsets, offsets + count);
+  offsets[count] = *least;
+  offsets[count + 1] = *most;
+  if (storage_size_ == sizeof(std::uint32_t)) find_lookups(offsets, count, offsets + count + 2);
 }
 
 View TileAccess::load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
                          std::byte* target) const {
-  std::int64_t start = 0;
-  for (std::size_t d = 0; d < z_steps_.size(); ++d) start += z_steps_[d] * tile.z[d];
+  const std::int64_t start = repeated_offset(tile);
   const std::byte* from = buffer + start * static_cast<std::int64_t>(storage_size_);
   const std::int64_t count = tile.rows * tile.cols;
+  if (start + offsets[count] < 0) refuse_address(start + offsets[count]);
+  if (start + offsets[count + 1] >= access_.count) refuse_address(start + offsets[count + 1]);
   if (storage_size_ == sizeof(std::uint32_t)) {
     look_up(reinterpret_cast<const std::uint32_t*>(from), access_.count - start, offsets,
-            offsets + count, count, reinterpret_cast<std::uint32_t*>(target));
+            offsets + count + 2, count, reinterpret_cast<std::uint32_t*>(target));
     return {target, tile.cols, true};
   }
   for (std::int64_t i = 0; i < count; i += kPiece)
