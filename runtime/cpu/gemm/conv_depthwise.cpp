@@ -7,6 +7,7 @@
 #include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/ops/depthwise_ops.h"
 #include "runtime/cpu/ops/quant_ops.h"
+#include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
@@ -14,6 +15,13 @@ namespace {
 
 /// Elements of a part's padded rows: they stay in a core's own cache.
 constexpr std::int64_t kRoom = 32 << 10, kMostWidth = 1 << 20;
+
+void load_strided(const float* from, std::int64_t step, float* to, std::int64_t count) {
+  if (step >= kLeastStep && step <= kMostStep)
+    return take_each(reinterpret_cast<const std::uint32_t*>(from), step,
+                     reinterpret_cast<std::uint32_t*>(to), count);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+}
 
 }  // namespace
 
@@ -84,8 +92,8 @@ void ConvDepthwise::copy_row(const float* from, float* to) const {
     std::fill_n(to, begin, 0.0F);
     if (stride_ == 1)
       std::copy_n(from + (from != nullptr ? first + begin : 0), end - begin, to + begin);
-    else
-      for (std::int64_t i = begin; i < end; ++i) to[i] = from[first + i * stride_];
+    else if (begin < end)
+      load_strided(from + first + begin * stride_, stride_, to + begin, end - begin);
     std::fill_n(to + end, length - end, 0.0F);
   }
 }

@@ -102,8 +102,8 @@ class TileAccess {
   /// Room that it needs, and columns of a tile, at most `most`, of whole rows.
   std::size_t sliding_bytes() const;
   std::int64_t sliding_columns(std::int64_t most) const;
-  /// What reduce() does, of tiles of all rows. `combine` is an operator's kernel.
-  void reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine, bool idempotent,
+  /// What reduce() does, of tiles of all rows. `combine` is the kernel of `kind` as an operator.
+  void reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine, Combine kind,
                       const ReduceKernels& kernels, std::byte* room, std::byte* accumulators) const;
 
   /// True if rows of `cols` columns follow each other in the buffer without gap or repetition.
@@ -120,6 +120,7 @@ class TileAccess {
   };
   void find_sliding();
   std::optional<WindowLoop> window_of(std::size_t y, std::size_t x) const;
+  bool is_identity_outside(Combine combine) const;
   std::int64_t room_for(std::int64_t rows, std::int64_t cols) const;
 
   /// A linear guard over the loops of each role.

@@ -185,9 +185,8 @@ class TileProgram::Worker {
           const TileAccess& access = p_.accesses_[instr.access];
           std::byte* const accumulators = workspace_ + reduction.accumulators;
           if (instr.slides)
-            access.reduce_sliding(buffer_of(access), tile_, instr.kernel,
-                                  reduction.combine != Combine::kSum, reduction.kernels,
-                                  workspace_ + instr.offset, accumulators);
+            access.reduce_sliding(buffer_of(access), tile_, instr.kernel, reduction.combine,
+                                  reduction.kernels, workspace_ + instr.offset, accumulators);
           else
             access.reduce(buffer_of(access), tile_, reduction.kernels, accumulators);
           break;

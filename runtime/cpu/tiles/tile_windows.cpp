@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 #include "runtime/cpu/tiles/tile_access.h"
@@ -139,9 +140,20 @@ std::int64_t TileAccess::sliding_columns(std::int64_t most) const {
   return columns;
 }
 
+bool TileAccess::is_identity_outside(Combine combine) const {
+  const double infinity = std::numeric_limits<double>::infinity();
+  switch (combine) {
+    case Combine::kSum: return access_.fill == 0;
+    case Combine::kMax: return access_.fill == -infinity;
+    case Combine::kMin: return access_.fill == infinity;
+    default: return false;
+  }
+}
+
 void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine,
-                                bool idempotent, const ReduceKernels& kernels, std::byte* room,
+                                Combine kind, const ReduceKernels& kernels, std::byte* room,
                                 std::byte* accumulators) const {
+  const bool idempotent = kind != Combine::kSum;
   const Sliding& sliding = *sliding_;
   const std::size_t last = x_.extents.size() - 1;
   const auto size = static_cast<std::int64_t>(storage_size_),
@@ -199,9 +211,47 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
     std::int64_t start = fixed_offset(tile) + in_row.first * x_pitch + of_rows.first * y_pitch;
     for (std::size_t d = 0; d + 1 < last; ++d) start += at[d] * x_.steps[d];
 
+    const bool doubles =
+        sliding.outer && idempotent &&
+        sliding.outer->stride * doublings(sliding.outer->size) < sliding.outer->size - 1;
+    // Rows are combined from where they lie if what is around them changes nothing.
+    const bool in_place = sliding.outer && !doubles && sliding.other_windows == 1 &&
+                          storage_size_ == compute_size_ && compute_ == access_.storage &&
+                          is_identity_outside(kind);
+    if (in_place) {
+      const WindowLoop& outer = *sliding.outer;
+      const std::int64_t valid_cols = in_row.high - in_row.low;
+      const bool all = valid_cols == pitch && of_rows.low == 0 && of_rows.high == of_rows.count;
+      if (!all) fill_run(compute_, access_.fill, b, rows * pitch);
+      const auto from = [&](std::int64_t row) {
+        return buffer + (start + row * y_pitch + in_row.low * x_pitch) * size;
+      };
+      for (std::int64_t k = all ? 1 : 0; k < outer.size && valid_cols > 0; ++k) {
+        const std::int64_t shift = k * outer.dilation;
+        const Interval which{
+            std::max<std::int64_t>(0, (of_rows.low - shift + outer.stride - 1) / outer.stride),
+            of_rows.high > shift
+                ? std::min(rows, (of_rows.high - shift + outer.stride - 1) / outer.stride)
+                : 0};
+        if (which.high <= which.low) continue;
+        const std::int64_t first = start + (which.low * outer.stride + shift) * y_pitch +
+                                   in_row.low * x_pitch,
+                           end = first + (which.high - which.low - 1) * outer.stride * y_pitch +
+                                 valid_cols;
+        if (first < 0) refuse_address(first);
+        if (end > access_.count) refuse_address(end - 1);
+        std::byte* const to = b + (which.low * pitch + in_row.low) * wide;
+        const std::int64_t step = outer.stride * y_pitch;
+        OpArgs args{which.high - which.low, valid_cols, to, pitch, {}};
+        args.args[0] = all && k == 1 ? View{from(0), step, true} : View{to, pitch, true};
+        args.args[1] = {from(which.low * outer.stride + shift), step, true};
+        combine(args);
+      }
+      std::swap(a, b);
+    }
     // The input's rows with what is around them, those of windows that do not slide combined.
     const std::int64_t count = of_rows.count * pitch, valid_cols = in_row.high - in_row.low;
-    for (std::int64_t other = 0; other < sliding.other_windows; ++other) {
+    for (std::int64_t other = 0; !in_place && other < sliding.other_windows; ++other) {
       std::int64_t address = start + of_rows.low * y_pitch + in_row.low * x_pitch, left = other;
       std::array<std::int64_t, kMaxAxes> of_window{};
       for (const std::size_t y : sliding.others) {
@@ -241,7 +291,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
     // Down the rows, then along them; what lies `shift` behind is combined. All rows at once: what
     // that makes of a row's last elements and the next one's first nobody reads.
     std::int64_t have = of_rows.count;
-    if (sliding.outer) {
+    if (sliding.outer && !in_place) {
       const std::int64_t window = sliding.outer->size, stride = sliding.outer->stride,
                          dilation = sliding.outer->dilation;
       const auto down = [&](std::int64_t by, std::int64_t made, std::int64_t step) {
@@ -252,7 +302,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
           combined(b, pitch, a, behind, step * pitch, made, pitch);
         std::swap(a, b);
       };
-      if (idempotent && stride * doublings(window) < window - 1) {
+      if (doubles) {
         std::int64_t width = 1;
         for (; width * 2 <= window; width *= 2) down(width, have -= width * dilation, 1);
         if (window > width || stride > 1) down(window - width, rows, stride);

@@ -250,6 +250,9 @@ TEST(CpuWindows, NeighboursOverlap) {
       {{40, 61}, {4, 7}, {2, 3}, {2, 3}, {1, 5}},
       {{30, 4}, {2, 5}, {1, 1}, {1, 1}, {0, 2}},
       {{5, 6}, {9, 11}, {1, 1}, {1, 1}, {4, 5}},  // wider than the input
+      {{27, 29}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {{26, 28}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, 3, false, false},
+      {{5, 6}, {3, 5}, {1, 1}, {2, 2}, {4, 4}},
       {{31, 33}, {9, 9}, {1, 1}, {1, 1}, {0, 0}, 5, false, false},
       {{31, 33}, {9, 7}, {2, 2}, {1, 2}, {0, 0}, 5, false, false},
       {{3000}, {31}, {1}, {1}, {15}},
@@ -269,6 +272,9 @@ TEST(CpuWindows, NeighboursOverlap) {
         Overlap c = cases[i];
         c.type = type;
         if (type == DType::kUInt8) c.fill = 2;
+        check_overlap(c, combine);
+        if (!is_float(type)) continue;
+        c.fill = combine == Combine::kSum ? 0 : combine == Combine::kMax ? -INFINITY : INFINITY;
         check_overlap(c, combine);
       }
 }
