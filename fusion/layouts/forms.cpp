@@ -248,7 +248,7 @@ bool wants_channels_last(const Site& site) {
 bool may_have_channels_second(const Site& site) {
   const ValueId weights = site.node.inputs[1];
   const Shape& shape = site.graph.type(weights).shape;
-  return wants_channels_last(site) && !site.target.generates_kernels &&
+  return wants_channels_last(site) && !site.target.conv_as_kernels &&
          site.graph.type(site.node.outputs[0]).dtype == DType::kFloat32 &&
          !has_eight_bit_operands(site.graph, site.node) && shape.size() <= 4 &&
          site.graph.value(weights).constant != nullptr && shape[1] == Dim(1) &&

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu/ops/vector_moves.h"
 
+#include <algorithm>
+
 #include "runtime/cpu/ops/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/vector_moves.cpp"
@@ -90,10 +92,13 @@ void find_lookups_vector(const std::int32_t* offsets, std::int64_t count, std::i
   const hn::ScalableTag<std::int32_t> d;
   const auto n = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i + n <= count; i += n) {
-    const auto block = hn::LoadU(d, offsets + i);
-    const std::int32_t least = hn::GetLane(hn::MinOfLanes(d, block)),
-                       most = hn::GetLane(hn::MaxOfLanes(d, block));
-    *starts++ = most - least < n ? least : -1;
+    const auto start_of = [&](std::int64_t first, std::int64_t end) -> std::int32_t {
+      const auto [least, most] = std::minmax_element(offsets + i + first, offsets + i + end);
+      return *most - *least < n ? *least : -1;
+    };
+    const std::int32_t whole = start_of(0, n);
+    *starts++ = whole >= 0 ? whole : start_of(0, n / 2);
+    *starts++ = whole >= 0 ? whole : start_of(n / 2, n);
   }
 }
 
@@ -102,13 +107,19 @@ void look_up_vector(const std::uint32_t* source, std::int64_t readable, const st
   const hn::ScalableTag<std::uint32_t> d;
   const hn::RebindToSigned<decltype(d)> di;
   const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto half = hn::FirstN(d, static_cast<std::size_t>(n / 2));
+  const auto last = hn::Set(di, static_cast<std::int32_t>(n - 1));
   std::int64_t i = 0;
   for (; i + n <= count; i += n) {
-    const std::int32_t start = *starts++;
-    if (start >= 0 && start + n <= readable) {
-      const auto lanes = hn::Sub(hn::LoadU(di, offsets + i), hn::Set(di, start));
-      hn::StoreU(hn::TableLookupLanes(hn::LoadU(d, source + start), hn::IndicesFromVec(d, lanes)),
-                 d, target + i);
+    const std::int32_t low = *starts++, high = *starts++;
+    if (std::min(low, high) >= 0 && std::max(low, high) + n <= readable) {
+      const auto block = hn::LoadU(di, offsets + i);
+      const auto found = [&](std::int32_t start) {
+        const auto lanes = hn::And(hn::Sub(block, hn::Set(di, start)), last);
+        return hn::TableLookupLanes(hn::LoadU(d, source + start), hn::IndicesFromVec(d, lanes));
+      };
+      const auto lower = found(low);
+      hn::StoreU(low == high ? lower : hn::IfThenElse(half, lower, found(high)), d, target + i);
       continue;
     }
     for (std::int64_t k = i; k < i + n; ++k) target[k] = source[offsets[k]];

@@ -24,9 +24,9 @@ void interleave(std::size_t size, const std::byte* source, std::int64_t rows, st
 /// and `source` has `readable` elements: blocks of neighbours are looked up in one vector.
 void look_up(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
              const std::int32_t* starts, std::int64_t count, std::uint32_t* target);
-/// Of each block of offsets, which are not negative, where the vector begins that has them all; -1:
-/// there is none. There are at most count / kLeastLookup of them.
+/// Of each half of a block of offsets, which are not negative, where the vector begins that has
+/// them all; -1: there is none. There are at most count / kLeastLookup of them.
 void find_lookups(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts);
-inline constexpr std::int64_t kLeastLookup = 4;
+inline constexpr std::int64_t kLeastLookup = 2;
 
 }  // namespace sinter::runtime::cpu
