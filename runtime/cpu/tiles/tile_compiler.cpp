@@ -472,8 +472,10 @@ bool TileCompiler::has_steady_offsets(std::size_t i) const {
   constexpr std::int64_t kMostElements = INT32_MAX;
   const BoundAccess& access = loops_.accesses[program_.instrs[i]->access];
   const auto is_steady = [&](const BoundGather& gather) -> bool { return steady_[gather.value]; };
+  // Along columns; else rows are copied whole.
   const auto is_spread = [&](const BoundGather& gather) {
-    return class_[gather.value] == ValueClass::kElement || out_.schedule_.across;
+    return std::ranges::any_of(
+        out_.axes_.x, [&](std::size_t axis) { return (depends_[gather.value] >> axis & 1) != 0; });
   };
   if (out_.schedule_.repeats <= 1 || class_[i] != ValueClass::kElement ||
       access.count > kMostElements || !std::ranges::all_of(access.gathers, is_steady))
