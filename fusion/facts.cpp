@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/layouts/forms.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 
@@ -31,11 +32,12 @@ std::string all_is_decomposed(const Graph& graph, const Context& context) {
   return why;
 }
 
-/// Convolutions have channels last where the target wants that.
+/// Convolutions have channels last where the target takes nothing else.
 std::string layouts_are_assigned(const Graph& graph, const Context& context) {
   for (const Node& node : graph.nodes())
     if (node.op->name == "Conv" && node.attrs.get_int("channels_last") == 0 &&
-        (context.target.conv_channels_last || context.target.conv_any_float))
+        (context.target.conv_channels_last || context.target.conv_any_float) &&
+        !second_form(graph, node, context.target))
       return fmt::format("'{}' has channels first", describe(node));
   return "";
 }

@@ -124,13 +124,17 @@ void lrn(NodeContext& node) {
   if (size < 1 || size > 1 << 20) node.invalid("attribute 'size' is {}; it must be positive", size);
   const DType dtype = node.dtype(x);
   const Shape flat{shape[0], Dim(1), shape[1], ir::element_count({shape.begin() + 2, shape.end()})};
-  const Ints ones{1, 1};
-  const ValueId windows = node.add("Unfold", {node.reshape(node.add("Square", {x}), flat)},
+  const Ints ones{1, 1}, none{0, 0};
+  // What is loaded is padded, not what is computed: a load knows what is outside.
+  const std::vector<Dim> begins{0, 0, (size - 1) / 2, 0}, ends{0, 0, size - 1 - (size - 1) / 2, 0};
+  const ValueId padded =
+      node.add("Pad", {node.reshape(x, flat)}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}});
+  const ValueId windows = node.add("Unfold", {node.add("Square", {padded})},
                                    {{"kernel", Ints{size, 1}},
                                     {"strides", ones},
                                     {"dilations", ones},
-                                    {"pads_begin", Ints{(size - 1) / 2, 0}},
-                                    {"pads_end", Ints{size - 1 - (size - 1) / 2, 0}}});
+                                    {"pads_begin", none},
+                                    {"pads_end", none}});
   const ValueId sum =
       node.add("ReduceSum", {windows}, {{"axes", Ints{2, 3}}, {"keepdims", std::int64_t{0}}});
   const double alpha = node.attr_float("alpha", 1e-4f) / static_cast<double>(size);

@@ -16,6 +16,11 @@ class Finder {
     for (const Node& node : graph.nodes()) {
       found_.forms.push_back({first_form(graph, node, target)});
       spread_.push_back({false});
+      const auto second = second_form(graph, node, target);
+      if (!second) continue;
+      found_.forms.back().push_back(*second);
+      spread_.back().push_back(false);
+      found_.moves.push_back({{static_cast<int>(found_.forms.size()) - 1, 1}});
     }
   }
 

@@ -244,6 +244,18 @@ bool wants_channels_last(const Site& site) {
          site.node.attrs.get_int("channels_last") == 0;
 }
 
+/// The CPU's kernel takes such a depthwise convolution where it lies; moving it costs more.
+bool may_have_channels_second(const Site& site) {
+  const ValueId weights = site.node.inputs[1];
+  const Shape& shape = site.graph.type(weights).shape;
+  return wants_channels_last(site) && !site.target.conv_as_kernels &&
+         site.graph.type(site.node.outputs[0]).dtype == DType::kFloat32 &&
+         !has_eight_bit_operands(site.graph, site.node) && shape.size() <= 4 &&
+         site.graph.value(weights).constant != nullptr && shape[1] == Dim(1) &&
+         site.node.attrs.get_int("group") > 1 &&
+         site.operand(0)[1] == Dim(site.node.attrs.get_int("group"));
+}
+
 Form convolution_form(const Site& site) {
   Form form = plain_form(site.graph, site.node);
   const Perm perm = last_perm(site.result().size());
@@ -311,6 +323,12 @@ Form first_form(const Graph& graph, const Node& node, const TargetTraits& target
   if (node.op->name == "Transpose" && !is_view_of_shared_weights(site))
     return *transpose_of_operand(site, 0, plain.operands[0]);
   return plain;
+}
+
+std::optional<Form> second_form(const Graph& graph, const Node& node, const TargetTraits& target) {
+  const Site site{graph, node, target};
+  if (node.op->name != "Conv" || !may_have_channels_second(site)) return std::nullopt;
+  return plain_form(graph, node);
 }
 
 std::optional<Form> form_of_operand(const Graph& graph, const Node& node, std::size_t operand,

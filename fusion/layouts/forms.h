@@ -21,6 +21,9 @@ struct Form {
 /// its operand; and a target may support an operator in one layout only (convolutions with channels
 /// last).
 Form first_form(const Graph& graph, const Node& node, const TargetTraits& target);
+/// Another form that a node may have from the start: the model's layouts, where the target takes
+/// both.
+std::optional<Form> second_form(const Graph& graph, const Node& node, const TargetTraits& target);
 /// The form, if any, in which operand `operand` has layout `perm`, or the nearest that the node
 /// allows.
 std::optional<Form> form_of_operand(const Graph& graph, const Node& node, std::size_t operand,

@@ -123,7 +123,9 @@ const Edges kTable = {
       "fusion/patterns", "fusion/precision", "fusion/projections", "fusion/regions",
       "fusion/scales", "fusion/scales/choice", "fusion/scales/rounding", "fusion/transforms", "ir",
       "ir/dim", "ir/ops/product_types", "ir/reference"}},
-    {"fusion", {"fusion/context", "fusion/passes", "fusion/regions", "ir", "ir/dim", "ir/text"}},
+    {"fusion",
+     {"fusion/context", "fusion/layouts", "fusion/passes", "fusion/regions", "ir", "ir/dim",
+      "ir/text"}},
     // codegen
     {"codegen/device", {}},
     {"codegen/transforms", {"ir"}},

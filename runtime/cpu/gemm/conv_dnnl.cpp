@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/cpu/gemm/conv_depthwise.h"
 #include "runtime/cpu/gemm/conv_narrow.h"
 #include "runtime/cpu/gemm/conv_problem.h"
 #include "runtime/cpu/gemm/dnnl/dnnl_support.h"
@@ -308,18 +309,20 @@ PrimitiveParts reorder(const dims& sizes, DType type, std::uint32_t buffer,
   return parts;
 }
 
-Product product_of(const Problem& p, const ConvStepT& step, const std::byte* weight_data) {
+/// Channels last in buffers `input`, `output` and `residual`.
+Product product_of(const Problem& p, const ConvStepT& step, const std::byte* weight_data,
+                   std::uint32_t input, std::uint32_t output, std::uint32_t residual) {
   Product product;
   product.k = p.input[1];
   product.n = p.output[1];
   product.m = p.output[0];
   for (std::size_t d = 2; d < p.output.size(); ++d) product.m *= p.output[d];
-  product.a = {step.input, 0, {}, product.k, 1, p.input_type};
+  product.a = {input, 0, {}, product.k, 1, p.input_type};
   product.b = {step.weight, 0, {}, 1, product.k, p.weight_type};
-  product.d = {step.output, 0, {}, product.n, 1, p.output_type};
+  product.d = {output, 0, {}, product.n, 1, p.output_type};
   if (step.residual >= 0) {
     product.residual = product.d;
-    product.residual->buffer = static_cast<std::uint32_t>(step.residual);
+    product.residual->buffer = residual;
   }
   if (step.bias >= 0) product.bias = static_cast<std::uint32_t>(step.bias);
   product.b_weight = weight_data;
@@ -335,9 +338,12 @@ struct ConvDnnl::Impl {
   // One after the other: reorders into channels last, which oneDNN is fastest at, the convolution,
   // reorders back.
   std::vector<PrimitiveParts> steps;
-  std::vector<dnnl::memory> own;     // operands of a plan in another layout, channels last
-  std::uint64_t weight_bytes = 0;    // of computed weights in the kernels' layouts
-  std::optional<ConvNarrow> narrow;  // in their place
+  std::vector<dnnl::memory> own;      // operands of a plan in another layout, channels last
+  std::vector<std::byte*> addresses;  // of those that a product reads, behind the plan's buffers
+  std::vector<std::byte*> all;        // of a run: the plan's buffers and these
+  std::uint64_t weight_bytes = 0;     // of computed weights in the kernels' layouts
+  std::optional<ConvNarrow> narrow;   // in their place
+  std::optional<ConvDepthwise> depthwise;
 };
 
 ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const BoundShape& shape,
@@ -359,17 +365,18 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
       weight_buffer.kind == BufferKind::Weight
           ? plan.weight(weight_buffer, shape.bytes_of(weight_buffer)).data()
           : nullptr;
+  if (ConvDepthwise::takes(p, step, weight_data)) {
+    impl_->depthwise.emplace(p, step, threads);
+    return;
+  }
   with_dnnl_errors("convolution", [&] {
     auto& steps = impl_->steps;
     // Columns that do not fill a product kernel's last block are added up in another order. Where
     // channels mean classes, equal ones are to get equal values: convolutions pad their blocks.
     constexpr std::int64_t kColumnBlock = 16;
     const bool fills_blocks = p.output[1] % kColumnBlock == 0;
-    if (p.channels_last && p.is_product() && fills_blocks &&
-        p.multiplications() >= 2 * kMultiplicationsOfThread) {
-      steps.push_back(divide_product(product_of(p, step, weight_data), weights, threads));
-      return;
-    }
+    const bool is_product =
+        p.is_product() && fills_blocks && p.multiplications() >= 2 * kMultiplicationsOfThread;
     const int team = threads_for(p.multiplications(), threads);
     ConvDivider divider(p, step, weights, weight_data, team);
     using Place = ConvDivider::Place;
@@ -385,11 +392,26 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
     if (step.residual >= 0)
       divider.residual = place_of(static_cast<std::uint32_t>(step.residual), p.output, true);
     const Place output = place_of(step.output, p.output, false);
-    PrimitiveParts parts(team);
-    for (const Piece& piece : divide(p)) divider.add(piece, input, output, parts);
-    impl_->weight_bytes = divider.copied_bytes();
-    if (divider.weight_copies().size() > 0) steps.push_back(std::move(divider.weight_copies()));
-    steps.push_back(std::move(parts));
+    if (is_product) {
+      // Own operands are buffers behind the plan's.
+      const auto buffer_of = [&](const Place& place) {
+        if (place.memory == nullptr) return place.buffer;
+        impl_->addresses.push_back(place.memory);
+        return static_cast<std::uint32_t>(buffers.size() + impl_->addresses.size() - 1);
+      };
+      const std::uint32_t from = buffer_of(input), to = buffer_of(output),
+                          residual = step.residual >= 0 ? buffer_of(divider.residual) : 0;
+      steps.push_back(
+          divide_product(product_of(p, step, weight_data, from, to, residual), weights, threads));
+      impl_->all.resize(buffers.size());
+      impl_->all.insert(impl_->all.end(), impl_->addresses.begin(), impl_->addresses.end());
+    } else {
+      PrimitiveParts parts(team);
+      for (const Piece& piece : divide(p)) divider.add(piece, input, output, parts);
+      impl_->weight_bytes = divider.copied_bytes();
+      if (divider.weight_copies().size() > 0) steps.push_back(std::move(divider.weight_copies()));
+      steps.push_back(std::move(parts));
+    }
     if (output.memory)
       steps.push_back(
           reorder(p.output, p.output_type, step.output, impl_->own.back(), false, team));
@@ -401,6 +423,7 @@ ConvDnnl::ConvDnnl(ConvDnnl&&) noexcept = default;
 
 std::size_t ConvDnnl::workspace_bytes() const {
   if (impl_->narrow) return impl_->narrow->workspace_bytes();
+  if (impl_->depthwise) return impl_->depthwise->workspace_bytes();
   std::size_t bytes = 0;
   for (const PrimitiveParts& step : impl_->steps) bytes = std::max(bytes, step.workspace_bytes());
   return bytes;
@@ -415,8 +438,14 @@ std::uint64_t ConvDnnl::own_bytes() const {
 void ConvDnnl::execute(std::span<std::byte* const> buffers,
                        std::span<std::byte* const> workspaces) {
   if (impl_->narrow) return impl_->narrow->execute(buffers, workspaces);
+  if (impl_->depthwise) return impl_->depthwise->execute(buffers, workspaces);
   with_dnnl_errors("convolution", [&] {
-    for (PrimitiveParts& step : impl_->steps) step.execute(buffers, workspaces);
+    std::span<std::byte* const> all = buffers;
+    if (!impl_->addresses.empty()) {
+      std::ranges::copy(buffers, impl_->all.begin());
+      all = impl_->all;
+    }
+    for (PrimitiveParts& step : impl_->steps) step.execute(all, workspaces);
   });
 }
 

@@ -70,7 +70,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const bool is_of_dnnl = fits && (is_float || (is_narrow && multiplies_exactly(a, b)));
   const bool is_widened = fits && !is_float && is_short;
   if (empty || !(is_of_dnnl || is_widened || is_narrow)) {
-    impl_->generic.emplace(plan, step, shape);
+    impl_->generic.emplace(plan, step, shape, threads);
     return;
   }
   product.a = operand_of(*step.a, values);
@@ -111,6 +111,7 @@ std::size_t MatmulDnnl::workspace_bytes() const {
 }
 
 std::uint64_t MatmulDnnl::own_bytes() const {
+  if (impl_->generic) return impl_->generic->own_bytes();
   if (impl_->widened) return impl_->widened->own_bytes();
   return impl_->copies ? impl_->copies->own_bytes() : 0;
 }

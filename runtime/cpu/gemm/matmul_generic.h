@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of the types that oneDNN does not multiply (float64, integers of more than 8
-// bits), of more dimensions than it takes, and of empty sizes: correct, not fast.
+// bits), of more dimensions than it takes, and of empty sizes. Operands are copied to panels, which
+// threads share: each multiplies some rows by some panels.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "runtime/executor.h"
@@ -16,7 +18,9 @@ class MatmulGeneric {
  public:
   /// Throws Error(kUnsupported) for operands of different classes of type.
   MatmulGeneric(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
-                const BoundShape& shape);
+                const BoundShape& shape, int threads);
+  /// Of copied operands.
+  std::uint64_t own_bytes() const;
   void execute(std::span<std::byte* const> buffers);
 
  private:
@@ -25,15 +29,33 @@ class MatmulGeneric {
     DType dtype = DType::kFloat32;
     std::int64_t offset = 0, row_stride = 0, col_stride = 0;
     std::vector<std::int64_t> batch_strides;
-    std::int64_t start(std::span<const std::int64_t> index) const;
+    /// The first element of one matrix of the batch, of `index`.
+    std::byte* at(std::span<std::byte* const> buffers, std::span<const std::int64_t> index) const;
   };
-  /// Operands of one matrix of the batch, and a row of the result; kept from run to run.
-  template <typename Accumulator>
+  /// What one thread, or all of them, make of one matrix of the batch.
+  template <typename T>
   struct Scratch {
-    std::vector<Accumulator> a, b, row;
+    std::vector<T> panels;            // of b
+    std::vector<T> rows, sums;        // a block of rows of a, and its products with a panel
+    std::vector<std::int64_t> index;  // of the matrix in the batch
   };
-  template <typename Accumulator>
-  void run(std::span<std::byte* const> buffers, Scratch<Accumulator>& scratch);
+  template <typename T>
+  using Scratches = std::vector<Scratch<T>>;  // one for each thread
+  struct Block {
+    std::int64_t row = 0, rows = 0, panel = 0, panels = 0;
+  };
+
+  void find_index(std::int64_t batch, std::vector<std::int64_t>& index) const;
+  template <typename T>
+  void run(std::span<std::byte* const> buffers, Scratches<T>& scratches) const;
+  template <typename T>
+  void pack(const std::byte* b, std::int64_t panel, std::int64_t panels, T* to) const;
+  template <typename T>
+  void multiply(std::span<std::byte* const> buffers, std::span<const std::int64_t> index,
+                const Block& block, const T* panels, Scratch<T>& scratch) const;
+  template <typename T>
+  void finish(std::span<std::byte* const> buffers, std::span<const std::int64_t> index,
+              const Block& block, const T* sums) const;
 
   std::int64_t m_ = 0, n_ = 0, k_ = 0, batches_ = 1;
   std::vector<std::int64_t> batch_;
@@ -42,9 +64,10 @@ class MatmulGeneric {
   std::int64_t bias_ = -1;
   double alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
-  std::vector<std::int64_t> index_;  // of the matrix in the batch
-  Scratch<double> floats_;
-  Scratch<std::uint64_t> integers_;
+  bool batch_by_thread_ = false;  // a thread multiplies whole matrices of the batch
+  int threads_ = 1;
+  // Integers wrap, as their products do.
+  std::variant<Scratches<double>, Scratches<std::uint32_t>, Scratches<std::uint64_t>> scratches_;
 };
 
 }  // namespace sinter::runtime::cpu

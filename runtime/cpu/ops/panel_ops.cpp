@@ -26,16 +26,27 @@ constexpr int kTileRows = 6, kTileVectors = 2, kDotRows = 2;
 constexpr int kDotColumns = 4;
 
 /// No wider than a panel's step.
-using P = hn::CappedTag<float, kPanelStep>;
-using PV = hn::VFromD<P>;
+template <typename T>
+using P = hn::CappedTag<T, kPanelStep>;
+template <typename T>
+using PV = hn::VFromD<P<T>>;
 
-template <int kRows, int kVectors>
-HWY_INLINE void add_tile(const float* const* x, const float* b, std::int64_t b_pitch,
-                         std::int64_t k, float* y, std::int64_t y_pitch) {
-  const P d;
+template <typename T>
+HWY_INLINE PV<T> multiply_add(PV<T> a, PV<T> b, PV<T> c) {
+  if constexpr (hwy::IsFloat<T>()) {
+    return hn::MulAdd(a, b, c);
+  } else {
+    return hn::Add(hn::Mul(a, b), c);
+  }
+}
+
+template <int kRows, int kVectors, typename T>
+HWY_INLINE void add_tile(const T* const* x, const T* b, std::int64_t b_pitch, std::int64_t k, T* y,
+                         std::int64_t y_pitch) {
+  const P<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  PV sum[kRows][kVectors];
-  const float* rows[kRows];
+  PV<T> sum[kRows][kVectors];
+  const T* rows[kRows];
   HWY_UNROLL(8)
   for (int m = 0; m < kRows; ++m) {
     rows[m] = x[m];
@@ -43,14 +54,14 @@ HWY_INLINE void add_tile(const float* const* x, const float* b, std::int64_t b_p
     for (int v = 0; v < kVectors; ++v) sum[m][v] = hn::LoadU(d, y + m * y_pitch + v * lanes);
   }
   for (std::int64_t i = 0; i < k; ++i, b += b_pitch) {
-    PV right[kVectors];
+    PV<T> right[kVectors];
     HWY_UNROLL(8)
     for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * lanes);
     HWY_UNROLL(8)
     for (int m = 0; m < kRows; ++m) {
-      const PV left = hn::Set(d, rows[m][i]);
+      const PV<T> left = hn::Set(d, rows[m][i]);
       HWY_UNROLL(8)
-      for (int v = 0; v < kVectors; ++v) sum[m][v] = hn::MulAdd(left, right[v], sum[m][v]);
+      for (int v = 0; v < kVectors; ++v) sum[m][v] = multiply_add<T>(left, right[v], sum[m][v]);
     }
   }
   HWY_UNROLL(8)
@@ -58,13 +69,13 @@ HWY_INLINE void add_tile(const float* const* x, const float* b, std::int64_t b_p
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[m][v], d, y + m * y_pitch + v * lanes);
 }
 
-template <int kVectors>
-HWY_INLINE void add_columns(const float* const* x, std::int64_t count, const float* b,
-                            std::int64_t b_pitch, std::int64_t k, float* y, std::int64_t y_pitch) {
+template <int kVectors, typename T>
+HWY_INLINE void add_columns(const T* const* x, std::int64_t count, const T* b, std::int64_t b_pitch,
+                            std::int64_t k, T* y, std::int64_t y_pitch) {
   std::int64_t m = 0;
   for (; m + kTileRows <= count; m += kTileRows)
     add_tile<kTileRows, kVectors>(x + m, b, b_pitch, k, y + m * y_pitch, y_pitch);
-  float* last = y + m * y_pitch;
+  T* last = y + m * y_pitch;
   switch (count - m) {
     case 1: return add_tile<1, kVectors>(x + m, b, b_pitch, k, last, y_pitch);
     case 2: return add_tile<2, kVectors>(x + m, b, b_pitch, k, last, y_pitch);
@@ -75,16 +86,34 @@ HWY_INLINE void add_columns(const float* const* x, std::int64_t count, const flo
   }
 }
 
-void add_products_vectors(const float* const* x, std::int64_t count, const float* b,
-                          std::int64_t b_pitch, std::int64_t columns, std::int64_t k, float* y,
-                          std::int64_t y_pitch) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(P()));
+template <typename T>
+HWY_INLINE void add_panel(const T* const* x, std::int64_t count, const T* b, std::int64_t b_pitch,
+                          std::int64_t columns, std::int64_t k, T* y, std::int64_t y_pitch) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(P<T>()));
   std::int64_t n = 0;
   for (; n + kTileVectors * lanes <= columns; n += kTileVectors * lanes)
     add_columns<kTileVectors>(x, count, b + n, b_pitch, k, y + n, y_pitch);
   for (; n + 2 * lanes <= columns; n += 2 * lanes)
     add_columns<2>(x, count, b + n, b_pitch, k, y + n, y_pitch);
   for (; n < columns; n += lanes) add_columns<1>(x, count, b + n, b_pitch, k, y + n, y_pitch);
+}
+
+void add_products_vectors(const float* const* x, std::int64_t count, const float* b,
+                          std::int64_t b_pitch, std::int64_t columns, std::int64_t k, float* y,
+                          std::int64_t y_pitch) {
+  add_panel(x, count, b, b_pitch, columns, k, y, y_pitch);
+}
+
+void add_products_f64(const double* const* x, std::int64_t count, const double* b,
+                      std::int64_t b_pitch, std::int64_t columns, std::int64_t k, double* y,
+                      std::int64_t y_pitch) {
+  add_panel(x, count, b, b_pitch, columns, k, y, y_pitch);
+}
+
+void add_products_u32(const std::uint32_t* const* x, std::int64_t count, const std::uint32_t* b,
+                      std::int64_t b_pitch, std::int64_t columns, std::int64_t k, std::uint32_t* y,
+                      std::int64_t y_pitch) {
+  add_panel(x, count, b, b_pitch, columns, k, y, y_pitch);
 }
 
 /// kRows rows of x times kColumns rows of t.
@@ -231,6 +260,8 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(add_products_vectors);
+HWY_EXPORT(add_products_f64);
+HWY_EXPORT(add_products_u32);
 HWY_EXPORT(add_dots_vectors);
 HWY_EXPORT(transpose_vectors);
 HWY_EXPORT(add_scores_vectors);
@@ -239,6 +270,26 @@ HWY_EXPORT(scale_vectors);
 void add_products(const float* const* x, std::int64_t count, const float* b, std::int64_t b_pitch,
                   std::int64_t columns, std::int64_t k, float* y, std::int64_t y_pitch) {
   HWY_DYNAMIC_DISPATCH(add_products_vectors)(x, count, b, b_pitch, columns, k, y, y_pitch);
+}
+
+void add_products(const double* const* x, std::int64_t count, const double* b, std::int64_t b_pitch,
+                  std::int64_t columns, std::int64_t k, double* y, std::int64_t y_pitch) {
+  HWY_DYNAMIC_DISPATCH(add_products_f64)(x, count, b, b_pitch, columns, k, y, y_pitch);
+}
+
+void add_products(const std::uint32_t* const* x, std::int64_t count, const std::uint32_t* b,
+                  std::int64_t b_pitch, std::int64_t columns, std::int64_t k, std::uint32_t* y,
+                  std::int64_t y_pitch) {
+  HWY_DYNAMIC_DISPATCH(add_products_u32)(x, count, b, b_pitch, columns, k, y, y_pitch);
+}
+
+/// Not every set of instructions multiplies these.
+void add_products(const std::uint64_t* const* x, std::int64_t count, const std::uint64_t* b,
+                  std::int64_t b_pitch, std::int64_t columns, std::int64_t k, std::uint64_t* y,
+                  std::int64_t y_pitch) {
+  for (std::int64_t m = 0; m < count; ++m)
+    for (std::int64_t i = 0; i < k; ++i)
+      for (std::int64_t n = 0; n < columns; ++n) y[m * y_pitch + n] += x[m][i] * b[i * b_pitch + n];
 }
 
 void add_dots(const float* const* x, std::int64_t count, const float* t, std::int64_t t_pitch,

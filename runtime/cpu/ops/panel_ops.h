@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of float32 blocks that lie in a core's caches, for the CPU's own vector instructions,
-// chosen at run time. What a sum is depends on nothing but its own elements.
+// Products of blocks, most of float32, that lie in a core's caches, for the CPU's own vector
+// instructions, chosen at run time. What a sum is depends on nothing but its own elements.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +26,16 @@ constexpr std::int64_t panel_width(std::int64_t n, std::int64_t first) {
 /// n < columns, a multiple of kPanelStep; x[m] is a row of floats.
 void add_products(const float* const* x, std::int64_t count, const float* b, std::int64_t b_pitch,
                   std::int64_t columns, std::int64_t k, float* y, std::int64_t y_pitch);
+
+/// The same of float64, and of integers, which wrap.
+void add_products(const double* const* x, std::int64_t count, const double* b, std::int64_t b_pitch,
+                  std::int64_t columns, std::int64_t k, double* y, std::int64_t y_pitch);
+void add_products(const std::uint32_t* const* x, std::int64_t count, const std::uint32_t* b,
+                  std::int64_t b_pitch, std::int64_t columns, std::int64_t k, std::uint32_t* y,
+                  std::int64_t y_pitch);
+void add_products(const std::uint64_t* const* x, std::int64_t count, const std::uint64_t* b,
+                  std::int64_t b_pitch, std::int64_t columns, std::int64_t k, std::uint64_t* y,
+                  std::int64_t y_pitch);
 
 /// y[m * y_pitch + r] += sum over i < k of x[m][i] * t[r * t_pitch + i], for r < rows, m < count:
 /// faster than to transpose t if there are few m.

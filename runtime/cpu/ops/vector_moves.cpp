@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu/ops/vector_moves.h"
 
+#include <algorithm>
+
 #include "runtime/cpu/ops/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/vector_moves.cpp"
@@ -109,6 +111,53 @@ void transpose_words(const std::uint32_t* source, std::int64_t source_step, std:
       target[r * target_step + c] = source[c * source_step + r];
 }
 
+#if HWY_TARGET == HWY_SCALAR
+void find_lookups_vector(const std::int32_t*, std::int64_t, std::int32_t*) {}
+void look_up_vector(const std::uint32_t* source, std::int64_t, const std::int32_t* offsets,
+                    const std::int32_t*, std::int64_t count, std::uint32_t* target) {
+  for (std::int64_t i = 0; i < count; ++i) target[i] = source[offsets[i]];
+}
+#else
+void find_lookups_vector(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts) {
+  const hn::ScalableTag<std::int32_t> d;
+  const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i + n <= count; i += n) {
+    const auto start_of = [&](std::int64_t first, std::int64_t end) -> std::int32_t {
+      const auto [least, most] = std::minmax_element(offsets + i + first, offsets + i + end);
+      return *most - *least < n ? *least : -1;
+    };
+    const std::int32_t whole = start_of(0, n);
+    *starts++ = whole >= 0 ? whole : start_of(0, n / 2);
+    *starts++ = whole >= 0 ? whole : start_of(n / 2, n);
+  }
+}
+
+void look_up_vector(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
+                    const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto half = hn::FirstN(d, static_cast<std::size_t>(n / 2));
+  const auto last = hn::Set(di, static_cast<std::int32_t>(n - 1));
+  std::int64_t i = 0;
+  for (; i + n <= count; i += n) {
+    const std::int32_t low = *starts++, high = *starts++;
+    if (std::min(low, high) >= 0 && std::max(low, high) + n <= readable) {
+      const auto block = hn::LoadU(di, offsets + i);
+      const auto found = [&](std::int32_t start) {
+        const auto lanes = hn::And(hn::Sub(block, hn::Set(di, start)), last);
+        return hn::TableLookupLanes(hn::LoadU(d, source + start), hn::IndicesFromVec(d, lanes));
+      };
+      const auto lower = found(low);
+      hn::StoreU(low == high ? lower : hn::IfThenElse(half, lower, found(high)), d, target + i);
+      continue;
+    }
+    for (std::int64_t k = i; k < i + n; ++k) target[k] = source[offsets[k]];
+  }
+  for (; i < count; ++i) target[i] = source[offsets[i]];
+}
+#endif
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
 HWY_AFTER_NAMESPACE();
@@ -120,6 +169,8 @@ HWY_EXPORT(take_each_vector);
 HWY_EXPORT(interleave_words);
 HWY_EXPORT(interleave_bytes);
 HWY_EXPORT(transpose_words);
+HWY_EXPORT(find_lookups_vector);
+HWY_EXPORT(look_up_vector);
 
 void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* target,
                std::int64_t count) {
@@ -139,6 +190,15 @@ void interleave(std::size_t size, const std::byte* source, std::int64_t rows, st
   else HWY_DYNAMIC_DISPATCH(interleave_words)(reinterpret_cast<const std::uint32_t*>(source), rows,
                                               row_step, reinterpret_cast<std::uint32_t*>(target),
                                               count);
+}
+
+void find_lookups(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts) {
+  HWY_DYNAMIC_DISPATCH(find_lookups_vector)(offsets, count, starts);
+}
+
+void look_up(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
+             const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
+  HWY_DYNAMIC_DISPATCH(look_up_vector)(source, readable, offsets, starts, count, target);
 }
 
 }  // namespace sinter::runtime::cpu

@@ -130,12 +130,19 @@ void compare(const OpArgs& t) {
 template <bool kColumnsA, bool kColumnsB>
 HWY_INLINE void select_row(const std::uint8_t* c, const float* a, const float* b, float* out,
                            std::int64_t n) {
-  const float sa = *a, sb = *b;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const float va = kColumnsA ? a[i] : sa;
-    const float vb = kColumnsB ? b[i] : sb;
-    out[i] = c[i] ? va : vb;
+  const D d;
+  const hn::Rebind<std::uint8_t, D> d8;
+  const hn::RebindToUnsigned<D> du;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const V sa = hn::Set(d, *a), sb = hn::Set(d, *b);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto chosen = hn::Ne(hn::PromoteTo(du, hn::LoadU(d8, c + i)), hn::Zero(du));
+    const V va = kColumnsA ? hn::LoadU(d, a + i) : sa;
+    const V vb = kColumnsB ? hn::LoadU(d, b + i) : sb;
+    hn::StoreU(hn::IfThenElse(hn::RebindMask(d, chosen), va, vb), d, out + i);
   }
+  for (; i < n; ++i) out[i] = c[i] ? (kColumnsA ? a[i] : *a) : (kColumnsB ? b[i] : *b);
 }
 
 void select(const OpArgs& t) {

@@ -106,17 +106,25 @@ SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 #define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) SINTER_SMOOTH_OPS(X) SINTER_FLOAT8_OPS(X)
 #define SINTER_BINARY_OPS(X) X(Add) X(Sub) X(Mul) X(Min) X(Max)
 
-/// The last elements of a row, fewer than a vector: through a buffer, since neither side of a row
-/// may be touched beyond its end.
+/// The last elements of a row, fewer than a vector: neither side of a row may be touched beyond its
+/// end.
 HWY_INLINE V load_tail(D d, const float* from, std::size_t count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // what is masked is not read
+  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+#else
   HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
   std::memcpy(lanes, from, count * sizeof(float));
   return hn::Load(d, lanes);
+#endif
 }
 HWY_INLINE void store_tail(D d, V value, float* to, std::size_t count) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(value, hn::FirstN(d, count), d, to);
+#else
   HWY_ALIGN float lanes[hn::MaxLanes(D())];
   hn::Store(value, d, lanes);
   std::memcpy(to, lanes, count * sizeof(float));
+#endif
 }
 
 }  // namespace HWY_NAMESPACE

@@ -39,14 +39,15 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
                    std::ranges::all_of(access.guards, [](const BoundGuard& guard) {
                      return guard.linear.has_value();
                    });
-  if (!linear_guards_) return;
   for (const BoundGuard& guard : access.guards) {
+    if (!linear_guards_) break;
     GuardSteps steps{guard.linear->constant, guard.extent, {}, {}, {}};
     for (const auto& [of, to] :
          {std::pair(&axes.z, &steps.z), {&axes.y, &steps.y}, {&axes.x, &steps.x}})
       for (const std::size_t axis : *of) to->push_back(guard.linear->coefficients[axis]);
     guard_steps_.push_back(std::move(steps));
   }
+  find_sliding();
 }
 
 bool TileAccess::is_same_along(std::size_t axis) const {

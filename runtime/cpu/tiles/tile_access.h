@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/cpu/ops/tile_ops.h"
+#include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/cpu/tiles/tile_loops.h"
 #include "runtime/cpu/tiles/tile_walkers.h"
 
@@ -39,6 +40,19 @@ struct GatherValues {
   const DType* types = nullptr;
 };
 
+/// A loop over the elements of windows, of which neighbours overlap: an element lies at
+/// stride * (window) + dilation * (loop), positions `pitch` elements apart.
+struct WindowLoop {
+  std::size_t y = 0;  // loop
+  std::int64_t size = 0, stride = 1, dilation = 1, pitch = 1;
+  int guard = -1;  // that says which positions there are
+};
+
+/// Of a tile of `elements`: one each, the least and the greatest, and what look_up wants.
+constexpr std::int64_t offset_count(std::int64_t elements) {
+  return elements + 2 + elements / kLeastLookup;
+}
+
 class TileAccess {
  public:
   TileAccess(const BoundLoops& loops, const BoundAccess& access, const TileAxes& axes);
@@ -50,6 +64,13 @@ class TileAccess {
   /// Error for a gathered index or an address out of range.
   View load(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
             void* target) const;
+
+  /// Where the elements of `tile` lie but for the loops z, which no gather may depend on; and the
+  /// values there. For accesses without guards of less than 2^31 elements. Throws like load.
+  /// `offsets` has room for offset_count of them.
+  void find_offsets(const Tile& tile, GatherValues gathered, std::int32_t* offsets) const;
+  View load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
+               std::byte* target) const;
 
   /// Columns after which elements that are the same in all rows, and that load() has to copy, come
   /// again; 0: no such access.
@@ -80,12 +101,33 @@ class TileAccess {
   void reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
               std::byte* accumulators) const;
 
+  /// Whether windows overlap so that reduce_sliding() takes fewer steps. `idempotent`: elements may
+  /// be combined more than once.
+  bool slides(bool idempotent) const;
+  /// Room that it needs, and columns of a tile, at most `most`, of whole rows.
+  std::size_t sliding_bytes() const;
+  std::int64_t sliding_columns(std::int64_t most) const;
+  /// What reduce() does, of tiles of all rows. `combine` is the kernel of `kind` as an operator.
+  void reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine, Combine kind,
+                      const ReduceKernels& kernels, std::byte* room, std::byte* accumulators) const;
+
   /// True if rows of `cols` columns follow each other in the buffer without gap or repetition.
   bool is_stream(std::int64_t cols) const;
   /// Where element (y, x) of such an access lies. z must have no loops.
   const std::byte* stream_address(const std::byte* buffer, std::int64_t y, std::int64_t x) const;
 
  private:
+  /// Windows along the last column loop, along the one before, and over others.
+  struct Sliding {
+    std::optional<WindowLoop> inner, outer;
+    std::vector<std::size_t> others;  // y loops
+    std::int64_t other_windows = 1;
+  };
+  void find_sliding();
+  std::optional<WindowLoop> window_of(std::size_t y, std::size_t x) const;
+  bool is_identity_outside(Combine combine) const;
+  std::int64_t room_for(std::int64_t rows, std::int64_t cols) const;
+
   /// A linear guard over the loops of each role.
   struct GuardSteps {
     std::int64_t constant = 0, extent = 0;
@@ -102,6 +144,8 @@ class TileAccess {
   /// Whether all that is not linear, and all guards, are the same along a loop.
   bool is_same_along(std::size_t axis) const;
   std::int64_t fixed_offset(const Tile& tile) const;
+  /// What the loops z add to it.
+  std::int64_t repeated_offset(const Tile& tile) const;
   View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                   std::byte* target) const;
   void load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
@@ -153,6 +197,7 @@ class TileAccess {
   bool same_in_runs_ = false;   // what is not linear does not depend on the innermost column loop
   bool linear_guards_ = false;  // all guards are linear, and nothing else is not
   std::vector<GuardSteps> guard_steps_;
+  std::optional<Sliding> sliding_;
 };
 
 }  // namespace sinter::runtime::cpu

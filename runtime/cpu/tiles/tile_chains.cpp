@@ -38,7 +38,8 @@ bool TileCompiler::is_past_cache(std::uint32_t access) const {
     return other.access().buffer == store.buffer;
   };
   // Where rows are reduced first there is too much to compute for memory to be waited for.
-  if (s.across || !out_.reductions_.empty() || !out_.accesses_[access].is_stream(s.x_count) ||
+  if (s.across || s.repeats > 1 || !out_.reductions_.empty() ||
+      !out_.accesses_[access].is_stream(s.x_count) ||
       std::ranges::count_if(out_.accesses_, touches) != 1)
     return false;
   const auto size = static_cast<std::int64_t>(size_of(store.storage));
@@ -123,7 +124,7 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
                          instr.args + instr.arg_count;
       if (reads) {
         const Chain::Step step = link_of(instr, last.value);
-        if (joined[i] || step.kernels.columns == nullptr) break;
+        if (joined[i] || step.kernels.columns == nullptr || instr.steady != last.steady) break;
         chain.steps.push_back(step);
         members.push_back(i);
       } else if (is_store(instr) || instr.target != TileInstr::kNone) {

@@ -40,6 +40,7 @@ TileCompiler::TileCompiler(const plan::fb::PlanT& plan, const LoopProgramT& prog
       count_(program.instrs.size()) {}
 
 void TileCompiler::compile() {
+  find_axes_of_values();
   choose_axes();
   classify();
   find_needed();
@@ -57,6 +58,7 @@ void TileCompiler::compile() {
 
 void TileCompiler::choose_axes() {
   const std::size_t rank = loops_.extents.size();
+  std::optional<std::size_t> repeated;
   TileAxes& axes = out_.axes_;
   TileSchedule& schedule = out_.schedule_;
   schedule.ordered = loops_.ordered || loops_.scans;
@@ -68,19 +70,27 @@ void TileCompiler::choose_axes() {
       columns *= loops_.extents[--first];
       if (gathers_rows()) break;
     }
-    for (std::size_t a = 0; a < rank; ++a) (a >= first ? axes.x : axes.y).push_back(a);
+    repeated = repeated_axis(first);
+    for (std::size_t a = 0; a < rank; ++a)
+      if (a != repeated) (a >= first ? axes.x : axes.y).push_back(a);
   } else {
     const std::size_t rows = loops_.row_axes;
     // Side by side pays where memory runs along rows' starts, not along their elements, and where
     // what runs along a row is only a few elements: the windows of a pooling.
     constexpr std::int64_t kFewElements = 8;
+    constexpr std::int64_t kWindowStep = 4;
     int along = 0, across = 0;
+    bool has_windows = false;
     for (const auto& instr : program_.instrs) {
       if (!plan::is_memory(instr->kind)) continue;
       const auto& steps = loops_.accesses[instr->access].address.coefficients;
+      has_windows |= rank > rows && rows > 0 && steps[rows - 1] > 0 &&
+                     steps[rows - 1] <= kWindowStep * steps[rank - 1] &&
+                     steps[rows - 1] <= loops_.extents[rank - 1] * steps[rank - 1];
       if (rank > rows && steps[rank - 1] == 1)
         ++along;
-      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 && steps[rank - 1] != 0)
+      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 &&
+               (steps[rank - 1] != 0 || !loops_.accesses[instr->access].gathers.empty()))
         ++across;
     }
     const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
@@ -88,18 +98,32 @@ void TileCompiler::choose_axes() {
     constexpr std::int64_t kManyElements = 64, kLine = 32;
     std::int64_t length = 1;
     for (std::size_t a = rows; a < rank; ++a) length *= loops_.extents[a];
-    const std::int64_t wanted = length < kManyElements ? kAcrossColumns : kLine;
+    const std::int64_t wanted = has_windows              ? kTileElements / 2
+                                : length < kManyElements ? kAcrossColumns
+                                                         : kLine;
+    if (length <= kAcrossRows) repeated = repeated_axis(rows);
     std::size_t first = rows;
     std::int64_t columns = 1;
-    while (first > 0 && columns < wanted) columns *= loops_.extents[--first];
-    schedule.across = !loops_.ordered && (across > along || short_rows) && columns >= 8;
+    while (first > 0 && columns < wanted)
+      if (--first != repeated) columns *= loops_.extents[first];
+    schedule.across = !loops_.ordered &&
+                      (across > along || short_rows || has_windows || repeated) && columns >= 8;
+    if (!schedule.across) repeated.reset();
     for (std::size_t a = 0; a < rank; ++a) {
+      if (a == repeated) continue;
       if (schedule.across)
         (a >= rows ? axes.y : a >= first ? axes.x : axes.z).push_back(a);
       else
         (a >= rows ? axes.x : axes.y).push_back(a);
     }
   }
+  if (repeated) {
+    axes.z.push_back(*repeated);
+    schedule.repeats = loops_.extents[*repeated];
+  }
+  steady_.assign(count_, false);
+  for (std::size_t i = 0; repeated && i < count_; ++i)
+    steady_[i] = (depends_[i] >> *repeated & 1) == 0;
   const auto place = [&](const std::vector<std::size_t>& which, char role, std::int64_t& count) {
     for (std::size_t d = 0; d < which.size(); ++d) {
       out_.axis_role_[which[d]] = role;
@@ -177,6 +201,90 @@ ValueClass TileCompiler::class_of(const BoundAccess& access) const {
   for (const BoundGuard& guard : access.guards)
     element |= guard.linear ? moves(*guard.linear) : node_is_element[guard.node];
   return element ? ValueClass::kElement : ValueClass::kRow;
+}
+
+/// Which axes every value depends on.
+void TileCompiler::find_axes_of_values() {
+  const auto bit = [](std::size_t axis) { return std::uint64_t{1} << axis; };
+  std::vector<std::uint64_t>& of_node = node_depends_;
+  of_node.assign(loops_.nodes.size(), 0);
+  for (std::size_t i = 0; i < loops_.nodes.size(); ++i) {
+    const BoundNode& node = loops_.nodes[i];
+    if (node.op == plan::fb::ExprOp::Symbol)
+      of_node[i] = bit(node.a);
+    else if (node.op != plan::fb::ExprOp::Constant)
+      of_node[i] = of_node[node.a] | of_node[node.b];
+  }
+  const auto of_form = [&](const LinearIndex& linear) {
+    std::uint64_t result = 0;
+    for (std::size_t a = 0; a < linear.coefficients.size(); ++a)
+      if (linear.coefficients[a] != 0) result |= bit(a);
+    return result;
+  };
+  depends_.assign(count_, 0);
+  for (std::size_t i = 0; i < count_; ++i) {
+    const plan::fb::InstrT& instr = *program_.instrs[i];
+    std::uint64_t& depends = depends_[i];
+    for (const std::uint32_t arg : operands_of(i)) depends |= depends_[arg];
+    if (plan::is_memory(instr.kind)) {
+      const BoundAccess& access = loops_.accesses[instr.access];
+      depends |= of_form(access.address);
+      for (const std::uint32_t node : access.nonlinear) depends |= of_node[node];
+      for (const BoundGuard& guard : access.guards)
+        depends |= guard.linear ? of_form(*guard.linear) : of_node[guard.node];
+    } else if (instr.kind == InstrKind::Index && loops_.axis_of[instr.dim] >= 0) {
+      depends |= bit(static_cast<std::size_t>(loops_.axis_of[instr.dim]));
+    } else if (instr.kind == InstrKind::Reduce) {
+      depends &= bit(loops_.row_axes) - 1;
+    }
+  }
+}
+
+/// Of the first `end` axes the one along which most of the work is the same, if that is enough to
+/// walk memory in another order for.
+std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
+  constexpr std::int64_t kFewRepeats = 2, kManyValues = 64;
+  constexpr int kLeastSaved = 6, kGathered = 4, kComputedAddress = 12;
+  if (loops_.ordered || loops_.scans) return std::nullopt;
+  const auto is_many = [&](std::uint64_t depends) {
+    std::int64_t values = 1;
+    for (std::size_t a = 0; a < loops_.extents.size() && values < kManyValues; ++a)
+      if (depends >> a & 1) values *= loops_.extents[a];
+    return values >= kManyValues;
+  };
+  std::optional<std::size_t> best;
+  int most = 0;
+  for (std::size_t a = 0; a < end; ++a) {
+    if (loops_.extents[a] < kFewRepeats) continue;
+    int saved = 0, all = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const plan::fb::InstrT& instr = *program_.instrs[i];
+      const bool is_steady = (depends_[i] >> a & 1) == 0;
+      if (!is_many(depends_[i])) continue;
+      int work = instr.kind == InstrKind::Op ? work_of(static_cast<ScalarOp>(instr.op)) : 1;
+      if (plan::is_memory(instr.kind)) {
+        const BoundAccess& access = loops_.accesses[instr.access];
+        if (!access.is_plain()) {
+          work += kComputedAddress;
+          if (!is_steady && is_computed(access) && (depends_of_nodes(access) >> a & 1) == 0)
+            saved += kComputedAddress;
+        }
+        for (const BoundGather& gather : access.gathers) {
+          work += kGathered;
+          if (!is_steady && is_many(depends_[gather.value]) &&
+              (depends_[gather.value] >> a & 1) == 0)
+            saved += kGathered;
+        }
+      }
+      all += work;
+      if (is_steady && instr.kind != InstrKind::Reduce && !plan::is_store(instr.kind))
+        saved += work;
+    }
+    if (saved < kLeastSaved || saved * 3 < all || saved <= most) continue;
+    most = saved;
+    best = a;
+  }
+  return best;
 }
 
 /// The class of every value, and the stage from which on it is available.
@@ -273,27 +381,30 @@ void TileCompiler::choose_sizes() {
   for (std::size_t i = 0; i < count_; ++i)
     if (class_[i] == ValueClass::kElement)
       widest = std::max(widest, static_cast<std::int64_t>(size_of(out_.types_[i])));
-  const std::int64_t elements = kTileElements * 4 / std::min<std::int64_t>(widest, 4);
-  s.whole_rows = s.x_count <= elements;
+  // What stays from repetition to repetition takes room, too.
+  constexpr std::int64_t kRepeatedElements = 1024;
+  const std::int64_t room =
+      s.repeats > 1 ? kRepeatedElements : kTileElements * 4 / std::min<std::int64_t>(widest, 4);
+  s.whole_rows = s.x_count <= room;
   if (!loops_.has_rows() && std::ranges::any_of(out_.accesses_, &TileAccess::is_transposed)) {
     // A line of memory has neighbouring rows' elements: they are read together.
     constexpr std::int64_t kHigh = 32;
     s.tile_rows = std::min(s.y_count, kHigh);
-    s.tile_cols = std::min(s.x_count, elements / kHigh);
+    s.tile_cols = std::min(s.x_count, room / kHigh);
   } else if (s.whole_rows) {
     s.tile_cols = s.x_count;
-    s.tile_rows = std::max<std::int64_t>(1, elements / std::max<std::int64_t>(s.x_count, 1));
+    s.tile_rows = std::max<std::int64_t>(1, room / std::max<std::int64_t>(s.x_count, 1));
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {
     // Whole periods, so that what comes again is copied once.
     std::int64_t step = kAligned;
     for (const TileAccess& access : out_.accesses_)
-      if (const std::int64_t period = access.period(); period > 0 && period <= elements / 4)
+      if (const std::int64_t period = access.period(); period > 0 && period <= room / 4)
         step = period;
-    s.tile_cols = std::max(elements / step, std::int64_t{1}) * step;
+    s.tile_cols = std::max(room / step, std::int64_t{1}) * step;
     if (step == kAligned)
-      s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, elements)), step) * step;
+      s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, room)), step) * step;
     s.tile_rows = 1;
   }
 }
@@ -312,6 +423,33 @@ bool TileCompiler::is_small(std::size_t i) const {
   }
 }
 
+/// Whether addresses are computed by more than strides, and always inside.
+bool TileCompiler::is_computed(const BoundAccess& access) {
+  return !access.nonlinear.empty() && access.guards.empty();
+}
+
+std::uint64_t TileCompiler::depends_of_nodes(const BoundAccess& access) const {
+  std::uint64_t result = 0;
+  for (const std::uint32_t node : access.nonlinear) result |= node_depends_[node];
+  return result;
+}
+
+bool TileCompiler::has_steady_offsets(std::size_t i) const {
+  constexpr std::int64_t kMostElements = INT32_MAX;
+  const BoundAccess& access = loops_.accesses[program_.instrs[i]->access];
+  const auto is_steady = [&](const BoundGather& gather) -> bool { return steady_[gather.value]; };
+  // Along columns; else rows are copied whole.
+  const auto is_spread = [&](const BoundGather& gather) {
+    return std::ranges::any_of(
+        out_.axes_.x, [&](std::size_t axis) { return (depends_[gather.value] >> axis & 1) != 0; });
+  };
+  if (out_.schedule_.repeats <= 1 || class_[i] != ValueClass::kElement ||
+      access.count > kMostElements || !std::ranges::all_of(access.gathers, is_steady))
+    return false;
+  if (access.is_plain()) return std::ranges::any_of(access.gathers, is_spread);
+  return is_computed(access) && (depends_of_nodes(access) >> out_.axes_.z.back() & 1) == 0;
+}
+
 TileInstr TileCompiler::translate(std::size_t i) const {
   const plan::fb::InstrT& instr = *program_.instrs[i];
   TileInstr result;
@@ -321,6 +459,8 @@ TileInstr TileCompiler::translate(std::size_t i) const {
   if (instr.args.size() > std::size(result.args))
     throw internal_error("instruction {} has {} operands", i, instr.args.size());
   for (const std::uint32_t arg : instr.args) result.args[result.arg_count++] = arg;
+  result.steady = steady_[i] && (instr.kind == InstrKind::Load || instr.kind == InstrKind::Op ||
+                                 instr.kind == InstrKind::Index);
   switch (instr.kind) {
     case InstrKind::Load:
       result.kind = TileInstr::Kind::kLoad;
@@ -414,8 +554,8 @@ void TileCompiler::emit_stages() {
         const auto combine = static_cast<Combine>(program_.instrs[i]->op);
         instr.reduction = static_cast<std::uint32_t>(out_.reductions_.size());
         out.reductions.push_back(instr.reduction);
-        out_.reductions_.push_back(
-            {find_reduce_kernels(combine, instr.type), static_cast<std::uint32_t>(i), 0, 0});
+        out_.reductions_.push_back({find_reduce_kernels(combine, instr.type), combine,
+                                    static_cast<std::uint32_t>(i), 0, 0});
       } else {
         computed[i] = true;
       }

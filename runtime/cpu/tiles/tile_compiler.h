@@ -2,6 +2,7 @@
 // Makes a TileProgram: classes, stages, schedule, registers.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "runtime/cpu/tiles/tile_program.h"
@@ -19,6 +20,8 @@ class TileCompiler {
   void compile();
 
  private:
+  void find_axes_of_values();
+  std::optional<std::size_t> repeated_axis(std::size_t end) const;
   void choose_axes();
   void classify();
   void find_needed();
@@ -26,6 +29,8 @@ class TileCompiler {
   void emit_stages();
   void find_firsts();
   void join_reductions();
+  bool may_slide(const TileInstr& reduce) const;
+  void slide();
   void forward_stores();
   void join_chains();
   void join_chains(Stage& stage, const std::vector<int>& readers);
@@ -46,6 +51,10 @@ class TileCompiler {
   bool is_small(std::size_t instr) const;
   /// Whether what a store writes is so large that it should leave the caches out.
   bool is_past_cache(std::uint32_t access) const;
+  static bool is_computed(const BoundAccess& access);
+  std::uint64_t depends_of_nodes(const BoundAccess& access) const;
+  /// Whether all elements of a load lie at offsets that are the same in all repetitions.
+  bool has_steady_offsets(std::size_t instr) const;
   TileInstr translate(std::size_t instr) const;
 
   const plan::fb::LoopProgramT& program_;
@@ -60,6 +69,9 @@ class TileCompiler {
   std::vector<int> available_;  // the stage whose body can use it
   std::vector<int> cost_;       // of computing it from memory
   std::vector<bool> needed_, kept_;
+  std::vector<std::uint64_t> depends_;  // on which axes, a bit each
+  std::vector<std::uint64_t> node_depends_;
+  std::vector<bool> steady_;         // the same in all repetitions of a tile
   bool keep_between_stages_ = true;  // tiles hold whole rows: values last from stage to stage
 
   int operations_ = 0;  // Ops on elements, and their work beyond one instruction each

@@ -27,6 +27,15 @@ class TileProgram::Worker {
     tile_.z = z_.data();
   }
 
+  /// The index of the loops z, and whether this is the first of a tile's repetitions.
+  void begin(std::int64_t z, bool first) {
+    for (std::size_t d = s_.z_extents.size(); d-- > 0;) {
+      z_[d] = z % s_.z_extents[d];
+      z /= s_.z_extents[d];
+    }
+    first_ = first;
+  }
+
   /// All stages over the given rows; columns [x0, x0 + cols) only, if the program has no
   /// reductions.
   void run_along(std::int64_t y0, std::int64_t rows, std::int64_t x0, std::int64_t cols) {
@@ -52,11 +61,7 @@ class TileProgram::Worker {
   }
 
   /// All stages over cols rows side by side.
-  void run_across(std::int64_t z, std::int64_t x0, std::int64_t cols) {
-    for (std::size_t d = s_.z_extents.size(); d-- > 0;) {
-      z_[d] = z % s_.z_extents[d];
-      z /= s_.z_extents[d];
-    }
+  void run_across(std::int64_t x0, std::int64_t cols) {
     tile_.x0 = x0;
     tile_.cols = cols;
     for (const Stage& stage : p_.stages_) {
@@ -147,6 +152,7 @@ class TileProgram::Worker {
   }
 
   void run_one(const TileInstr& instr) {
+    if (instr.steady && !first_) return;
     switch (instr.kind) {
       case TileInstr::Kind::kLoad: {
         const TileAccess& access = p_.accesses_[instr.access];
@@ -159,6 +165,12 @@ class TileProgram::Worker {
                                     : loaded.cols == tile_.cols && loaded.rows >= tile_.rows;
           if (loaded.phase == phase && is_there) break;
           loaded = {phase, tile_.cols, tile_.rows};
+        }
+        if (instr.offsets != TileInstr::kNoOffsets) {
+          auto* offsets = reinterpret_cast<std::int32_t*>(workspace_ + instr.offsets);
+          if (first_) access.find_offsets(tile_, gathered(), offsets);
+          views_[instr.value] = access.load_at(buffer_of(access), tile_, offsets, place_of(instr));
+          break;
         }
         views_[instr.value] = access.load(buffer_of(access), tile_, domain, gathered(),
                                           load_target(instr, place_of(instr)));
@@ -173,8 +185,12 @@ class TileProgram::Worker {
         const Reduction& reduction = p_.reductions_[instr.reduction];
         if (instr.access != TileInstr::kNone) {
           const TileAccess& access = p_.accesses_[instr.access];
-          access.reduce(buffer_of(access), tile_, reduction.kernels,
-                        workspace_ + reduction.accumulators);
+          std::byte* const accumulators = workspace_ + reduction.accumulators;
+          if (instr.slides)
+            access.reduce_sliding(buffer_of(access), tile_, instr.kernel, reduction.combine,
+                                  reduction.kernels, workspace_ + instr.offset, accumulators);
+          else
+            access.reduce(buffer_of(access), tile_, reduction.kernels, accumulators);
           break;
         }
         const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
@@ -386,7 +402,7 @@ class TileProgram::Worker {
   LoadedColumns* loaded_;  // by instruction
   std::array<std::int64_t, kMaxAxes> z_{};
   Tile tile_;
-  bool later_columns_ = false;
+  bool later_columns_ = false, first_ = true;
   std::int64_t ahead_y_ = 0, ahead_x_ = 0, ahead_ = 0, ahead_end_ = 0, ahead_step_ = 16;
   std::int64_t done_ = 0;  // elements of the rows before this tile, for kept values
 };
@@ -398,19 +414,24 @@ void TileProgram::run(std::span<std::byte* const> buffers,
     return (count + size - 1) / size;
   };
   const bool split_columns = !s.across && !s.ordered && reductions_.empty();
-  const std::int64_t outer = s.across ? s.z_count : groups(s.y_count, s.tile_rows);
+  const std::int64_t outer = s.across ? s.z_count / s.repeats : groups(s.y_count, s.tile_rows);
   const std::int64_t inner = s.across ? groups(s.x_count, s.tile_cols)
                              : split_columns
                                  ? groups(s.x_count, std::max<std::int64_t>(s.tile_cols, 1))
                                  : 1;
-  const std::int64_t items = outer * inner;
-  if (items == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
+  const std::int64_t tiles = outer * inner;
+  if (tiles == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
+  const auto team =
+      static_cast<int>(std::min(static_cast<std::int64_t>(threads_), std::ssize(workspaces)));
+  // Few tiles are divided into groups of their repetitions.
+  const std::int64_t chunks =
+      std::clamp<std::int64_t>(groups(threads::parts_of(team), tiles), 1, s.repeats);
+  const std::int64_t items = tiles * chunks;
 
-  const auto run_item = [&](Worker& worker, std::int64_t item) {
-    const std::int64_t i = item / inner, j = item % inner;
+  const auto run_tile = [&](Worker& worker, std::int64_t i, std::int64_t j) {
     if (s.across) {
       const std::int64_t x0 = j * s.tile_cols;
-      worker.run_across(i, x0, std::min(s.tile_cols, s.x_count - x0));
+      worker.run_across(x0, std::min(s.tile_cols, s.x_count - x0));
       return;
     }
     const std::int64_t y0 = i * s.tile_rows;
@@ -419,8 +440,14 @@ void TileProgram::run(std::span<std::byte* const> buffers,
     worker.run_along(y0, rows, x0,
                      split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
   };
-  const auto team =
-      static_cast<int>(std::min(static_cast<std::int64_t>(threads_), std::ssize(workspaces)));
+  const auto run_item = [&](Worker& worker, std::int64_t item) {
+    const std::int64_t chunk = item % chunks, i = item / chunks / inner, j = item / chunks % inner;
+    const std::int64_t begin = s.repeats * chunk / chunks, end = s.repeats * (chunk + 1) / chunks;
+    for (std::int64_t r = begin; r < end; ++r) {
+      worker.begin(s.across ? i * s.repeats + r : r, r == begin);
+      run_tile(worker, i, j);
+    }
+  };
   const std::int64_t parts = std::min(items, threads::parts_of(team));
   threads::run_parts(parts, team, [&](threads::Member& member) {
     Worker worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())]);

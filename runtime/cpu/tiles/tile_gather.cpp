@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_runs.h"
 #include "runtime/format_error.h"
@@ -27,15 +28,16 @@ std::int64_t strided_offset(const std::vector<std::int64_t>& extents,
   return offset;
 }
 
-template <typename T>
-void load_at(const std::byte* buffer, std::span<const std::int64_t> offsets, std::byte* target) {
+template <typename T, typename Offset>
+void load_at(const std::byte* buffer, std::span<const Offset> offsets, std::byte* target) {
   const T* from = reinterpret_cast<const T*>(buffer);
   T* to = reinterpret_cast<T*>(target);
   for (std::size_t i = 0; i < offsets.size(); ++i) to[i] = from[offsets[i]];
 }
 
+template <typename Offset>
 void load_elements_as_stored(std::size_t size, const std::byte* buffer,
-                             std::span<const std::int64_t> offsets, std::byte* target) {
+                             std::span<const Offset> offsets, std::byte* target) {
   switch (size) {
     case 1: return load_at<std::uint8_t>(buffer, offsets, target);
     case 2: return load_at<std::uint16_t>(buffer, offsets, target);
@@ -44,7 +46,9 @@ void load_elements_as_stored(std::size_t size, const std::byte* buffer,
   }
 }
 
-void load_elements(DType storage, const std::byte* buffer, std::span<const std::int64_t> offsets,
+/// At most kPiece of them.
+template <typename Offset>
+void load_elements(DType storage, const std::byte* buffer, std::span<const Offset> offsets,
                    std::byte* target) {
   if (!is_narrow_float(storage))
     return load_elements_as_stored(size_of(storage), buffer, offsets, target);
@@ -180,7 +184,7 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
       const std::byte* from = buffer + start * static_cast<std::int64_t>(storage_size_);
       std::byte* to = target + static_cast<std::size_t>(r * cols + c) * compute_size_;
       if (runs.count == 0) {
-        load_elements(access_.storage, from, offsets, to);
+        load_elements<std::int64_t>(access_.storage, from, offsets, to);
         continue;
       }
       for (std::size_t k = 0; k < runs.count; ++k) {
@@ -237,6 +241,62 @@ void TileAccess::load_rows(const std::byte* buffer, const Tile& tile, GatherValu
     by_bytes.operator()<std::int64_t>();
   else
     by_bytes.operator()<std::int32_t>();
+}
+
+std::int64_t TileAccess::repeated_offset(const Tile& tile) const {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < z_steps_.size(); ++d) offset += z_steps_[d] * tile.z[d];
+  return offset;
+}
+
+void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
+                              std::int32_t* offsets) const {
+  const std::int64_t count = tile.rows * tile.cols;
+  if (!access_.is_plain()) {
+    const std::int64_t start = repeated_offset(tile);
+    for_each_element(tile, {true, true}, gathered,
+                     [&](std::int64_t r, std::int64_t c, std::int64_t address, bool) {
+                       offsets[r * tile.cols + c] = static_cast<std::int32_t>(address - start);
+                     });
+  }
+  std::int64_t room[kPiece];
+  for (std::int64_t r = 0; access_.is_plain() && r < tile.rows; ++r)
+    for (std::int64_t c = 0; c < tile.cols; c += kPiece) {
+      const std::span piece(room, static_cast<std::size_t>(std::min(kPiece, tile.cols - c)));
+      column_offsets(tile.x0 + c, piece);
+      add_gathered(gathered, r, piece, c, /*per_column=*/true);
+      std::int64_t start =
+          access_.address.constant + strided_offset(y_.extents, y_.steps, tile.y0 + r);
+      add_gathered(gathered, r, {&start, 1}, c, /*per_column=*/false);
+      for (std::size_t i = 0; i < piece.size(); ++i)
+        offsets[r * tile.cols + c + static_cast<std::int64_t>(i)] =
+            static_cast<std::int32_t>(start + piece[i]);
+    }
+  // What is computed is known to be inside for this repetition alone.
+  const auto [least, most] = std::minmax_element(offsets, offsets + count);
+  offsets[count] = *least;
+  offsets[count + 1] = *most;
+  if (storage_size_ == sizeof(std::uint32_t)) find_lookups(offsets, count, offsets + count + 2);
+}
+
+View TileAccess::load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
+                         std::byte* target) const {
+  const std::int64_t start = repeated_offset(tile);
+  const std::byte* from = buffer + start * static_cast<std::int64_t>(storage_size_);
+  const std::int64_t count = tile.rows * tile.cols;
+  if (start + offsets[count] < 0) refuse_address(start + offsets[count]);
+  if (start + offsets[count + 1] >= access_.count) refuse_address(start + offsets[count + 1]);
+  if (storage_size_ == sizeof(std::uint32_t)) {
+    look_up(reinterpret_cast<const std::uint32_t*>(from), access_.count - start, offsets,
+            offsets + count + 2, count, reinterpret_cast<std::uint32_t*>(target));
+    return {target, tile.cols, true};
+  }
+  for (std::int64_t i = 0; i < count; i += kPiece)
+    load_elements<std::int32_t>(
+        access_.storage, from,
+        std::span(offsets + i, static_cast<std::size_t>(std::min(kPiece, count - i))),
+        target + static_cast<std::size_t>(i) * compute_size_);
+  return {target, tile.cols, true};
 }
 
 void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathered,

@@ -29,7 +29,7 @@ void TileCompiler::forward_stores() {
             instr.kind == TileInstr::Kind::kLoad && instr.value_class == ValueClass::kElement &&
             store.value_class == ValueClass::kElement && out_.accesses_[instr.access].period() == 0;
         if ((instr.kind == TileInstr::Kind::kOp || is_move) && instr.value == store.args[0] &&
-            !instr.kept && instr.target == TileInstr::kNone) {
+            !instr.kept && !instr.steady && instr.target == TileInstr::kNone) {
           instr.target = store.access;
           store.target = store.access;  // it has nothing left to do where the forwarding succeeds
         }
@@ -68,6 +68,17 @@ void TileCompiler::lay_out() {
   std::vector<TileInstr*> order;
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body) order.push_back(&instr);
+  for (TileInstr* instr : order)
+    if (instr->slides) instr->offset = take(1, out_.accesses_[instr->access].sliding_bytes());
+  // Steady values that each repetition reads have a place of their own, as offsets have.
+  std::vector<bool> is_held(count_, false);
+  for (const TileInstr* instr : order)
+    if (!instr->steady)
+      for (const std::uint32_t arg : operands_of(*instr)) is_held[arg] = true;
+  for (TileInstr* instr : order) instr->held = instr->steady && is_held[instr->value];
+  for (TileInstr* instr : order)
+    if (instr->kind == TileInstr::Kind::kLoad && !instr->steady && has_steady_offsets(instr->value))
+      instr->offsets = take(offset_count(s.tile_rows * s.tile_cols), sizeof(std::int32_t));
   std::vector<std::size_t> definition(count_, SIZE_MAX), last_use(order.size(), 0);
   for (std::size_t p = 0; p < order.size(); ++p) {
     for (const std::uint32_t arg : operands_of(*order[p]))
@@ -89,14 +100,14 @@ void TileCompiler::lay_out() {
     // in place. A load may not: it can leave its operands (indices) behind half read.
     const auto release = [&] {
       for (const std::size_t d : dying[p])
-        if (!order[d]->kept && order[d]->period == 0 &&
+        if (!order[d]->kept && !order[d]->held && order[d]->period == 0 &&
             order[d]->kind != TileInstr::Kind::kReduce && order[d]->kind != TileInstr::Kind::kFirst)
           free[size_of(order[d]->type)].push_back(order[d]->offset);
     };
     const bool in_place =
         instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain;
     if (in_place) release();
-    if (instr.period > 0) {
+    if (instr.period > 0 || instr.held) {
       instr.offset = take(elements, size);  // no other value's: it stays from tile to tile
     } else if (instr.kept) {
       const auto [it, added] = kept.try_emplace(instr.value, 0);
@@ -132,7 +143,7 @@ void TileCompiler::lay_out() {
 
 void TileCompiler::choose_streams(std::size_t instrs) {
   const TileSchedule& s = out_.schedule_;
-  if (s.across || instrs == 0) return;
+  if (s.across || s.repeats > 1 || instrs == 0) return;
   std::vector<bool> is_past_cache(out_.accesses_.size(), false);
   for (const Stage& stage : out_.stages_)
     for (const TileInstr& instr : stage.body)

@@ -8,6 +8,10 @@
 // Two schedules: rows of elements lie along a tile's columns ("along"), or, for reductions over a
 // dimension that is not the contiguous one, several rows side by side make a tile's columns and
 // elements follow each other downwards ("across").
+//
+// Where much of what a tile computes is the same along one loop (positions and weights of an
+// interpolation, for all channels), that loop repeats each tile: its index is the last of z, and
+// steady values are computed at the first repetition alone.
 #pragma once
 
 #include <cstddef>
@@ -40,11 +44,16 @@ struct TileInstr {
     kResume
   };
   static constexpr std::uint32_t kNone = UINT32_MAX;
+  static constexpr std::size_t kNoOffsets = SIZE_MAX;
 
   Kind kind = Kind::kOp;
   ValueClass value_class = ValueClass::kElement;  // of the result; Store: of what is written
   DType type = DType::kFloat32;
   bool kept = false;  // the result stays for later stages, for the whole row
+  // The result is the same in all repetitions of a tile; held: it is read in later ones.
+  bool steady = false, held = false;
+  // Load: where the offsets of all elements lie, which are the same in all repetitions.
+  std::size_t offsets = kNoOffsets;
   // Load: of copied elements that are the same in every row, columns after which they come again.
   std::int64_t period = 0;
   std::uint32_t value = 0;  // instruction of the program
@@ -56,6 +65,7 @@ struct TileInstr {
   std::uint32_t chain = 0;         // Chain
   bool past_cache = false;         // Chain: what goes into a store's memory leaves the caches out
   std::uint32_t reduction = 0;     // Reduce, First
+  bool slides = false;             // Reduce: over windows that overlap; `kernel` combines two rows
   std::uint32_t scan = 0;          // Scan
   std::optional<Combine> combine;  // Scatter; nothing: replace
   int axis = -1;                   // Index
@@ -74,6 +84,7 @@ struct Chain {
 
 struct Reduction {
   ReduceKernels kernels;
+  Combine combine = Combine::kSum;
   std::uint32_t value = 0;                   // instruction of the program
   std::size_t accumulators = 0, result = 0;  // in the workspace
 };
@@ -101,6 +112,7 @@ struct TileSchedule {
   bool ordered = false;    // a row's elements belong to one thread, as in BoundLoops
   bool whole_rows = true;  // one tile holds all elements of its rows
   std::int64_t z_count = 1, y_count = 1, x_count = 1;
+  std::int64_t repeats = 1;  // of each tile: the last of z_extents
   std::int64_t tile_rows = 1, tile_cols = 1;
   std::vector<std::int64_t> z_extents;
 };

@@ -62,6 +62,36 @@ void TileCompiler::find_firsts() {
   }
 }
 
+/// Whether what is reduced are loaded windows that overlap.
+bool TileCompiler::may_slide(const TileInstr& reduce) const {
+  const Combine combine = out_.reductions_[reduce.reduction].combine;
+  const plan::fb::InstrT& load = *program_.instrs[reduce.args[0]];
+  return combine != Combine::kProd && load.kind == InstrKind::Load &&
+         class_[reduce.args[0]] == ValueClass::kElement &&
+         out_.accesses_[load.access].slides(combine != Combine::kSum);
+}
+
+/// Tiles of whole windows and rows, for reductions that slide.
+void TileCompiler::slide() {
+  TileSchedule& s = out_.schedule_;
+  constexpr std::int64_t kTilesOfThread = 4;
+  const std::int64_t share =
+      ceil_div(s.x_count * s.z_count, kTilesOfThread * static_cast<std::int64_t>(threads_));
+  for (Stage& stage : out_.stages_)
+    for (TileInstr& reduce : stage.body) {
+      const Combine combine = out_.reductions_[reduce.reduction].combine;
+      reduce.slides = true;
+      reduce.kernel = find_op_kernel(combine == Combine::kSum   ? ScalarOp::kAdd
+                                     : combine == Combine::kMax ? ScalarOp::kMax
+                                                                : ScalarOp::kMin,
+                                     reduce.type, reduce.type);
+      s.tile_cols =
+          std::min(s.x_count, out_.accesses_[reduce.access].sliding_columns(std::min(
+                                  kTileElements, std::max<std::int64_t>(share, kAcrossColumns))));
+    }
+  s.tile_rows = s.y_count;
+}
+
 /// Windows are reduced where they lie: what is loaded for a reduction alone is not copied first.
 void TileCompiler::join_reductions() {
   TileSchedule& s = out_.schedule_;
@@ -72,7 +102,15 @@ void TileCompiler::join_reductions() {
       for (const TileInstr& instr : *part)
         for (const std::uint32_t arg : operands_of(instr)) ++readers[arg];
   std::vector<bool> is_joined(count_, false);
-  bool all = true;
+  bool joined = false, all = true;
+  const bool slides =
+      !out_.reductions_.empty() && std::ranges::all_of(out_.stages_, [&](const Stage& stage) {
+        return std::ranges::all_of(stage.body, [&](const TileInstr& instr) {
+          return instr.kind == TileInstr::Kind::kLoad
+                     ? readers[instr.value] == 1
+                     : instr.kind == TileInstr::Kind::kReduce && may_slide(instr);
+        });
+      });
   for (Stage& stage : out_.stages_) {
     for (TileInstr& reduce : stage.body) {
       if (reduce.kind != TileInstr::Kind::kReduce ||
@@ -82,26 +120,25 @@ void TileCompiler::join_reductions() {
         return instr.value == reduce.args[0] && instr.kind == TileInstr::Kind::kLoad;
       });
       if (load == stage.body.end() || load->kept || readers[load->value] != 1 ||
-          load->value_class != ValueClass::kElement || !out_.accesses_[load->access].can_reduce())
+          load->value_class != ValueClass::kElement)
         continue;
+      const TileAccess& access = out_.accesses_[load->access];
+      if (!slides && !access.can_reduce()) continue;
       reduce.access = load->access;
-      is_joined[load->value] = true;
+      is_joined[load->value] = joined = true;
     }
     std::erase_if(stage.body, [&](const TileInstr& instr) {
       return instr.kind == TileInstr::Kind::kLoad && is_joined[instr.value];
     });
-    all = all && std::ranges::all_of(stage.body, [&](const TileInstr& instr) {
-            if (instr.kind == TileInstr::Kind::kLoad)
-              return !instr.kept && instr.value_class == ValueClass::kElement &&
-                     out_.accesses_[instr.access].is_used_in_place();
-            return instr.kind == TileInstr::Kind::kReduce;
+    all = all && std::ranges::all_of(stage.body, [](const TileInstr& instr) {
+            return instr.kind == TileInstr::Kind::kReduce && instr.access != TileInstr::kNone;
           });
   }
+  if (slides) return slide();
   // Nothing but accumulators takes room.
   constexpr std::int64_t kTilesOfThread = 4;
   const std::int64_t wide = std::min(s.x_count, kTileElements);
-  if (!out_.reductions_.empty() && all &&
-      (s.x_count + wide - 1) / wide * s.z_count >= kTilesOfThread * threads_)
+  if (joined && all && ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
     s.tile_cols = std::max(s.tile_cols, wide);
 }
 

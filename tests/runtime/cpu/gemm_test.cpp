@@ -154,6 +154,19 @@ std::vector<ProductCase> product_cases() {
     c.activation = fb::Activation::GeluErf;
     add(c, std::string(to_string(type)));
   }
+  // Whole panels and blocks of float64, and parts of them.
+  for (const std::int64_t m : {1, 48, 130})
+    for (const bool transposed : {false, true}) {
+      ProductCase c{"", m, 101, 200};
+      c.type = DType::kFloat64;
+      c.a_transposed = c.b_transposed = c.d_transposed = transposed;
+      add(c, fmt::format("f64_rows_{}{}", m, transposed ? "_transposed" : ""));
+      c.batch = {2, 3};
+      c.b_is_weight = false;
+      c.b_has_batch = {false, true};
+      c.alpha = 0.5F;
+      add(c, fmt::format("f64_batch_of_{}{}", m, transposed ? "_transposed" : ""));
+    }
   // Divided by columns, by rows, and in a batch of which one operand repeats.
   for (const std::int64_t m : {1, 40, 300}) {
     ProductCase c{"", m, 700, 260};

@@ -45,8 +45,9 @@ class LoopCase {
     return *plan_->meta.steps[0]->work.AsLoopStep()->program;
   }
 
-  bool is_across() const {
-    return runtime::cpu::TileProgram(plan_->meta, program(), values_, 1).schedule().across;
+  bool is_across() const { return schedule().across; }
+  runtime::cpu::TileSchedule schedule() const {
+    return runtime::cpu::TileProgram(plan_->meta, program(), values_, 1).schedule();
   }
 
   Buffers run(int threads) const {

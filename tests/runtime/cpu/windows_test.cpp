@@ -163,5 +163,121 @@ TEST(CpuWindows, ChannelsMoveLast) {
     }
 }
 
+/// Windows of which neighbours overlap, by dimension of [images, channels, height, width].
+struct Overlap {
+  std::vector<std::int64_t> size, kernel, stride, dilation, pad;
+  std::int64_t channels = 3;
+  bool last = false;    // channels
+  bool guarded = true;  // else windows lie inside
+  double fill = -3;
+  DType type = DType::kFloat32;
+};
+
+void check_overlap(const Overlap& c, Combine combine) {
+  const std::size_t rank = c.size.size();
+  std::vector<std::int64_t> out;
+  std::int64_t pixels = 1, made = 1;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t pads = c.guarded ? 2 * c.pad[d] : 0;
+    out.push_back((c.size[d] + pads - (c.kernel[d] - 1) * c.dilation[d] - 1) / c.stride[d] + 1);
+    pixels *= c.size[d];
+    made *= out[d];
+  }
+  PlanBuilder b;
+  const auto number = [&](std::int64_t value) { return b.constant(value); };
+  constexpr std::int64_t kImages = 2;
+  const Id x = b.input("x", c.type, {number(kImages * c.channels * pixels)});
+  const Id y = b.output("y", c.type, {number(kImages * c.channels * made)});
+  std::vector<Id> loops{number(kImages)};
+  if (!c.last) loops.push_back(number(c.channels));
+  const std::size_t first = loops.size();
+  for (const std::int64_t size : out) loops.push_back(number(size));
+  if (c.last) loops.push_back(number(c.channels));
+  const std::size_t taps = loops.size();
+  for (const std::int64_t size : c.kernel) loops.push_back(number(size));
+  std::vector<std::int64_t> from(loops.size(), 0), to(loops.size(), 0);
+  std::int64_t pitch = c.last ? c.channels : 1, out_pitch = pitch, offset = 0;
+  from[0] = c.channels * pixels;
+  to[0] = c.channels * made;
+  from[c.last ? taps - 1 : 1] = c.last ? 1 : pixels;
+  to[c.last ? taps - 1 : 1] = c.last ? 1 : made;
+  for (std::size_t d = rank; d-- > 0;) {
+    from[first + d] = c.stride[d] * pitch;
+    from[taps + d] = c.dilation[d] * pitch;
+    to[first + d] = out_pitch;
+    if (c.guarded) offset -= c.pad[d] * pitch;
+    pitch *= c.size[d];
+    out_pitch *= out[d];
+  }
+  LoopBuilder l(loops, static_cast<Id>(rank));
+  const auto numbers = [&](const std::vector<std::int64_t>& values) {
+    std::vector<Id> ids;
+    for (const std::int64_t value : values) ids.push_back(number(value));
+    return ids;
+  };
+  const Id access = l.access(x, number(offset), numbers(from));
+  for (std::size_t d = 0; c.guarded && d < rank; ++d) {
+    const auto node = [&](std::int64_t value) {
+      return l.index_node(fb::ExprOp::Constant, number(value));
+    };
+    const auto times = [&](std::size_t loop, std::int64_t factor) {
+      return l.index_node(fb::ExprOp::Mul, l.index_node(fb::ExprOp::Symbol, static_cast<Id>(loop)),
+                          node(factor));
+    };
+    const Id at = l.index_node(fb::ExprOp::Add, times(first + d, c.stride[d]),
+                               times(taps + d, c.dilation[d]));
+    l.access_at(access).guards.emplace_back(l.index_node(fb::ExprOp::Sub, at, node(c.pad[d])),
+                                            number(c.size[d]));
+  }
+  l.access_at(access).fill = c.fill;
+  const DType compute = compute_type(c.type);
+  l.store(l.access(y, number(0), numbers(to)), l.reduce(combine, l.load(access, compute), compute),
+          compute);
+  b.loop("windows", std::move(l));
+  LoopCase test(std::move(b));
+  if (is_float(c.type)) set_element(c.type, test.buffers()[x], pixels / 2, NAN);
+  test.check(1e-5);
+}
+
+/// Even and odd windows, wider than the input too, with strides, dilations and padding.
+TEST(CpuWindows, NeighboursOverlap) {
+  const std::vector<Overlap> cases = {
+      {{20, 20}, {13, 13}, {1, 1}, {1, 1}, {6, 6}},
+      {{20, 20}, {13, 13}, {1, 1}, {1, 1}, {6, 6}, 40},
+      {{9, 200}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {{40, 61}, {8, 6}, {1, 1}, {1, 1}, {4, 3}},
+      {{40, 61}, {5, 9}, {3, 2}, {1, 1}, {2, 4}},
+      {{40, 61}, {4, 7}, {2, 3}, {2, 3}, {1, 5}},
+      {{30, 4}, {2, 5}, {1, 1}, {1, 1}, {0, 2}},
+      {{5, 6}, {9, 11}, {1, 1}, {1, 1}, {4, 5}},  // wider than the input
+      {{27, 29}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {{26, 28}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, 3, false, false},
+      {{5, 6}, {3, 5}, {1, 1}, {2, 2}, {4, 4}},
+      {{31, 33}, {9, 9}, {1, 1}, {1, 1}, {0, 0}, 5, false, false},
+      {{31, 33}, {9, 7}, {2, 2}, {1, 2}, {0, 0}, 5, false, false},
+      {{3000}, {31}, {1}, {1}, {15}},
+      {{7, 14, 15}, {3, 5, 5}, {1, 1, 1}, {1, 1, 1}, {1, 2, 2}},
+      {{12, 14, 15}, {3, 5, 4}, {2, 2, 1}, {1, 1, 2}, {1, 2, 3}},
+      {{25, 26}, {9, 9}, {1, 1}, {1, 1}, {4, 4}, 40, true},
+      {{25, 26}, {7, 5}, {2, 1}, {1, 2}, {3, 4}, 130, true},
+      {{25, 26}, {7, 5}, {1, 1}, {1, 1}, {3, 2}, 3, true},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (const DType type :
+         {DType::kFloat32, DType::kFloat16, DType::kFloat64, DType::kInt8, DType::kUInt8})
+      for (const Combine combine : {Combine::kMax, Combine::kMin, Combine::kSum}) {
+        if (combine == Combine::kSum && !is_float(type)) continue;
+        SCOPED_TRACE(::testing::Message() << "case " << i << " of " << to_string(type) << " by "
+                                          << static_cast<int>(combine));
+        Overlap c = cases[i];
+        c.type = type;
+        if (type == DType::kUInt8) c.fill = 2;
+        check_overlap(c, combine);
+        if (!is_float(type)) continue;
+        c.fill = combine == Combine::kSum ? 0 : combine == Combine::kMax ? -INFINITY : INFINITY;
+        check_overlap(c, combine);
+      }
+}
+
 }  // namespace
 }  // namespace sinter::testing
