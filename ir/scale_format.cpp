@@ -27,6 +27,7 @@ constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5,
 /// codegen/families/gemm/weights.
 constexpr CodeType kCodeTypes[] = {
     {"i8", 8, DType::kInt8, false, 127},
+    {"u8", 8, DType::kUInt8, false, 255},
     {"i4", 4, DType::kUInt8, false, 7},
     {"f8e4m3fn", 8, DType::kFloat8E4M3FN, true, 448},
     {"f8e5m2", 8, DType::kFloat8E5M2, true, 57344},
@@ -96,7 +97,6 @@ const CodeType& float4_codes() { return *find_code_type("f4e2m1"); }
 const CodeType& integer_codes(int bits) { return *find_code_type(bits == 4 ? "i4" : "i8"); }
 
 const CodeType& codes_stored_as(DType stored) {
-  if (stored == DType::kUInt8) return integer_codes(4);
   if (const CodeType* found = find_code_type(sinter::to_string(stored))) return *found;
   throw Error(ErrorCode::kUnsupported, fmt::format("codes of type {}", sinter::to_string(stored)));
 }

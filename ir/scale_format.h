@@ -33,7 +33,8 @@ struct CodeType {
 
 /// The type named so; null if there is none. The pointer identifies the type.
 const CodeType* find_code_type(std::string_view name);
-/// The integers of 4 or 8 bits, or floats of `stored`. Nibbles are codes + 8, in -8..7.
+/// The signed integers of 4 or 8 bits, or all codes of the 8 bits of `stored`. Nibbles are codes +
+/// 8, in -8..7.
 const CodeType& integer_codes(int bits);
 const CodeType& codes_stored_as(DType stored);
 /// Floats of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.

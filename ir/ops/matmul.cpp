@@ -9,6 +9,7 @@
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::ir::ops {
 namespace {
@@ -49,7 +50,8 @@ void require_left(const ProductFormats& formats, Types inputs) {
       invalid(fmt::format("weights of '{}' need x of f16, bf16 or f32{}; found {}", w.to_string(),
                           w.codes == &integer_codes(4) ? ", or of f8e4m3fn" : "",
                           list_types(inputs)));
-    if (w.rows != 1 || w.codes->stored == DType::kFloat8E5M2)
+    const bool is_taken = w.codes->bits == 4 || is_scaled_row_type(w.codes->stored);
+    if (w.rows != 1 || !is_taken)
       invalid(fmt::format("weights of '{}' need an x with a format", w.to_string()));
     return;
   }
