@@ -4,8 +4,8 @@
 namespace sinter::codegen {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kPackedGroups, &kNarrowestType, &kHasFourBits,
-                                             &kStaysWithin};
+  static const ir::Transform* const all[] = {&kPackedGroups, &kScaledPowers, &kNarrowestType,
+                                             &kHasFourBits, &kStaysWithin};
   return all;
 }
 

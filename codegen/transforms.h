@@ -11,6 +11,9 @@ namespace sinter::codegen {
 /// Weights reordered for kernels, with their scales (families/gemm/weights).
 extern const ir::Derivation kPackedValues, kPackedForBytes, kPackedElements;
 extern const ir::Transform kPackedGroups;
+/// Powers of two (e8m0), beside their codes of 4 bits, as e4m3 and a factor for each row. Results:
+/// whether that is exact, scales, factors. Groups of zeros have a scale of zero.
+extern const ir::Transform kScaledPowers;
 /// The narrowest type that represents all scales.
 extern const ir::Transform kNarrowestType;
 /// Whether zero points are integers in the range of 4-bit weights.

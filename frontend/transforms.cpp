@@ -4,8 +4,7 @@
 namespace sinter::frontend {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kScaledValues, &kScaledZeros, &kFloat8OfCodes,
-                                             &kScalesOfCodes};
+  static const ir::Transform* const all[] = {&kScaledValues, &kScaledZeros, &kFloat8OfCodes};
   return all;
 }
 

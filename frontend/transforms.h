@@ -12,8 +12,6 @@ namespace sinter::frontend {
 extern const ir::Transform kScaledValues, kScaledZeros;
 /// Bytes as the floats of 8 bits whose codes they are.
 extern const ir::Transform kFloat8OfCodes;
-/// The same times a number of the tensor, as float32.
-extern const ir::Transform kScalesOfCodes;
 
 std::span<const ir::Transform* const> transforms();
 

@@ -9,7 +9,7 @@ std::span<const ir::Transform* const> transforms() {
       &kFoldedScales,      &kFoldedThresholds, &kSplatValue, &kIsMask,
       &kUnfitConstant,     &kIsUniform,        &kShifts,     &kReadIntegers,
       &kIntegerDifference, &kIntegerSums,      &kHasFloat4,  &kPackedFloat4,
-      &kDoubledCodes};
+      &kDoubledCodes,      &kPowersOfTwo};
   return all;
 }
 

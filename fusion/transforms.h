@@ -22,9 +22,9 @@ extern const ir::Transform kNarrowed, kQuantized, kQuantizedFloats, kFoldedScale
 extern const ir::Transform kFoldedThresholds;
 /// Integer weights of the model itself, with scales and zero points (read_weights.h).
 extern const ir::Transform kReadIntegers;
-/// Codes of 4 bits: whether wider floats are all such, these packed, and twice their numbers
-/// (scales/rounding/float4.h).
-extern const ir::Transform kHasFloat4, kPackedFloat4, kDoubledCodes;
+/// Codes of 4 bits: whether wider floats are all such, these packed, and twice their numbers; their
+/// scales as e8m0 (scales/rounding/float4.h).
+extern const ir::Transform kHasFloat4, kPackedFloat4, kDoubledCodes, kPowersOfTwo;
 /// Queries whose answers decide: the value of all elements; whether some represent infinity, and
 /// whether a narrow type cannot hold one (lowering_policy.h); whether scales are equal, and whether
 /// there are shifts (fold_scales).

@@ -16,6 +16,9 @@ namespace sinter::ir {
 namespace {
 
 constexpr std::size_t kRowsAtOnce = 64;  // per thread
+/// The type of scales that are stored as u8.
+constexpr std::string_view kPowersOfTwo = "e8m0";
+constexpr std::string_view kFactors = " * f32 row";  // at the end of a format's text
 
 /// A sign, two bits of exponent and one of mantissa.
 constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
@@ -24,6 +27,7 @@ constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5,
 /// codegen/families/gemm/weights.
 constexpr CodeType kCodeTypes[] = {
     {"i8", 8, DType::kInt8, false, 127},
+    {"u8", 8, DType::kUInt8, false, 255},
     {"i4", 4, DType::kUInt8, false, 7},
     {"f8e4m3fn", 8, DType::kFloat8E4M3FN, true, 448},
     {"f8e5m2", 8, DType::kFloat8E5M2, true, 57344},
@@ -60,6 +64,7 @@ class FormatReader {
 
   DType type() {
     const std::string_view name = word();
+    if (name == kPowersOfTwo) return DType::kUInt8;
     const auto found = dtype_from_string(name);
     if (!found) refuse(fmt::format("'{}' is no type", name));
     return *found;
@@ -92,7 +97,6 @@ const CodeType& float4_codes() { return *find_code_type("f4e2m1"); }
 const CodeType& integer_codes(int bits) { return *find_code_type(bits == 4 ? "i4" : "i8"); }
 
 const CodeType& codes_stored_as(DType stored) {
-  if (stored == DType::kUInt8) return integer_codes(4);
   if (const CodeType* found = find_code_type(sinter::to_string(stored))) return *found;
   throw Error(ErrorCode::kUnsupported, fmt::format("codes of type {}", sinter::to_string(stored)));
 }
@@ -103,10 +107,13 @@ std::int64_t ScaleFormat::row_groups(std::int64_t count) const { return group_co
 std::string ScaleFormat::to_string() const {
   std::string text(codes->name);
   if (zero) text = fmt::format("({} - {})", text, sinter::to_string(*zero));
-  text += fmt::format(" * {} ", sinter::to_string(scale));
-  if (rows == 1) return text + (depth == 0 ? "row" : fmt::format("group {}", depth));
-  if (rows == 0 && depth == 0) return text + "tensor";
-  return text + fmt::format("block {}x{}", depth, rows);
+  text += fmt::format(" * {} ", scale == DType::kUInt8 ? kPowersOfTwo : sinter::to_string(scale));
+  if (rows == 1)
+    text += depth == 0 ? "row" : fmt::format("group {}", depth);
+  else
+    text += rows == 0 && depth == 0 ? "tensor" : fmt::format("block {}x{}", depth, rows);
+  if (has_factors) text += kFactors;
+  return text;
 }
 
 ScaleFormat ScaleFormat::parse(std::string_view text) {
@@ -136,6 +143,7 @@ ScaleFormat ScaleFormat::parse(std::string_view text) {
   } else {
     reader.expect("row");
   }
+  result.has_factors = reader.skip(kFactors);
   if (!reader.is_done()) reader.refuse("it goes on behind its end");
   return result;
 }
@@ -201,6 +209,18 @@ Tensor unpacked_values(const ScaledTensor& weights) {
                 Buffer::take(std::move(bytes)));
 }
 
+std::vector<double> scale_numbers(const ScaledTensor& weights) {
+  constexpr double kBias = 127, kNoNumber = 255;
+  std::vector<double> numbers = weights.scales.to_doubles();
+  if (weights.format.scale == DType::kUInt8)
+    for (double& number : numbers) number = number == kNoNumber ? NAN : std::exp2(number - kBias);
+  if (!weights.factors) return numbers;
+  const std::vector<double> factors = weights.factors->to_doubles();
+  const std::size_t groups = factors.empty() ? 1 : numbers.size() / factors.size();
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] *= factors[i / groups];
+  return numbers;
+}
+
 namespace {
 
 Tensor multiplied(const ScaledTensor& weights, DType dtype) {
@@ -213,7 +233,7 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
       Tensor(values.dtype(), {256}, Buffer::take(std::move(codes))).to_doubles();
   if (const CodeType& type = *weights.format.codes; type.numbers != nullptr)
     std::copy_n(type.numbers, 1 << type.bits, numbers.begin());
-  const std::vector<double> scales = weights.scales.to_doubles();
+  const std::vector<double> scales = scale_numbers(weights);
   const std::vector<double> zeros =
       weights.zero_points ? weights.zero_points->to_doubles() : std::vector<double>();
   const auto width = static_cast<std::size_t>(weights.k);
@@ -259,17 +279,18 @@ const Transform kDequantized = {
                     : bits == 8 && k == shape[1] &&
                           (inputs[0].dtype() == DType::kInt8 ||
                            (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
-      return fits && std::ranges::all_of(inputs.subspan(1), [&](const Tensor& input) {
-               return input.shape() == Ints{shape[0], group_count(k, group)};
-             });
+      const bool has_factors = attrs.has("factors");
+      return fits && inputs[1].shape() == Ints{shape[0], group_count(k, group)} &&
+             (has_factors ? inputs.size() > 2 && inputs[2].shape() == Ints{shape[0], 1}
+                          : inputs.size() == 2 || inputs[2].shape() == inputs[1].shape());
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      std::optional<Tensor> zeros;
-      if (inputs.size() > 2) zeros = inputs[2];
-      return std::vector{
-          multiplied(scaled_rows_of(*codes_in(attrs, inputs[0]), attrs.get_int("group"),
-                                    attrs.get_int("k"), inputs[0], inputs[1], std::move(zeros)),
-                     attrs.get_dtype("type"))};
+      std::optional<Tensor> zeros, factors;
+      if (inputs.size() > 2) (attrs.has("factors") ? factors : zeros) = inputs[2];
+      return std::vector{multiplied(
+          scaled_rows_of(*codes_in(attrs, inputs[0]), attrs.get_int("group"), attrs.get_int("k"),
+                         inputs[0], inputs[1], std::move(zeros), std::move(factors)),
+          attrs.get_dtype("type"))};
     }};
 
 Tensor dequantized(const ScaledTensor& weights, DType dtype) {
@@ -281,7 +302,54 @@ Tensor dequantized(const ScaledTensor& weights, DType dtype) {
               {"k", weights.k},
               {"type", dtype}};
   set_codes(attrs, *weights.format.codes);
+  if (weights.factors) {
+    attrs.set("factors", std::int64_t{1});
+    operands.push_back(*weights.factors);
+  }
   return apply(kDequantized, attrs, operands).front();
+}
+
+const Transform kScaleNumbers = {
+    "scale_numbers",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return (inputs.size() == 1 || inputs.size() == 2) && has_inputs(inputs, inputs.size(), 2) &&
+             (inputs.size() == 1 || inputs[1].shape() == Ints{inputs[0].shape()[0], 1});
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      ScaledTensor weights;
+      weights.format.scale = inputs[0].dtype();
+      weights.scales = inputs[0];
+      if (inputs.size() > 1) weights.factors = inputs[1];
+      return std::vector{
+          Tensor::from_doubles(DType::kFloat32, inputs[0].shape(), scale_numbers(weights))};
+    }};
+
+const Transform kRowFactors = {
+    "row_factors",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      constexpr std::int64_t kMost = std::int64_t{1} << 26;
+      return has_inputs(inputs, 1) && inputs[0].element_count() == 1 &&
+             attrs.get_int("rows") >= 0 && attrs.get_int("rows") <= kMost;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t rows = attrs.get_int("rows");
+      return std::vector{Tensor::from_doubles(
+          DType::kFloat32, {rows, 1},
+          std::vector<double>(static_cast<std::size_t>(rows), inputs[0].at(0)))};
+    }};
+
+Tensor factors_of_rows(const Tensor& number, std::int64_t rows) {
+  return apply(kRowFactors, {{"rows", rows}}, std::span(&number, 1)).front();
+}
+
+ScaledTensor with_plain_scales(ScaledTensor weights) {
+  std::vector<Tensor> inputs{weights.scales};
+  if (weights.factors) inputs.push_back(*weights.factors);
+  weights.scales = apply(kScaleNumbers, {}, inputs).front();
+  weights.factors.reset();
+  weights.format.scale = DType::kFloat32;
+  weights.format.has_factors = false;
+  return weights;
 }
 
 ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor values,
@@ -292,13 +360,16 @@ ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor
 }
 
 ScaledTensor scaled_rows_of(const CodeType& codes, std::int64_t group, std::int64_t k,
-                            Tensor values, Tensor scales, std::optional<Tensor> zero_points) {
+                            Tensor values, Tensor scales, std::optional<Tensor> zero_points,
+                            std::optional<Tensor> factors) {
   ScaleFormat format;
   format.codes = &codes;
   format.scale = scales.dtype();
   if (zero_points) format.zero = zero_points->dtype();
   format.depth = group;
-  return {format, k, std::move(values), std::move(scales), std::move(zero_points)};
+  format.has_factors = factors.has_value();
+  return {
+      format, k, std::move(values), std::move(scales), std::move(zero_points), std::move(factors)};
 }
 
 namespace {
@@ -319,7 +390,7 @@ ProductFormats::ProductFormats(const Attrs& attrs) {
 }
 
 std::size_t ProductFormats::input_count() const {
-  return 2U + (x ? 1U : 0U) + (w ? 1U : 0U) + (w && w->zero ? 1U : 0U);
+  return 2U + (x ? 1U : 0U) + (w ? 1U : 0U) + (w && (w->zero || w->has_factors) ? 1U : 0U);
 }
 
 Attrs product_attrs(const ScaleFormat& format) { return {{"w", format.to_string()}}; }
@@ -339,6 +410,7 @@ ScaledTensor weights_of(const Attrs& attrs, std::span<const Tensor> operands, st
   const std::size_t scales = formats.weight_scales() - 1;
   ScaledTensor result{*formats.w, k, operands[0], operands[scales], std::nullopt};
   if (formats.w->zero) result.zero_points = operands[scales + 1];
+  if (formats.w->has_factors) result.factors = operands[scales + 1];
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/attributes.h"
 #include "ir/constants/recipe.h"
@@ -32,7 +33,8 @@ struct CodeType {
 
 /// The type named so; null if there is none. The pointer identifies the type.
 const CodeType* find_code_type(std::string_view name);
-/// The integers of 4 or 8 bits, or floats of `stored`. Nibbles are codes + 8, in -8..7.
+/// The signed integers of 4 or 8 bits, or all codes of the 8 bits of `stored`. Nibbles are codes +
+/// 8, in -8..7.
 const CodeType& integer_codes(int bits);
 const CodeType& codes_stored_as(DType stored);
 /// Floats of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
@@ -43,16 +45,19 @@ const CodeType& float4_codes();
 const CodeType* codes_in(const Attrs& attrs, const Tensor& values);
 void set_codes(Attrs& attrs, const CodeType& codes);
 
-/// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale. Scales and zero points
-/// are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the element's block.
+/// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale * factor. Scales and zero
+/// points are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the element's block. Factors are
+/// [rows, 1], if any: they extend the range of scales of 8 bits.
 ///
-/// In text: "i8 * f32 row", "(i4 - i8) * f16 group 32", "f8e4m3fn * f32 block 128x128".
+/// In text: "i8 * f32 row", "(i4 - i8) * f16 group 32", "f8e4m3fn * f32 block 128x128", MXFP4's
+/// "f4e2m1 * e8m0 group 32", NVFP4's "f4e2m1 * f8e4m3fn group 16 * f32 row".
 struct ScaleFormat {
   const CodeType* codes = nullptr;
-  DType scale = DType::kFloat32;
-  std::optional<DType> zero;  // type of zero points: integers in the range of codes, or f32
-  std::int64_t depth = 0;     // consecutive k's that share a scale; 0: all
-  std::int64_t rows = 1;      // rows that share it; 0: all
+  DType scale = DType::kFloat32;  // kUInt8: e8m0, the exponent of a power of two plus 127
+  std::optional<DType> zero;      // type of zero points: integers in the range of codes, or f32
+  std::int64_t depth = 0;         // consecutive k's that share a scale; 0: all
+  std::int64_t rows = 1;          // rows that share it; 0: all
+  bool has_factors = false;       // f32
 
   /// Bytes of a row of k codes.
   std::int64_t pitch(std::int64_t k) const { return codes->bits == 4 ? k / 2 + k % 2 : k; }
@@ -77,6 +82,7 @@ struct ScaledTensor {
   std::int64_t k = 0;
   Tensor values, scales;
   std::optional<Tensor> zero_points;
+  std::optional<Tensor> factors = {};
 
   std::int64_t n() const { return values.shape()[0]; }
   int bits() const { return format.codes->bits; }
@@ -86,21 +92,32 @@ struct ScaledTensor {
 ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor values,
                             Tensor scales, std::optional<Tensor> zero_points);
 ScaledTensor scaled_rows_of(const CodeType& codes, std::int64_t group, std::int64_t k,
-                            Tensor values, Tensor scales, std::optional<Tensor> zero_points);
+                            Tensor values, Tensor scales, std::optional<Tensor> zero_points,
+                            std::optional<Tensor> factors = {});
+
+/// The numbers that scales stand for, times their factors.
+std::vector<double> scale_numbers(const ScaledTensor& weights);
+/// Inputs: scales, and factors if any.
+extern const Transform kScaleNumbers;
+/// One number for each of "rows" rows.
+extern const Transform kRowFactors;
+Tensor factors_of_rows(const Tensor& number, std::int64_t rows);
+/// The same weights with f32 scales and no factors.
+ScaledTensor with_plain_scales(ScaledTensor weights);
 
 /// Packs rows of `columns` numbers in -8..7 into nibbles; an odd row is padded with zero.
 Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows, std::int64_t columns);
 /// The codes, [n, k], unpacked.
 Tensor unpacked_values(const ScaledTensor& weights);
-/// Inputs: values, scales and zero points with a scale for each row or group; attributes "bits" and
-/// "group", k and the type of dequantized().
+/// Inputs: values, scales and zero points with a scale for each row or group, or factors if there
+/// is an attribute "factors"; attributes "bits" and "group", k and the type of dequantized().
 extern const Transform kDequantized;
 /// The numbers, [n, k] of `dtype`, rounded once.
 Tensor dequantized(const ScaledTensor& weights, DType dtype);
 
 /// Formats of a MatMul's operands, its attributes "x" and "w"; none for plain numbers. A right
 /// operand with a format is [n, k], not [k, n]. Inputs are x, w, the scales of x, then those of w,
-/// then the zero points of w.
+/// then the zero points or the factors of w.
 struct ProductFormats {
   std::optional<ScaleFormat> x, w;
 

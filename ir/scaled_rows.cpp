@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/scale_format.h"
+
 namespace sinter::ir {
 namespace {
 
@@ -12,7 +14,6 @@ constexpr double kLeastScale = 0x1p-100;
 // The eight largest numbers of f8e4m3fn, candidates for a row's largest magnitude: all smaller
 // numbers have the same mantissas, up to a power of two.
 constexpr double kLargestFloats[] = {448, 416, 384, 352, 320, 288, 256, 240};
-constexpr double kLargestInteger = 127;
 
 ValueId as(GraphBuilder& builder, ValueId value, DType type) {
   if (builder.type(value).dtype == type) return value;
@@ -46,7 +47,7 @@ ValueId best_factor(GraphBuilder& builder, ValueId rows, std::int64_t axis) {
 }  // namespace
 
 ScaledRows add_scaled_rows(GraphBuilder& builder, ValueId x, DType type) {
-  const double largest = type == DType::kInt8 ? kLargestInteger : kLargestFloats[0];
+  const double largest = codes_stored_as(type).largest;
   const auto number = [&](double value) { return builder.scalar(kRowScaleType, value); };
   const ValueId wide = as(builder, x, kRowScaleType);
   const auto last = static_cast<std::int64_t>(builder.type(x).shape.size()) - 1;

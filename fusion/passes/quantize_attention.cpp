@@ -158,8 +158,8 @@ class AttentionQuantizer {
       const ColumnRanges ranges = ranges_of(samples[v]);
       for (const auto* ends : {&ranges.low, &ranges.high})
         for (const float end : *ends) largest = std::max(largest, std::abs(double{end}));
-      layers_[v / kOperands].scales[v % kOperands] = double{
-          static_cast<float>(std::max(largest / largest_of_eight_bits(type_), kLeastOperandScale))};
+      layers_[v / kOperands].scales[v % kOperands] = double{static_cast<float>(
+          std::max(largest / ir::codes_stored_as(type_).largest, kLeastOperandScale))};
     }
     for (AttentionLayer& layer : layers_) {
       const auto [least, most] = std::ranges::minmax(layer.scales);

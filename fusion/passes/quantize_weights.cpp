@@ -183,7 +183,8 @@ class WeightQuantizer {
         ScaledTensor plain = *result;
         plain.values = plain.values.plain();
         plain.scales = plain.scales.plain();
-        if (plain.zero_points) plain.zero_points = plain.zero_points->plain();
+        for (std::optional<Tensor>* part : {&plain.zero_points, &plain.factors})
+          if (*part) *part = (*part)->plain();
         const Tensor rounded = ir::dequantized(plain, DType::kFloat32);
         layer.weight_error = weight_error(exact, rounded);
         const bool is_table = node.op->name != "MatMul";  // rows of a table are its outputs
@@ -215,7 +216,8 @@ class WeightQuantizer {
         layer.bits = result->bits();
         layer.bytes_after =
             static_cast<double>(result->values.byte_count() + result->scales.byte_count() +
-                                (result->zero_points ? result->zero_points->byte_count() : 0));
+                                (result->zero_points ? result->zero_points->byte_count() : 0) +
+                                (result->factors ? result->factors->byte_count() : 0));
       }
     }
     context_.layers.push_back(std::move(layer));

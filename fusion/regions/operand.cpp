@@ -98,7 +98,7 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
   constexpr double kLargestHalf = 65504;
   // Some kernels multiply 8-bit floats as float16.
   const bool as_halves = x == DType::kFloat16 || is_float8(x);
-  if (row->zeros_in_left && as_halves && node.inputs.size() > 3)
+  if (row->zeros_in_left && as_halves && format.zero)
     if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
       if (!ir::is_within(*zeros, kLargestHalf)) return "a zero point is beyond f16";
   return "";

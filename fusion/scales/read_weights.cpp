@@ -104,7 +104,12 @@ class Finder {
 
   std::optional<ScaledTensor> read(const Dequantization& found, const Tensor* columns,
                                    std::string& refusal) {
-    const Part parts[] = {part_of(found.scale, 1), part_of(found.zero, 0), part_of(found.shift, 0)};
+    Part parts[] = {part_of(found.scale, 1), part_of(found.zero, 0), part_of(found.shift, 0)};
+    const Tensor& values = values_.tensor(found.weight.value);
+    // Floats of 4 bits keep scales of 8 bits, and what these are multiplied by.
+    std::optional<Tensor> factor;
+    if (is_float8(values.dtype()) && columns == nullptr && !found.divides && found.scale)
+      factor = take_factor(*found.scale, parts[0]);
     std::int64_t group = 0;
     for (const Part& part : parts) {
       if (!part.address) continue;
@@ -118,7 +123,6 @@ class Finder {
       refusal = fmt::format("its scales change every {} row(s) of the weights", group);
       return std::nullopt;
     }
-    const Tensor& values = values_.tensor(found.weight.value);
     const Address address(graph_, found.weight);
     std::optional<ScaledTensor> result =
         read_lines(parts, found.divides, values, address, group, columns);
@@ -126,7 +130,7 @@ class Finder {
       refusal = "a scale of zero comes with a shift";
       return std::nullopt;
     }
-    return result;
+    return is_float8(values.dtype()) ? with_narrow_scales(*std::move(result), factor) : result;
   }
 
  private:
@@ -144,6 +148,31 @@ class Finder {
       result.address.emplace(graph_, *term->element);
     }
     return result;
+  }
+
+  /// Scales that are e4m3, perhaps times one number, as NVFP4 has them: `part` reads these codes.
+  /// The number, if there is one.
+  std::optional<Tensor> take_factor(const Term& scale, Part& part) {
+    if (!scale.element) return std::nullopt;
+    const Node* node = graph_.producer(scale.element->value);
+    std::optional<Tensor> factor;
+    if (node != nullptr && node->op->name == "Mul")
+      for (const std::size_t i : {0, 1}) {
+        const ValueId number = node->inputs[i];
+        const Node* const other = graph_.producer(node->inputs[1 - i]);
+        if (ir::element_count(graph_.type(number).shape) != Dim(1) || other == nullptr ||
+            graph_.type(other->outputs[0]) != graph_.type(scale.element->value) ||
+            graph_.type(number).dtype != DType::kFloat32)
+          continue;
+        factor = values_.tensor(number);
+        node = other;
+        break;
+      }
+    if (node == nullptr || node->op->name != "Cast" ||
+        graph_.type(node->inputs[0]).dtype != DType::kFloat8E4M3FN)
+      return std::nullopt;
+    part.tensor = &values_.tensor(node->inputs[0]);
+    return factor;
   }
 
   /// Uses kReadIntegers if all layouts are lines, which records how the weights are made.
@@ -221,7 +250,8 @@ std::optional<ScaledTensor> read_weights(const Graph& graph, ConstantValues& val
 
 std::vector<ValueId> add_weights(GraphBuilder& builder, const ScaledTensor& weights) {
   std::vector<ValueId> result{builder.constant(weights.values), builder.constant(weights.scales)};
-  if (weights.zero_points) result.push_back(builder.constant(*weights.zero_points));
+  for (const std::optional<Tensor>* part : {&weights.zero_points, &weights.factors})
+    if (*part) result.push_back(builder.constant(**part));
   return result;
 }
 

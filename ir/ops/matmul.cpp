@@ -9,6 +9,7 @@
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 #include "ir/scale_format.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::ir::ops {
 namespace {
@@ -49,7 +50,8 @@ void require_left(const ProductFormats& formats, Types inputs) {
       invalid(fmt::format("weights of '{}' need x of f16, bf16 or f32{}; found {}", w.to_string(),
                           w.codes == &integer_codes(4) ? ", or of f8e4m3fn" : "",
                           list_types(inputs)));
-    if (w.rows != 1 || w.codes->stored == DType::kFloat8E5M2)
+    const bool is_taken = w.codes->bits == 4 || is_scaled_row_type(w.codes->stored);
+    if (w.rows != 1 || !is_taken)
       invalid(fmt::format("weights of '{}' need an x with a format", w.to_string()));
     return;
   }
@@ -76,11 +78,15 @@ std::vector<TensorType> infer_scaled(const ProductFormats& formats, Types inputs
   if (x.size() < 2 || weight.size() != 2 || !x.back().is_constant() || !weight[0].is_constant())
     invalid("needs x [.., m, k] and weights [n, k] whose k and n are known, found " +
             list_types(inputs));
-  if (!is_scale(w.scale) || (w.zero && *w.zero != DType::kInt8 && *w.zero != DType::kFloat32) ||
-      (w.zero && w.codes->is_float))
+  // Scales of 8 bits are those of floats of 4.
+  const bool is_narrow =
+      (w.scale == DType::kFloat8E4M3FN || w.scale == DType::kUInt8) && w.codes->numbers != nullptr;
+  if (!(is_scale(w.scale) || is_narrow) ||
+      (w.zero && *w.zero != DType::kInt8 && *w.zero != DType::kFloat32) ||
+      (w.zero && w.codes->is_float) || (w.has_factors && !is_narrow))
     invalid(
-        fmt::format("weights of '{}': scales are f16, bf16 or f32, and zero points of integers "
-                    "are i8 or f32",
+        fmt::format("weights of '{}': scales are f16, bf16 or f32, of 4-bit floats also f8e4m3fn "
+                    "or e8m0, which may have factors; zero points of integers are i8 or f32",
                     w.to_string()));
   require_left(formats, inputs);
   const std::int64_t k = x.back().value(), n = weight[0].value();
@@ -94,6 +100,8 @@ std::vector<TensorType> infer_scaled(const ProductFormats& formats, Types inputs
   const Shape grouped{Dim(w.row_groups(n)), Dim(w.groups(k))};
   require_part(inputs, formats.weight_scales(), w.scale, grouped, "scales");
   if (w.zero) require_part(inputs, formats.weight_scales() + 1, *w.zero, grouped, "zero points");
+  if (w.has_factors)
+    require_part(inputs, formats.weight_scales() + 1, DType::kFloat32, {Dim(n), Dim(1)}, "factors");
   TensorType result = inputs[0];
   if (is_float8(result.dtype)) result.dtype = DType::kFloat32;
   result.shape.back() = weight[0];

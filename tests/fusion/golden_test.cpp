@@ -73,6 +73,9 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.target.conv_epilogue_residual = value == "on";
   } else if (key == "quantized") {
     if (value == "off") drop_formats(test.context.target, "MatMul", true);
+    if (value == "integers")
+      std::erase_if(test.context.target.formats,
+                    [](const ir::OperandFormats& row) { return row.right == "f4e2m1"; });
   } else if (key == "narrow_products") {
     if (value == "off") drop_formats(test.context.target, "MatMul", false);
   } else if (key == "attention") {

@@ -127,8 +127,8 @@ TEST(QuantizeProducts, PiecesAreJudgedByTheOthers) {
   const ActivationScale whole =
       whole_scale(ranges_of(sample), 1, {}, DType::kInt8, ZeroPoints::kNone);
   EXPECT_FLOAT_EQ(whole.scale, 9.0F / 127);
-  EXPECT_EQ(whole.type, DType::kInt8);
-  EXPECT_EQ(whole_scale(ranges_of(sample), 1, {}, DType::kInt8, ZeroPoints::kAny).type,
+  EXPECT_EQ(whole.format.to_string(), "i8 * f32 tensor");
+  EXPECT_EQ(whole_scale(ranges_of(sample), 1, {}, DType::kInt8, ZeroPoints::kAny).type(),
             DType::kUInt8);
   const auto scale_without = [&](std::size_t left_out) {
     const auto is_left_out = [&](std::size_t piece) { return piece == left_out; };

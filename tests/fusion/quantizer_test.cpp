@@ -87,17 +87,31 @@ TEST(Quantizer, FloatsOfFourBitsHaveScalesOfTheirFormat) {
     result.floats = true;
     return result;
   };
-  const Tensor weights = normal(16, 256);
-  EXPECT_LT(error(weights, floats(16)), 0.11);
-  EXPECT_LT(error(weights, floats(32)), 0.14);
-  EXPECT_EQ(quantize(weights, floats(16)).format.to_string(), "f4e2m1 * f32 group 16");
-  for (const double scale : quantize(weights, floats(32)).scales.to_doubles())
-    EXPECT_EQ(std::exp2(std::round(std::log2(scale))), scale);
-  // A power of two times numbers of three bits behind the first.
-  for (const double scale : quantize(weights, floats(16)).scales.to_doubles()) {
-    int exponent = 0;
-    const double mantissa = std::frexp(scale, &exponent) * 16;
-    EXPECT_EQ(mantissa, std::round(mantissa)) << scale;
+  const Tensor weights = normal(64, 1024);
+  EXPECT_NEAR(error(weights, floats(16)), 0.0866, 0.0005);
+  EXPECT_NEAR(error(weights, floats(32)), 0.1116, 0.0005);
+  const ir::ScaledTensor nv = quantize(weights, floats(16)), mx = quantize(weights, floats(32));
+  EXPECT_EQ(nv.format.to_string(), "f4e2m1 * f8e4m3fn group 16 * f32 row");
+  EXPECT_EQ(mx.format.to_string(), "f4e2m1 * e8m0 group 32");
+  // 4.5 bits a weight and a factor for each row; 4.25 bits.
+  EXPECT_EQ(nv.values.byte_count() + nv.scales.byte_count(), 64U * (512 + 64));
+  EXPECT_EQ(nv.factors->byte_count(), 64U * 4);
+  EXPECT_EQ(mx.values.byte_count() + mx.scales.byte_count(), 64U * (512 + 32));
+}
+
+TEST(Quantizer, FloatsOfFourBitsKeepTheNumbersThatTheyHave) {
+  // Each group has all numbers of 4 bits, times its scale.
+  constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -1.5, -2, -3, -4, -6, 6};
+  for (const std::int64_t group : {16, 32}) {
+    std::vector<double> values;
+    for (int i = 0; i < 4 * 64; ++i) {
+      const auto number = static_cast<double>(i / group % 7);
+      values.push_back(kNumbers[i % 16] * (group == 16 ? 1 + number / 8 : std::exp2(-number)));
+    }
+    const Tensor weights = Tensor::from_doubles(DType::kFloat32, {4, 64}, values);
+    WeightOptions floats = options(4, group);
+    floats.floats = true;
+    EXPECT_EQ(ir::dequantized(quantize(weights, floats), DType::kFloat32).to_doubles(), values);
   }
 }
 

@@ -25,6 +25,7 @@ struct Form {
   std::int64_t group = 0;
   DType scales = DType::kFloat16;
   Zeros zeros = Zeros::kNone;
+  bool floats = false;  // of 4 bits; scales of f8e4m3fn have factors, u8 are e8m0
   friend void PrintTo(const Form& form, std::ostream* os) { *os << form.name; }
 };
 
@@ -59,6 +60,7 @@ class Text {
 
   /// The operands behind x of a MatMul, as lines; returns their names and its attributes.
   std::string operands(const Form& form, std::int64_t n, std::int64_t k, const Numbers& numbers_) {
+    if (form.floats) return float_operands(form, n, k);
     const std::int64_t groups = ir::group_count(k, form.group);
     const double low = form.bits == 8 ? -128 : -8, high = form.bits == 8 ? 127 : 7;
     const ir::Tensor values = numbers(DType::kInt8, {n, k}, low, high);
@@ -76,6 +78,22 @@ class Text {
     ir::ScaleFormat format{&ir::integer_codes(form.bits), form.scales, std::nullopt, form.group, 1};
     if (form.zeros != Zeros::kNone)
       format.zero = form.zeros == Zeros::kIntegers ? DType::kInt8 : DType::kFloat32;
+    return fmt::format("{}) {{w = \"{}\"}}", names, format.to_string());
+  }
+
+  /// The same for floats of 4 bits, with weights of 0.1 or so.
+  std::string float_operands(const Form& form, std::int64_t n, std::int64_t k) {
+    const std::int64_t groups = ir::group_count(k, form.group);
+    const bool has_factors = form.scales == DType::kFloat8E4M3FN;
+    const ir::Tensor scales = form.scales == DType::kUInt8
+                                  ? numbers(form.scales, {n, groups}, 117, 123)
+                              : has_factors ? numbers(form.scales, {n, groups}, 1, 448)
+                                            : numbers(form.scales, {n, groups}, 0.005, 0.02);
+    std::string names = add(constant(numbers(DType::kUInt8, {n, (k + 1) / 2}, 0, 255))) + ", " +
+                        add(constant(scales));
+    if (has_factors) names += ", " + add(constant(numbers(DType::kFloat32, {n, 1}, 2e-5, 9e-5)));
+    ir::ScaleFormat format{&ir::float4_codes(), form.scales, std::nullopt, form.group, 1};
+    format.has_factors = has_factors;
     return fmt::format("{}) {{w = \"{}\"}}", names, format.to_string());
   }
 
@@ -166,6 +184,9 @@ const Form kForms[] = {
     {"int4_g128", 4, 128},
     {"int4_g128_zeros", 4, 128, DType::kBFloat16, Zeros::kIntegers},
     {"int4_g256", 4, 256},
+    {"nvfp4", 4, 16, DType::kFloat8E4M3FN, Zeros::kNone, true},
+    {"mxfp4", 4, 32, DType::kUInt8, Zeros::kNone, true},
+    {"fp4_g16_wide", 4, 16, DType::kFloat32, Zeros::kNone, true},
     // No group of a kernel's: the weights become float when the plan is made.
     {"int8_g24", 8, 24},
 };
@@ -228,7 +249,7 @@ TEST(NarrowRows, OfEightBitsAgreeWithTheReference) {
   if (architecture() == "sm_80" || architecture() == "sm_86")
     GTEST_SKIP() << "no products of 8-bit floats";
   for (const Form& form : kForms) {
-    if (form.bits != 4) continue;
+    if (form.bits != 4 || form.floats) continue;
     SCOPED_TRACE(form.name);
     Text text(DType::kFloat16);
     text.ranges = " ranges {rows: 1..4096}";
@@ -242,7 +263,8 @@ TEST(NarrowRows, OfEightBitsAgreeWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quantized, QuantizedRows,
-                         ::testing::Values(kForms[0], kForms[3], kForms[6], kForms[11], kForms[12]),
+                         ::testing::Values(kForms[0], kForms[3], kForms[6], kForms[11], kForms[12],
+                                           kForms[14], kForms[15]),
                          [](const auto& info) { return info.param.name; });
 
 // Numbers that are small, large or zero on their way, and not at the end.

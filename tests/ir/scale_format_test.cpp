@@ -15,7 +15,9 @@ namespace {
 TEST(ScaleFormats, PrintAsTheyParse) {
   for (const char* text :
        {"i8 * f32 row", "i8 * f16 tensor", "(i4 - i8) * f16 group 32", "(i8 - f32) * bf16 row",
-        "f4e2m1 * f16 group 16", "f8e4m3fn * f32 group 128", "f8e4m3fn * f32 block 128x128"})
+        "f4e2m1 * f16 group 16", "f4e2m1 * e8m0 group 32", "f4e2m1 * f8e4m3fn group 16 * f32 row",
+        "f4e2m1 * f8e4m3fn row * f32 row", "f8e4m3fn * f32 group 128",
+        "f8e4m3fn * f32 block 128x128"})
     EXPECT_EQ(ScaleFormat::parse(text).to_string(), text);
 }
 
@@ -32,7 +34,7 @@ TEST(ScaleFormats, NameWhatTheyDoNotHave) {
   for (const char* text :
        {"", "i4", "i4 *", "i4 * f16", "i4 * f16 ", "i4 * f16 group", "i4 * f16 group 0",
         "i4 * f16 group -1", "i4 * f16 block 8", "i4 * f16 block 8x1", "(i4 * f16 row",
-        "i4 * f16 row ", "i4 * f16 group 99999999999999999999"})
+        "i4 * f16 row ", "i4 * f16 group 99999999999999999999", "i4 * f16 group 32 * f16 row"})
     EXPECT_THAT(message(text), testing::HasSubstr("is no format of scaled numbers")) << text;
   EXPECT_THAT(message("i3 * f16 row"), testing::HasSubstr("'i3' is no type of codes"));
   EXPECT_THAT(message("i4 * half row"), testing::HasSubstr("'half' is no type"));
@@ -51,6 +53,30 @@ TEST(ScaleFormats, FloatsOfFourBitsHaveFifteenNumbers) {
               testing::ElementsAre(0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -1, -2, -3, -4, -6, -8, -12));
   EXPECT_EQ(float4_codes().code_of(-1.5), 11);
   EXPECT_EQ(float4_codes().code_of(5), std::nullopt);
+}
+
+TEST(ScaleFormats, ScalesOfEightBitsArePowersOfTwoOrHaveFactors) {
+  std::vector<std::uint8_t> bytes(16, 0x22);  // all one
+  const auto numbers = [&](const char* format, Tensor scales, std::optional<Tensor> factors) {
+    const ScaledTensor rows{
+        ScaleFormat::parse(format), 16, Tensor::of(DType::kUInt8, {2, 8}, bytes),
+        std::move(scales),          {}, std::move(factors)};
+    const std::vector<double> all = dequantized(rows, DType::kFloat64).to_doubles();
+    const std::vector<double> plain = with_plain_scales(rows).scales.to_doubles();
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      EXPECT_EQ(plain[i], static_cast<double>(static_cast<float>(all[i * 8])));
+    return std::vector<double>{all[0], all[7], all[8], all[15], all[16], all[31]};
+  };
+  EXPECT_THAT(numbers("f4e2m1 * e8m0 group 8",
+                      Tensor::of(DType::kUInt8, {2, 2}, std::vector<std::uint8_t>{127, 128, 0, 1}),
+                      std::nullopt),
+              testing::ElementsAre(1, 1, 2, 2, 0x1p-127, 0x1p-126));
+  const std::vector<double> scales{448, 0x1p-9, 1.125, 0}, factors{0.001, 3};
+  EXPECT_THAT(numbers("f4e2m1 * f8e4m3fn group 8 * f32 row",
+                      Tensor::from_doubles(DType::kFloat8E4M3FN, {2, 2}, scales),
+                      Tensor::from_doubles(DType::kFloat32, {2, 1}, factors)),
+              testing::ElementsAre(448 * double{0.001F}, 448 * double{0.001F},
+                                   0x1p-9 * double{0.001F}, 0x1p-9 * double{0.001F}, 3.375, 0));
 }
 
 TEST(ScaleFormats, BlocksShareScales) {
@@ -86,6 +112,19 @@ TEST(ScaleFormats, OperandsHaveTheTypesOfTheirFormats) {
               testing::HasSubstr("x of f16, bf16 or f32"));
   EXPECT_THAT(refusal(x + w, with("i4 * f16 block 32x8")),
               testing::HasSubstr("need an x with a format"));
+  // Scales of 8 bits, and factors beside them, are those of floats of 4.
+  const std::string e8 = "%w: u8[8, 32], %s: u8[8, 2]", e4 = "%w: u8[8, 32], %s: f8e4m3fn[8, 2]";
+  EXPECT_EQ(refusal(x + e8, with("f4e2m1 * e8m0 group 32")), "accepted");
+  EXPECT_THAT(refusal(x + e8, with("i4 * e8m0 group 32")), testing::HasSubstr("of 4-bit floats"));
+  const auto factored = [&](const std::string& factors) {
+    return refusal(x + e4 + ", %f: " + factors,
+                   "%x, %w, %s, %f) {w = \"f4e2m1 * f8e4m3fn group 32 * f32 row\"}");
+  };
+  EXPECT_EQ(factored("f32[8, 1]"), "accepted");
+  EXPECT_THAT(factored("f32[8, 2]"), testing::HasSubstr("factors must be [8, 1] of f32"));
+  EXPECT_THAT(factored("f16[8, 1]"), testing::HasSubstr("factors must be [8, 1] of f32"));
+  EXPECT_THAT(refusal(x + e4, with("f4e2m1 * f8e4m3fn group 32 * f32 row")),
+              testing::HasSubstr("need 4 inputs"));
   EXPECT_THAT(refusal(x + w, with("four")), testing::HasSubstr("'four' is no type of codes"));
 }
 

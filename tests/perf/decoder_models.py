@@ -32,7 +32,8 @@ SIZES = {"1b": (Config(layers=16, hidden=2048, heads=32, kv_heads=8, intermediat
          "tiny": (Config(layers=2, hidden=128, heads=4, kv_heads=2, intermediate=256, vocabulary=192, positions=2048), 1)}
 W8A8 = ["--precision=fp8", "--activation-scales=token", "--max-error=1000", "--include=head/"]
 WAYS = {"f16": [], "f16_cache8": ["--cache-precision=fp8"], "int8": ["--weights=int8"],
-        "int4": ["--weights=int4:group=128"],
+        "int4": ["--weights=int4:group=128"], "int4_g32": ["--weights=int4:group=32"],
+        "nvfp4": ["--weights=nvfp4"], "mxfp4": ["--weights=mxfp4"],
         "int8_cache8": ["--weights=int8", "--cache-precision=fp8"],
         "int8_cachei8": ["--weights=int8", "--cache-precision=int8"],
         "fp8": ["--weights=fp8"], "fp8_cache8": ["--weights=fp8", "--cache-precision=fp8"],

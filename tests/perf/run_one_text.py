@@ -5,10 +5,11 @@
   run_one_text.py --out tests/perf/results/one_text_h200.json                     the plan of one sequence draws on the host
   run_one_text.py --before OTHER/sinter --out ..                                  it is compiled with --sample greedy by a sinter that had that
   run_one_text.py --compile-only --folder F --target cuda:sm_90                   no GPU is needed
+  run_one_text.py --sizes 8b --ways int4_g32,nvfp4,mxfp4 --paged-only --out ..    floats of 4 bits against int4 in groups of 32
 
 decoder_models.py makes the models: random weights, all layers. A text has 32 tokens of prompt and 256 behind; greedy. Rows have the
 time between two tokens by `generate`, of the wall, in microseconds: medians of --rounds runs, taken in turns. `of_before`: the paged
-plan's over the other's, which must be 1.03 at most; `equal`: whether both give the same tokens up to rounding (float16 sums differ in
+plan's over the other's, which must be 1.03 at most; `of_int4_g32`: that of floats of 4 bits over integers', 1.1 at most; `equal`: whether both give the same tokens up to rounding (float16 sums differ in
 order, so random weights may part).
 """
 import argparse
@@ -25,6 +26,7 @@ from common import ROOT, provenance, sinter_json, write
 from decoder_models import SIZES, WAYS, compile_ways, shared_weights, write_decoder
 
 POSITIONS, PROMPT, TOKENS, MUST = 1024, 32, 256, 1.03
+FLOATS, FLOATS_MUST = ("nvfp4", "mxfp4"), 1.1  # floats of 4 bits, against integers in groups of 32
 ENTRIES = [f"--dim=capacity={POSITIONS}", "--entry=prefill:sequence=2..512", "--entry=decode:sequence=1"]
 
 
@@ -46,6 +48,7 @@ def main():
     p.add_argument("--sizes", default="1b,8b", help=f"of {', '.join(SIZES)}")
     p.add_argument("--ways", default="f16,int8,int4", help=f"of {', '.join(WAYS)}")
     p.add_argument("--paging", default="", help="more of what --serve= is given, as few-tokens=8")
+    p.add_argument("--paged-only", action="store_true", help="no plan of one sequence")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--jobs", type=int, default=3, help="compilers at a time")
     p.add_argument("--compile-only", action="store_true")
@@ -68,6 +71,8 @@ def main():
             def compile_way(way):
                 serve = f"--serve=positions={POSITIONS}" + ("," + a.paging if a.paging else "")
                 paged = compiled(a.sinter, model, folder / f"{size}.{way}.paged.plan", a.target, serve, *WAYS[way])
+                if a.paged_only:
+                    return paged, None
                 if a.before:
                     other = compiled(a.before, model, folder / f"{size}.{way}.sample.plan", a.target, "--sample=greedy", *ENTRIES,
                                      *WAYS[way])
@@ -82,6 +87,8 @@ def main():
                 if a.compile_only:
                     continue
                 calls = {"paged": (a.sinter, paged), "before": (a.before or a.sinter, other)}
+                if other is None:
+                    del calls["before"]
                 runs = {name: [] for name in calls}
                 for _ in range(a.rounds):
                     for name, call in calls.items():
@@ -91,9 +98,14 @@ def main():
                     row[f"{name}_us"] = round(statistics.median(each["between_tokens_us"]["median"] for each in reports), 1)
                     row[f"{name}_first_us"] = round(statistics.median(each["first_token_us"] for each in reports), 1)
                     row[f"{name}_kernels"] = reports[0]["kernels_per_token"]
-                row["of_before"] = round(row["paged_us"] / row["before_us"], 4)
-                row["must"] = MUST
-                row["equal"] = runs["paged"][0]["tokens"] == runs["before"][0]["tokens"]
+                if other is not None:
+                    row["of_before"] = round(row["paged_us"] / row["before_us"], 4)
+                    row["must"] = MUST
+                    row["equal"] = runs["paged"][0]["tokens"] == runs["before"][0]["tokens"]
+                integers = result["one_text"].get(f"{size}_int4_g32")
+                if way in FLOATS and integers:
+                    row["of_int4_g32"] = round(row["paged_us"] / integers["paged_us"], 4)
+                    row["must_of_int4_g32"] = FLOATS_MUST
                 result["one_text"][f"{size}_{way}"] = row
                 print(size, way, json.dumps(row), flush=True)
                 if a.out:

@@ -61,6 +61,7 @@ void set_gemm(KernelRequest& request, const GemmProgram& product) {
   if (!product.weights || !product.weights->is_quantized()) return;
   request.operands.insert(request.operands.begin(), "scales");
   if (product.weights->has_zeros()) request.operands.insert(request.operands.begin(), "zeros");
+  if (product.weights->has_factors()) request.operands.insert(request.operands.begin(), "factors");
 }
 
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {

@@ -96,12 +96,13 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
   return "";
 }
 
-/// Scaled weights: their buffers of zero points and of scales.
+/// Scaled weights: their buffers of zero points or factors, and of scales.
 std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization,
                                         ir::ScaleFormat format, GemmProgram& result) {
   if (format.depth >= result.k.value()) format.depth = 0;
   std::vector<std::uint32_t> buffers;
   if (format.zero) buffers.push_back(static_cast<std::uint32_t>(quantization.zero_points));
+  if (format.has_factors) buffers.push_back(static_cast<std::uint32_t>(quantization.factors));
   buffers.push_back(quantization.scales);
   result.rows_are_k = false;
   result.weights = {format, false};
@@ -272,7 +273,8 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.weights)
     text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits(),
                         product.weights->are_floats() ? " (floats)" : "", product.weights->group(),
-                        !product.weights->has_zeros()         ? ""
+                        product.weights->has_factors()        ? " factors"
+                        : !product.weights->has_zeros()       ? ""
                         : product.weights->zeros_of_four_bits ? " zeros of 4 bits"
                                                               : " zeros");
   if (product.blocks)

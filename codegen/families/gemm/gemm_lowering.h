@@ -43,13 +43,14 @@ WindowBounds window_bounds(const ConvWindows& windows, std::size_t d);
 
 /// Weights as the right operand, packed for a kernel by
 /// codegen/families/gemm/weights/weight_pack.h; before that, in the graph's layout. Scaled weights
-/// have buffers of scales, and of zero points if any, before a and b.
+/// have buffers of scales, and of zero points or factors if any, before a and b.
 struct GemmWeights {
   std::optional<ir::ScaleFormat> format;  // none: elements of x's type; types once packed
   bool zeros_of_four_bits = false;        // all are in -8 .. 7: known once packed
 
   bool is_quantized() const { return format.has_value(); }
   bool has_zeros() const { return format && format->zero; }
+  bool has_factors() const { return format && format->has_factors; }
   bool are_floats() const { return format && format->codes->is_float; }
   int bits() const { return format ? format->codes->bits : 16; }
   std::int64_t group() const { return format ? format->depth : 0; }
@@ -110,10 +111,11 @@ struct GemmProgram {
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
   std::uint32_t first_operand() const {
     if (!weights || !weights->is_quantized()) return a_buffer();
-    return weights->has_zeros() ? zeros_buffer() : scales_buffer();
+    return weights->has_zeros() || weights->has_factors() ? zeros_buffer() : scales_buffer();
   }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
+  std::uint32_t factors_buffer() const { return zeros_buffer(); }  // no weights have both
   std::uint32_t row_scales_buffer() const { return a_buffer() - 2; }
   std::uint32_t column_scales_buffer() const { return a_buffer() - 1; }
 };

@@ -86,6 +86,12 @@ void GemmText::write_packed_b() {
   if (weights.has_zeros())
     line(fmt::format("operands.zeros = {} + i64(first_column) * {};",
                      args_.buffer(product_.zeros_buffer()), groups));
+  if (weights.has_factors()) {
+    line(fmt::format("operands.factors = {} + first_column;",
+                     args_.buffer(product_.factors_buffer())));
+    if (product_.parts > 1)
+      line(fmt::format("operands.part_factors = {};", part_columns().value()));
+  }
   line(fmt::format("operands.stride_scales = {};", groups * kPackedColumns));
   if (product_.parts > 1)
     line(fmt::format("operands.part_scales = {};", part_columns().value() * groups));

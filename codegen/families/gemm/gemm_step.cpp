@@ -150,8 +150,8 @@ std::vector<std::uint32_t> GemmStep::weights() const {
   if (!matmul) return {};
   if (!matmul->quantization) return {matmul->b->buffer};
   std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantization->scales};
-  if (const std::int32_t zeros = matmul->quantization->zero_points; zeros >= 0)
-    buffers.push_back(static_cast<std::uint32_t>(zeros));
+  for (const std::int32_t more : {matmul->quantization->zero_points, matmul->quantization->factors})
+    if (more >= 0) buffers.push_back(static_cast<std::uint32_t>(more));
   return buffers;
 }
 

@@ -199,12 +199,15 @@ class MatmulLowering {
   std::unique_ptr<plan::fb::QuantizationT> quantization(const Dim& k) {
     auto result = std::make_unique<plan::fb::QuantizationT>();
     result->bits = static_cast<std::uint8_t>(format().codes->bits);
+    if (const double* numbers = format().codes->numbers)
+      for (int code = 0; code < 1 << format().codes->bits; ++code)
+        result->doubled_numbers.push_back(static_cast<std::int8_t>(2 * numbers[code]));
     const std::int64_t group = format().depth, whole = std::max<std::int64_t>(k.value(), 1);
     result->group = static_cast<std::uint64_t>(group == 0 ? whole : std::min(group, whole));
     result->scales = buffer_of(product_.inputs[2], "the scales");
     if (product_.inputs.size() > 3)
-      result->zero_points =
-          static_cast<std::int32_t>(buffer_of(product_.inputs[3], "the zero points"));
+      (format().zero ? result->zero_points : result->factors) = static_cast<std::int32_t>(
+          buffer_of(product_.inputs[3], format().zero ? "the zero points" : "the factors"));
     return result;
   }
 

@@ -183,18 +183,20 @@ void matmul_fp4(NodeContext& node) {
   const Tensor codes = constant_input(node, 1, "B", n * k / 2),
                scales = constant_input(node, 2, "weight_scale", n * blocks),
                whole = constant_input(node, 3, "weight_scale_2", 1).reshaped({});
-  const Tensor factors[] = {scales.reshaped({n, blocks}), whole};
+  const Tensor by_block = scales.reshaped({n, blocks});
   const ir::ScaledTensor weights =
       ir::scaled_rows_of(ir::float4_codes(), block, k, codes,
-                         ir::apply(kScalesOfCodes, {}, factors).front(), std::nullopt);
+                         ir::apply(kFloat8OfCodes, {}, std::span(&by_block, 1)).front(),
+                         std::nullopt, ir::factors_of_rows(whole, n));
   const bool is_vector = node.rank(a) == 1;
   if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
   if (node.shape(a).back() != Dim(k))
     node.invalid("A is {}, but B has {} columns", node.type(a), k);
-  ValueId y = node.add(
-      "MatMul",
-      {a, node.builder().constant(weights.values), node.builder().constant(weights.scales)},
-      ir::product_attrs(weights.format));
+  ValueId y =
+      node.add("MatMul",
+               {a, node.builder().constant(weights.values), node.builder().constant(weights.scales),
+                node.builder().constant(*weights.factors)},
+               ir::product_attrs(weights.format));
   if (node.has_input(5)) {
     const ValueId bias = node.input(5, "bias");
     check_shape(node, bias, "bias", {n});

@@ -20,21 +20,6 @@ const ir::Transform kFloat8OfCodes = {
                                 ir::Buffer::copy_of(inputs[0].hold().bytes))};
     }};
 
-/// Codes of e4m3 times one number.
-const ir::Transform kScalesOfCodes = {
-    "scales_of_codes",
-    [](const ir::Attrs&, std::span<const Tensor> inputs) {
-      return ir::has_inputs(inputs, 2) && inputs[0].dtype() == DType::kUInt8 &&
-             inputs[1].element_count() == 1;
-    },
-    [](const ir::Attrs&, std::span<const Tensor> inputs) {
-      const Tensor codes(DType::kFloat8E4M3FN, inputs[0].shape(),
-                         ir::Buffer::copy_of(inputs[0].hold().bytes));
-      std::vector<double> scales = codes.to_doubles();
-      for (double& scale : scales) scale *= inputs[1].at(0);
-      return std::vector{Tensor::from_doubles(DType::kFloat32, inputs[0].shape(), scales)};
-    }};
-
 namespace {
 
 /// The scale of a whole tensor.

@@ -45,7 +45,7 @@ Ends ends_of(const ColumnRanges& ranges, std::span<const float> smoothing) {
 
 float scale_of(const Ends& ends, DType type) {
   const float size = type == DType::kUInt8 ? ends.high - ends.low : ends.largest();
-  return size / static_cast<float>(largest_of_eight_bits(type));
+  return size / static_cast<float>(ir::codes_stored_as(type).largest);
 }
 
 std::span<const float> parts_of(const RangeChoice& choice) {
@@ -143,7 +143,7 @@ class PieceJudge {
   static ValueId rounding_error(GraphBuilder& builder, const ActivationScale& whole, ValueId value,
                                 ValueId step) {
     const auto number = [&](double x) { return builder.scalar(DType::kFloat32, x); };
-    const Ends numbers = numbers_of(whole.type);
+    const Ends numbers = numbers_of(whole.type());
     const auto zero = static_cast<double>(whole.zero);
     const ValueId rounded = builder.add("Round", {builder.add("Div", {value, step})});
     const ValueId saturated = builder.add(
@@ -179,7 +179,7 @@ ActivationScale whole_scale(const ColumnRanges& ranges, std::size_t axis,
                             std::vector<float> smoothing, DType type, ZeroPoints zeros) {
   const Ends ends = ends_of(ranges, smoothing);
   ActivationScale whole;
-  whole.type = type;
+  whole.format = activation_format(type, ActivationScales::kStatic);
   whole.smoothing = std::move(smoothing);
   whole.axis = axis;
   if (ends.largest() == 0) return whole;
@@ -188,11 +188,11 @@ ActivationScale whole_scale(const ColumnRanges& ranges, std::size_t axis,
       ((ends.low == 0 && zeros != ZeroPoints::kNone) ||
        (zeros == ZeroPoints::kAny && ends.high - ends.low < kWorthZeroPoint * 2 * ends.largest()));
   if (is_unsigned) {
-    whole.type = DType::kUInt8;
-    const float most = numbers_of(whole.type).high;
+    whole.format.codes = &ir::codes_stored_as(DType::kUInt8);
+    const float most = numbers_of(whole.type()).high;
     whole.zero = static_cast<std::int64_t>(rounded(-ends.low / (ends.high - ends.low) * most));
   }
-  whole.scale = scale_of(ends, whole.type);
+  whole.scale = scale_of(ends, whole.type());
   return whole;
 }
 
@@ -203,7 +203,7 @@ ActivationScale judging_scale(const ActivationSample& sample, const ActivationSc
   ActivationScale result = whole;
   if (smoothing) result.smoothing = smoothing(others);
   const auto scale = [&](const ColumnRanges& ranges) {
-    return scale_of(ends_of(ranges, result.smoothing), whole.type);
+    return scale_of(ends_of(ranges, result.smoothing), whole.type());
   };
   result.scale = scale(others);
   const ColumnRanges own = ranges_of(sample, std::not_fn(is_left_out));
@@ -211,7 +211,7 @@ ActivationScale judging_scale(const ActivationSample& sample, const ActivationSc
 }
 
 float rounded_by(const ActivationScale& scale, float x) {
-  const Ends numbers = numbers_of(scale.type);
+  const Ends numbers = numbers_of(scale.type());
   const auto zero = static_cast<float>(scale.zero);
   return (std::clamp(rounded(x / scale.scale) + zero, numbers.low, numbers.high) - zero) *
          scale.scale;

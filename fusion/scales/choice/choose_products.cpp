@@ -133,8 +133,7 @@ class ProductChooser {
 
   ActivationScale scale_of_runs(std::vector<float> smoothing, std::size_t axis) const {
     ActivationScale scale;
-    scale.type = *options_.type;
-    scale.scales = options_.activation_scales;
+    scale.format = activation_format(*options_.type, options_.activation_scales);
     scale.smoothing = std::move(smoothing);
     scale.axis = axis;
     return scale;
@@ -260,20 +259,12 @@ class ProductChooser {
     layer.report.output_error = output_error(transposed(exact), transposed(rounded));
   }
 
-  static std::string_view text_of(ActivationScales scales) {
-    switch (scales) {
-      case ActivationScales::kToken: return ", each token";
-      case ActivationScales::kBlock: return ", each block";
-      case ActivationScales::kStatic: break;
-    }
-    return "";
-  }
-
   std::string type_text(const EightBitLayer& layer) const {
     const ActivationScale& scale = products_.groups[layer.group].scale;
-    std::string text = fmt::format("{} x {}{}", to_string(scale.type),
-                                   layer.has_four_bits ? "int4" : to_string(*options_.type),
-                                   text_of(scale.scales));
+    std::string text = fmt::format("{} x {}", scale.format.codes->name,
+                                   layer.has_four_bits ? "int4" : to_string(*options_.type));
+    if (scale.format.has_rows_of_scales())
+      text += scale.format.depth == 0 ? ", each token" : ", each block";
     if (scale.zero != 0) text += fmt::format(", zero {}", scale.zero);
     if (!scale.smoothing.empty()) text += ", smoothed";
     return text;

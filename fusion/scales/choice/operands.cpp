@@ -51,7 +51,7 @@ std::pair<Tensor, Tensor> round_floats(const Tensor& rows, DType type, bool per_
       {computed("Abs", {}, {wide})});
   const Tensor scales =
       computed("Max", {},
-               {computed("Quotient", {}, {largest, number(largest_of_eight_bits(type))}),
+               {computed("Quotient", {}, {largest, number(ir::codes_stored_as(type).largest)}),
                 number(kLeastScale)});
   return {computed("Cast", {{"to", type}}, {computed("Quotient", {}, {wide, scales})}), scales};
 }
@@ -62,13 +62,10 @@ Tensor computed(std::string_view op, const Attrs& attrs, const std::vector<Tenso
   return ir::evaluate_op(ir::get_op(op), attrs, inputs).front();
 }
 
-double largest_of_eight_bits(DType type) {
-  switch (type) {
-    case DType::kFloat8E4M3FN: return 448;
-    case DType::kFloat8E5M2: return 57344;
-    case DType::kUInt8: return 255;
-    default: return 127;
-  }
+ir::ScaleFormat activation_format(DType type, ActivationScales scales) {
+  return {&ir::codes_stored_as(type), DType::kFloat32, std::nullopt,
+          scales == ActivationScales::kBlock ? kScaleBlock : 0,
+          scales == ActivationScales::kStatic ? 0 : 1};
 }
 
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths) {
@@ -76,35 +73,35 @@ ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& sca
   const Shape shape = builder.type(x).shape;
   ValueId wide = as(builder, x, DType::kFloat32);
   if (smooths) wide = add_divided(builder, wide, scale);
-  if (scale.scales == ActivationScales::kBlock) {
+  const bool has_blocks = scale.format.depth != 0;
+  if (has_blocks) {
     Shape blocks = shape;
-    blocks.back() = Dim(shape.back().value() / kScaleBlock);
-    blocks.emplace_back(kScaleBlock);
+    blocks.back() = Dim(shape.back().value() / scale.format.depth);
+    blocks.emplace_back(scale.format.depth);
     wide = builder.add("Reshape", {wide}, {{"shape", blocks}});
   }
   const auto number = [&](double value) { return builder.scalar(DType::kFloat32, value); };
   ValueId step = number(scale.scale);
-  if (scale.scales != ActivationScales::kStatic) {
+  if (scale.format.has_rows_of_scales()) {
     const std::int64_t last = std::ssize(builder.type(wide).shape) - 1;
     const ValueId largest = builder.add("ReduceMax", {builder.add("Abs", {wide})},
                                         {{"axes", Ints{last}}, {"keepdims", std::int64_t{1}}});
-    step = builder.add(
-        "Max", {builder.add("Mul", {largest, number(1 / largest_of_eight_bits(scale.type))}),
-                number(kLeastScale)});
+    step =
+        builder.add("Max", {builder.add("Mul", {largest, number(1 / scale.format.codes->largest)}),
+                            number(kLeastScale)});
   }
   ValueId result = builder.add("Quotient", {wide, step});
-  const bool is_integer_type = is_integer(scale.type);
+  const bool is_integer_type = !scale.format.codes->is_float;
   if (is_integer_type) result = builder.add("Round", {result});
   if (scale.zero != 0)
     result = builder.add("Add", {result, number(static_cast<double>(scale.zero))});
-  result = as(builder, result, scale.type);
+  result = as(builder, result, scale.type());
   if (is_integer_type) result = as(builder, result, DType::kInt32);
   if (scale.zero != 0)
     result = builder.add("Sub",
                          {result, builder.scalar(DType::kInt32, static_cast<double>(scale.zero))});
   result = builder.add("Mul", {as(builder, result, DType::kFloat32), step});
-  if (scale.scales == ActivationScales::kBlock)
-    result = builder.add("Reshape", {result}, {{"shape", shape}});
+  if (has_blocks) result = builder.add("Reshape", {result}, {{"shape", shape}});
   return as(builder, result, type);
 }
 

@@ -16,20 +16,20 @@ namespace sinter::fusion {
 /// Result of an operator with one output on constants.
 Tensor computed(std::string_view op, const Attrs& attrs, const std::vector<Tensor>& inputs);
 
-/// Quantization of an activation to 8 bits: x / smoothing / scale + zero, rounded and
-/// saturated.
+/// The format of an activation rounded to 8 bits.
+ir::ScaleFormat activation_format(DType type, ActivationScales scales);
+
+/// How an activation is rounded: x / smoothing / scale + zero, saturated.
 struct ActivationScale {
-  DType type = DType::kInt8;                            // kInt8, kUInt8 or an 8-bit float
-  ActivationScales scales = ActivationScales::kStatic;  // others are computed in each run
-  float scale = 1;                                      // of all elements, if static
+  // Scales of rows or blocks are computed in each run.
+  ir::ScaleFormat format = activation_format(DType::kInt8, ActivationScales::kStatic);
+  float scale = 1;  // of all elements otherwise
   std::int64_t zero = 0;
   std::vector<float> smoothing;  // for each element along `axis`; empty: all 1
   std::size_t axis = 0;          // summed by a layer: columns, or channels
-};
 
-/// The largest magnitude that scales map to, for kInt8, kUInt8, kFloat8E4M3FN or kFloat8E5M2; -128
-/// is not used.
-double largest_of_eight_bits(DType type);
+  DType type() const { return format.codes->stored; }
+};
 
 /// `x` after quantization and dequantization, in x's type. Without `smooths`, x has already been
 /// divided by the factors.

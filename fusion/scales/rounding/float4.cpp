@@ -69,6 +69,38 @@ const ir::Transform kDoubledCodes = {
       return std::vector{Tensor::of(DType::kInt8, {n, k}, values)};
     }};
 
+/// Whether all numbers are powers of two that e8m0 has, and their codes.
+const ir::Transform kPowersOfTwo = {
+    "powers_of_two",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return ir::has_inputs(inputs, 1) && is_arithmetic_float(inputs[0].dtype());
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      constexpr int kBias = 127;
+      std::vector<std::uint8_t> codes;
+      bool are = true;
+      for (const double number : inputs[0].to_doubles()) {
+        const int power = std::isfinite(number) && number > 0 ? std::ilogb(number) : -kBias - 1;
+        are = are && std::abs(power) <= kBias && std::ldexp(1.0, power) == number;
+        codes.push_back(static_cast<std::uint8_t>(are ? power + kBias : 0));
+      }
+      return std::vector{Tensor::scalar(DType::kBool, are ? 1 : 0),
+                         Tensor::of(DType::kUInt8, inputs[0].shape(), codes)};
+    },
+    1};
+
+ir::ScaledTensor with_narrow_scales(ir::ScaledTensor weights, const std::optional<Tensor>& factor) {
+  if (is_float8(weights.scales.dtype())) {
+    if (factor) weights.factors = ir::factors_of_rows(*factor, weights.n());
+  } else {
+    const std::vector<Tensor> made = ir::apply(kPowersOfTwo, {}, std::span(&weights.scales, 1));
+    if (made[0].at_int(0) != 0) weights.scales = made[1];
+  }
+  weights.format.scale = weights.scales.dtype();
+  weights.format.has_factors = weights.factors.has_value();
+  return weights;
+}
+
 std::vector<int> float4_codes_of(DType type) {
   std::vector<int> codes(256);
   for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -118,7 +150,9 @@ bool has_doubled_integers(const ir::CodeType& codes) {
 ir::ScaledTensor as_integers(const ir::ScaledTensor& weights) {
   const Attrs attrs{{"codes", std::string(weights.format.codes->name)}, {"k", weights.k}};
   const Tensor values = ir::apply(kDoubledCodes, attrs, std::span(&weights.values, 1)).front();
-  const Tensor inputs[] = {weights.scales, Tensor::scalar(weights.scales.dtype(), 0.5)};
+  const bool is_plain = is_arithmetic_float(weights.format.scale);
+  const Tensor scales = is_plain ? weights.scales : ir::with_plain_scales(weights).scales;
+  const Tensor inputs[] = {scales, Tensor::scalar(scales.dtype(), 0.5)};
   return ir::scaled_rows_of(8, weights.format.depth, weights.k, values,
                             ir::evaluate_op(ir::get_op("Mul"), {}, inputs).front(), std::nullopt);
 }

@@ -2,6 +2,7 @@
 // Floats of 4 bits as weights: found in wider constants, and as integers for targets without them.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "fusion/context.h"
@@ -19,6 +20,9 @@ bool is_float4_table(const Tensor& rows);
 ValueId add_gathered_float4(GraphBuilder& builder, const Tensor& rows, ValueId indices);
 /// True if twice the numbers of codes of 4 bits are 8-bit integers.
 bool has_doubled_integers(const ir::CodeType& codes);
+/// With f32 scales that are powers of two as e8m0, and with `factor`, of scales that are e4m3, for
+/// each row.
+ir::ScaledTensor with_narrow_scales(ir::ScaledTensor weights, const std::optional<Tensor>& factor);
 /// The same numbers, exactly: twice those of the codes as int8, half the scales.
 ir::ScaledTensor as_integers(const ir::ScaledTensor& weights);
 

@@ -16,6 +16,7 @@
 #include <sinter/error.h>
 #include <sinter/float8.h>
 
+#include "fusion/scales/rounding/float4.h"
 #include "fusion/scales/rounding/gptq.h"
 #include "fusion/transforms.h"
 #include "ir/parallel.h"
@@ -292,7 +293,7 @@ std::array<float, 2> float4_scales(float largest, bool powers, float unit) {
 }
 
 /// Rounds to floats of 4 bits: of each group's candidates, the scale with the least squared error.
-/// Groups of 32 have powers of two, others e4m3 times a power of two that all share.
+/// Groups of 32 have powers of two (e8m0), others e4m3 and a factor that all rows share.
 ir::ScaledTensor rounded_float4(const Tensor& weights, std::int64_t group) {
   WeightOptions options;
   options.group = group;
@@ -304,7 +305,7 @@ ir::ScaledTensor rounded_float4(const Tensor& weights, std::int64_t group) {
     for (const float x : part) largest[at] = std::max(largest[at], std::abs(x));
   });
   const float most = *std::ranges::max_element(largest);
-  // Scales of a tensor are then at most 448, and floats of 16 bits hold them as they are.
+  // A power of two: scales are at most 448.
   const float unit = std::ldexp(1.0F, std::ilogb(std::max(most, 0x1p-100F) / (6 * 448)) + 1);
   const auto pitch = static_cast<std::size_t>(layout.k / 2 + layout.k % 2);
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(layout.n * layout.k));
@@ -330,11 +331,21 @@ ir::ScaledTensor rounded_float4(const Tensor& weights, std::int64_t group) {
   for (std::size_t i = 0; i < codes.size(); ++i)
     bytes[i / width * pitch + i % width / 2] |=
         static_cast<std::byte>(codes[i] << (i % width % 2 * 4));
-  return ir::scaled_rows_of(ir::float4_codes(), layout.group, layout.k,
-                            Tensor(DType::kUInt8, {layout.n, static_cast<std::int64_t>(pitch)},
-                                   ir::Buffer::take(std::move(bytes))),
-                            Tensor::of(DType::kFloat32, {layout.n, layout.groups}, scales),
-                            std::nullopt);
+  std::optional<Tensor> factor;
+  DType type = DType::kFloat32;
+  if (!powers) {
+    for (float& scale : scales) scale /= unit;
+    factor = Tensor::scalar(DType::kFloat32, static_cast<double>(unit));
+    type = DType::kFloat8E4M3FN;
+  }
+  return with_narrow_scales(
+      ir::scaled_rows_of(ir::float4_codes(), layout.group, layout.k,
+                         Tensor(DType::kUInt8, {layout.n, static_cast<std::int64_t>(pitch)},
+                                ir::Buffer::take(std::move(bytes))),
+                         Tensor::from_doubles(type, {layout.n, layout.groups},
+                                              std::vector<double>(scales.begin(), scales.end())),
+                         std::nullopt),
+      factor);
 }
 
 /// Absent in plans without block scales.
@@ -342,7 +353,7 @@ std::int64_t channels_of(const Attrs& attrs) {
   return attrs.has("channels") ? attrs.get_int("channels") : 1;
 }
 
-/// Results: values, scales.
+/// Results: values, scales, and factors if there are any.
 const ir::Transform kQuantizedFloats = {
     "quantized_floats",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
@@ -357,7 +368,9 @@ const ir::Transform kQuantizedFloats = {
       options.channels = channels_of(attrs);
       ir::ScaledTensor made = attrs.has("bits") ? rounded_float4(inputs[0], options.group)
                                                 : rounded_floats(inputs[0], options);
-      return std::vector{std::move(made.values), std::move(made.scales)};
+      std::vector<Tensor> results{std::move(made.values), std::move(made.scales)};
+      if (made.factors) results.push_back(*std::move(made.factors));
+      return results;
     },
     2};
 
@@ -396,10 +409,12 @@ ir::ScaledTensor quantize(const Tensor& weights, const WeightOptions& options) {
   const std::vector<Tensor> made =
       ir::apply(options.floats ? kQuantizedFloats : kQuantized, attrs, std::span(&weights, 1));
   const Layout layout(weights, options);
-  std::optional<Tensor> zeros;
+  std::optional<Tensor> zeros, factors;
   if (!options.floats && made[2].at(0) != 0) zeros = made[3];
+  if (options.floats && made.size() > 2) factors = made[2];
   if (is_float4)
-    return ir::scaled_rows_of(ir::float4_codes(), layout.group, layout.k, made[0], made[1], {});
+    return ir::scaled_rows_of(ir::float4_codes(), layout.group, layout.k, made[0], made[1], {},
+                              std::move(factors));
   return ir::scaled_rows_of(options.bits, layout.group, layout.k, made[0], made[1],
                             std::move(zeros));
 }

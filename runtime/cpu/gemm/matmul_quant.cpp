@@ -2,6 +2,9 @@
 #include "runtime/cpu/gemm/matmul_quant.h"
 
 #include <algorithm>
+#include <bit>
+#include <optional>
+#include <string>
 
 #include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/ops/element.h"
@@ -27,6 +30,16 @@ void write_group_panels(const T* from, std::int64_t n, std::int64_t groups, T* t
     for (std::int64_t g = 0; g < groups; ++g)
       for (std::int64_t r = first; r < first + kPanelStep; ++r)
         *to++ = r < n ? from[r * groups + g] : T{0};
+}
+
+/// Scales of any type; u8 is e8m0, a power of two's exponent plus 127.
+void load_scales(DType type, const std::byte* from, std::span<float> to) {
+  if (type != DType::kUInt8) return load_floats(type, from, 1, std::ssize(to), to.data());
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const auto code = std::to_integer<std::uint32_t>(from[i]);
+    // 2^-127 is subnormal; 255 is no number.
+    to[i] = std::bit_cast<float>(code == 0 ? 1U << 22 : code == 255 ? 0x7fc00000U : code << 23);
+  }
 }
 
 }  // namespace
@@ -71,6 +84,9 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   activation_ = step.activation;
   const plan::fb::QuantizationT& quantization = *step.quantization;
   weights_.bits = quantization.bits;
+  weights_.has_numbers = !quantization.doubled_numbers.empty();
+  if (weights_.has_numbers)
+    std::ranges::copy(quantization.doubled_numbers, weights_.numbers.begin());
   weights_.k = k_;
   weights_.group = std::min<std::int64_t>(static_cast<std::int64_t>(quantization.group),
                                           std::max<std::int64_t>(k_, 1));
@@ -107,21 +123,32 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
                write_panels(section + place, n, pitch, to);
              });
   weights_.values = static_cast<const std::byte*>(address(values_));
-  const auto float_panels = [&](std::uint32_t buffer) {
-    return copied(weights, buffer, "panels of float32", rows * groups * sizeof(float),
-                  [place = place_of(buffer), type = type_of(buffer), n = n_,
-                   groups = weights_.groups](const std::byte* section, std::byte* to) {
-                    std::vector<float> floats(static_cast<std::size_t>(n * groups));
-                    load_floats(type, section + place, 1, std::ssize(floats), floats.data());
-                    write_group_panels(floats.data(), n, groups, reinterpret_cast<float*>(to));
-                  });
+  // Times `unit` and, unless -1, the factor of each row.
+  const auto float_panels = [&](std::uint32_t buffer, std::int64_t factors, float unit) {
+    std::string layout = "panels of float32";
+    if (factors >= 0) layout += " times " + std::to_string(factors);
+    if (unit != 1) layout += " of units of " + std::to_string(unit);
+    const auto of_rows =
+        factors < 0 ? std::optional<std::size_t>() : place_of(static_cast<std::uint32_t>(factors));
+    return copied(
+        weights, buffer, layout, rows * groups * sizeof(float),
+        [place = place_of(buffer), type = type_of(buffer), n = n_, unit, of_rows,
+         groups = weights_.groups](const std::byte* section, std::byte* to) {
+          std::vector<float> floats(static_cast<std::size_t>(n * groups));
+          load_scales(type, section + place, floats);
+          const auto* rows = of_rows ? reinterpret_cast<const float*>(section + *of_rows) : nullptr;
+          for (std::int64_t i = 0; i < n * groups; ++i)
+            floats[static_cast<std::size_t>(i)] *= unit * (rows == nullptr ? 1 : rows[i / groups]);
+          write_group_panels(floats.data(), n, groups, reinterpret_cast<float*>(to));
+        });
   };
-  scales_ = float_panels(step.quantization->scales);
+  scales_ = float_panels(step.quantization->scales, step.quantization->factors,
+                         weights_.has_numbers ? 0.5F : 1);
   weights_.scales = static_cast<const float*>(address(scales_));
   if (step.quantization->zero_points < 0) return;
   const auto zeros = static_cast<std::uint32_t>(step.quantization->zero_points);
   if (type_of(zeros) == DType::kFloat32) {
-    zeros_ = float_panels(zeros);
+    zeros_ = float_panels(zeros, -1, 1);
     weights_.float_zeros = static_cast<const float*>(address(zeros_));
     return;
   }

@@ -30,46 +30,68 @@ using P = hn::CappedTag<float, kPanelStep>;
 using PV = hn::VFromD<P>;
 constexpr int kPanelVectors = kPanelStep / static_cast<int>(hn::MaxLanes(P()));
 
+/// What the numbers are: bytes, codes of four bits for -8 to 7, or for the numbers of a table.
+enum class Codes { kBytes, kNibbles, kTable };
+
 /// A row of a panel's bytes that has element k.
-template <int kBits>
+template <Codes kCodes>
 HWY_INLINE const std::byte* row_of(const std::byte* panel, std::int64_t k) {
-  return panel + (kBits == 4 ? k / 2 : k) * kPanelStep;
+  return panel + (kCodes == Codes::kBytes ? k : k / 2) * kPanelStep;
 }
 
+#if HWY_TARGET == HWY_SCALAR
+using Table = const std::int8_t*;
+HWY_INLINE Table table_of(const QuantPanels& w) { return w.numbers.data(); }
+#else
+using TableTag = hn::FixedTag<std::int8_t, 16>;
+using Table = hn::VFromD<TableTag>;
+HWY_INLINE Table table_of(const QuantPanels& w) { return hn::LoadU(TableTag(), w.numbers.data()); }
+#endif
+
 /// Numbers of as many rows as d has lanes. Of four bits those in the bytes' lower (even k) or upper
-/// halves (odd k), as they are stored: 0 to 15.
-template <int kBits, bool kOdd>
-HWY_INLINE PV widen(P d, const std::byte* p) {
+/// halves (odd k), as they are stored, 0 to 15, or as `table` has them.
+template <Codes kCodes, bool kOdd>
+HWY_INLINE PV widen(P d, const std::byte* p, [[maybe_unused]] Table table) {
   const hn::RebindToSigned<P> d32;
-  if constexpr (kBits == 8) {
-    const hn::Rebind<std::int8_t, P> d8;
+  [[maybe_unused]] const hn::Rebind<std::int8_t, P> d8;
+  if constexpr (kCodes == Codes::kBytes) {
     return hn::ConvertTo(
         d, hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
   } else {
-    const hn::Rebind<std::uint8_t, P> d8;
-    const auto both = hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(p));
-    return hn::ConvertTo(
-        d, hn::PromoteTo(
-               d32, kOdd ? hn::ShiftRight<4>(both) : hn::And(both, hn::Set(d8, std::uint8_t{15}))));
+    const hn::Rebind<std::uint8_t, P> du8;
+    const auto both = hn::LoadU(du8, reinterpret_cast<const std::uint8_t*>(p));
+    const auto codes =
+        kOdd ? hn::ShiftRight<4>(both) : hn::And(both, hn::Set(du8, std::uint8_t{15}));
+    if constexpr (kCodes == Codes::kTable) {
+#if HWY_TARGET == HWY_SCALAR
+      return hn::Set(d, static_cast<float>(table[hn::GetLane(codes)]));
+#else
+      const auto numbers = hn::BitCast(d8, hn::TableLookupBytes(table, codes));
+      return hn::ConvertTo(d, hn::PromoteTo(d32, numbers));
+#endif
+    } else {
+      return hn::ConvertTo(d, hn::PromoteTo(d32, codes));
+    }
   }
 }
 
 /// What stands for zero among those numbers, of rows from `lane` on.
-template <int kBits>
+template <Codes kCodes>
 HWY_INLINE PV zeros_of(P d, const QuantPanels& w, std::int64_t panel, std::int64_t group,
                        std::int64_t lane) {
   const std::int64_t at = (panel * w.groups + group) * kPanelStep + lane;
-  const PV stored = hn::Set(d, kBits == 4 ? 8.0f : 0.0f);
+  const PV stored = hn::Set(d, kCodes == Codes::kNibbles ? 8.0f : 0.0f);
   if (w.float_zeros != nullptr) return hn::Add(hn::LoadU(d, w.float_zeros + at), stored);
   if (w.zeros == nullptr) return stored;
-  return hn::Add(widen<8, false>(d, reinterpret_cast<const std::byte*>(w.zeros + at)), stored);
+  const auto* const zeros = reinterpret_cast<const std::byte*>(w.zeros + at);
+  return hn::Add(widen<Codes::kBytes, false>(d, zeros, table_of(w)), stored);
 }
 
 /// Calls `one(k, false or true)` for k from `begin` to `end`; true, as a type, where four bits lie
 /// in the upper half of a byte.
-template <int kBits, class One>
+template <Codes kCodes, class One>
 HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one) {
-  if constexpr (kBits == 8) {
+  if constexpr (kCodes == Codes::kBytes) {
     for (std::int64_t k = begin; k < end; ++k) one(k, std::false_type());
   } else {
     if (begin % 2 != 0 && begin < end) one(begin++, std::true_type());
@@ -90,13 +112,14 @@ HWY_INLINE PV add_exactly(PV total, PV value, PV& lost) {
 
 /// kRows rows of x times a panel. Products are added up in kChains sums for kSegment k at most, and
 /// these times their scale in a total, in which a few large elements of x cost the others nothing.
-template <int kBits, bool kZeros, int kRows>
+template <Codes kCodes, bool kZeros, int kRows>
 HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* const* x, float* y,
                          std::int64_t y_pitch) {
   constexpr int kChains = kManyRegisters ? 4 : 2;
   constexpr std::int64_t kSegment = 128;
   const P d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Table table = table_of(w);
   const std::byte* values = w.values + panel * w.pitch * kPanelStep;
   PV total[kRows][kPanelVectors], lost[kRows][kPanelVectors];
   for (int m = 0; m < kRows; ++m)
@@ -106,28 +129,28 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
                        end = begin + kSegment < group_end ? begin + kSegment : group_end;
     PV sum[kChains][kRows][kPanelVectors], zeros[kPanelVectors];
     for (int v = 0; v < kPanelVectors; ++v) {
-      zeros[v] = zeros_of<kBits>(d, w, panel, g, v * lanes);
+      zeros[v] = zeros_of<kCodes>(d, w, panel, g, v * lanes);
       for (int c = 0; c < kChains; ++c)
         for (int m = 0; m < kRows; ++m) sum[c][m][v] = hn::Zero(d);
     }
     const auto add = [&](std::int64_t k, auto odd, int chain) HWY_ATTR {
       for (int v = 0; v < kPanelVectors; ++v) {
-        PV q = widen<kBits, decltype(odd)::value>(d, row_of<kBits>(values, k) + v * lanes);
-        if constexpr (kZeros || kBits == 4) q = hn::Sub(q, zeros[v]);
+        PV q = widen<kCodes, decltype(odd)::value>(d, row_of<kCodes>(values, k) + v * lanes, table);
+        if constexpr (kZeros || kCodes == Codes::kNibbles) q = hn::Sub(q, zeros[v]);
         for (int m = 0; m < kRows; ++m)
           sum[chain][m][v] = hn::MulAdd(hn::Set(d, x[m][k]), q, sum[chain][m][v]);
       }
     };
     std::int64_t k = begin;
-    if (kBits == 4 && k % 2 != 0) add(k++, std::true_type(), 0);
+    if (kCodes != Codes::kBytes && k % 2 != 0) add(k++, std::true_type(), 0);
     for (; k + kChains <= end; k += kChains) {
       HWY_UNROLL(4)
       for (int c = 0; c < kChains; c += 2) {
         add(k + c, std::false_type(), c);
-        add(k + c + 1, std::bool_constant<kBits == 4>(), c + 1);
+        add(k + c + 1, std::bool_constant<kCodes != Codes::kBytes>(), c + 1);
       }
     }
-    for_each_k<kBits>(k, end, [&](std::int64_t at, auto odd) HWY_ATTR { add(at, odd, 0); });
+    for_each_k<kCodes>(k, end, [&](std::int64_t at, auto odd) HWY_ATTR { add(at, odd, 0); });
     for (int v = 0; v < kPanelVectors; ++v) {
       const PV scale = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + v * lanes);
       for (int m = 0; m < kRows; ++m) {
@@ -144,25 +167,27 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
       hn::StoreU(hn::Add(total[m][v], lost[m][v]), d, y + m * y_pitch + v * lanes);
 }
 
-template <int kBits, bool kZeros>
+template <Codes kCodes, bool kZeros>
 void dot_counted(const QuantPanels& w, std::int64_t panel, const float* const* x,
                  std::int64_t count, float* y, std::int64_t y_pitch) {
   std::int64_t m = 0;
   if constexpr (kManyRegisters)
     for (; m + 4 <= count; m += 4)
-      dot_rows<kBits, kZeros, 4>(w, panel, x + m, y + m * y_pitch, y_pitch);
+      dot_rows<kCodes, kZeros, 4>(w, panel, x + m, y + m * y_pitch, y_pitch);
   for (; m + 2 <= count; m += 2)
-    dot_rows<kBits, kZeros, 2>(w, panel, x + m, y + m * y_pitch, y_pitch);
-  if (m < count) dot_rows<kBits, kZeros, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
+    dot_rows<kCodes, kZeros, 2>(w, panel, x + m, y + m * y_pitch, y_pitch);
+  if (m < count) dot_rows<kCodes, kZeros, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
 }
 
-/// Calls `run` with the bits and whether there are zero points, as types.
+/// Calls `run` with what the numbers are and whether there are zero points, as types.
 template <class Run>
 HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
   const bool zeros = w.zeros != nullptr || w.float_zeros != nullptr;
-  using Four = std::integral_constant<int, 4>;
-  using Eight = std::integral_constant<int, 8>;
-  if (w.bits == 4)
+  using Four = std::integral_constant<Codes, Codes::kNibbles>;
+  using Eight = std::integral_constant<Codes, Codes::kBytes>;
+  if (w.has_numbers)
+    run(std::integral_constant<Codes, Codes::kTable>(), std::false_type());
+  else if (w.bits == 4)
     zeros ? run(Four(), std::true_type()) : run(Four(), std::false_type());
   else
     zeros ? run(Eight(), std::true_type()) : run(Eight(), std::false_type());
@@ -170,8 +195,8 @@ HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
 
 void dot_vectors(const QuantPanels& w, std::int64_t panel, const float* const* x,
                  std::int64_t count, float* y, std::int64_t y_pitch) {
-  with_kind(w, [&](auto bits, auto zeros) {
-    dot_counted<decltype(bits)::value, decltype(zeros)::value>(w, panel, x, count, y, y_pitch);
+  with_kind(w, [&](auto codes, auto zeros) {
+    dot_counted<decltype(codes)::value, decltype(zeros)::value>(w, panel, x, count, y, y_pitch);
   });
 }
 
@@ -183,13 +208,14 @@ constexpr int kTileVectors = 2;
 
 /// The first kQuantRows rows of multiply_quantized, of kVectors vectors from column `column` on:
 /// numbers become floats between the sums, which takes hardly any time there.
-template <int kBits, bool kZeros, int kVectors>
+template <Codes kCodes, bool kZeros, int kVectors>
 HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t column,
                           std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                           std::int64_t y_pitch, float* made) {
   constexpr int kRows = kQuantRows;
   const P d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Table table = table_of(w);
   const std::byte* values[kVectors];
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t at = column + v * lanes;
@@ -205,16 +231,16 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
       const std::int64_t at = column + v * lanes, panel = first + at / kPanelStep,
                          lane = at % kPanelStep;
       scales[v] = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + lane);
-      zeros[v] = zeros_of<kBits>(d, w, panel, g, lane);
+      zeros[v] = zeros_of<kCodes>(d, w, panel, g, lane);
       HWY_UNROLL(8)
       for (int m = 0; m < kRows; ++m) sum[m][v] = hn::LoadU(d, y + m * y_pitch + v * lanes);
     }
-    for_each_k<kBits>(from, to, [&](std::int64_t k, auto odd) HWY_ATTR {
+    for_each_k<kCodes>(from, to, [&](std::int64_t k, auto odd) HWY_ATTR {
       PV right[kVectors];
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
-        right[v] = widen<kBits, decltype(odd)::value>(d, row_of<kBits>(values[v], k));
-        if constexpr (kZeros || kBits == 4) right[v] = hn::Sub(right[v], zeros[v]);
+        right[v] = widen<kCodes, decltype(odd)::value>(d, row_of<kCodes>(values[v], k), table);
+        if constexpr (kZeros || kCodes == Codes::kNibbles) right[v] = hn::Sub(right[v], zeros[v]);
         right[v] = hn::Mul(right[v], scales[v]);
         hn::StoreU(right[v], d, made + (k - begin) * kQuantColumns + v * lanes);
       }
@@ -232,26 +258,26 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
   }
 }
 
-template <int kBits, bool kZeros>
+template <Codes kCodes, bool kZeros>
 void make_columns(const QuantPanels& w, std::int64_t first, std::int64_t columns,
                   std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                   std::int64_t y_pitch, float* made) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(P()));
   std::int64_t n = 0;
   for (; n + kTileVectors * lanes <= columns; n += kTileVectors * lanes)
-    make_tile<kBits, kZeros, kTileVectors>(w, first, n, begin, end, x, y, y_pitch, made);
+    make_tile<kCodes, kZeros, kTileVectors>(w, first, n, begin, end, x, y, y_pitch, made);
   for (; n + 2 * lanes <= columns; n += 2 * lanes)
-    make_tile<kBits, kZeros, 2>(w, first, n, begin, end, x, y, y_pitch, made);
+    make_tile<kCodes, kZeros, 2>(w, first, n, begin, end, x, y, y_pitch, made);
   for (; n < columns; n += lanes)
-    make_tile<kBits, kZeros, 1>(w, first, n, begin, end, x, y, y_pitch, made);
+    make_tile<kCodes, kZeros, 1>(w, first, n, begin, end, x, y, y_pitch, made);
 }
 
 void make_vectors(const QuantPanels& w, std::int64_t first, std::int64_t columns,
                   std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                   std::int64_t y_pitch, float* made) {
-  with_kind(w, [&](auto bits, auto zeros) {
-    make_columns<decltype(bits)::value, decltype(zeros)::value>(w, first, columns, begin, end, x, y,
-                                                                y_pitch, made);
+  with_kind(w, [&](auto codes, auto zeros) {
+    make_columns<decltype(codes)::value, decltype(zeros)::value>(w, first, columns, begin, end, x,
+                                                                 y, y_pitch, made);
   });
 }
 

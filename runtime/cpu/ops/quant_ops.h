@@ -2,6 +2,7 @@
 // Loops over quantized weights, for the CPU's own vector instructions, chosen at run time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +19,8 @@ struct QuantPanels {
   const std::byte* values = nullptr;
   std::int64_t pitch = 0;  // bytes of a row
   int bits = 8;
+  bool has_numbers = false;  // codes of 4 bits stand for these; otherwise -8 to 7
+  std::array<std::int8_t, 16> numbers = {};
   std::int64_t k = 0, group = 1, groups = 1;
   const float* scales = nullptr;
   const float* float_zeros = nullptr;

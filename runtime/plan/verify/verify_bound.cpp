@@ -164,6 +164,8 @@ void check_quantization(const BoundChecker& check, const fb::MatmulStepT& work, 
   holds(work.quantization->scales, groups, "the scales");
   if (work.quantization->zero_points >= 0)
     holds(static_cast<std::uint32_t>(work.quantization->zero_points), groups, "the zero points");
+  if (work.quantization->factors >= 0)
+    holds(static_cast<std::uint32_t>(work.quantization->factors), 1, "the factors");
 }
 
 void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {

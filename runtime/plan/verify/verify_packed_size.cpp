@@ -96,7 +96,10 @@ struct Sum {
       add(loop->program());
     } else if (const fb::MatmulStep* matmul = owner->work_as_MatmulStep()) {
       all(matmul->batch(), matmul->a(), matmul->b(), matmul->d(), matmul->residual());
-      if (matmul->quantization()) bytes += sizeof(std::uint32_t);
+      if (const fb::Quantization* quantization = matmul->quantization()) {
+        bytes += sizeof(std::uint32_t);
+        all(quantization->doubled_numbers());
+      }
     } else if (const fb::ConvStep* conv = owner->work_as_ConvStep()) {
       all(conv->input_shape(), conv->weight_shape(), conv->output_shape(), conv->strides(),
           conv->dilations(), conv->pads_begin(), conv->pads_end());

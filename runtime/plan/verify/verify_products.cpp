@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products, of quantized weights too.
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 #include "runtime/plan/verify/verify_kinds.h"
 
@@ -55,18 +57,29 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
     check.fail("a product of {} with quantized weights into {}",
                to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.d->dtype)));
+  const bool is_table = !quantization.doubled_numbers.empty();
+  if (is_table && (quantization.bits != 4 || quantization.doubled_numbers.size() != 16))
+    check.fail("its codes of {} bits stand for {} numbers", quantization.bits,
+               quantization.doubled_numbers.size());
   const DType scales = check.dtype(check.buffer(quantization.scales, "its scales").dtype, "scales");
-  if (!is_narrow(scales)) check.fail("its scales are of type {}", to_string(scales));
+  if (!is_narrow(scales) && scales != DType::kFloat8E4M3FN && scales != DType::kUInt8)
+    check.fail("its scales are of type {}", to_string(scales));
   uses.reads.insert(quantization.scales);
-  if (quantization.zero_points < -1)
-    check.fail("its zero points are buffer {}", quantization.zero_points);
-  if (quantization.zero_points < 0) return;
-  const auto zeros = static_cast<std::uint32_t>(quantization.zero_points);
-  require_weight(zeros, "its zero points");
-  const DType type = check.dtype(check.buffer(zeros, "its zero points").dtype, "zero points");
-  if (type != DType::kInt8 && type != DType::kFloat32)
-    check.fail("its zero points are of type {}", to_string(type));
-  uses.reads.insert(zeros);
+  const auto read = [&](std::int32_t buffer, const char* what, const char* its,
+                        std::initializer_list<DType> types) {
+    if (buffer < -1) check.fail("{} are buffer {}", its, buffer);
+    if (buffer < 0) return;
+    const auto own = static_cast<std::uint32_t>(buffer);
+    require_weight(own, its);
+    const DType type = check.dtype(check.buffer(own, its).dtype, what);
+    if (std::ranges::find(types, type) == types.end())
+      check.fail("{} are of type {}", its, to_string(type));
+    uses.reads.insert(own);
+  };
+  read(quantization.zero_points, "zero points", "its zero points", {DType::kInt8, DType::kFloat32});
+  read(quantization.factors, "factors", "its factors", {DType::kFloat32});
+  if (is_table && quantization.zero_points >= 0)
+    check.fail("its codes have numbers and zero points");
 }
 
 /// Products of 8-bit floats may be of both formats.

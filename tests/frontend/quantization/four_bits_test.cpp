@@ -80,7 +80,7 @@ TEST(MatMulBlockQuantizedFp4Weight, ScalesAreCodesOfEightBits) {
   const Tensor codes = Tensor::of(DType::kUInt8, {2, 1}, std::vector<std::uint8_t>{0x38, 0x40});
   const auto model = fp4_product(16, codes);
   const ir::Graph graph = model.import().graph;
-  EXPECT_EQ(graph.nodes()[0].attrs.get_string("w"), "f4e2m1 * f32 group 16");
+  EXPECT_EQ(graph.nodes()[0].attrs.get_string("w"), "f4e2m1 * f8e4m3fn group 16 * f32 row");
   expect_tensor(model.run({floats({1, 16}, std::vector<double>(16, 1))})[0], {1, 2},
                 {16 * 0.5 + 1, (14 * 2.0 + 2 - 2) * 2 * 0.5 + 2});
   EXPECT_THAT(fp4_product(24, codes).import_error(ErrorCode::kUnsupported),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with quantized weights: on the CPU against their definition, and plans that are damaged.
+#include <cmath>
 #include <random>
 
 #include <fmt/format.h>
@@ -28,7 +29,10 @@ struct QuantCase {
   double scale = 0.1;
   fb::Activation activation = fb::Activation::GeluErf;  // of the epilogue
   bool special = false;  // NaN among the elements of a and of the residual
+  bool floats = false;   // codes of 4 bits are floats; scales of f8e4m3fn have factors, u8 are e8m0
 };
+
+constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
 /// Weights, the plan that multiplies by them, and what it is to give.
 class QuantGemm {
@@ -38,9 +42,16 @@ class QuantGemm {
     pitch_ = c.bits == 8 ? c.k : (c.k + 1) / 2;
     values_.resize(static_cast<std::size_t>(c.n * pitch_));
     for (auto& byte : values_) byte = static_cast<std::uint8_t>(random_());
-    scales_ = random_bytes(c.scales, c.n * groups_, 2);
-    for (std::int64_t i = 0; i < c.n * groups_; ++i)
-      set_element(c.scales, scales_, i, element(c.scales, scales_, i) * c.scale);
+    if (size_of(c.scales) == 1) {
+      const unsigned least = c.scales == DType::kUInt8 ? 110 : 1;
+      for (std::int64_t i = 0; i < c.n * groups_; ++i)
+        scales_.push_back(static_cast<std::byte>(least + random_() % 20));
+      for (std::int64_t i = 0; i < c.n; ++i) factors_.push_back(0.1F + static_cast<float>(i));
+    } else {
+      scales_ = random_bytes(c.scales, c.n * groups_, 2);
+      for (std::int64_t i = 0; i < c.n * groups_; ++i)
+        set_element(c.scales, scales_, i, element(c.scales, scales_, i) * c.scale);
+    }
     for (std::int64_t i = 0; i < c.n * groups_; ++i) {
       integers_.push_back(static_cast<std::int8_t>(c.bits == 8 ? int(random_() % 256) - 128
                                                                : int(random_() % 16) - 8));
@@ -78,6 +89,11 @@ class QuantGemm {
     work.quantization->bits = static_cast<std::uint8_t>(c.bits);
     work.quantization->group = static_cast<std::uint64_t>(c.group);
     work.quantization->scales = p.weight_bytes(c.scales, scales_.data(), scales_.size());
+    if (c.floats)
+      for (const double number : kFloats4)
+        work.quantization->doubled_numbers.push_back(static_cast<std::int8_t>(2 * number));
+    if (c.scales == DType::kFloat8E4M3FN)
+      work.quantization->factors = static_cast<int>(p.weight(DType::kFloat32, factors_));
     if (c.zeros != Zeros::kNone)
       work.quantization->zero_points =
           static_cast<int>(c.zeros == Zeros::kFloats ? p.weight(DType::kFloat32, floats_)
@@ -110,17 +126,25 @@ class QuantGemm {
  private:
   double weight(std::int64_t n, std::int64_t k) const {
     const auto at = static_cast<std::size_t>(n * groups_ + k / case_.group);
-    int q = 0;
+    double q = 0;
     if (case_.bits == 8) {
       q = static_cast<std::int8_t>(values_[static_cast<std::size_t>(n * pitch_ + k)]);
     } else {
       const int both = values_[static_cast<std::size_t>(n * pitch_ + k / 2)];
-      q = (k % 2 == 0 ? both & 15 : both >> 4) - 8;
+      const int code = k % 2 == 0 ? both & 15 : both >> 4;
+      q = case_.floats ? kFloats4[code] : code - 8;
     }
     const double zero = case_.zeros == Zeros::kIntegers ? integers_[at]
                         : case_.zeros == Zeros::kFloats ? static_cast<double>(floats_[at])
                                                         : 0;
-    return (q - zero) * element(case_.scales, scales_, static_cast<std::int64_t>(at));
+    return (q - zero) * scale(static_cast<std::int64_t>(at)) *
+           (case_.scales == DType::kFloat8E4M3FN
+                ? static_cast<double>(factors_[static_cast<std::size_t>(n)])
+                : 1);
+  }
+  double scale(std::int64_t at) const {
+    const double stored = element(case_.scales, scales_, at);
+    return case_.scales == DType::kUInt8 ? std::exp2(stored - 127) : stored;
   }
 
   Bytes expected() const {
@@ -149,7 +173,7 @@ class QuantGemm {
   std::int64_t groups_ = 1, pitch_ = 1;
   std::vector<std::uint8_t> values_;
   std::vector<std::int8_t> integers_;
-  std::vector<float> floats_;
+  std::vector<float> floats_, factors_;
   Bytes scales_, a_, bias_, residual_;
 };
 
@@ -198,6 +222,24 @@ TEST(CpuQuantGemm, EveryNumberOfRowsAndSizeOfGroups) {
           c.zeros = zeros;
           cases.push_back(c);
         }
+  expect_all(cases);
+}
+
+TEST(CpuQuantGemm, FloatsOfFourBits) {
+  std::vector<QuantCase> cases;
+  for (const DType scales : {DType::kFloat8E4M3FN, DType::kUInt8, DType::kFloat16})
+    for (const std::int64_t m : {1, 2, 3, 4, 5, 33})
+      for (const std::int64_t k : {64, 97}) {
+        QuantCase c;
+        c.m = m;
+        c.n = 37;
+        c.k = k;
+        c.group = scales == DType::kUInt8 ? 32 : 16;
+        c.bits = 4;
+        c.scales = scales;
+        c.floats = true;
+        cases.push_back(c);
+      }
   expect_all(cases);
 }
 
@@ -286,6 +328,14 @@ TEST(QuantizedPlan, DamageIsRefusedByName) {
              static_cast<std::uint8_t>(DType::kInt16);
        },
        "its zero points are of type i16"},
+      {"factors", [](auto&, auto& step) { step.quantization->factors = -2; },
+       "its factors are buffer -2"},
+      {"factors' type",
+       [](auto&, auto& step) { step.quantization->factors = step.quantization->zero_points; },
+       "its factors are of type i8"},
+      {"numbers of bytes",
+       [](auto&, auto& step) { step.quantization->doubled_numbers.assign(16, 1); },
+       "its codes of 8 bits stand for 16 numbers"},
       {"weights' type", [](auto&, auto& step) { step.quantization->bits = 4; },
        "no plain matrix of 4-bit weights"},
       {"x's type",

@@ -243,8 +243,8 @@ void PlanBuilder::matmul(const std::string& name, fb::MatmulStepT matmul) {
   if (matmul.bias >= 0) reads.push_back(static_cast<Id>(matmul.bias));
   if (matmul.quantization) {
     reads.push_back(matmul.quantization->scales);
-    if (matmul.quantization->zero_points >= 0)
-      reads.push_back(static_cast<Id>(matmul.quantization->zero_points));
+    for (const std::int32_t more : {matmul.quantization->zero_points, matmul.quantization->factors})
+      if (more >= 0) reads.push_back(static_cast<Id>(more));
   }
   const Id target = matmul.d->buffer;
   fb::WorkUnion work;

@@ -360,7 +360,8 @@ Callable find_callable(std::string_view name) {
   find(fusion::derivations(), result.derivation);
   find(codegen::derivations(), result.derivation);
   find(frontend::transforms(), result.transform);
-  find(std::array{&ir::kIsWithin, &ir::kDequantized}, result.transform);
+  find(std::array{&ir::kIsWithin, &ir::kDequantized, &ir::kScaleNumbers, &ir::kRowFactors},
+       result.transform);
   if (!result) result.op = ir::find_op(name);
   return result;
 }

@@ -21,8 +21,9 @@
 /// Widening: the conversion of weights, with
 ///   X, Weights, Scaling: elements of x, and what weights and scales are stored as (Packed..);
 /// Zero: storage type of zero points;
-/// kUnits: a weight's value / its converted value;
-/// Mainloop<Tile>: multiply_stages(accumulators, shared, operands), run by the consumer warps.
+/// kUnits: a weight's value / its converted value; kFactorUnits: the same where columns have
+/// factors; Mainloop<Tile>: multiply_stages(accumulators, shared, operands), run by the consumer
+/// warps.
 template <class Widening, int kM, int kN, int kK, int kGroups, int kStages, int kAhead, int kSplitK,
           int kResident = 1, int kParts = 1>
 struct MixedInputTile {
@@ -48,7 +49,7 @@ struct MixedInputTile {
 
   static constexpr int kGroup = Scaling::kGroup;
   static constexpr bool kGrouped = kGroup > 0;
-  static constexpr bool kByColumn = Scaling::kScaled && !kGrouped;
+  static constexpr bool kByColumn = Scaling::kScaled && (!kGrouped || Scaling::kFactors);
   static constexpr int kFold = fold_of<Scaling>(kPart), kFolds = kPart / kFold;
 
   static constexpr int kStageBytes = kM * kK * kBytesX;
@@ -80,6 +81,8 @@ struct MixedInputTile {
     i64 part_b, part_scales;  // between parts, in units of the strides
     i32 columns;              // remaining columns of a part from the tile on; may exceed the tile
     i32 begin, end;           // of k
+    const float* factors;
+    i64 part_factors;
   };
 
   SINTER_DEVICE static unsigned char* body_of(unsigned char* shared) {
@@ -276,10 +279,18 @@ struct MixedInputTile {
       if constexpr (kByColumn) {
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
-          const S* const own = x.scales + unit_at(x, column_of(i), x.stride_scales, x.part_scales) +
-                               threadIdx.x % 32 / 4;
-          scales[i][0] = widen(own[0]) * Widening::kUnits;
-          scales[i][1] = widen(own[8]) * Widening::kUnits;
+          const int lane = threadIdx.x % 32 / 4;
+          if constexpr (Scaling::kFactors) {
+            const float* const own =
+                x.factors + unit_at(x, column_of(i), 16, x.part_factors) + lane;
+            scales[i][0] = own[0] * Widening::kFactorUnits;
+            scales[i][1] = own[8] * Widening::kFactorUnits;
+          } else {
+            const S* const own =
+                x.scales + unit_at(x, column_of(i), x.stride_scales, x.part_scales) + lane;
+            scales[i][0] = widen(own[0]) * Widening::kUnits;
+            scales[i][1] = widen(own[8]) * Widening::kUnits;
+          }
         }
       }
       Accumulators accumulators = {};

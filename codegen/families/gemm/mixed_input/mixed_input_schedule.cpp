@@ -89,9 +89,10 @@ std::string refuse_scales(const GemmProgram& product) {
       return fmt::format("groups of {} are no multiple of {}", weights.group(), widening.product());
     if (weights.has_zeros() && !weights.zeros_of_four_bits)
       return "zero points that are no integers of -8 to 7";
-  } else if (group != 0 && (weights.scales() != product.type || fold % widening.product() != 0 ||
-                            (fold != group && fold != widening.part()))) {
-    return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type";
+  } else if (group != 0 &&
+             ((weights.scales() != product.type && !is_float8(weights.scales())) ||
+              fold % widening.product() != 0 || (fold != group && fold != widening.part()))) {
+    return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type or e4m3";
   }
   return "";
 }

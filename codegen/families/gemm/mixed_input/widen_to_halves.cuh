@@ -7,14 +7,15 @@
 #ifdef SINTER_WARPGROUPS
 
 /// Group scales and zero points, stored as T, are applied to the weights, which are then rounded to
-/// T.
+/// T. Scales may be e4m3, which T holds.
 template <class T, class Weights_, class Scaling_>
 struct WidenToHalves {
   typedef T X;
   typedef Weights_ Weights;
   typedef Scaling_ Scaling;
   typedef T Zero;
-  static constexpr float kUnits = 1;
+  typedef FactoredWeights<T, Weights> Factored;
+  static constexpr float kUnits = 1, kFactorUnits = Factored::kUnit;
 
   template <class Tile>
   struct Mainloop {
@@ -24,16 +25,23 @@ struct WidenToHalves {
     static constexpr int kPart = Tile::kPart, kPartsOfStage = Tile::kPartsOfStage;
     static constexpr int kGroup = Scaling::kGroup, kFold = Tile::kFold;
     static_assert(kGroup == 0 || kFold == kPart || kFold == kGroup, "groups fit parts");
-    static_assert(kFold % 16 == 0 && (kGroup == 0 || sizeof(typename Scaling::Stored) == 2),
-                  "groups are whole fragments");
+    typedef typename Scaling::Stored S;
+    static_assert(kFold % 16 == 0 && (kGroup == 0 || sizeof(S) <= 2), "groups are whole fragments");
 
     typedef u32 Fragments[kTiles][kPart / 16][4];
 
     /// A group's values for the lane's columns g and g + 8, each duplicated.
+    template <class V>
     SINTER_DEVICE static void pairs_of(u32 (&pairs)[2], const unsigned char* values) {
-      const u16* const own = reinterpret_cast<const u16*>(values) + threadIdx.x % 32 / 4;
-      pairs[0] = own[0] * 0x10001u;
-      pairs[1] = own[8] * 0x10001u;
+      const int lane = threadIdx.x % 32 / 4;
+      if constexpr (sizeof(V) == 1) {
+        pairs[0] = PackedFloats::template widen_both<T>(values[lane] * 0x101u);
+        pairs[1] = PackedFloats::template widen_both<T>(values[lane + 8] * 0x101u);
+      } else {
+        const u16* const own = reinterpret_cast<const u16*>(values) + lane;
+        pairs[0] = own[0] * 0x10001u;
+        pairs[1] = own[8] * 0x10001u;
+      }
     }
 
     /// Loads the warp's weights in a slot as floats.
@@ -47,16 +55,19 @@ struct WidenToHalves {
 #pragma unroll
           for (int j = 0; j < kEach; ++j) {
             u32(&own)[4] = a[i][unit * kEach + j];
-            Weights::template widen_unit<T>(own, bits, j);
+            if constexpr (Scaling::kFactors)
+              Factored::widen_unit(own, bits, j);
+            else
+              Weights::template widen_unit<T>(own, bits, j);
             if constexpr (kGroup > 0) {
               const int fold = (unit * kDepth + j * 16) / kFold;
               u32 pairs[2];
               if constexpr (Scaling::kZeros) {
-                pairs_of(pairs, Tile::zeros_of(slot, i, fold));
+                pairs_of<T>(pairs, Tile::zeros_of(slot, i, fold));
 #pragma unroll
                 for (int r = 0; r < 4; ++r) own[r] = subtract_pairs<T>(own[r], pairs[r % 2]);
               }
-              pairs_of(pairs, Tile::scales_of(slot, i, fold));
+              pairs_of<S>(pairs, Tile::scales_of(slot, i, fold));
 #pragma unroll
               for (int r = 0; r < 4; ++r)
                 own[r] = multiply_add_pairs<T>(own[r], pairs[r % 2], 0x80008000u);

@@ -64,8 +64,9 @@ struct SmallMTile {
   static constexpr int kAccumulatorStride = kN + 4;
   static constexpr int kSumBytes = kWarpsK * kM * kAccumulatorStride * 4;
   // Scales of whole columns follow the memory shared by stages and accumulators.
-  static constexpr bool kByColumn = Scaling::kScaled && !kGrouped;
-  static constexpr int kColumnScaleBytes = kByColumn ? kN * static_cast<int>(sizeof(S)) : 0;
+  static constexpr bool kByColumn = Scaling::kScaled && (!kGrouped || Scaling::kFactors);
+  typedef typename OfColumns<S, Scaling::kFactors>::Type OfColumn;
+  static constexpr int kColumnScaleBytes = kByColumn ? kN * static_cast<int>(sizeof(OfColumn)) : 0;
   static constexpr int kRingBytes = kStages * kStage > kSumBytes ? kStages* kStage : kSumBytes;
   static constexpr int kPrologueAt = kRingBytes + kColumnScaleBytes;
   static constexpr int kSharedBytes = kPrologueAt + kPrologueRows * kRowStride * 2;
@@ -82,6 +83,8 @@ struct SmallMTile {
     i64 part_b, part_scales;  // between parts, in units of the strides
     i32 rows, columns;        // remaining from the tile on, of a part; may exceed the tile
     i32 begin, end;           // of k
+    const float* factors;
+    i64 part_factors;
   };
 
   typedef float Accumulators[kUnits][kTilesM][4];
@@ -252,15 +255,21 @@ struct SmallMTile {
 
   /// Starts the copy of the scales of whole columns.
   SINTER_DEVICE static void copy_column_scales(const Operands& x, unsigned char* shared) {
-    constexpr int kEach = 16 / static_cast<int>(sizeof(S));
+    constexpr int kEach = 16 / static_cast<int>(sizeof(OfColumn));
+    const OfColumn* start;
+    i64 part;
+    if constexpr (Scaling::kFactors)
+      start = x.factors, part = x.part_factors;
+    else
+      start = x.scales, part = x.part_scales;
 #pragma unroll
     for (int at = 0; at < kN / kEach; at += kThreads) {
       const int n = (at + static_cast<int>(threadIdx.x)) * kEach;
       if (n >= kN) break;
       const bool valid = has_unit(x, n);
-      const S* from = x.scales;
-      if (valid) from += Columns::part_of(n) * x.part_scales + Columns::within_part(n);
-      cp_async<16>(reinterpret_cast<S*>(shared + kRingBytes) + n, from, valid);
+      const OfColumn* from = start;
+      if (valid) from += Columns::part_of(n) * part + Columns::within_part(n);
+      cp_async<16>(reinterpret_cast<OfColumn*>(shared + kRingBytes) + n, from, valid);
     }
   }
 
@@ -309,7 +318,11 @@ struct SmallMTile {
                                          const unsigned char* weights, int unit, int depth) {
     const int lane = threadIdx.x % 32;
     if constexpr (kPacked) {
-      Weights::template widen_unit<T>(a, bits, depth % Weights::kUnitDepth / 16);
+      const int fragment = depth % Weights::kUnitDepth / 16;
+      if constexpr (Scaling::kFactors)
+        FactoredWeights<T, Weights>::widen_unit(a, bits, fragment);
+      else
+        Weights::template widen_unit<T>(a, bits, fragment);
     } else if constexpr (kRowsAreK) {
       load_matrix_x4_transposed(a, reinterpret_cast<const T*>(weights) +
                                        (depth + lane / 16 * 8 + lane % 8) * kStrideB + unit * 16 +
@@ -395,8 +408,8 @@ struct SmallMTile {
         const S* scales = reinterpret_cast<const S*>(weights + kWeightBytes) + fold * 16 + lane / 4;
 #pragma unroll
         for (int i = 0; i < kUnits; ++i) {
-          const float low = widen(scales[i * kFolds * 16]);
-          const float high = widen(scales[i * kFolds * 16 + 8]);
+          float low, high;
+          widen_scales(scales[i * kFolds * 16], scales[i * kFolds * 16 + 8], low, high);
 #pragma unroll
           for (int j = 0; j < kTilesM; ++j)
 #pragma unroll
@@ -457,9 +470,14 @@ struct SmallMTile {
     for (int i = 0; i < kUnits; ++i) {
       float scale[2] = {1, 1};
       if constexpr (kByColumn) {
-        const S* scales = reinterpret_cast<const S*>(shared + kRingBytes) + first + i * 16;
+        const OfColumn* scales =
+            reinterpret_cast<const OfColumn*>(shared + kRingBytes) + first + i * 16;
         scale[0] = widen(scales[lane / 4]);
         scale[1] = widen(scales[lane / 4 + 8]);
+        if constexpr (Scaling::kFactors) {
+          scale[0] *= FactoredWeights<T, Weights>::kUnit;
+          scale[1] *= FactoredWeights<T, Weights>::kUnit;
+        }
       }
 #pragma unroll
       for (int j = 0; j < kTilesM; ++j)

@@ -93,9 +93,11 @@ int SmallM::stage_bytes(const GemmProgram& product, const GemmSchedule& s,
 }
 
 int SmallM::ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const {
-  const bool by_column = is_quantized(product) && loop_group(product) == 0;
+  const bool has_factors = product.weights && product.weights->has_factors();
+  const bool by_column = is_quantized(product) && (loop_group(product) == 0 || has_factors);
+  const DType of_column = has_factors || !by_column ? DType::kFloat32 : product.weights->scales();
   return std::max(s.stages * stage, warps_k * s.m * (s.n + 4) * 4) +
-         (by_column ? s.n * static_cast<int>(size_of(product.weights->scales())) : 0) +
+         (by_column ? s.n * static_cast<int>(size_of(of_column)) : 0) +
          (product.prologue ? static_cast<int>(product.prologue->most * product.prologue->stride) * 2
                            : 0);
 }

@@ -37,6 +37,7 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
   add(fmt::format("const {}* __restrict__ scales", storage_name(weights.scales())), program.scales);
   if (weights.has_zeros())
     add(fmt::format("const {}* __restrict__ zeros", storage_name(program.type)), program.zeros);
+  if (weights.has_factors()) add("const float* __restrict__ factors", program.factors);
   add(fmt::format("{}* __restrict__ result", storage_name(program.type)), program.result);
 
   auto variant = std::make_unique<KernelVariantT>();
@@ -54,10 +55,11 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
       variant->shared_bytes);
   if (programmatic_launch) body += "  launch_dependents();\n";
   body += fmt::format(
-      "  const Work::Operands operands = {{values, scales, {}, result, {}, {}, {}}};\n"
+      "  const Work::Operands operands = {{values, scales, {}, result, {}, {}, {}{}}};\n"
       "  Work::run<{}>(shared, operands, blockIdx.x);\n",
       weights.has_zeros() ? "zeros" : "nullptr", program.depth(),
-      packed_groups(weights.group(), program.k), program.blocks(), programmatic_launch);
+      packed_groups(weights.group(), program.k), program.blocks(),
+      weights.has_factors() ? ", factors" : "", programmatic_launch);
   kernel.source = kernel_heading(name, origins) +
                   fmt::format(
                       "#include \"unpack.cuh\"\n\n// schedule: {}\n"

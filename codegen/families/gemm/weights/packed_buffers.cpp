@@ -95,31 +95,41 @@ PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key&
   };
   if (!product.weights->is_quantized())
     return {add_values(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
-  std::optional<Tensor> zeros;
-  if (key[2] != kNone) zeros = tensor(key[2]);
-  const ir::ScaledTensor weights{*product.weights->format, product.k.value(), tensor(key[0]),
-                                 tensor(key[1]), std::move(zeros)};
+  ir::ScaledTensor weights{
+      *product.weights->format, product.k.value(), tensor(key[0]), tensor(key[1]), {}};
+  if (key[2] != kNone)
+    (product.weights->has_zeros() ? weights.zero_points : weights.factors) = tensor(key[2]);
   const PackedWeights packed = pack_weights(weights, product.type);
-  return {add_values(packed.values), add(packed.scales), packed.zeros ? add(*packed.zeros) : kNone,
-          packed.scales.dtype(), packed.zeros_of_four_bits};
+  return {add_values(packed.values),
+          add(packed.scales),
+          packed.zeros ? add(*packed.zeros) : kNone,
+          packed.factors ? add(*packed.factors) : kNone,
+          packed.scales.dtype(),
+          packed.zeros_of_four_bits};
 }
 
 void PackedBuffers::pack(GemmProgram& product) {
   if (!product.weights) return;
   auto& buffers = product.program.buffers;
   const bool is_quantized = product.weights->is_quantized();
+  const bool has_more = is_quantized && product.first_operand() != product.scales_buffer();
   const Key key = {buffers[product.b_buffer()],
                    is_quantized ? buffers[product.scales_buffer()] : kNone,
-                   product.weights->has_zeros() ? buffers[product.zeros_buffer()] : kNone};
+                   has_more ? buffers[product.zeros_buffer()] : kNone};
   const auto [at, added] = known_.try_emplace({key, product.type});
   if (added) at->second = make(product, key);
   const Packed& packed = at->second;
-  if (is_quantized) product.weights->format->scale = packed.type;
   product.weights->zeros_of_four_bits = packed.zeros_of_four_bits;
   product.rows_are_k = false;
   buffers[product.b_buffer()] = packed.values;
-  if (is_quantized) buffers[product.scales_buffer()] = packed.scales;
+  if (!is_quantized) return;
+  buffers[product.scales_buffer()] = packed.scales;
   if (product.weights->has_zeros()) buffers[product.zeros_buffer()] = packed.zeros;
+  ir::ScaleFormat& format = *product.weights->format;
+  format.scale = packed.type;
+  if (format.has_factors) buffers.erase(buffers.begin() + product.factors_buffer());
+  format.has_factors = packed.factors != kNone;
+  if (format.has_factors) buffers.insert(buffers.begin() + product.scales_buffer(), packed.factors);
 }
 
 void PackedBuffers::replace(std::vector<std::uint32_t>& reads, Buffers plain, Buffers packed) {

@@ -26,8 +26,8 @@ class PackedBuffers {
   /// True if the GEMM's right operand is a 16-bit constant that may be packed.
   bool takes_elements(const GemmProgram& product) const;
 
-  /// If the GEMM has `weights`: replaces the graph's by packed weights, scales and zero points,
-  /// each packed once. Throws Error(kUnsupported) if they cannot be packed.
+  /// If the GEMM has `weights`: replaces the graph's by packed weights, scales and zero points or
+  /// factors, each packed once. Throws Error(kUnsupported) if they cannot be packed.
   void pack(GemmProgram& product);
 
   /// Replaces the graph's buffers `plain` by `packed` in what a step reads.
@@ -36,7 +36,7 @@ class PackedBuffers {
  private:
   using Key = std::array<std::uint32_t, 3>;
   struct Packed {
-    std::uint32_t values = 0, scales = 0, zeros = 0;
+    std::uint32_t values = 0, scales = 0, zeros = 0, factors = ~std::uint32_t{0};
     DType type = DType::kFloat32;  // of the scales
     bool zeros_of_four_bits = false;
   };

@@ -165,6 +165,10 @@ SINTER_DEVICE void PackedNibbles::widen_unit<bf16>(u32 (&a)[4], const uint4& uni
 struct PackedFloats4 {
   static constexpr int kUnitDepth = 64;
   static constexpr bool kRowsAreK = false, kPacked = true;
+  /// A pair of f16 before the factor.
+  SINTER_DEVICE static u32 small_halves(u32 pair) {
+    return (pair << 12 & 0x80008000u) | (pair << 9 & 0x0e000e00u);
+  }
   template <class T>
   SINTER_DEVICE static u32 widen_nibbles(u32 pair);
   template <class T>
@@ -176,8 +180,7 @@ struct PackedFloats4 {
 };
 template <>
 SINTER_DEVICE u32 PackedFloats4::widen_nibbles<f16>(u32 pair) {  // 2^14
-  return multiply_add_pairs<f16>((pair << 12 & 0x80008000u) | (pair << 9 & 0x0e000e00u),
-                                 0x74007400u, 0);
+  return multiply_add_pairs<f16>(small_halves(pair), 0x74007400u, 0);
 }
 template <>
 SINTER_DEVICE u32 PackedFloats4::widen_nibbles<bf16>(u32 pair) {  // 2^126
@@ -195,18 +198,56 @@ struct RowsAreK {
   static constexpr bool kRowsAreK = true, kPacked = false;
 };
 /// Scales of weights: for a whole column (kGroup 0) or for each kGroup consecutive k's. S: storage
-/// type. kZeros: zero points, of x's type, are subtracted first.
-template <class S, int kGroup_, bool kZeros_ = false>
+/// type. kZeros: zero points, of x's type, are subtracted first. kFactors: columns have a factor
+/// besides.
+template <class S, int kGroup_, bool kZeros_ = false, bool kFactors_ = false>
 struct Scales {
   typedef S Stored;
   static constexpr int kGroup = kGroup_;
-  static constexpr bool kZeros = kZeros_, kScaled = true;
+  static constexpr bool kZeros = kZeros_, kFactors = kFactors_, kScaled = true;
 };
 struct NoScales {
   typedef float Stored;
   static constexpr int kGroup = 0;
-  static constexpr bool kZeros = false, kScaled = false;
+  static constexpr bool kZeros = false, kFactors = false, kScaled = false;
 };
+/// Weights whose columns have factors, which may make up for a power of two: kUnit times what
+/// widen_unit() makes is a weight's value.
+template <class T, class Weights>
+struct FactoredWeights {
+  static constexpr float kUnit = 1;
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j) {
+    Weights::template widen_unit<T>(a, unit, j);
+  }
+};
+/// Subnormals of f16 hold the bits as they are; times an e4m3 scale, too, as multiples of 2^-24.
+template <>
+struct FactoredWeights<f16, PackedFloats4> {
+  static constexpr float kUnit = 16384;
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j) {
+    const u32 word = j == 0 ? unit.x : j == 1 ? unit.y : j == 2 ? unit.z : unit.w;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = PackedFloats4::small_halves(word >> (i * 4));
+  }
+};
+/// What applies to a column's accumulators: its scale, or its factor, as floats of kFactors.
+template <class S, bool kFactors>
+struct OfColumns {
+  typedef S Type;
+};
+template <class S>
+struct OfColumns<S, true> {
+  typedef float Type;
+};
+/// Two scales as floats.
+template <class S>
+SINTER_DEVICE void widen_scales(S a, S b, float& low, float& high) {
+  low = widen(a);
+  high = widen(b);
+}
+SINTER_DEVICE void widen_scales(e4m3fn a, e4m3fn b, float& low, float& high) {  // one conversion
+  widen_pair<e4m3fn>(a.bits | static_cast<u32>(b.bits) << 8, low, high);
+}
 constexpr int greatest_common_divisor(int a, int b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }

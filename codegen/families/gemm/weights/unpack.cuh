@@ -7,7 +7,7 @@
 #include "packed_weights.cuh"
 
 /// A warp unpacks 16 columns by kDepth of k, a block adjacent such ranges. Weights are (q - zero) *
-/// scale in float32, rounded to T. kGroup 0: one scale for each column.
+/// scale * factor in float32, rounded to T. kGroup 0: one scale for each column.
 template <class T, class Weights, class Scaling, int kDepth, int kWarps>
 struct Unpacking {
   typedef typename Scaling::Stored S;
@@ -26,6 +26,7 @@ struct Unpacking {
     i32 depth;   // k of the packed weights, a multiple of kDepth
     i32 groups;  // per column
     u32 blocks;  // of columns
+    const float* factors;
   };
 
   /// `task`: index of the range of kDepth and of the 16 columns.
@@ -77,6 +78,7 @@ struct Unpacking {
           for (int half = 0; half < 2; ++half) {
             scale[half] = widen(x.scales[offset + half * 8]);
             if (Scaling::kZeros) zero[half] = widen(x.zeros[offset + half * 8]);
+            if (Scaling::kFactors) scale[half] *= x.factors[first / x.groups + g + half * 8];
           }
         }
         u32 a[4];

@@ -29,7 +29,7 @@ double largest_of_type(DType type) { return type == DType::kFloat16 ? 65504 : 3e
 
 }  // namespace
 
-/// Inputs are scales, then zero points if any.
+/// Inputs are scales, then zero points, or factors if there is an attribute "factors".
 const ir::Transform kStaysWithin = {
     "stays_within",
     [](const ir::Attrs& attrs, std::span<const ir::Tensor> inputs) {
@@ -38,7 +38,10 @@ const ir::Transform kStaysWithin = {
     },
     [](const ir::Attrs& attrs, std::span<const ir::Tensor> inputs) {
       double number = attrs.get_float("number");
-      if (inputs.size() > 1) number += largest(inputs[1]);
+      if (inputs.size() > 1 && attrs.has("factors"))
+        number *= largest(inputs[1]);
+      else if (inputs.size() > 1)
+        number += largest(inputs[1]);
       const bool stays = number * largest(inputs[0]) <= attrs.get_float("limit");
       return std::vector{ir::Tensor::scalar(DType::kBool, stays ? 1 : 0)};
     },
@@ -47,6 +50,7 @@ const ir::Transform kStaysWithin = {
 std::vector<std::uint32_t> UnpackProgram::reads() const {
   std::vector<std::uint32_t> buffers = {values, scales};
   if (weights.has_zeros()) buffers.push_back(zeros);
+  if (weights.has_factors()) buffers.push_back(factors);
   return buffers;
 }
 
@@ -76,11 +80,16 @@ std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffe
     program.zeros = operands[packed.zeros_buffer()];
     scaling.push_back(constant_of(buffers, program.zeros));
   }
-  const ir::Attrs limits = {
+  if (packed.weights->has_factors()) {
+    program.factors = operands[packed.factors_buffer()];
+    scaling.push_back(constant_of(buffers, program.factors));
+  }
+  ir::Attrs limits = {
       {"limit", largest_of_type(packed.type)},
       {"number", packed.weights->are_floats()  ? packed.weights->format->codes->largest
                  : packed.weights->bits() == 8 ? 128.0
                                                : 8.0}};
+  if (packed.weights->has_factors()) limits.set("factors", std::int64_t{1});
   if (ir::apply(kStaysWithin, limits, scaling)[0].at(0) == 0) {
     refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
     return std::nullopt;
@@ -126,8 +135,10 @@ std::string print_unpacking(const UnpackProgram& program) {
   const GemmWeights& weights = program.weights;
   return fmt::format("unpack {} bits{} group {}{} of {} for {} {}x{}\n", weights.bits(),
                      weights.are_floats() ? " (floats)" : "", weights.group(),
-                     weights.has_zeros() ? " zeros" : "", to_string(weights.scales()),
-                     to_string(program.type), program.n, program.k);
+                     weights.has_zeros()     ? " zeros"
+                     : weights.has_factors() ? " factors"
+                                             : "",
+                     to_string(weights.scales()), to_string(program.type), program.n, program.k);
 }
 
 }  // namespace sinter::codegen

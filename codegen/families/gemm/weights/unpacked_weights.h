@@ -24,14 +24,14 @@ inline constexpr std::int64_t kUnpackedRows = 65;
 struct UnpackProgram {
   GemmWeights weights;
   DType type = DType::kFloat16;
-  std::int64_t n = 0, k = 0;                        // of the GEMM
-  std::uint32_t values = 0, scales = 0, zeros = 0;  // the plan's buffers, packed
-  std::uint32_t result = 0;                         // scratch; empty for few rows
-  std::vector<Condition> conditions;                // enough rows
+  std::int64_t n = 0, k = 0;                                     // of the GEMM
+  std::uint32_t values = 0, scales = 0, zeros = 0, factors = 0;  // the plan's buffers, packed
+  std::uint32_t result = 0;                                      // scratch; empty for few rows
+  std::vector<Condition> conditions;                             // enough rows
 
   std::int64_t blocks() const { return (n + kPackedColumns - 1) / kPackedColumns; }
   std::int64_t depth() const { return packed_depth(k); }
-  /// Buffers of values, scales and zero points.
+  /// Buffers of values, scales and zero points or factors.
   std::vector<std::uint32_t> reads() const;
 };
 

@@ -225,14 +225,6 @@ Tensor packed_groups_of(const Tensor& values, std::int64_t group, std::int64_t k
   return Tensor::from_doubles(type, {tiles, packed, kPackedColumns}, result);
 }
 
-/// Whether rounding the numbers to float16 costs no more than its mantissa's bits.
-bool are_halves(const Tensor& scales) {
-  constexpr double kLeast = 0x1p-14, kMost = 65504;
-  return std::ranges::all_of(scales.to_doubles(), [](double scale) {
-    return scale == 0 || (std::abs(scale) >= kLeast && std::abs(scale) <= kMost);
-  });
-}
-
 /// The narrowest type that represents all scales.
 DType narrowest(const Tensor& scales) {
   if (scales.dtype() != DType::kFloat32) return scales.dtype();
@@ -250,15 +242,82 @@ Tensor pack_groups(const Tensor& values, const ir::ScaledTensor& weights, DType 
       .front();
 }
 
-/// `rounds`: float16 where the scales are in its range.
-DType scale_type(const Tensor& scales, bool rounds) {
-  Attrs attrs;
-  if (rounds) attrs.set("halves", std::int64_t{1});
-  const Tensor type = ir::apply(kNarrowestType, attrs, std::span(&scales, 1)).front();
+DType scale_type(const Tensor& scales) {
+  const Tensor type = ir::apply(kNarrowestType, {}, std::span(&scales, 1)).front();
   return static_cast<DType>(type.at_int(0));
 }
 
+/// Scales of 8 bits as kernels take them: e4m3 and factors, or f32.
+ir::ScaledTensor with_kernel_scales(ir::ScaledTensor weights) {
+  const DType scale = weights.format.scale;
+  const std::int64_t group = weights.format.depth;
+  if (is_arithmetic_float(scale)) return weights;
+  if (group == 0 || group >= weights.k) return ir::with_plain_scales(std::move(weights));
+  if (scale == DType::kFloat8E4M3FN) return weights;
+  Attrs attrs{{"group", group}, {"k", weights.k}};
+  ir::set_codes(attrs, *weights.format.codes);
+  const Tensor inputs[] = {weights.scales, weights.values};
+  const std::vector<Tensor> made = ir::apply(kScaledPowers, attrs, inputs);
+  if (made[0].at_int(0) == 0) return ir::with_plain_scales(std::move(weights));
+  weights.scales = made[1];
+  weights.factors = made[2];
+  return weights;
+}
+
 }  // namespace
+
+const ir::Transform kScaledPowers = {
+    "scaled_powers",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t group = attrs.get_int("group"), k = attrs.get_int("k");
+      const ir::CodeType* const codes = ir::find_code_type(attrs.get_string("codes"));
+      return group > 0 && k > 0 && codes != nullptr && codes->bits == 4 &&
+             codes->numbers != nullptr && ir::has_inputs(inputs, 2, 2) &&
+             inputs[0].dtype() == DType::kUInt8 && inputs[1].dtype() == DType::kUInt8 &&
+             inputs[0].shape()[0] == inputs[1].shape()[0] &&
+             inputs[0].shape()[1] == ir::group_count(k, group) &&
+             inputs[1].shape()[1] == k / 2 + k % 2;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      // The range of powers of two in e4m3, and the code for no number.
+      constexpr int kLeast = -9, kMost = 8, kBias = 127, kNoNumber = 255;
+      const std::int64_t n = inputs[0].shape()[0], groups = inputs[0].shape()[1],
+                         group = attrs.get_int("group"), k = attrs.get_int("k");
+      const ir::HeldBytes values = inputs[1].hold(), held = inputs[0].hold();
+      const ir::CodeType& type = *ir::find_code_type(attrs.get_string("codes"));
+      const Numbers codes(inputs[1], type, k, values.bytes);
+      const auto is_zero = [&](std::int64_t row, std::int64_t begin) {
+        for (std::int64_t i = begin; i < std::min(k, begin + group); ++i)
+          if (type.numbers[codes.at(row, i)] != 0) return false;
+        return true;
+      };
+      std::vector<double> scales(static_cast<std::size_t>(n * groups)), factors;
+      std::vector<int> powers(static_cast<std::size_t>(groups));
+      bool are = true;
+      for (std::int64_t row = 0; row < n; ++row) {
+        int most = -kBias - 1;
+        for (std::int64_t g = 0; g < groups; ++g) {
+          int& power = powers[static_cast<std::size_t>(g)];
+          const int code =
+              std::to_integer<int>(held.bytes[static_cast<std::size_t>(row * groups + g)]);
+          are = are && code != kNoNumber;
+          power = is_zero(row, g * group) ? -kBias - 1 : code - kBias;
+          most = std::max(most, power);
+        }
+        factors.push_back(std::ldexp(1.0, most < -kBias ? 0 : most - kMost));
+        for (std::int64_t g = 0; g < groups; ++g) {
+          const int power = powers[static_cast<std::size_t>(g)];
+          if (power < -kBias) continue;
+          are = are && power - most + kMost >= kLeast && most - kMost >= -kBias;
+          scales[static_cast<std::size_t>(row * groups + g)] =
+              std::ldexp(1.0, power - most + kMost);
+        }
+      }
+      return std::vector{Tensor::scalar(DType::kBool, are ? 1 : 0),
+                         Tensor::from_doubles(DType::kFloat8E4M3FN, {n, groups}, scales),
+                         Tensor::from_doubles(DType::kFloat32, {n, 1}, factors)};
+    },
+    1};
 
 const ir::Transform kPackedGroups = {
     "packed_groups",
@@ -277,9 +336,8 @@ const ir::Transform kNarrowestType = {
     [](const Attrs&, std::span<const Tensor> inputs) {
       return ir::has_inputs(inputs, 1) && is_float(inputs[0].dtype());
     },
-    [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      const bool rounds = attrs.has("halves") && are_halves(inputs[0]);
-      const auto type = static_cast<std::int64_t>(rounds ? DType::kFloat16 : narrowest(inputs[0]));
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const auto type = static_cast<std::int64_t>(narrowest(inputs[0]));
       return std::vector{Tensor::from_ints(DType::kInt64, {}, std::span(&type, 1))};
     },
     1};
@@ -308,9 +366,16 @@ PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type) {
   ir::set_codes(attrs, *weights.format.codes);
   packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues, attrs,
                              std::span(&weights.values, 1));
-  // A float16 weight is rounded to as many bits as its scale.
-  const bool rounds = weights.format.codes == &ir::float4_codes() && x_type == DType::kFloat16;
-  packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales, rounds));
+  const ir::ScaledTensor own = with_kernel_scales(weights);
+  const bool is_narrow = is_float8(own.scales.dtype());
+  packed.scales =
+      pack_groups(own.scales, weights, is_narrow ? own.scales.dtype() : scale_type(own.scales));
+  if (own.factors)
+    packed.factors =
+        ir::apply(kPackedGroups,
+                  {{"group", std::int64_t{0}}, {"k", weights.k}, {"type", DType::kFloat32}},
+                  std::span(&*own.factors, 1))
+            .front();
   if (weights.zero_points) {
     const DType type = multiplied_type(x_type);
     packed.zeros = pack_groups(*weights.zero_points, weights, type);
@@ -368,7 +433,9 @@ std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) 
     throw Error(ErrorCode::kInternal,
                 fmt::format("no kernel widens {}", weights.format->codes->name));
   return fmt::format("{}, Scales<{}, {}{}>", type->second, storage_name(weights.scales()), group,
-                     weights.has_zeros() ? ", true" : "");
+                     weights.has_zeros()     ? ", true"
+                     : weights.has_factors() ? ", false, true"
+                                             : "");
 }
 
 }  // namespace sinter::codegen

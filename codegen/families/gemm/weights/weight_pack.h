@@ -33,10 +33,11 @@ inline std::int64_t packed_depth(std::int64_t k) {
 /// For 8-bit rows of x (with 4-bit weights) a lane's four numbers of a column and fragment are
 /// consecutive k's, as in fragments of 8-bit MMAs: byte i of the word is k = lane % 4 * 4 + i.
 struct PackedWeights {
-  ir::Tensor values;                // u8 [columns / 16, depth / (32 or 64), 512]
-  ir::Tensor scales;                // [columns / 16, groups, 16], zero-padded
-  std::optional<ir::Tensor> zeros;  // likewise, of x's type
-  bool zeros_of_four_bits = false;  // all are in -8 .. 7; used with 8-bit x
+  ir::Tensor values;                  // u8 [columns / 16, depth / (32 or 64), 512]
+  ir::Tensor scales;                  // [columns / 16, groups, 16], zero-padded
+  std::optional<ir::Tensor> zeros;    // likewise, of x's type
+  std::optional<ir::Tensor> factors;  // f32, one for each column
+  bool zeros_of_four_bits = false;    // all are in -8 .. 7; used with 8-bit x
 };
 
 /// Groups in a packed row; `group` as ir::ScaleFormat::depth.
@@ -48,8 +49,10 @@ inline std::int64_t packed_groups(std::int64_t group, std::int64_t k) {
 std::string refuse_groups(std::int64_t group, std::int64_t k);
 
 /// `x_type`: f16, bf16 or, for 4-bit weights, f8e4m3fn, with f16 zero points. Scales become f16 or
-/// bf16 if all are exact, otherwise f32. Throws Error(kUnsupported) if the groups are refused or a
-/// zero point exceeds its type.
+/// bf16 if all are exact, otherwise f32. Those of 8 bits become e4m3 with a factor for each column,
+/// of NVFP4 and MXFP4 alike; with one group, or where an e8m0 is too small, they are as others. None
+/// is rounded. Throws Error(kUnsupported) if the groups are refused or a zero point exceeds its
+/// type.
 PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type);
 
 /// 16-bit elements, [k, n] if `rows_are_k`, otherwise [n, k]; packed like PackedWeights::values.

@@ -94,10 +94,12 @@ ir::ScaledTensor weights_in(const codegen::GemmProgram& product, std::int64_t k,
   const auto input = [&](std::uint32_t operand) {
     return inputs[product.program.buffers[operand]];
   };
-  std::optional<ir::Tensor> zeros;
+  std::optional<ir::Tensor> zeros, factors;
   if (product.weights->has_zeros()) zeros = input(product.zeros_buffer());
-  return {*product.weights->format, k, input(product.b_buffer()), input(product.scales_buffer()),
-          std::move(zeros)};
+  if (product.weights->has_factors()) factors = input(product.factors_buffer());
+  return {*product.weights->format,  k,
+          input(product.b_buffer()), input(product.scales_buffer()),
+          std::move(zeros),          std::move(factors)};
 }
 
 /// The reference rounds once, like the kernel; the sums' order differs.
@@ -204,6 +206,7 @@ Memory GemmCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const
     inputs[buffers[product.b_buffer()]] = weights.values;
     inputs[buffers[product.scales_buffer()]] = weights.scales;
     if (weights.zeros) inputs[buffers[product.zeros_buffer()]] = *weights.zeros;
+    if (weights.factors) inputs[buffers[product.factors_buffer()]] = *weights.factors;
   }
   Memory memory;
   for (const ir::Tensor& input : inputs)
@@ -248,8 +251,14 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
     ir::Tensor& weights = inputs[test.product.program.buffers[test.product.b_buffer()]];
     weights = random_weights(weights);
     const codegen::GemmWeights& packed = *test.product.weights;
-    if (test.product.by_warpgroups && !test.product.is_eight_bit() &&
-        (packed.group() != 0 || packed.has_zeros())) {
+    if (packed.has_factors()) {  // all scales from 2^-9 to 240
+      ir::Tensor& scales = inputs[test.product.program.buffers[test.product.scales_buffer()]];
+      std::vector<std::byte> bytes(scales.bytes().size());
+      for (std::size_t i = 0; i < bytes.size(); ++i)
+        bytes[i] = static_cast<std::byte>(i * 41 % 119);
+      scales = ir::Tensor(scales.dtype(), scales.shape(), ir::Buffer::take(std::move(bytes)));
+    } else if (test.product.by_warpgroups && !test.product.is_eight_bit() &&
+               (packed.group() != 0 || packed.has_zeros())) {
       // Warpgroups round such weights once they are scaled: powers of two change nothing.
       ir::Tensor& scales = inputs[test.product.program.buffers[test.product.scales_buffer()]];
       std::vector<double> values = scales.to_doubles();

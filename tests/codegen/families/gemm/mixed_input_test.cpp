@@ -52,6 +52,20 @@ TEST(CudaMixedInput, GroupsAndZeroPoints) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaMixedInput, ScalesAreFloatsOfEightBitsWithFactors) {
+  GemmCheck check;
+  int number = 0;
+  for (const char* type : {"f16", "bf16"})
+    for (const int group : {16, 32})
+      check.add(fmt::format("e{}", number),
+                quantized_graph(type, "40", 80, 520, {4, group, "f8e4m3fn", "", true}),
+                packed_scheduled("64x64x128 warpgroups=1 stages=2", 1 + number++ % 2));
+  check.add("gate", gate_graph("20", 48, 256, 4, 16, true),
+            packed_scheduled("64x64x128 warpgroups=1 stages=2", 2));
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.compile({"sm_90"})) EXPECT_GT(kernel[0].code.size(), 10000u);
+}
+
 TEST(CudaMixedInput, GatesAreMadeOfBothHalvesOfTheColumns) {
   GemmCheck check;
   check.add("bytes", gate_graph("70", 80, 264, 8),

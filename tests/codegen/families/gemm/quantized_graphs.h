@@ -18,6 +18,9 @@ struct Weights {
   const char* scales = "f16";
   const char* zeros = "";  // their type
   bool floats = false;
+
+  /// Scales of e4m3 have them.
+  bool has_factors() const { return std::string_view(scales) == "f8e4m3fn"; }
 };
 
 /// How scales lie in a format's text.
@@ -27,9 +30,9 @@ inline std::string format_text(const Weights& w) {
   const std::string codes = !w.floats     ? fmt::format("i{}", w.bits)
                             : w.bits == 8 ? "f8e4m3fn"
                                           : "f4e2m1";
-  return fmt::format("{} * {} {}",
+  return fmt::format("{} * {} {}{}",
                      w.zeros[0] != '\0' ? fmt::format("({} - {})", codes, w.zeros) : codes,
-                     w.scales, spread(w.group));
+                     w.scales, spread(w.group), w.has_factors() ? " * f32 row" : "");
 }
 
 /// y = silu(x w + bias) + r with quantized weights.
@@ -49,7 +52,12 @@ inline std::string quantized_graph(const std::string& type, const std::string& m
       "  %3 = Add(%2, %r) : {0}[{1}, {2}]\n"
       "  return y = %3\n}}\n",
       type, m, n, k, weight, w.scales, groups,
-      zeros ? fmt::format(", %z: {}[{}, {}]", w.zeros, n, groups) : "", zeros ? ", %z" : "",
+      w.has_factors() ? fmt::format(", %f: f32[{}, 1]", n)
+      : zeros         ? fmt::format(", %z: {}[{}, {}]", w.zeros, n, groups)
+                      : "",
+      w.has_factors() ? ", %f"
+      : zeros         ? ", %z"
+                      : "",
       format_text(w));
 }
 
@@ -79,16 +87,21 @@ inline std::string four_by_eight_graph(const std::string& m, int n, int k, const
 }
 
 /// y = silu(left half of x w) * right half, of `halves` columns each; bits 16: float weights.
-inline std::string gate_graph(const std::string& m, int halves, int k, int bits, int group = 0) {
+inline std::string gate_graph(const std::string& m, int halves, int k, int bits, int group = 0,
+                              bool floats = false) {
   const int n = 2 * halves, groups = group == 0 ? 1 : (k + group - 1) / group;
+  const Weights narrow{4, group, "f8e4m3fn", "", true};
   const std::string product =
-      bits == 16 ? fmt::format("MatMul(%x, %w) : f16[{}, {}]", m, n)
-                 : fmt::format("MatMul(%x, %w, %s) {{w = \"i{} * f16 {}\"}} : f16[{}, {}]", bits,
-                               spread(group), m, n);
+      floats       ? fmt::format("MatMul(%x, %w, %s, %f) {{w = \"{}\"}}", format_text(narrow))
+      : bits == 16 ? fmt::format("MatMul(%x, %w) : f16[{}, {}]", m, n)
+                   : fmt::format("MatMul(%x, %w, %s) {{w = \"i{} * f16 {}\"}} : f16[{}, {}]", bits,
+                                 spread(group), m, n);
   const std::string weights =
-      bits == 16  ? fmt::format("%w: f16[{}, {}]", k, n)
-      : bits == 8 ? fmt::format("%w: i8[{}, {}], %s: f16[{}, {}]", n, k, n, groups)
-                  : fmt::format("%w: u8[{}, {}], %s: f16[{}, {}]", n, (k + 1) / 2, n, groups);
+      floats       ? fmt::format("%w: u8[{0}, {1}], %s: f8e4m3fn[{0}, {2}], %f: f32[{0}, 1]", n,
+                                 (k + 1) / 2, groups)
+      : bits == 16 ? fmt::format("%w: f16[{}, {}]", k, n)
+      : bits == 8  ? fmt::format("%w: i8[{}, {}], %s: f16[{}, {}]", n, k, n, groups)
+                   : fmt::format("%w: u8[{}, {}], %s: f16[{}, {}]", n, (k + 1) / 2, n, groups);
   return fmt::format(
       "graph @g(%x: f16[{0}, {1}], {2}) {{\n"
       "  %0 = {3}\n"

@@ -170,9 +170,31 @@ TEST(CudaSmallM, WeightsAreFloatsOfFourBits) {
   check.add("mx", quantized_graph("bf16", "3", 72, 160, floats(32, "bf16")),
             small_m_scheduled("4x32x128 warps=1x2x1 stages=3"));
   check.add("chosen", quantized_graph("f16", "7", 33, 264, floats(16, "f16")), "");
+  // Scales of models that halves do not hold stay as they are.
+  check.add("wide", quantized_graph("f16", "3", 33, 264, floats(16, "f32")), "");
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels)
     EXPECT_THAT(kernel.source, testing::HasSubstr("PackedFloats4"));
+  EXPECT_THAT(check.kernels.back().source, testing::HasSubstr("Scales<float, 16>"));
+}
+
+TEST(CudaSmallM, ScalesAreFloatsOfEightBitsWithFactors) {
+  const auto floats = [](int group) { return Weights{4, group, "f8e4m3fn", "", true}; };
+  GemmCheck check;
+  check.add("nv", quantized_graph("f16", "1", 48, 520, floats(16)),
+            small_m_scheduled("1x32x128 warps=1x1x2 stages=3", 2));
+  check.add("mx", quantized_graph("bf16", "3", 72, 160, floats(32)),
+            small_m_scheduled("4x32x128 warps=1x2x1 stages=3"));
+  check.add("many", quantized_graph("bf16", "37", 40, 96, floats(16)),
+            small_m_scheduled("64x64x64 warps=1x4x1 stages=3"));
+  check.add("chosen", quantized_graph("f16", "7", 33, 264, floats(16)), "");
+  check.add("gate", gate_graph("3", 48, 264, 4, 16, true),
+            small_m_scheduled("4x64x64 warps=1x4x1 stages=3"));
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("Scales<e4m3fn, "));
+  for (const auto& compiled : check.compile({"sm_80", "sm_90", "sm_100"}))
+    for (const auto& code : compiled) EXPECT_GT(code.code.size(), 1000u);
 }
 
 TEST(CudaSmallM, WeightsAreFloatsOfEightBits) {

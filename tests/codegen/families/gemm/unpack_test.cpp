@@ -56,37 +56,65 @@ ir::ScaledTensor random_weights(const UnpackCase& test) {
   for (double& scale : scales) scale = static_cast<double>(below(200) + 1) / 4096 * unit;
   for (double& zero : zeros)
     zero = static_cast<double>(below(static_cast<std::uint64_t>(2 * half)) - half);
-  std::optional<ir::Tensor> zero_points;
+  std::optional<ir::Tensor> zero_points, factors;
   if (test.zeros) zero_points = ir::Tensor::from_doubles(DType::kInt8, {test.n, groups}, zeros);
+  if (test.scales == DType::kFloat8E4M3FN) {
+    for (double& scale : scales) scale *= 1024;
+    factors =
+        ir::Tensor::from_doubles(DType::kFloat32, {test.n, 1},
+                                 std::vector<double>(static_cast<std::size_t>(test.n), 1.0 / 3072));
+  }
+  // Powers of two: most near one another, and some of groups of zeros.
+  if (test.scales == DType::kUInt8)
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      scales[i] = i % 7 == 3 ? 1 : 118 + static_cast<double>(below(16));
+      if (i % 7 == 3)
+        std::fill_n(values.begin() +
+                        static_cast<std::ptrdiff_t>(i / static_cast<std::size_t>(groups) *
+                                                        static_cast<std::size_t>(bytes) +
+                                                    i % static_cast<std::size_t>(groups) *
+                                                        static_cast<std::size_t>(test.group / 2)),
+                    test.group / 2, std::byte{0x80});
+    }
   return ir::scaled_rows_of(
       codes_of(test), test.group, test.k,
       ir::Tensor(stored, {test.n, bytes}, ir::Buffer::take(std::move(values))),
-      ir::Tensor::from_doubles(test.scales, {test.n, groups}, scales), std::move(zero_points));
+      ir::Tensor::from_doubles(test.scales, {test.n, groups}, scales), std::move(zero_points),
+      std::move(factors));
 }
 
 codegen::UnpackProgram program_of(const UnpackCase& test) {
   codegen::UnpackProgram program;
   ir::ScaleFormat& format = program.weights.format.emplace();
   format.codes = &codes_of(test);
-  format.scale = test.scales;
+  const bool is_narrow = test.scales == DType::kUInt8 || test.scales == DType::kFloat8E4M3FN;
+  format.scale = is_narrow ? DType::kFloat8E4M3FN : test.scales;
+  format.has_factors = is_narrow;
   if (test.zeros) format.zero = DType::kInt8;
   format.depth = test.group >= test.k ? 0 : test.group;
   program.type = test.type;
   program.n = test.n;
   program.k = test.k;
-  program.values = 0, program.scales = 1, program.zeros = 2, program.result = 3;
+  program.values = 0, program.scales = 1, program.zeros = program.factors = 2, program.result = 3;
   return program;
 }
 
 constexpr DType kHalf = DType::kFloat16, kBrain = DType::kBFloat16, kSingle = DType::kFloat32;
-constexpr UnpackCase kCases[] = {
-    {16, 256, 8, 0, kHalf, kHalf, false},        {40, 300, 8, 0, kBrain, kSingle, true},
-    {33, 45, 4, 0, kHalf, kHalf, false},         {20, 700, 8, 128, kHalf, kSingle, false},
-    {17, 520, 4, 128, kHalf, kHalf, true},       {48, 512, 4, 32, kBrain, kBrain, false},
-    {48, 600, 4, 16, kHalf, kHalf, true},        {9, 600, 8, 48, kHalf, kHalf, true},
-    {64, 1100, 4, 272, kBrain, kHalf, true},     {130, 256, 8, 512, kHalf, kHalf, true},
-    {40, 300, 8, 0, kHalf, kHalf, false, true},  {40, 304, 4, 16, kHalf, kHalf, false, true},
-    {17, 96, 4, 32, kBrain, kBrain, false, true}};
+constexpr UnpackCase kCases[] = {{16, 256, 8, 0, kHalf, kHalf, false},
+                                 {40, 300, 8, 0, kBrain, kSingle, true},
+                                 {33, 45, 4, 0, kHalf, kHalf, false},
+                                 {20, 700, 8, 128, kHalf, kSingle, false},
+                                 {17, 520, 4, 128, kHalf, kHalf, true},
+                                 {48, 512, 4, 32, kBrain, kBrain, false},
+                                 {48, 600, 4, 16, kHalf, kHalf, true},
+                                 {9, 600, 8, 48, kHalf, kHalf, true},
+                                 {64, 1100, 4, 272, kBrain, kHalf, true},
+                                 {130, 256, 8, 512, kHalf, kHalf, true},
+                                 {40, 300, 8, 0, kHalf, kHalf, false, true},
+                                 {40, 304, 4, 16, kHalf, kHalf, false, true},
+                                 {17, 96, 4, 32, kBrain, kBrain, false, true},
+                                 {40, 304, 4, 16, kHalf, DType::kFloat8E4M3FN, false, true},
+                                 {17, 96, 4, 32, kBrain, DType::kUInt8, false, true}};
 
 TEST(CudaUnpack, WeightsAreWhatTheyMean) {
   std::vector<codegen::EmittedKernel> kernels;
@@ -109,7 +137,9 @@ TEST(CudaUnpack, WeightsAreWhatTheyMean) {
     };
     Memory memory = {
         bytes_of(packed.values), bytes_of(packed.scales),
-        packed.zeros ? bytes_of(*packed.zeros) : std::vector<std::byte>(16),
+        packed.factors ? bytes_of(*packed.factors)
+        : packed.zeros ? bytes_of(*packed.zeros)
+                       : std::vector<std::byte>(16),
         std::vector<std::byte>(static_cast<std::size_t>(program.blocks()) * 16 * depth * 2,
                                std::byte{0xa5})};
     // A scale of 24 bits is one more rounding.
@@ -130,6 +160,38 @@ TEST(CudaUnpack, WeightsAreWhatTheyMean) {
                            }),
               "");
   }
+}
+
+// None is rounded: what f16 and bf16 do not hold stays float32, and powers of two too far apart for
+// e4m3 and a factor become such.
+TEST(CudaUnpack, ScalesKeepTheirNumbers) {
+  const auto packed_of = [](const ir::Tensor& scales, std::optional<ir::Tensor> factors = {}) {
+    const std::vector<std::uint8_t> codes(32, 0x21);
+    return codegen::pack_weights(ir::scaled_rows_of(ir::float4_codes(), 32, 64,
+                                                    ir::Tensor::of(DType::kUInt8, {1, 32}, codes),
+                                                    scales, std::nullopt, std::move(factors)),
+                                 kHalf);
+  };
+  const auto scales = [](DType type, double first, double second) {
+    return ir::Tensor::from_doubles(type, {1, 2}, std::vector<double>{first, second});
+  };
+  const auto expect = [](const codegen::PackedWeights& packed, DType type, double first,
+                         double second) {
+    EXPECT_EQ(packed.scales.dtype(), type);
+    const double factor = packed.factors ? packed.factors->at(0) : 1;
+    EXPECT_EQ(packed.scales.at(0) * factor, first);
+    EXPECT_EQ(packed.scales.at(16) * factor, second);
+  };
+  expect(packed_of(scales(kSingle, 0.5, 0.25)), kHalf, 0.5, 0.25);
+  expect(packed_of(scales(kSingle, double{0.1F}, 1)), kSingle, double{0.1F}, 1);
+  expect(packed_of(scales(kSingle, 1e-6F, 1)), kSingle, double{1e-6F}, 1);
+  expect(packed_of(scales(DType::kUInt8, 127, 110)), DType::kFloat8E4M3FN, 1, 0x1p-17);
+  expect(packed_of(scales(DType::kUInt8, 127, 109)), kHalf, 1, 0x1p-18);
+  expect(packed_of(scales(DType::kUInt8, 127, 100)), kBrain, 1, 0x1p-27);
+  expect(packed_of(scales(DType::kUInt8, 254, 250)), DType::kFloat8E4M3FN, 0x1p127, 0x1p123);
+  expect(packed_of(scales(DType::kFloat8E4M3FN, 448, 0x1p-9),
+                   ir::Tensor::from_doubles(kSingle, {1, 1}, std::vector<double>{3})),
+         DType::kFloat8E4M3FN, 1344, 3 * 0x1p-9);
 }
 
 TEST(CudaUnpack, CompilesForEveryArchitecture) {
