@@ -106,6 +106,9 @@ namespace paged_names {
 inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kSlotMapping[] = "slot_mapping", kSequenceStarts[] = "sequence_starts",
                       kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows";
+/// Of models that choose a table by how many tokens there are: as many as the prompt has for its
+/// tokens, else as many as a token and those before.
+inline constexpr char kTextLengths[] = "text_lengths";
 /// Names of SampleTokens's operands and results.
 inline constexpr char kSamplingReals[] = "sampling_reals",
                       kSamplingIntegers[] = "sampling_integers", kTokenSets[] = "token_sets",

@@ -25,8 +25,14 @@ class InputFinder {
   DecoderInputs find() {
     find_caches();
     find_ids();
-    for (const ValueId input : graph_.inputs())
-      if (input != found_.ids && !is_cache(input)) classify(input);
+    const auto classify_all = [&](bool floats) {
+      for (const ValueId input : graph_.inputs())
+        if (is_float(graph_.type(input).dtype) == floats && input != found_.ids &&
+            !is_cache(input) && (graph_.is_output(input) || !graph_.users(input).empty()))
+          classify(input);
+    };
+    classify_all(true);
+    classify_all(false);
     return std::move(found_);
   }
 
@@ -39,7 +45,9 @@ class InputFinder {
   void find_caches() {
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const int output = static_cast<int>(i);
-      if (const auto cache = in_place(output))
+      if (const auto window = sliding(output))
+        add_sliding(*window);
+      else if (const auto cache = in_place(output))
         add(*cache, DecoderInputs::Growth::kNone);
       else if (const auto padded = padded_cache(output))
         add(*padded, DecoderInputs::Growth::kPadded);
@@ -52,6 +60,20 @@ class InputFinder {
           "positions (TensorScatter) or concatenated behind it");
   }
 
+  void require_rows(const DecoderCache& cache) const {
+    const Shape& shape = graph_.type(cache.input).shape;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (d != cache.axis && !shape[d].is_constant())
+        refuse(fmt::format(
+            "dimension {} of the cache '{}' is '{}': say what it is with --dim {}=..", d,
+            graph_.value(cache.input).name, shape[d].to_string(), shape[d].to_string()));
+  }
+
+  void add_sliding(const DecoderCache& cache) {
+    require_rows(cache);
+    found_.caches.push_back(cache);
+  }
+
   void add(const DecoderCache& cache, DecoderInputs::Growth growth) {
     const Shape& shape = graph_.type(cache.input).shape;
     const std::string& name = graph_.value(cache.input).name;
@@ -59,19 +81,30 @@ class InputFinder {
     if (!length)
       refuse(fmt::format("the cache '{}' is of a fixed length, {}: export it with a symbolic one",
                          name, shape[cache.axis].to_string()));
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      if (d != cache.axis && !shape[d].is_constant())
-        refuse(
-            fmt::format("dimension {} of the cache '{}' is '{}': say what it is with --dim {}=..",
-                        d, name, shape[d].to_string(), shape[d].to_string()));
-    if (!found_.caches.empty() && (growth != found_.growth || *length != found_.length))
-      refuse_decoder(fmt::format("the caches are of two kinds: '{}' is {}, '{}' is {}",
-                                 graph_.value(found_.caches[0].input).name,
-                                 to_string(graph_.type(found_.caches[0].input).shape), name,
-                                 to_string(shape)));
+    require_rows(cache);
+    const auto first =
+        std::ranges::find_if(found_.caches, [](const DecoderCache& each) { return !each.kept; });
+    if (first != found_.caches.end() && (growth != found_.growth || *length != found_.length))
+      refuse_decoder(fmt::format(
+          "the caches are of two kinds: '{}' is {}, '{}' is {}", graph_.value(first->input).name,
+          to_string(graph_.type(first->input).shape), name, to_string(shape)));
     found_.growth = growth;
     found_.length = *length;
     found_.caches.push_back(cache);
+  }
+
+  /// A sliding window: some of the rows of all.
+  std::optional<DecoderCache> sliding(int output) const {
+    const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
+    const auto input = windowed_cache(graph_, result);
+    if (!input || !graph_.input_number(*input)) return std::nullopt;
+    const Node& take = *graph_.producer(result);
+    const ValueId rows = take.inputs[0];
+    const NodeId writer = graph_.value(rows).producer;
+    const Node& both = graph_.node(writer);
+    if (both.inputs.size() != 2) return std::nullopt;
+    const auto axis = static_cast<std::size_t>(both.attrs.get_int("axis"));
+    return DecoderCache{*input, output, rows, writer, axis, take.inputs[1 + axis]};
   }
 
   /// A state whose rows are replaced in place.
@@ -80,11 +113,6 @@ class InputFinder {
         graph_.states(), [&](const ir::State& each) { return each.output == output; });
     if (state == graph_.states().end()) return std::nullopt;
     const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
-    if (windowed_cache(graph_, result))
-      refuse_decoder(
-          "the cache '" + graph_.output_names()[static_cast<std::size_t>(output)] +
-          "' has the last rows alone (a sliding window), and such have no blocks yet: export the "
-          "model with caches of all tokens");
     const auto history = cache_history(graph_, result);
     if (!history)
       refuse("the state '" + graph_.output_names()[static_cast<std::size_t>(output)] +
@@ -97,7 +125,7 @@ class InputFinder {
     if (!axis)
       refuse("all rows of the cache '" + graph_.value(history->input).name +
              "' are replaced by every run");
-    return DecoderCache{history->input, output, result, history->nodes[0], *axis};
+    return DecoderCache{history->input, output, result, history->nodes[0], *axis, {}};
   }
 
   std::optional<std::size_t> axis_of_rows(const Node& scatter) const {
@@ -127,7 +155,7 @@ class InputFinder {
     for (std::size_t d = 0; d < before.size(); ++d)
       if (begins[d] != Dim(0) || (d != *axis && before[d] != behind[d])) return std::nullopt;
     if (!graph_.input_number(input) || graph_.users(input).size() != 1) return std::nullopt;
-    return DecoderCache{input, output, result, graph_.value(result).producer, *axis};
+    return DecoderCache{input, output, result, graph_.value(result).producer, *axis, {}};
   }
 
   std::optional<DecoderCache> growing(int output) const {
@@ -137,8 +165,12 @@ class InputFinder {
       return std::nullopt;
     const ValueId input = writer->inputs[0];
     if (!graph_.input_number(input) || graph_.users(input).size() != 1) return std::nullopt;
-    return DecoderCache{input, output, result, graph_.value(result).producer,
-                        static_cast<std::size_t>(writer->attrs.get_int("axis"))};
+    return DecoderCache{input,
+                        output,
+                        result,
+                        graph_.value(result).producer,
+                        static_cast<std::size_t>(writer->attrs.get_int("axis")),
+                        {}};
   }
 
   /// True if `value`, possibly after views and casts, selects rows of a table.
@@ -186,7 +218,9 @@ class InputFinder {
   void classify(ValueId input) {
     const TensorType& type = graph_.type(input);
     const auto symbol = row_symbol(input);
-    if (is_integer(type.dtype) && ir::element_count(type.shape) == Dim(1))
+    if (is_cross_mask(type))
+      found_.cross_masks.push_back(input);
+    else if (is_integer(type.dtype) && ir::element_count(type.shape) == Dim(1))
       found_.counts.push_back(input);
     else if (symbol && Dim::symbol(*symbol) == found_.tokens)
       found_.positions.push_back(input);
@@ -217,6 +251,14 @@ class InputFinder {
       return node.op->name == "Attention" && node.inputs[0] != input &&
              (node.inputs[1] == input || node.inputs[2] == input);
     });
+  }
+
+  /// True for shape [1, an encoder's positions].
+  bool is_cross_mask(const TensorType& type) const {
+    if (found_.crossed.empty() || !is_integer(type.dtype) || type.shape.empty()) return false;
+    const Shape& crossed = graph_.type(found_.crossed[0]).shape;
+    return !type.shape.back().is_constant() && type.shape.back() == crossed[crossed.size() - 2] &&
+           ir::element_count(type.shape) == type.shape.back();
   }
 
   /// True for shape [1, tokens before + tokens].

@@ -17,6 +17,8 @@ struct DecoderCache {
   ValueId result;        // the cache with the new rows, which Attention reads
   NodeId writer;         // a Scatter of rows at their positions, or a Concat
   std::size_t axis = 0;  // the tokens' axis
+  /// Of a sliding window, which returns some rows of `result`: their indices.
+  std::optional<ValueId> kept;
 };
 
 struct DecoderInputs {
@@ -26,14 +28,17 @@ struct DecoderInputs {
   std::vector<ValueId> positions;  // integers: the position of each token
   std::vector<ValueId> masks;      // ones for all tokens so far
   std::vector<DecoderCache> caches;
+  std::vector<ValueId> cross_masks;  // ones for an encoder's positions
   /// Keys and values of an encoder's positions [.., positions, columns], which attention alone
   /// reads.
   std::vector<ValueId> crossed;
   /// How caches grow: not at all (rows at their positions); by padding before that; or by
-  /// concatenation to the rows of all previous tokens.
+  /// concatenation to the rows of all previous tokens. Sliding windows are not meant.
   enum class Growth { kNone, kPadded, kConcatenated };
   Growth growth = Growth::kNone;
-  std::string length;  // symbol of the caches' lengths; with growth, the number of previous tokens
+  /// Symbol of the caches' lengths; with growth, the number of previous tokens. Empty if all caches
+  /// are sliding windows.
+  std::string length;
 };
 
 /// `graph` with batch 1, if its integer inputs [batch, ..] have a symbolic batch.

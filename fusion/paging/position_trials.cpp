@@ -23,8 +23,17 @@ struct Sizes {
   std::int64_t tokens, before, spare;
 };
 constexpr std::array kTrials = {Sizes{3, 5, 4}, Sizes{1, 9, 1}, Sizes{4, 2, 7}};
+constexpr std::int64_t kCrossPositions = 6;
+// Steps of a bias: each score runs through all.
+constexpr std::size_t kMostSteps = 64;
 // Larger than the windows of models.
 constexpr std::int64_t kFar = 40000;
+
+/// Whether a row of the mask sees the key.
+bool sees(const Tensor& mask, std::int64_t row, std::int64_t key, bool negated) {
+  const double element = mask.at(row * mask.shape().back() + key);
+  return mask.dtype() == DType::kBool ? (element != 0) != negated : element > kHidden;
+}
 
 bool is_mask(const TensorType& type) {
   return type.shape.size() >= 2 && (type.dtype == DType::kBool || is_float(type.dtype));
@@ -34,7 +43,16 @@ bool is_mask(const TensorType& type) {
 
 PositionTrials::PositionTrials(const Graph& graph, const DecoderInputs& inputs) : graph_(graph) {
   choose(graph, inputs);
-  const auto add = [&](const Sizes& sizes) {
+  std::int64_t rows = 0;  // of sliding windows
+  for (const DecoderCache& cache : inputs.caches) {
+    if (!cache.kept) continue;
+    const Dim& length = graph.type(cache.input).shape[cache.axis];
+    const std::int64_t least = ir::lower_bound(length, graph.ranges()).value_or(1);
+    if (const auto symbol = length.as_symbol())
+      sliding_[*symbol] = std::max<std::int64_t>(least, 1);
+    rows = std::max(rows, least);
+  }
+  const auto add = [&](std::vector<Trial>& to, const Sizes& sizes) {
     Trial trial{sizes.tokens,
                 sizes.before,
                 inputs.growth == DecoderInputs::Growth::kNone
@@ -42,17 +60,29 @@ PositionTrials::PositionTrials(const Graph& graph, const DecoderInputs& inputs) 
                     : sizes.before,
                 {}};
     run(inputs, trial);
-    trials_.push_back(std::move(trial));
+    to.push_back(std::move(trial));
   };
-  for (const Sizes& sizes : kTrials) add(sizes);
   const auto range = graph.ranges().find(inputs.length);
   const std::int64_t most = range == graph.ranges().end() ? kFar : range->second.max;
-  add({1, std::min(kFar, most - 2), 1});
+  // The last trial has the most keys: all that a text can have, if there are fewer.
+  const std::int64_t far = std::min(kFar, most - 1);
+  for (const Sizes& sizes : kTrials) {
+    const std::int64_t room = std::max<std::int64_t>(far + 1 - sizes.tokens, 0);
+    add(trials_, {sizes.tokens, std::min(sizes.before, room), sizes.spare});
+  }
+  add(trials_, {1, far, far == kFar ? 1 : 0});
+  // Until the window has moved on behind some of them.
+  const std::int64_t many = std::min(rows / 3 + 1, most / 8 + 1);
+  std::int64_t before = 0;
+  for (const std::int64_t tokens : {many, std::int64_t{1}, many, many, many, std::int64_t{1}}) {
+    if (rows > 0) add(turns_, {tokens, before, 1});
+    before += tokens;
+  }
 }
 
 void PositionTrials::choose(const Graph& graph, const DecoderInputs& inputs) {
   std::set<ValueId> known;
-  for (const auto* each : {&inputs.counts, &inputs.positions, &inputs.masks})
+  for (const auto* each : {&inputs.counts, &inputs.positions, &inputs.masks, &inputs.cross_masks})
     for (const ValueId input : *each) known.insert(input);
   inputs_.assign(known.begin(), known.end());
   const auto is_small = [&](ValueId value) {
@@ -108,7 +138,10 @@ void PositionTrials::run(const DecoderInputs& inputs, Trial& trial) const {
       sizes[*symbol] = {value, value, nullptr};
   };
   set(inputs.tokens, trial.tokens);
-  set(Dim::symbol(inputs.length), trial.length);
+  if (!inputs.length.empty()) set(Dim::symbol(inputs.length), trial.length);
+  for (const auto& [symbol, length] : sliding_) set(Dim::symbol(symbol), length);
+  for (const ValueId mask : inputs.cross_masks)
+    set(graph_.type(mask).shape.back(), kCrossPositions);
   for (const ValueId mask : inputs.masks)
     set(graph_.type(mask).shape.back(), trial.tokens + trial.before);
   const Graph narrow = narrow_dims(builder.finish(), sizes);
@@ -177,17 +210,12 @@ bool PositionTrials::is_last_token(ValueId value) const {
 std::optional<std::int64_t> PositionTrials::window(ValueId mask, bool negated) const {
   const auto at = index_.find(mask);
   if (at == index_.end()) return std::nullopt;
-  // The last trial has the most keys: counts how many its only row sees.
-  const auto sees = [&](const Tensor& all, std::int64_t row, std::int64_t key) {
-    const std::int64_t keys = all.shape().back();
-    const double element = all.at(row * keys + key);
-    if (all.dtype() == DType::kBool) return (element != 0) != negated;
-    return element > kHidden;
-  };
+  // Counts how many the only row of the last trial sees.
   const Trial& far = trials_.back();
   const Tensor& last = far.values[at->second];
   std::int64_t count = 0;
-  for (std::int64_t key = 0; key < last.shape().back(); ++key) count += sees(last, 0, key) ? 1 : 0;
+  for (std::int64_t key = 0; key < last.shape().back(); ++key)
+    count += sees(last, 0, key, negated) ? 1 : 0;
   const std::int64_t window = count == far.before + 1 ? 0 : count;
   for (const Trial& trial : trials_) {
     const Tensor& all = trial.values[at->second];
@@ -197,10 +225,100 @@ std::optional<std::int64_t> PositionTrials::window(ValueId mask, bool negated) c
       for (std::int64_t key = 0; key < all.shape().back(); ++key) {
         const std::int64_t own = trial.before + row;
         const bool seen = key <= own && (window == 0 || key > own - window);
-        if (sees(all, row, key) != seen) return std::nullopt;
+        if (sees(all, row, key, negated) != seen) return std::nullopt;
         if (seen && all.dtype() != DType::kBool && all.at(row * all.shape().back() + key) != 0)
           return std::nullopt;
       }
+  }
+  return window;
+}
+
+std::optional<DistanceBias> PositionTrials::distance_bias(ValueId mask) const {
+  const auto at = index_.find(mask);
+  if (at == index_.end() || !is_float(graph_.type(mask).dtype)) return std::nullopt;
+  // Of the last trial, which has the most keys, each distance.
+  const Trial& far = trials_.back();
+  const Tensor& last = far.values[at->second];
+  const auto rank = last.shape().size();
+  const std::int64_t keys = last.shape().back();
+  if (rank < 2 || last.shape()[rank - 2] != 1 || keys <= far.before) return std::nullopt;
+  const std::int64_t heads = last.element_count() / keys;
+  const auto bias = [&](std::int64_t head, std::int64_t distance) {
+    return last.at(head * keys + far.before - distance);
+  };
+  for (const Trial& trial : trials_) {
+    const Tensor& all = trial.values[at->second];
+    const std::int64_t own_keys = all.shape().back();
+    if (all.shape().size() != rank || all.shape()[rank - 2] != trial.tokens ||
+        all.element_count() != heads * trial.tokens * own_keys)
+      return std::nullopt;
+    for (std::int64_t row = 0; row < heads * trial.tokens; ++row)
+      for (std::int64_t key = 0; key < own_keys; ++key) {
+        const std::int64_t distance = trial.before + row % trial.tokens - key;
+        if (sees(all, row, key, false) != (distance >= 0) || distance > far.before)
+          return std::nullopt;
+        if (distance >= 0 && all.at(row * own_keys + key) != bias(row / trial.tokens, distance))
+          return std::nullopt;
+      }
+  }
+  DistanceBias result;
+  result.shape = last.shape();
+  result.shape.back() = 1;
+  for (std::int64_t distance = 0; distance <= far.before; ++distance) {
+    std::vector<double> values;
+    for (std::int64_t head = 0; head < heads; ++head) values.push_back(bias(head, distance));
+    if (!result.steps.empty() && result.steps.back().values == values) continue;
+    if (result.steps.size() == kMostSteps) return std::nullopt;
+    result.steps.push_back({distance, std::move(values)});
+  }
+  return result;
+}
+
+bool PositionTrials::shows_all(ValueId mask) const {
+  const auto at = index_.find(mask);
+  return at != index_.end() && std::ranges::all_of(trials_, [&](const Trial& trial) {
+           const Tensor& all = trial.values[at->second];
+           const double shown = all.dtype() == DType::kBool ? 1 : 0;
+           for (std::int64_t i = 0; i < all.element_count(); ++i)
+             if (all.at(i) != shown) return false;
+           return true;
+         });
+}
+
+std::optional<std::int64_t> PositionTrials::sliding_window(ValueId mask,
+                                                           const DecoderCache& cache) const {
+  const auto at = index_.find(mask), kept_at = index_.find(*cache.kept);
+  if (at == index_.end() || kept_at == index_.end()) return std::nullopt;
+  const Tensor& last = trials_.back().values[at->second];
+  std::int64_t window = 0;
+  for (std::int64_t key = 0; key < last.shape().back(); ++key) window += sees(last, 0, key, false);
+  std::vector<std::int64_t> held;  // positions of the cache's rows, and of the run's tokens
+  for (const Trial& turn : turns_) {
+    const Tensor &all = turn.values[at->second], &kept = turn.values[kept_at->second];
+    held.resize(static_cast<std::size_t>(kept.element_count()), -1);
+    for (std::int64_t i = 0; i < turn.tokens; ++i) held.push_back(turn.before + i);
+    if (all.shape().empty() || all.shape().back() != std::ssize(held) ||
+        all.element_count() != turn.tokens * std::ssize(held))
+      return std::nullopt;
+    for (std::int64_t row = 0; row < turn.tokens; ++row) {
+      const std::int64_t own = turn.before + row;
+      std::vector<bool> seen(static_cast<std::size_t>(std::min(window, own + 1)));
+      for (std::int64_t key = 0; key < std::ssize(held); ++key) {
+        if (!sees(all, row, key, false)) continue;
+        const std::int64_t back = own - held[static_cast<std::size_t>(key)];
+        if (back < 0 || back >= std::ssize(seen) || seen[static_cast<std::size_t>(back)])
+          return std::nullopt;
+        seen[static_cast<std::size_t>(back)] = true;
+      }
+      if (std::ranges::find(seen, false) != seen.end()) return std::nullopt;
+    }
+    std::vector<std::int64_t> next;
+    for (std::int64_t i = 0; i < kept.element_count(); ++i) {
+      const std::int64_t row = kept.at_int(i);
+      if (row < 0 || row >= std::ssize(held)) return std::nullopt;
+      next.push_back(held[static_cast<std::size_t>(row)]);
+    }
+    held = std::move(next);
   }
   return window;
 }

@@ -5,10 +5,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/paging/biased_attention.h"
+#include "fusion/paging/length_table.h"
 #include "fusion/paging/paging_refused.h"
 #include "fusion/paging/position_limit.h"
 #include "fusion/paging/position_trials.h"
@@ -41,6 +44,10 @@ class CachePager {
         mapped_(graph.values().size()) {}
 
   Graph run() {
+    for (const DecoderCache& cache : inputs_.caches)
+      if (const auto symbol = graph_.type(cache.input).shape[cache.axis].as_symbol();
+          cache.kept && symbol)
+        sliding_.insert(*symbol);
     logits_ = find_logits();
     declare();
     for (const Node& node : graph_.nodes()) {
@@ -80,7 +87,7 @@ class CachePager {
   /// Whether a symbol is the number of tokens, of previous tokens, or of both.
   bool is_replaced(const std::string& symbol) const {
     const Dim dim = Dim::symbol(symbol);
-    return symbol == inputs_.length || dim == inputs_.tokens ||
+    return symbol == inputs_.length || dim == inputs_.tokens || sliding_.contains(symbol) ||
            std::ranges::any_of(inputs_.masks,
                                [&](ValueId mask) { return graph_.type(mask).shape.back() == dim; });
   }
@@ -104,7 +111,9 @@ class CachePager {
     range(names::kCachePositions, 0, kMostCache);
     sizes_.emplace(*inputs_.tokens.as_symbol(), tokens);
     const bool is_appended = inputs_.growth == DecoderInputs::Growth::kConcatenated;
-    sizes_.emplace(inputs_.length, is_appended ? length - tokens : length);
+    if (!inputs_.length.empty())
+      sizes_.emplace(inputs_.length, is_appended ? length - tokens : length);
+    for (const std::string& symbol : sliding_) sizes_.emplace(symbol, length - tokens);
     for (const ValueId mask : inputs_.masks)
       if (const auto all = graph_.type(mask).shape.back().as_symbol()) sizes_.emplace(*all, length);
 
@@ -118,6 +127,10 @@ class CachePager {
     starts_ = add(names::kSequenceStarts, {sequences + Dim(1)});
     tables_ = add(names::kBlockTables, {sequences, Dim::symbol(names::kTableBlocks)});
     rows_ = add(names::kSampleRows, {Dim::symbol(names::kSamples)});
+    if (std::ranges::any_of(graph_.nodes(), [&](const Node& node) {
+          return length_table(graph_, node, inputs_, trials_);
+        }))
+      lengths_ = add(names::kTextLengths, {tokens});
     sampler_.declare(b_, graph_.type(graph_.outputs()[logits_]).shape.back());
     mapped_[inputs_.ids.position()] =
         shaped(as(ids, graph_.type(inputs_.ids).dtype), resized(graph_.type(inputs_.ids).shape));
@@ -130,7 +143,8 @@ class CachePager {
     }
     if (!inputs_.crossed.empty()) declare_crossed();
     // Inputs with the number of previous tokens disappear. Remaining readers are reported.
-    for (const auto* each : {&inputs_.counts, &inputs_.positions, &inputs_.masks})
+    for (const auto* each :
+         {&inputs_.counts, &inputs_.positions, &inputs_.masks, &inputs_.cross_masks})
       for (const ValueId input : *each) {
         mapped_[input.position()] =
             b_.input(graph_.value(input).name,
@@ -169,9 +183,9 @@ class CachePager {
   /// Whether input `i` of the new graph is one of the former token counts, which follow its own
   /// inputs, the caches and what an encoder gives.
   bool is_old(std::size_t i) const {
-    constexpr std::size_t kOwn = 6 + TokenSampler::kInputs;
+    const std::size_t own = 6 + (lengths_.valid() ? 1 : 0) + TokenSampler::kInputs;
     const std::size_t crossed = inputs_.crossed.empty() ? 0 : inputs_.crossed.size() + 2;
-    return i >= kOwn + inputs_.caches.size() + crossed;
+    return i >= own + inputs_.caches.size() + crossed;
   }
 
   void check_inputs(const Graph& paged) const {
@@ -222,8 +236,12 @@ class CachePager {
     const std::vector<ValueId> outputs = ir::inline_graph(builder, paged, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       builder.output(paged.output_names()[i], outputs[i]);
-    for (const DecoderCache& cache : inputs_.caches)
-      builder.state({numbers.at(graph_.value(cache.input).name), cache.output});
+    for (const DecoderCache& cache : inputs_.caches) {
+      const auto dropped = std::ranges::count_if(
+          dropped_, [&](std::size_t output) { return std::cmp_less(output, cache.output); });
+      builder.state(
+          {numbers.at(graph_.value(cache.input).name), cache.output - static_cast<int>(dropped)});
+    }
     return builder.finish();
   }
 
@@ -275,7 +293,20 @@ class CachePager {
       return set(node, row);
     }
     if (const auto view = view_of_rows(node)) return set(node, *view);
+    if (const Node* table = length_table(graph_, node, inputs_, trials_))
+      return set(node, rows_of_table(node, *table));
     copy(node);
+  }
+
+  /// Each token's row of the table that its text's length chooses.
+  ValueId rows_of_table(const Node& node, const Node& table) {
+    const auto axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
+    const ValueId at = mapped_[node.inputs[1].position()];
+    const TensorType& type = b_.type(at);
+    const ValueId lengths = shaped(as(lengths_, type.dtype), type.shape);
+    const ValueId first = of_lengths(b_, table.attrs.get_dims("starts")[axis], lengths);
+    return b_.add("Gather", {mapped_[table.inputs[0].position()], b_.add("Add", {at, first})},
+                  node.attrs);
   }
 
   /// A reshape of the last token's row, which now has a row for each sample: these stay first.
@@ -378,8 +409,9 @@ class CachePager {
     const ir::AttentionInputs which =
         ir::attention_inputs(node.attrs, node.inputs.size(), graph_.type(node.inputs[1]).dtype);
     if (is_crossed(node.inputs[1]) || is_crossed(node.inputs[2])) {
-      if (!is_crossed(node.inputs[1]) || !is_crossed(node.inputs[2]) || node.inputs.size() > 3 ||
-          node.attrs.get_int("causal") != 0)
+      const bool shows_all = !which.mask || trials_.shows_all(node.inputs[*which.mask]);
+      if (!is_crossed(node.inputs[1]) || !is_crossed(node.inputs[2]) || which.limits ||
+          !shows_all || node.attrs.get_int("causal") != 0)
         refuse_paging(node, "it reads an encoder's positions otherwise than all of them");
       return paged(node, 0, as(cross_limits_, DType::kInt64), cross_tables_);
     }
@@ -392,16 +424,23 @@ class CachePager {
     if (q[q.size() - 2] != inputs_.tokens)
       refuse_paging(node, "its queries are not those of the tokens");
     std::int64_t window = 0;
+    std::optional<DistanceBias> bias;
+    const DecoderCache &keys = *cache_of(node.inputs[1]), &values = *cache_of(node.inputs[2]);
+    if (keys.kept != values.kept || (keys.kept && !which.mask))
+      refuse_paging(node, "its keys or values are of a sliding window whose positions it ignores");
     if (which.limits) {
       const auto limits = trials_.positions(node.inputs[*which.limits]);
       if (!limits || limits->more != 1 || which.mask || node.attrs.get_int("causal") != 0)
         refuse_paging(node, "its rows see other keys than those up to their own position");
     } else if (which.mask) {
-      const auto found = trials_.window(node.inputs[*which.mask], false);
-      if (!found || node.attrs.get_int("causal") == 1)
+      const ValueId mask = node.inputs[*which.mask];
+      const auto found =
+          keys.kept ? trials_.sliding_window(mask, keys) : trials_.window(mask, false);
+      if (!found && !keys.kept && !node.body) bias = trials_.distance_bias(mask);
+      if ((!found && !bias) || node.attrs.get_int("causal") == 1)
         refuse_paging(node,
                       "its mask is neither that of all tokens before nor of the last of them");
-      window = *found;
+      window = found.value_or(0);
     } else if (node.attrs.get_int("causal") != 2 ||
                inputs_.growth != DecoderInputs::Growth::kConcatenated) {
       refuse_paging(node, "its rows see other keys than those up to their own position");
@@ -412,12 +451,12 @@ class CachePager {
       scales = {mapped_[node.inputs[*which.key_scales].position()],
                 mapped_[node.inputs[*which.value_scales].position()]};
     const ValueId limits = b_.add("Add", {as(places_, DType::kInt64), b_.scalar(DType::kInt64, 1)});
-    return paged(node, window, limits, tables_, scales);
+    return paged(node, window, limits, tables_, scales, bias ? &*bias : nullptr);
   }
 
   /// Rows see the keys before their `limits`, whose blocks `tables` name.
   ValueId paged(const Node& node, std::int64_t window, ValueId limits, ValueId tables,
-                const std::vector<ValueId>& scales = {}) {
+                const std::vector<ValueId>& scales = {}, const DistanceBias* bias = nullptr) {
     const Dim tokens = Dim::symbol(paged_names::kTokens);
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < 3; ++i) inputs.push_back(mapped_[node.inputs[i].position()]);
@@ -432,13 +471,16 @@ class CachePager {
         if (shape[d] != Dim(1) && !(is_position && d + 2 == shape.size()))
           refuse_paging(node, "an operand of its scores differs between tokens or keys");
     }
-    const auto result = add_attention_of(b_, node, inputs,
-                                         {{"scale", node.attrs.get_float("scale")},
-                                          {"limited", std::int64_t{1}},
-                                          {"guard", ir::kGuardHidden},
-                                          {"paged", options_.block_size},
-                                          {"window", window}},
-                                         true);
+    const Attrs attrs = {{"scale", node.attrs.get_float("scale")},
+                         {"limited", std::int64_t{1}},
+                         {"guard", ir::kGuardHidden},
+                         {"paged", options_.block_size},
+                         {"window", window}};
+    if (bias != nullptr)
+      return add_biased_attention(b_, node, std::move(inputs),
+                                  shaped(as(places_, DType::kInt64), {tokens, Dim(1)}), attrs,
+                                  *bias);
+    const auto result = add_attention_of(b_, node, inputs, attrs, true);
     if (!result) refuse_paging(node, "its scores count tokens");
     return *result;
   }
@@ -470,17 +512,24 @@ class CachePager {
                   {{"axis", static_cast<std::int64_t>(axis)}});
   }
 
-  bool is_cache(std::size_t output) const {
-    return std::ranges::any_of(inputs_.caches, [&](const DecoderCache& cache) {
-      return cache.output == static_cast<int>(output);
-    });
+  const DecoderCache* cache_at(std::size_t output) const {
+    const auto at =
+        std::ranges::find(inputs_.caches, static_cast<int>(output), &DecoderCache::output);
+    return at == inputs_.caches.end() ? nullptr : &*at;
+  }
+
+  /// Of what an encoder gives: nothing, or as it came.
+  bool is_dropped(std::size_t output) const {
+    const ValueId value = graph_.outputs()[output];
+    return cache_at(output) == nullptr && (graph_.is_constant(value) || is_crossed(value));
   }
 
   /// The output from which tokens are drawn.
   std::size_t find_logits() const {
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const TensorType& type = graph_.type(graph_.outputs()[i]);
-      if (is_cache(i) || !is_float(type.dtype) || type.shape.empty()) continue;
+      if (cache_at(i) != nullptr || is_dropped(i) || !is_float(type.dtype) || type.shape.empty())
+        continue;
       if (type.shape.back().is_constant()) return i;
       throw PagingRefused(fmt::format("the output '{}', {}, has no constant vocabulary",
                                       graph_.output_names()[i], to_string(type)));
@@ -492,8 +541,13 @@ class CachePager {
     ValueId logits;
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const ValueId old = graph_.outputs()[i];
-      ValueId value = mapped_[old.position()];
-      if (!is_cache(i)) {
+      if (is_dropped(i)) {
+        dropped_.push_back(i);
+        continue;
+      }
+      const DecoderCache* const cache = cache_at(i);
+      ValueId value = mapped_[(cache != nullptr ? cache->result : old).position()];
+      if (cache == nullptr) {
         const Shape& shape = graph_.type(old).shape;
         for (std::size_t d = 0; d < shape.size(); ++d)
           if (shape[d] == inputs_.tokens) value = rows_of(old, d);
@@ -523,10 +577,12 @@ class CachePager {
   GraphBuilder b_;
   std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;
-  ValueId places_, slots_, starts_, tables_, rows_, cross_limits_, cross_tables_;
+  std::set<std::string> sliding_;  // symbols of the lengths of sliding windows
+  ValueId places_, slots_, starts_, tables_, rows_, lengths_, cross_limits_, cross_tables_;
   TokenSampler sampler_;
   std::int64_t positions_ = 0;
   std::size_t logits_ = 0;
+  std::vector<std::size_t> dropped_;  // outputs
   int attention_ = 0;
 };
 

@@ -136,13 +136,10 @@ GenerationRequest request_of(const sinter_generation_request& said) {
   SamplingParameters& sampling = request.sampling;
   if (said.max_tokens != 0) sampling.max_tokens = said.max_tokens;
   if (said.samples != 0) sampling.samples = said.samples;
-  sampling.temperature = said.temperature;
-  sampling.top_k = said.top_k;
-  if (said.top_p != 0) sampling.top_p = said.top_p;
-  sampling.min_p = said.min_p;
-  if (said.repetition_penalty != 0) sampling.repetition_penalty = said.repetition_penalty;
-  sampling.presence_penalty = said.presence_penalty;
-  sampling.frequency_penalty = said.frequency_penalty;
+#define SINTER_SAMPLING(type, name, ...) \
+  if (said.name != 0) sampling.name = said.name;
+#define SINTER_SAMPLING_ADDED SINTER_SAMPLING
+#include <sinter/sampling_rows.inc>
   sampling.min_tokens = said.min_tokens;
   sampling.seed = said.seed;
   for (const auto& [token, bias] :

@@ -136,12 +136,12 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
 }
 
 std::byte* CudaExecutor::stage_input(std::size_t index, std::size_t bytes) {
-  const Context::Scope scope(*plan_->context());
   // A run in flight may still be reading the staging buffer.
   await();
-  std::ranges::fill(input_sizes_, 0);
-  input_sizes_[index] = bytes;
-  if (in_.needs_growth(input_sizes_)) {
+  if (!in_.holds(index, bytes)) {
+    const Context::Scope scope(*plan_->context());
+    std::ranges::fill(input_sizes_, 0);
+    input_sizes_[index] = bytes;
     forget_bound();
     in_.reserve(input_sizes_, stream_.handle());
   }

@@ -16,6 +16,15 @@ void check_drawn(std::int64_t token, std::int64_t vocabulary) {
   if (token < 0) throw usage_error("no token of the model's goes on as it wants");
 }
 
+std::string range_of(const SamplingRow& row) {
+  const SamplingRow open;
+  if (row.most < open.most)
+    return fmt::format("in {}{}, {}]", row.above_least ? '(' : '[', row.least, row.most);
+  if (row.least == kSamplingAny) return "a number";
+  return fmt::format("a number {} {}{}", row.above_least ? "above" : "from", row.least,
+                     row.above_least ? "" : " on");
+}
+
 std::string of_constraint(const Error& error) {
   return std::string("the constraint: ") + error.what();
 }
@@ -23,16 +32,12 @@ std::string of_constraint(const Error& error) {
 }  // namespace
 
 void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
-  if (!(p.temperature >= 0) || std::isinf(p.temperature))
-    throw usage_error("temperature {} is not a number from 0 on", p.temperature);
-  if (p.top_k < 0) throw usage_error("top-k {} is less than 0", p.top_k);
-  if (!(p.top_p > 0 && p.top_p <= 1)) throw usage_error("top-p {} is not in (0, 1]", p.top_p);
-  if (!(p.min_p >= 0 && p.min_p <= 1)) throw usage_error("min-p {} is not in [0, 1]", p.min_p);
-  if (!(p.repetition_penalty > 0) || std::isinf(p.repetition_penalty))
-    throw usage_error("repetition penalty {} is not a number above 0", p.repetition_penalty);
-  for (const auto& [penalty, what] : {std::pair(p.presence_penalty, "presence penalty"),
-                                      std::pair(p.frequency_penalty, "frequency penalty")})
-    if (!std::isfinite(penalty)) throw usage_error("{} {} is not a number", what, penalty);
+  for (const SamplingRow& row : sampling_rows())
+    if (const double value = row.get(p); !row.takes(value)) {
+      std::string name = row.name;
+      std::ranges::replace(name, '_', '-');
+      throw usage_error("{} {} is not {}", name, value, range_of(row));
+    }
   const auto check_token = [&](TokenId token, const char* what) {
     if (token < 0 || (vocabulary > 0 && token >= vocabulary))
       throw usage_error("{} {} is none of the model's {} tokens", what, token, vocabulary);

@@ -44,6 +44,7 @@ struct SequenceStep {
   int first_token = 0, tokens = 0;  // among StepPlan::tokens
   int first_position = 0;           // of the first of them
   int first_block = 0, blocks = 0;  // its block table, among StepPlan::block_tables
+  int prompt_tokens = 0;            // of the whole prompt
 };
 
 /// A token to draw from the logits of row `row`; with drafts, from each of the rows row .. row +

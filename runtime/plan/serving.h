@@ -22,7 +22,8 @@ inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
                       kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
                       kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs",
-                      kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables";
+                      kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables",
+                      kTextLengths[] = "text_lengths";
 }  // namespace serving_names
 
 /// Where such a plan has what it is run by, and what its sizes are at most.
@@ -30,6 +31,7 @@ struct ServingPlan {
   // Numbers of inputs.
   std::size_t ids = 0, positions = 0, slots = 0, starts = 0, tables = 0, rows = 0;
   std::size_t reals = 0, integers = 0, sets = 0, biased = 0, biases = 0;
+  std::optional<std::size_t> lengths;  // of models that choose a table by the text's length
   std::vector<std::size_t> caches;
   // Numbers of outputs.
   std::size_t logits = 0, drawn = 0;

@@ -298,6 +298,22 @@ TEST(Paging, OtherMasksAndPositionsAreRefused) {
   EXPECT_THAT(paging_refusal(replaced(golden("caches_that_grow_seen_through_a_mask"),
                                       "LessOrEqual(%key, %row)", "GreaterOrEqual(%key, %row)")),
               HasSubstr("its mask is neither"));
+  // A window that keeps other rows than the last ones, and one whose mask hides some of them.
+  const std::string sliding = golden("sliding_windows_hold_the_last_rows");
+  EXPECT_THAT(paging_refusal(replaced(sliding, "%first = Size() {value = [s]}",
+                                      "%first = Size() {value = [1]}")),
+              HasSubstr("its mask is neither"));
+  EXPECT_THAT(paging_refusal(replaced(sliding, "And(%both, %near)", "Or(%both, %near)")),
+              HasSubstr("its mask is neither"));
+  // Biases that the position decides, not the distance; an encoder's mask that hides some.
+  const std::string biased = golden("a_bias_of_the_distance_in_steps");
+  EXPECT_THAT(paging_refusal(replaced(biased, "Max(%far, %zero)", "Max(%row, %zero)")),
+              HasSubstr("its mask is neither"));
+  EXPECT_THAT(paging_refusal(replaced(biased, "Sub(%one, %ones)", "Sub(%ones, %nothing)")),
+              HasSubstr("encoder's positions otherwise"));
+  EXPECT_THAT(paging_refusal(replaced(golden("tables_that_the_length_chooses"),
+                                      "-64*min(max(total, 8), 9) + 576", "floordiv(total, 9)")),
+              HasSubstr("minima and maxima"));
   EXPECT_THAT(
       paging_refusal("graph @main(%ids: i64[1, s], %x: f32[1, s, 4]) {\n  return y = %x\n}\n"),
       HasSubstr("no cache was found"));

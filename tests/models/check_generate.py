@@ -88,7 +88,7 @@ def check(sinter, plan, case, tokens, exact):
     row = {"prompt": case["prompt"], "tokens": tokens, "equal": wrong[0] if wrong else tokens}
     if wrong:
         row["lead"] = case["leads"][wrong[0]]
-    for key in ("first_token_us", "tokens_per_s", "bytes_per_token", "share_of_copy_rate", "caches_in_place"):
+    for key in ("first_token_us", "tokens_per_s", "bytes_per_token", "share_of_copy_rate"):
         row[key] = found.get(key)
     row["text"] = found["text"]
     if found["prompt_tokens"] != len(case["ids"]):
@@ -108,7 +108,7 @@ def main():
     p.add_argument("--options", default="", help="more options of compile, such as --weights=int8")
     p.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many")
     p.add_argument("--tokens", type=int, default=TOKENS)
-    p.add_argument("--capacity", type=int, default=256, help="of the caches")
+    p.add_argument("--capacity", type=int, default=256, help="positions of a text")
     p.add_argument("--make", action="store_true")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write the results as JSON")
@@ -120,7 +120,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         sinter = Sinter(a.sinter, folder, a.target, a.precision)
         for name in a.models.split(","):
-            plan = sinter.compile(CACHE / f"{name}.onnx", "--dim", f"capacity={a.capacity}", *a.options.split())
+            plan = sinter.compile(CACHE / f"{name}.onnx", f"--serve=positions={a.capacity}", *a.options.split())
             for case in cases:
                 try:
                     row, why = check(sinter, plan, case, a.tokens, exact)

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One text at a time on a GPU: the paged plan that decoders compile to, against a plan of one sequence.
 
-  run_one_text.py --out tests/perf/results/one_text_h200.json                     the plan of one sequence draws on the host
-  run_one_text.py --before OTHER/sinter --out ..                                  it is compiled with --sample greedy by a sinter that had that
+  run_one_text.py --before OTHER/sinter --out tests/perf/results/one_text_h200.json
   run_one_text.py --compile-only --folder F --target cuda:sm_90                   no GPU is needed
   run_one_text.py --sizes 8b --ways int4_g32,nvfp4,mxfp4 --paged-only --out ..    floats of 4 bits against int4 in groups of 32
 
-decoder_models.py makes the models: random weights, all layers. A text has 32 tokens of prompt and 256 behind; greedy. Rows have the
+OTHER/sinter is one of before 0.3, which compiles with --sample. decoder_models.py makes the models: random weights, all layers. A text has 32 tokens of prompt and 256 behind; greedy. Rows have the
 time between two tokens by `generate`, of the wall, in microseconds: medians of --rounds runs, taken in turns. `of_before`: the paged
 plan's over the other's, which must be 1.03 at most; `of_int4_g32`: that of floats of 4 bits over integers', 1.1 at most; `equal`: whether both give the same tokens up to rounding (float16 sums differ in
 order, so random weights may part).
@@ -56,7 +55,7 @@ def main():
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
-    result = {**provenance(a.commit), "before": "sampled by the plan" if a.before else "sampled by the host", "one_text": {}}
+    result = {**provenance(a.commit), "before": "sampled by the plan", "one_text": {}}
     ids = np.random.default_rng(2).integers(0, 256, PROMPT).tolist()
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.folder or Path(temporary)
@@ -73,11 +72,7 @@ def main():
                 paged = compiled(a.sinter, model, folder / f"{size}.{way}.paged.plan", a.target, serve, *WAYS[way])
                 if a.paged_only:
                     return paged, None
-                if a.before:
-                    other = compiled(a.before, model, folder / f"{size}.{way}.sample.plan", a.target, "--sample=greedy", *ENTRIES,
-                                     *WAYS[way])
-                else:
-                    other = compiled(a.sinter, model, folder / f"{size}.{way}.own.plan", a.target, "--serve=off", *ENTRIES, *WAYS[way])
+                other = compiled(a.before, model, folder / f"{size}.{way}.sample.plan", a.target, "--sample=greedy", *ENTRIES, *WAYS[way])
                 return paged, other
 
             made, failed = compile_ways(a.ways.split(","), compile_way, a.jobs)
@@ -86,7 +81,7 @@ def main():
             for way, (paged, other) in made.items():
                 if a.compile_only:
                     continue
-                calls = {"paged": (a.sinter, paged), "before": (a.before or a.sinter, other)}
+                calls = {"paged": (a.sinter, paged), "before": (a.before, other)}
                 if other is None:
                     del calls["before"]
                 runs = {name: [] for name in calls}

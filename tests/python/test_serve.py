@@ -13,9 +13,9 @@ from conftest import SINTER
 
 
 @contextlib.contextmanager
-def serving(plan):
+def serving(plan, *options):
     """The process and its address."""
-    process = subprocess.Popen([SINTER, "serve", plan, "--port=0", "--json", "--quiet"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([SINTER, "serve", plan, *options, "--port=0", "--json", "--quiet"], stdout=subprocess.PIPE, text=True)
     try:
         said = ""
         while not said.endswith("}\n"):

@@ -4,7 +4,7 @@
 
   check_clients.py --sinter build/bin/sinter [--seconds 5]
 
-Serves the tiny decoder on the CPU, by a plan of one text at a time and by one of many (--serve), and a tiny BERT, whose vectors of texts
+Serves the tiny decoder on the CPU, and a tiny BERT, whose vectors of texts
 are compared with ONNX Runtime's. Exit code 0 if all holds. --seconds is how long clients that leave, send nonsense or ask for too
 much run beside one that compares each answer with the one that its request got alone.
 """
@@ -34,16 +34,13 @@ CONTEXT = 64
 
 
 @contextlib.contextmanager
-def server(sinter, folder, *options, kind=()):
+def server(sinter, folder, *options):
     """The process and its port."""
-    folder = folder / ("many" if kind else "one")
-    folder.mkdir(exist_ok=True)
     plan = folder / "tiny.plan"
     if not plan.exists():
         subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet",
-                        *(kind or ["--serve=off"])], check=True)
-    caches = "--cache-memory=256K" if kind else f"--context={CONTEXT}"
-    with serving(sinter, plan, caches, *options) as ready:
+                        f"--serve=block=4,sequences=24,positions={CONTEXT}"], check=True)
+    with serving(sinter, plan, "--cache-memory=256K", *options) as ready:
         yield ready
 
 
@@ -337,23 +334,20 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        for kind in ((), (f"--serve=block=4,sequences=24,positions={CONTEXT}",)):
-            with server(arguments.sinter, folder, kind=kind) as (process, port):
-                client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
-                check_openai(client)
-                check_crowd(process, client, port, arguments.seconds / 2, arguments.growth << 20)
-                assert process.poll() is None
-            with server(arguments.sinter, folder, kind=kind) as (process, port):
-                # A connection for each request: one that is kept could be closed beside a request.
-                check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        with server(arguments.sinter, folder) as (process, port):
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
+            check_openai(client)
+            check_crowd(process, client, port, arguments.seconds, arguments.growth << 20)
+            assert process.poll() is None
+        with server(arguments.sinter, folder) as (process, port):
+            # A connection for each request: one that is kept could be closed beside a request.
+            check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
         letters(folder / "letters.json")
         (folder / "chat.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-        for kind in ((), (f"--serve=block=4,sequences=24,positions={CONTEXT}",)):
-            with server(arguments.sinter, folder, f"--tokenizer={folder / 'letters.json'}",
-                        f"--chat-template={folder / 'chat.jinja'}", kind=kind) as (_, port):
-                check_constraints(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
-        with server(arguments.sinter, folder, f"--draft={folder / 'many' / 'tiny.plan'}",
-                    kind=(f"--serve=block=4,sequences=24,positions={CONTEXT}",)) as (_, port):
+        with server(arguments.sinter, folder, f"--tokenizer={folder / 'letters.json'}",
+                    f"--chat-template={folder / 'chat.jinja'}") as (_, port):
+            check_constraints(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        with server(arguments.sinter, folder, f"--draft={folder / 'tiny.plan'}") as (_, port):
             check_openai(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
             assert figures(port)["sinter_accepted_draft_tokens_total"] > 0
         with server(arguments.sinter, folder, "--connections=2") as (_, port):

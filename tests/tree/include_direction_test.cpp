@@ -388,7 +388,7 @@ TEST(IncludeDirection, FindsViolations) {
   EXPECT_EQ(count("codegen/families/sort/emit_sort.cpp", "codegen/compile.h"), 1U);
   EXPECT_EQ(count("codegen/emit/arguments.cpp", "codegen/families/loops/schedule.h"), 1U);
   for (const char* include :
-       {"tools/cli/console.h", "CLI/CLI.hpp", "runtime/session.h", "tools/generate/decoder.h"})
+       {"tools/cli/console.h", "CLI/CLI.hpp", "runtime/session.h", "tools/generate/encoder.h"})
     EXPECT_EQ(count("tools/compiler/options/shapes.cpp", include), include[0] == 'r' ? 0U : 1U)
         << include;
   EXPECT_EQ(count("tools/compiler/include/sinter/compiler.h", "tools/compiler/build/build.h"), 1U);

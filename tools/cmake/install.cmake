@@ -67,7 +67,7 @@ if(SINTER_DNNL_IS_PRIVATE)
 endif()
 
 # Headers: what users include. scalar_op.h is for the compiler's own folders.
-file(GLOB headers ${PROJECT_SOURCE_DIR}/runtime/include/sinter/*.h)
+file(GLOB headers ${PROJECT_SOURCE_DIR}/runtime/include/sinter/*.h ${PROJECT_SOURCE_DIR}/runtime/include/sinter/*.inc)
 list(FILTER headers EXCLUDE REGEX "/scalar_op.h$")
 if(SINTER_COMPILER)
   file(GLOB compiler_headers ${PROJECT_SOURCE_DIR}/tools/compiler/include/sinter/*.h

@@ -80,8 +80,8 @@ bool finds_decoders(const BuildOptions& options, const frontend::ImportedModel& 
                               !options.states.find || !options.states.pairs.empty() ||
                               !options.min_shapes.empty() || !options.max_shapes.empty();
   return options.serve.find && !options.serve.paging && !has_own_inputs && options.fuse &&
-         options.attention_precision == AttentionPrecision::kModel && !model.flag &&
-         !is_fused(model.graph) && fusion::may_be_decoder(model.graph);
+         options.attention_precision == AttentionPrecision::kModel && !is_fused(model.graph) &&
+         fusion::may_be_decoder(of_later_steps(model));
 }
 
 /// The plan, of many texts if the model is a decoder.
@@ -99,7 +99,8 @@ BuildResult build(const BuildOptions& options, Reporter& reporter) {
   BuildOptions paged = options;
   paged.serve.paging.emplace();
   frontend::ImportedModel decoder = model;
-  decoder.graph = fusion::of_one_sequence(model.graph);
+  decoder.graph = fusion::of_one_sequence(of_later_steps(model));
+  decoder.flag.reset();
   try {
     auto result = build_plan(paged, std::move(decoder), target, reporter);
     reporter.note("serve",

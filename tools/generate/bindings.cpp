@@ -32,8 +32,8 @@ bool is_of_encoder(const BindingInfo& cache) {
 void refuse_later_step(const BindingInfo& cache) {
   if (is_of_encoder(cache))
     throw usage_error(
-        "input '{}' is made by another model, of the first token: compile what both are merged to "
-        "(Optimum's decoder_model_merged.onnx)",
+        "input '{}' is computed of the encoder's output by the decoder's first step: compile the "
+        "encoder with --decoder=decoder_model_merged.onnx (Optimum's)",
         cache.name);
 }
 

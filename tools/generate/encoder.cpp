@@ -14,20 +14,9 @@ namespace {
 
 constexpr const char* kIds = "input_ids";
 constexpr const char* kMask = "attention_mask";
-// As exports of Optimum name what a decoder reads of its encoder.
-constexpr const char* kHidden = "last_hidden_state";
-constexpr const char* kHiddenInput = "encoder_hidden_states";
-constexpr const char* kMaskInput = "encoder_attention_mask";
 
 bool has(const std::vector<BindingInfo>& bindings, const std::string& name) {
   return std::ranges::find(bindings, name, &BindingInfo::name) != bindings.end();
-}
-
-/// The encoder's output that is the decoder's input `name`, or an empty name.
-std::string output_of(const Plan& encoder, const std::string& name) {
-  if (has(encoder.outputs(), name)) return name;
-  if (name == kHiddenInput && has(encoder.outputs(), kHidden)) return kHidden;
-  return {};
 }
 
 }  // namespace
@@ -35,24 +24,17 @@ std::string output_of(const Plan& encoder, const std::string& name) {
 Encoder::Encoder(const Plan& plan, const SessionOptions& session)
     : plan_(plan), session_(plan, session) {}
 
-std::vector<std::string> Encoder::feeds(const Plan& encoder, const Plan& decoder) {
-  std::vector<std::string> names, outputs;
-  bool any = false;
-  for (const BindingInfo& input : decoder.inputs()) {
-    const bool is_output = !output_of(encoder, input.name).empty();
-    if (is_output || (input.name == kMaskInput && has(encoder.inputs(), kMask)))
-      names.push_back(input.name);
-    any = any || is_output;
+void Encoder::require_pair(const Plan& encoder, const Plan& decoder) {
+  std::vector<std::string> outputs;
+  for (const BindingInfo& output : encoder.outputs()) {
+    if (has(decoder.inputs(), output.name)) return;
+    outputs.push_back("'" + output.name + "'");
   }
-  for (const BindingInfo& output : encoder.outputs()) outputs.push_back("'" + output.name + "'");
-  if (!any) {
-    for (const BindingInfo& input : decoder.inputs()) refuse_later_step(input);
-    throw usage_error(
-        "none of the encoder's outputs ({}) is an input of the decoder's plan: they belong to "
-        "different models",
-        fmt::join(outputs, ", "));
-  }
-  return names;
+  for (const BindingInfo& input : decoder.inputs()) refuse_later_step(input);
+  throw usage_error(
+      "none of the encoder's outputs ({}) is an input of the decoder's plan: they belong to "
+      "different models",
+      fmt::join(outputs, ", "));
 }
 
 void Encoder::set_input(const std::string& name, const TensorView& view) {
@@ -77,24 +59,13 @@ std::shared_ptr<const EncoderOutput> Encoder::run(const Plan& decoder) {
   session_.run();
   auto given = std::make_shared<EncoderOutput>();
   for (const BindingInfo& input : decoder.inputs()) {
-    const std::string output = output_of(plan_, input.name);
-    if (output.empty()) continue;
-    const TensorView& view = session_.output(output);
+    if (!has(plan_.outputs(), input.name)) continue;
+    const TensorView& view = session_.output(input.name);
     const auto* const bytes = static_cast<const std::byte*>(view.data);
     given->tensors.push_back(
         {input.name, view.dtype, view.shape, {bytes, bytes + view.byte_count()}});
   }
   return given;
-}
-
-void Encoder::run(Decoder& decoder) {
-  session_.run();
-  for (const std::string& name : decoder.given()) {
-    if (const std::string output = output_of(plan_, name); !output.empty())
-      decoder.give(name, session_.output(output));
-    else
-      decoder.give_ones(name, {1, std::ssize(mask_)});
-  }
 }
 
 }  // namespace sinter::tools

@@ -20,14 +20,15 @@ const json* member(const json& config, const char* name) {
   return found == config.end() || found->is_null() ? nullptr : &*found;
 }
 
-void read(const json& config, const char* name, double least, double most,
-          std::optional<double>& to) {
-  const json* value = member(config, name);
-  if (value == nullptr) return;
-  if (!value->is_number() || !(value->get<double>() >= least && value->get<double>() <= most))
-    throw usage_error("'{}' is {}: expected a number from {} to {}", name, value->dump(), least,
-                      most);
-  to = value->get<double>();
+std::optional<double> read(const json& config, const SamplingRow& row) {
+  const json* value = member(config, row.name);
+  if (value == nullptr) return std::nullopt;
+  const bool is_number = row.is_whole ? value->is_number_integer() : value->is_number();
+  if (!is_number || !(value->get<double>() >= row.clients_least) ||
+      !(value->get<double>() <= row.clients_most))
+    throw usage_error("'{}' is {}: expected a {}number from {} to {}", row.name, value->dump(),
+                      row.is_whole ? "whole " : "", row.clients_least, row.clients_most);
+  return value->get<double>();
 }
 
 void read(const json& config, const char* name, std::int64_t least,
@@ -49,12 +50,11 @@ GenerationConfig GenerationConfig::parse(const std::string& text) {
     if (!draws->is_boolean()) throw usage_error("'do_sample' is neither true nor false");
     result.do_sample = draws->get<bool>();
   }
-  read(config, "temperature", 0, 100, result.temperature);
-  read(config, "top_p", 0, 1, result.top_p);
-  read(config, "min_p", 0, 1, result.min_p);
-  read(config, "repetition_penalty", 1e-3, 1e3, result.repetition_penalty);
-  read(config, "top_k", 0, result.top_k);
+  for (const SamplingRow& row : sampling_rows())
+    if (const auto value = row.in_config ? read(config, row) : std::nullopt)
+      result.draws.emplace_back(&row, *value);
   read(config, "max_new_tokens", 1, result.max_new_tokens);
+  read(config, "decoder_start_token_id", 0, result.decoder_start_token);
   if (const json* stops = member(config, "eos_token_id")) {
     const auto add = [&](const json& id) {
       if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
@@ -79,11 +79,8 @@ GenerationConfig GenerationConfig::beside(const std::string& file) {
 }
 
 void GenerationConfig::apply(SamplingParameters& sampling) const {
-  if (temperature) sampling.temperature = *temperature;
-  if (top_p && *top_p > 0) sampling.top_p = *top_p;
-  if (min_p) sampling.min_p = *min_p;
-  if (repetition_penalty) sampling.repetition_penalty = *repetition_penalty;
-  if (top_k) sampling.top_k = *top_k;
+  for (const auto& [row, value] : draws)
+    if (row->takes(value)) row->set(sampling, value);
 }
 
 }  // namespace sinter::tools

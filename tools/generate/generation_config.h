@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sinter/engine.h>
@@ -14,8 +15,8 @@ namespace sinter::tools {
 /// What the file does not say is not set.
 struct GenerationConfig {
   std::optional<bool> do_sample;  // whether tokens are drawn where nobody says otherwise
-  std::optional<double> temperature, top_p, min_p, repetition_penalty;
-  std::optional<std::int64_t> top_k, max_new_tokens;
+  std::vector<std::pair<const SamplingRow*, double>> draws;  // SamplingRow::in_config
+  std::optional<std::int64_t> max_new_tokens, decoder_start_token;
   std::vector<TokenId> stop_tokens;  // eos_token_id
 
   /// Of the text of the file. Throws Error(kUsage) naming a field that cannot be what it is.

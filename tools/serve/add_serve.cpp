@@ -37,7 +37,7 @@ namespace {
 constexpr int kGrpcThreads = 256;
 
 struct ServeArguments {
-  std::vector<std::string> plans, tokenizers, templates, drafts, forms, encoders;
+  std::vector<std::string> plans, tokenizers, templates, drafts, forms, encoders, starts;
   std::string key_file, cache_memory;
   std::optional<std::int64_t> grpc_port;  // none: no gRPC
   std::int64_t port = 8000, connections = 16384, body_bytes = 64 << 20, drain_seconds = 30,
@@ -88,7 +88,8 @@ class FilesOfModels {
 
 void load_models(const ServeArguments& options, ModelRegistry& models, const Console& console) {
   const FilesOfModels tokenizers(options.tokenizers), templates(options.templates),
-      drafts(options.drafts), forms(options.forms), encoders(options.encoders);
+      drafts(options.drafts), forms(options.forms), encoders(options.encoders),
+      starts(options.starts);
   for (const std::string& text : options.plans) {
     const auto [name, plan] = named(text);
     ServedModelOptions model = options.model;
@@ -107,6 +108,7 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.draft = drafts.of(name);
     model.tool_form = forms.of(name);
     model.encoder = encoders.of(name);
+    model.start = starts.of(name);
     model.generation_config = !options.no_generation_config;
     const auto start = std::chrono::steady_clock::now();
     models.load(name, std::move(model));
@@ -268,8 +270,12 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
                  "Defaults of draws and the tokens that end a text are not those of "
                  "generation_config.json beside the tokenizer");
   verb->add_option("--encoder PLAN", options->encoders,
-                   "Plan of a Whisper model's encoder, whose decoder is served (NAME=FILE: of one "
-                   "model): /v1/audio/transcriptions");
+                   "Plan of the encoder of a model whose decoder is served (NAME=FILE: of one "
+                   "model): Whisper's hears /v1/audio/transcriptions, others read prompts");
+  verb->add_option("--start TOKEN", options->starts,
+                   "First token, id or name, of texts behind an encoder that reads prompts "
+                   "(NAME=TOKEN: of one model; default: decoder_start_token_id of "
+                   "generation_config.json)");
   verb->group("Addresses and access");
   verb->add_option("--host ADDRESS", options->http.host,
                    "Address to listen at; 0.0.0.0: all of this machine")
@@ -304,8 +310,7 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
       ->capture_default_str()
       ->check_one_of({"mean", "first"});
   verb->add_option("--sequences N", options->sequences,
-                   "Sequences of a decoder at once; by default as many as a plan of "
-                   "compile --serve takes, 8 of others")
+                   "Sequences of a decoder at once (default: as many as the plan takes)")
       ->check_range(1, 4096);
   verb->add_option("--draft PLAN", options->drafts,
                    "Plan of a smaller model of compile --serve with the same tokens, which guesses "

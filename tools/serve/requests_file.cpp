@@ -61,7 +61,7 @@ struct Answer {
 std::unique_ptr<ServedModel> load(const GenerateArguments& options) {
   ServedModelOptions model;
   model.plan = options.plan;
-  model.context = options.decoder.context;
+  model.context = options.context;
   model.tokenizer = options.tokenizer;
   model.chat_template = options.chat_template;
   model.generation_config = !options.no_generation_config;
@@ -86,9 +86,11 @@ void put_defaults(const GenerateArguments& options, std::size_t text, json& body
   };
   if (!body.contains("max_completion_tokens")) put("max_tokens", options.max_tokens);
   const bool draws = options.config.do_sample.value_or(false) && !options.greedy;
-  if (options.temperature || !draws) put("temperature", options.temperature.value_or(0));
-  if (options.top_p) put("top_p", *options.top_p);
-  if (options.top_k) put("top_k", *options.top_k);
+  if (!draws) put("temperature", options.draws.value("temperature").value_or(0));
+  for (const GivenDraw& draw : options.draws.given) {
+    if (draw.number) put(draw.row->name, *draw.number);
+    if (draw.whole) put(draw.row->name, *draw.whole);
+  }
   // Each text draws for itself.
   put("seed", sampling::seed_of_sample(options.seed.value_or(0), static_cast<int>(text)));
   if (options.no_stop) put("ignore_eos", true);

@@ -47,8 +47,9 @@ def setup(app):
 sys.path.insert(0, os.environ["SINTER_PYTHON"])
 sys.path.insert(0, os.environ["SINTER_SITE"])
 from docstrings import convert  # noqa: E402
-from option_rows import option_rows  # noqa: E402
+from option_rows import option_rows, sampling_rows  # noqa: E402
 
 core = Extension("pysinter._core")
 core.compile_option_rows = lambda: option_rows(Path(os.environ["SINTER_SITE"]).resolve().parents[1])
+core.sampling_rows = lambda: sampling_rows(Path(os.environ["SINTER_SITE"]).resolve().parents[1])
 sys.modules["pysinter._core"] = core

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of tools/compiler/include/sinter/compile_option_rows.inc as pysinter._core.compile_option_rows() gives them, for a
-machine that has not built it."""
+"""The rows of tools/compiler/include/sinter/compile_option_rows.inc as pysinter._core.compile_option_rows() gives them, and those of
+runtime/include/sinter/sampling_rows.inc as sampling_rows() does, for a machine that has not built it."""
 import re
 from pathlib import Path
 
@@ -26,4 +26,14 @@ def option_rows(root):
         rows.append({"flag": fields.get("flag", ""), "keyword": fields.get("keyword", ""), "type": fields.get("type", ""),
                      "values": fields.get("values", ""), "default": fields.get("standard", ""), "help": fields.get("help", ""),
                      "kind": kind, "group": group, "group_index": groups.index(group)})
+    return rows
+
+
+def sampling_rows(root):
+    text = re.sub(r"(?m)^//.*\n", "", (Path(root) / "runtime/include/sinter/sampling_rows.inc").read_text())
+    rows = []
+    for macro in re.split(r"(?m)^(?=SINTER_)", text)[1:]:
+        _, name, default = re.match(r"SINTER_SAMPLING\w*\((\w+), (\w+), ([^,]+),", macro).groups()
+        help_text = re.search(r"\.help = " + STRINGS, macro)[1]
+        rows.append({"name": name, "default": default, "help": "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', help_text))})
     return rows

@@ -33,18 +33,16 @@ double log_sum(std::span<const float> logits) {
   return largest + std::log(sum);
 }
 
-DecoderOptions decoder_options(const Plan& encoder, const Plan& decoder) {
-  DecoderOptions options;
-  options.given = Encoder::feeds(encoder, decoder);
-  return options;
-}
-
-/// What goes from the encoder to a plan of one sequence stays on a GPU; a paged plan keeps what all
-/// sequences' encoders gave.
-SessionOptions encoder_options(SessionOptions options, const Plan& encoder, const Plan& decoder) {
-  if (encoder.target() != "cpu" && !engine::PagedExecutor::takes(decoder))
-    options.output_memory = Memory::kDevice;
-  return options;
+std::unique_ptr<engine::PagedExecutor> executor_of(const Plan& decoder,
+                                                   const SessionOptions& session, int sequences) {
+  engine::PagedExecutorOptions options;
+  options.session = session;
+  options.max_sequences = sequences;
+  const plan::ServingPlan sizes = engine::PagedExecutor::sizes_of(decoder);
+  options.max_step_tokens = std::min({kStepTokens, sizes.tokens, sizes.samples});
+  options.block_count = std::max(
+      2, sequences * ((sizes.sequence_positions + sizes.block_size - 1) / sizes.block_size));
+  return std::make_unique<engine::PagedExecutor>(decoder, options);
 }
 
 }  // namespace
@@ -56,10 +54,9 @@ struct Transcriber::Window {
 
 Transcriber::Transcriber(const Plan& encoder, const Plan& decoder, const Tokenizer& tokenizer,
                          const SessionOptions& session, int sequences)
-    : tokenizer_(tokenizer),
-      decoder_(decoder),
-      encoder_(encoder, encoder_options(session, encoder, decoder)) {
-  auto executor = make_executor(encoder, decoder, session, sequences);
+    : tokenizer_(tokenizer), decoder_(decoder), encoder_(encoder, session) {
+  Encoder::require_pair(encoder, decoder);
+  auto executor = executor_of(decoder, session, sequences);
   const auto& inputs = encoder.inputs();
   const bool is_audio = inputs.size() == 1 && inputs[0].name == kAudio &&
                         inputs[0].dtype == DType::kFloat32 && inputs[0].shape.size() == 2 &&
@@ -76,31 +73,6 @@ Transcriber::Transcriber(const Plan& encoder, const Plan& decoder, const Tokeniz
   engine_ = std::make_unique<Engine>(std::move(executor));
 }
 
-std::unique_ptr<engine::Executor> Transcriber::make_executor(const Plan& encoder,
-                                                             const Plan& decoder,
-                                                             const SessionOptions& session,
-                                                             int sequences) {
-  if (engine::PagedExecutor::takes(decoder)) {
-    Encoder::feeds(encoder, decoder);
-    engine::PagedExecutorOptions options;
-    options.session = session;
-    options.max_sequences = sequences;
-    const plan::ServingPlan sizes = engine::PagedExecutor::sizes_of(decoder);
-    options.max_step_tokens = std::min({kStepTokens, sizes.tokens, sizes.samples});
-    options.block_count = std::max(
-        2, sequences * ((sizes.sequence_positions + sizes.block_size - 1) / sizes.block_size));
-    return std::make_unique<engine::PagedExecutor>(decoder, options);
-  }
-  auto executor =
-      std::make_unique<DecoderExecutor>(decoder, decoder_options(encoder, decoder), session, 1);
-  if (!executor->decoder().seeks())
-    throw usage_error(
-        "the decoder's plan is not told where tokens go, or takes no single ones: speech needs an "
-        "input for the position and caches of a fixed size");
-  single_ = executor.get();
-  return executor;
-}
-
 double Transcriber::window_seconds() const { return static_cast<double>(window_) / kSampleRate; }
 
 Transcriber::Encoded Transcriber::encode(std::span<const float> samples) {
@@ -109,23 +81,14 @@ Transcriber::Encoded Transcriber::encode(std::span<const float> samples) {
   audio_.assign(window_, 0);
   std::ranges::copy(samples, audio_.begin());
   encoder_.set_input(kAudio, TensorView::of({1, static_cast<std::int64_t>(window_)}, audio_));
-  Encoded encoded;
-  if (single_ != nullptr)
-    encoder_.run(single_->decoder());
-  else
-    encoded = encoder_.run(decoder_);
+  Encoded encoded = encoder_.run(decoder_);
   if (samples.empty()) return encoded;
   const std::scoped_lock times(times_mutex_);
   times_.encoder.push_back(microseconds_since(start));
   return encoded;
 }
 
-void Transcriber::warm_up() {
-  const Encoded encoded = encode({});
-  if (single_ == nullptr) return;
-  single_->decoder().warm_up(1, 0);
-  single_->decoder().warm_up(3, 1);
-}
+void Transcriber::warm_up() { encode({}); }
 
 std::int64_t Transcriber::likeliest_language(std::span<const float> logits) const {
   return std::ranges::max(tokens_.languages, {},
@@ -269,8 +232,6 @@ Transcript Transcriber::transcribe(std::span<const float> samples,
                                    const TranscriptionOptions& options,
                                    const std::function<void(const Segment&)>& show) {
   // The encoder's output is the one session's.
-  std::unique_lock<std::mutex> alone(single_mutex_, std::defer_lock);
-  if (single_ != nullptr) alone.lock();
   Transcript transcript;
   transcript.seconds = static_cast<double>(samples.size()) / kSampleRate;
   std::optional<std::int64_t> language;

@@ -13,7 +13,6 @@
 
 #include <sinter/engine.h>
 
-#include "tools/generate/decoder_executor.h"
 #include "tools/generate/encoder.h"
 #include "tools/speech/speech_tokens.h"
 #include "tools/speech/transcript.h"
@@ -41,8 +40,7 @@ struct TranscriptionTimes {
   std::vector<double> between_tokens;
 };
 
-/// Used by any thread. With a paged plan as many texts are written at once as there are sequences,
-/// with others one.
+/// Used by any thread: as many texts are written at once as there are sequences.
 class Transcriber {
  public:
   /// Throws Error(kUsage) if the plans are no such pair, saying what is missing, or the tokenizer
@@ -71,9 +69,6 @@ class Transcriber {
   Window decode(const Encoded& encoded, std::span<const std::int64_t> before,
                 const TranscriptionOptions& options, bool with_times,
                 std::optional<std::int64_t>& language, std::uint64_t draw);
-  std::unique_ptr<engine::Executor> make_executor(const Plan& encoder, const Plan& decoder,
-                                                  const SessionOptions& session, int sequences);
-  /// Nothing of a plan that is not paged, which has it then.
   Encoded encode(std::span<const float> samples);
   /// Of the token behind `prompt`.
   std::vector<float> logits_behind(const Encoded& encoded, const std::vector<TokenId>& prompt);
@@ -82,13 +77,12 @@ class Transcriber {
   const Tokenizer& tokenizer_;
   Plan decoder_;
   Encoder encoder_;
-  DecoderExecutor* single_ = nullptr;  // the engine's; null: the plan is paged
   std::int64_t capacity_ = 0;
   SpeechTokens tokens_;
   std::size_t window_ = 0;  // samples
   std::vector<float> audio_;
   TranscriptionTimes times_;
-  std::mutex encoder_mutex_, single_mutex_, times_mutex_;
+  std::mutex encoder_mutex_, times_mutex_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -13,8 +13,6 @@ namespace {
 using plan::fb::InstrKind;
 using plan::fb::LoopProgramT;
 
-/// Columns of a tile of rows side by side.
-constexpr std::int64_t kAcrossColumns = 128;
 constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
 /// Most bytes that values kept between stages may take: a share of the second-level cache.
 constexpr std::int64_t kMaxKeptBytes = 512 << 10;

@@ -12,6 +12,8 @@ namespace sinter::runtime::cpu {
 /// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
 /// enough to hide the cost of interpreting an instruction.
 constexpr std::int64_t kTileElements = 2048;
+/// Columns of a tile of rows side by side.
+constexpr std::int64_t kAcrossColumns = 128;
 
 class TileCompiler {
  public:

@@ -6,7 +6,13 @@
 
 namespace sinter::runtime::cpu {
 
+namespace {
+
 using plan::fb::InstrKind;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
 
 /// The least index among those whose flag is true, and another number where none is: it is found in
 /// the flags, without a row of indices.
@@ -102,7 +108,7 @@ void TileCompiler::join_reductions() {
       for (const TileInstr& instr : *part)
         for (const std::uint32_t arg : operands_of(instr)) ++readers[arg];
   std::vector<bool> is_joined(count_, false);
-  bool joined = false, all = true;
+  bool all = true;
   const bool slides =
       !out_.reductions_.empty() && std::ranges::all_of(out_.stages_, [&](const Stage& stage) {
         return std::ranges::all_of(stage.body, [&](const TileInstr& instr) {
@@ -125,20 +131,23 @@ void TileCompiler::join_reductions() {
       const TileAccess& access = out_.accesses_[load->access];
       if (!slides && !access.can_reduce()) continue;
       reduce.access = load->access;
-      is_joined[load->value] = joined = true;
+      is_joined[load->value] = true;
     }
     std::erase_if(stage.body, [&](const TileInstr& instr) {
       return instr.kind == TileInstr::Kind::kLoad && is_joined[instr.value];
     });
-    all = all && std::ranges::all_of(stage.body, [](const TileInstr& instr) {
-            return instr.kind == TileInstr::Kind::kReduce && instr.access != TileInstr::kNone;
+    all = all && std::ranges::all_of(stage.body, [&](const TileInstr& instr) {
+            if (instr.kind == TileInstr::Kind::kLoad)
+              return !instr.kept && instr.value_class == ValueClass::kElement &&
+                     out_.accesses_[instr.access].is_used_in_place();
+            return instr.kind == TileInstr::Kind::kReduce;
           });
   }
   if (slides) return slide();
   // Nothing but accumulators takes room.
   constexpr std::int64_t kTilesOfThread = 4;
   const std::int64_t wide = std::min(s.x_count, kTileElements);
-  if (joined && all && ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
+  if (!out_.reductions_.empty() && all && ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
     s.tile_cols = std::max(s.tile_cols, wide);
 }
 

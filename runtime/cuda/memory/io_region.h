@@ -30,6 +30,7 @@ class IoRegion {
   /// usable.
   bool reserve(std::span<const std::uint64_t> wanted, CUstream stream);
   bool needs_growth(std::span<const std::uint64_t> wanted) const;
+  bool holds(std::size_t slot, std::uint64_t bytes) const { return bytes <= capacities_[slot]; }
   /// Device bytes that reserve(wanted) will hold.
   std::uint64_t size_after(std::span<const std::uint64_t> wanted) const;
 

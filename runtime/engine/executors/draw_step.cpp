@@ -22,7 +22,8 @@ void PagedExecutor::prepare_samplers() {
     if (SlotSampler& sampler = sampler_of(wanted.slot); sampler.has_constraint())
       constrained.push_back(&sampler);
   const auto count = std::ssize(constrained);
-  const int team = static_cast<int>(std::min<std::int64_t>(count, thread_pool_size()));
+  const int team =
+      count == 0 ? 0 : static_cast<int>(std::min<std::int64_t>(count, thread_pool_size()));
   if (team > 1)
     runtime::threads::run_parts(count, team, [&](runtime::threads::Member& member) {
       while (const auto i = member.next()) constrained[static_cast<std::size_t>(*i)]->prepare();

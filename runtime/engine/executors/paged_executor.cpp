@@ -52,7 +52,10 @@ bool PagedExecutor::takes(const Plan& plan) { return plan::is_serving(meta_of(pl
 
 plan::ServingPlan PagedExecutor::sizes_of(const Plan& plan) {
   if (!takes(plan))
-    throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
+    throw usage_error(
+        "the plan has its model's own inputs, for sessions that a program drives: text is made of "
+        "what `compile` makes of a decoder without --serve=off, --entry, --state, --packed, shapes "
+        "and a fixed cache length (--serve says why a model cannot be)");
   return plan::serving_of(meta_of(plan));
 }
 
@@ -94,6 +97,8 @@ void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
         at != limits_.token_sizes.end() && *at != size)
       limits_.token_sizes.insert(at, size);
   limits_.sequence_sizes = ladder(limits_.max_sequences);
+  // Keys of equal tokens in texts of other lengths are others.
+  limits_.shares_blocks = !plan_.lengths;
 }
 
 void PagedExecutor::place_rows() {
@@ -192,6 +197,7 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
   };
   for (const std::size_t input : {plan_.ids, plan_.positions, plan_.slots})
     add(input, {sizes.tokens});
+  if (plan_.lengths) add(*plan_.lengths, {sizes.tokens});
   add(plan_.starts, {sizes.sequences + 1});
   add(plan_.tables, {sizes.sequences, plan_.table_blocks});
   add(plan_.rows, {sizes.samples});
@@ -284,6 +290,7 @@ void PagedExecutor::set_inputs() {
   stage(plan_.ids, inputs.ids, {sizes.tokens});
   stage(plan_.positions, inputs.positions, {sizes.tokens});
   stage(plan_.slots, inputs.slots, {sizes.tokens});
+  if (plan_.lengths) stage(*plan_.lengths, inputs.lengths, {sizes.tokens});
   stage(plan_.starts, inputs.starts, {sizes.sequences + 1});
   stage(plan_.rows, inputs.sample_rows, {sizes.samples});
   set_block_tables();
@@ -309,18 +316,25 @@ void PagedExecutor::set_crossed() {
 
 template <typename T>
 void PagedExecutor::stage(std::size_t input, const std::vector<T>& values,
-                          const std::vector<std::int64_t>& shape) {
+                          std::initializer_list<std::int64_t> shape) {
   auto& impl = *SessionAccess::impl(session_);
   const std::size_t bytes = values.size() * sizeof(T);
   std::memcpy(impl.executor->stage_input(input, bytes), values.data(), bytes);
-  impl.set_shape(input, shape);
+  set_shape(input, shape);
+}
+
+void PagedExecutor::set_shape(std::size_t input, std::initializer_list<std::int64_t> shape) {
+  auto& impl = *SessionAccess::impl(session_);
+  // Mostly as in the step before: nothing is allocated between two steps.
+  if (const auto& held = impl.inputs[input]; !held || !std::ranges::equal(*held, shape))
+    impl.set_shape(input, shape);
 }
 template void PagedExecutor::stage(std::size_t, const std::vector<std::int32_t>&,
-                                   const std::vector<std::int64_t>&);
+                                   std::initializer_list<std::int64_t>);
 template void PagedExecutor::stage(std::size_t, const std::vector<std::int64_t>&,
-                                   const std::vector<std::int64_t>&);
+                                   std::initializer_list<std::int64_t>);
 template void PagedExecutor::stage(std::size_t, const std::vector<double>&,
-                                   const std::vector<std::int64_t>&);
+                                   std::initializer_list<std::int64_t>);
 
 std::span<BlockId> PagedExecutor::block_table_rows() {
   const std::size_t count = block_tables_->size();
@@ -331,8 +345,7 @@ std::span<BlockId> PagedExecutor::block_table_rows() {
 
 void PagedExecutor::set_block_tables() {
   running_.inputs.block_tables.write_to(block_table_rows());
-  SessionAccess::impl(session_)->set_shape(plan_.tables,
-                                           {running_.inputs.sizes.sequences, plan_.table_blocks});
+  set_shape(plan_.tables, {running_.inputs.sizes.sequences, plan_.table_blocks});
 }
 
 void PagedExecutor::start(const StepPlan& plan) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,7 +50,7 @@ class PagedExecutor : public Executor {
  public:
   /// Whether `plan` has the bindings of such a plan.
   static bool takes(const Plan& plan);
-  /// Of such a plan; throws Error(kUsage) for others.
+  /// Of such a plan; throws Error(kUsage) for others, which are for sessions that a program drives.
   static plan::ServingPlan sizes_of(const Plan& plan);
 
   /// Throws Error(kUsage) if it has not, or the caches have room for less than two sequences'
@@ -98,7 +99,8 @@ class PagedExecutor : public Executor {
   /// inputs would take longer than a short step.
   template <typename T>
   void stage(std::size_t input, const std::vector<T>& values,
-             const std::vector<std::int64_t>& shape);
+             std::initializer_list<std::int64_t> shape);
+  void set_shape(std::size_t input, std::initializer_list<std::int64_t> shape);
   void set_inputs();
   void set_block_tables();
   void set_crossed();

@@ -14,6 +14,7 @@ void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_s
   positions.assign(plan.positions.begin(), plan.positions.end());
   positions.resize(count(sizes.tokens), -1);
   slots.assign(count(sizes.tokens), block_count * block_size);
+  lengths.assign(count(sizes.tokens), 1);
   starts.assign(count(sizes.sequences) + 1, static_cast<std::int32_t>(plan.tokens.size()));
   tables.take(plan, block_tables);
   for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
@@ -24,6 +25,7 @@ void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_s
       const int token = sequence.first_token + i;
       const auto at = static_cast<std::size_t>(token);
       const int position = plan.positions[at];
+      lengths[at] = std::max(sequence.prompt_tokens, position + 1);
       slots[at] = blocks[position / block_size] * block_size + position % block_size;
     }
   }

@@ -13,6 +13,7 @@ namespace sinter::engine {
 /// What a step is padded to.
 struct StepSizes {
   int tokens = 0, sequences = 0, samples = 0;
+  friend bool operator==(const StepSizes&, const StepSizes&) = default;
 };
 
 /// As the bindings of a plan of `compile --serve` have them (runtime/engine/README.md).
@@ -24,6 +25,7 @@ struct StepInputs {
   std::vector<std::int32_t> starts;       // [sequences + 1]
   BlockTableChanges block_tables;         // of what the step in front has there
   std::vector<std::int32_t> sample_rows;  // [samples]
+  std::vector<std::int32_t> lengths;      // [tokens]
 
   /// `block_count` blocks of `block_size` positions; the next one is where padding is written.
   /// `tables` has taken the steps in front.

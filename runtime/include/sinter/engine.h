@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,16 +55,10 @@ struct Constraint {
 /// the seed, on how many tokens were drawn before and on the logits, and not on what else is in the
 /// batch.
 struct SamplingParameters {
-  double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
-  std::int64_t top_k = 0;  // draws among the top_k likeliest tokens; 0: among all
-  double top_p = 1;        // of the fewest most likely ones that have this probability, (0, 1]
-  double min_p = 0;        // of those with this share of the largest probability, [0, 1]
-  /// Above 0. Logits of tokens of the prompt and of the text so far are divided by it where they
-  /// are above 0, else multiplied (Keskar et al., "CTRL", section 4.1).
-  double repetition_penalty = 1;
-  /// Taken off the logits of tokens of the text so far, not of the prompt: the first once, the
-  /// second for each time that a token is there. Both as OpenAI's API has them; below 0 they add.
-  double presence_penalty = 0, frequency_penalty = 0;
+  /// `temperature`, `top_k`, `top_p` ..: sampling_rows().
+#define SINTER_SAMPLING(type, name, standard, ...) type name = standard;
+#define SINTER_SAMPLING_ADDED SINTER_SAMPLING
+#include <sinter/sampling_rows.inc>
   std::uint64_t seed = 0;  // equal requests give equal texts; sample 0 draws with it as it is
   std::vector<std::pair<TokenId, float>> logit_bias;  // added to these tokens' logits
   int samples = 1;                                    // texts for one prompt (n), from 1 on
@@ -84,6 +79,30 @@ struct SamplingParameters {
   /// the drawn one's.
   std::optional<int> logprobs;
 };
+
+inline constexpr double kSamplingAny = -std::numeric_limits<double>::max();
+
+/// A number among SamplingParameters: a row of <sinter/sampling_rows.inc>.
+struct SamplingRow {
+  const char* name = "";  // "top_p"
+  double standard = 0;    // the default
+  bool is_whole = false;
+  /// What the engine takes; `least` itself unless the value is to be above it.
+  double least = 0, most = std::numeric_limits<double>::max();
+  bool above_least = false;
+  /// What bodies of HTTP and generation_config.json may say. Whole numbers below `least` are it.
+  double clients_least = 0, clients_most = 0;
+  bool of_draws = false;   // without a temperature it means nothing
+  bool in_config = false;  // generation_config.json has it
+  const char* type = "";   // what --help calls the value
+  const char* help = "";
+  double (*get)(const SamplingParameters&) = nullptr;
+  void (*set)(SamplingParameters&, double) = nullptr;
+
+  SINTER_API bool takes(double value) const;
+};
+/// In the order of their file.
+SINTER_API std::span<const SamplingRow> sampling_rows();
 
 using EngineTime = std::chrono::steady_clock::time_point;
 

@@ -114,6 +114,10 @@ typedef struct sinter_generation_request {
   double presence_penalty;   // taken off logits of tokens of the text so far
   double frequency_penalty;  // the same for each time that a token is there
   int64_t min_tokens;        // of each text, before a stop token or string ends it
+  /* 0: the default. */
+#define SINTER_SAMPLING(type, name, ...)
+#define SINTER_SAMPLING_ADDED(type, name, ...) type name;
+#include <sinter/sampling_rows.inc>
 } sinter_generation_request;
 
 /// Never grows. The log probability of a token by the model's own distribution.

@@ -73,7 +73,7 @@ constexpr std::array kOutputs = {
 constexpr Size kWanted = Size::kSamples;
 constexpr std::array kLikeliestShape = {Size::kSamples, Size::kLikeliest};
 constexpr std::array kToldShape = {Size::kSamples, Size::kLikeliestAndOne};
-constexpr Size kCrossLimits = Size::kTokens;
+constexpr Size kPerToken = Size::kTokens;
 constexpr std::array kCrossTables = {Size::kSequences, Size::kCrossBlocks};
 constexpr std::array kLogitsShape = {Size::kSamples, Size::kVocabulary};
 
@@ -133,6 +133,9 @@ class ServingChecker {
       found_.*row.at = check_binding(plan_.outputs, "output", row.name, row.dtype,
                                      std::span(row.shape).first(row.rank));
     check_logprobs();
+    if (find(plan_.inputs, names::kTextLengths))
+      found_.lengths = check_binding(plan_.inputs, "input", names::kTextLengths, DType::kInt32,
+                                     std::span(&kPerToken, 1));
     check_crossed();
     check_caches();
     check_.where.clear();
@@ -304,7 +307,7 @@ class ServingChecker {
     if (!find(plan_.inputs, names::kCrossTables)) return;
     ServingPlan::Crossed crossed;
     crossed.limits = check_binding(plan_.inputs, "input", names::kCrossLimits, DType::kInt32,
-                                   std::span(&kCrossLimits, 1));
+                                   std::span(&kPerToken, 1));
     crossed.tables =
         check_binding(plan_.inputs, "input", names::kCrossTables, DType::kInt32, kCrossTables);
     std::optional<Bound> positions;
@@ -394,6 +397,7 @@ class ServingChecker {
     for (const auto& input : plan_.inputs) {
       const bool is_known =
           is_state(*input) || input->name == names::kLogprobsWanted ||
+          input->name == names::kTextLengths ||
           (found_.crossed && (is_crossed(*input) || input->name == names::kCrossLimits ||
                               input->name == names::kCrossTables)) ||
           std::ranges::any_of(kInputs, [&](const Row& row) { return input->name == row.name; });

@@ -327,10 +327,12 @@ TEST(CheckSampling, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.top_p = 0}), HasSubstr("top-p 0 is not in (0, 1]"));
   EXPECT_THAT(refusal({.top_p = 1.5}), HasSubstr("top-p 1.5"));
   EXPECT_THAT(refusal({.min_p = -0.5}), HasSubstr("min-p -0.5"));
-  EXPECT_THAT(refusal({.presence_penalty = kInfinity}), HasSubstr("presence penalty inf"));
-  EXPECT_THAT(refusal({.frequency_penalty = NAN}), HasSubstr("frequency penalty nan"));
+  EXPECT_THAT(refusal({.presence_penalty = kInfinity}),
+              HasSubstr("presence-penalty inf is not a number"));
+  EXPECT_THAT(refusal({.frequency_penalty = NAN}), HasSubstr("frequency-penalty nan"));
   EXPECT_THAT(refusal({.max_tokens = 3, .min_tokens = 4}), HasSubstr("min tokens 4"));
-  EXPECT_THAT(refusal({.repetition_penalty = 0}), HasSubstr("repetition penalty 0"));
+  EXPECT_THAT(refusal({.repetition_penalty = 0}),
+              HasSubstr("repetition-penalty 0 is not a number above 0"));
   EXPECT_THAT(refusal({.logit_bias = {{100, 1.0F}}}),
               HasSubstr("token 100 is none of the model's"));
   EXPECT_THAT(refusal({.logit_bias = {{1, NAN}}}), HasSubstr("bias of token 1"));

@@ -85,7 +85,6 @@ def commands(folder: Path, has_cuda: bool = True) -> Iterator[tuple[str, list, i
     yield "generate", [folder / "decoder.plan", "--ids", "1,2,3", *generate], 0
     yield "generate", [folder / "decoder.plan", "--prompt", "abc", "--tokenizer", folder / "tokenizer.json",
                        "--max-tokens", 4], 0
-    yield "generate", [folder / "own.plan", "--ids", "1,2,3", *generate], 0
     yield "generate", [folder / "served.plan", "--requests", folder / "requests.jsonl"], 0
     for part in ("encoder", "decoder"):
         yield "compile", [TINY / f"speech_{part}.onnx", "-o", folder / f"speech_{part}.plan", *cpu], 0

@@ -382,7 +382,6 @@ TEST_F(ServeTest, WhatCannotBeServedIsSaid) {
   EXPECT_THROW(tools::HttpServer(models_, taken).bind(), Error);
   tools::ServedModelOptions open = model_;
   open.plan = path("own");
-  open.context = 0;
   ASSERT_EQ(sinter({"compile", source_dir() + "/models/tiny/decoder.onnx", "-o", open.plan,
                     "--target=cpu", "--serve=off"})
                 .code,
@@ -391,7 +390,7 @@ TEST_F(ServeTest, WhatCannotBeServedIsSaid) {
     models_.load("open", open);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--context"));
+    EXPECT_THAT(error.what(), HasSubstr("without --serve=off"));
   }
   EXPECT_EQ(models_.all().size(), 1u);
 }

@@ -188,13 +188,6 @@ TEST_F(SpeechTest, TranscriptsAreThoseOfTransformersLogits) {
                     expected["long_speech"]["german"]);
 }
 
-TEST_F(SpeechTest, PlansWithEntriesSayTheSame) {
-  decoder_ = compile("speech_decoder", {"--dim", "capacity=64", "--entry", "prefill:sequence=2..64",
-                                        "--entry", "decode:sequence=1"});
-  expect_transcript(transcribe(kGoldens + "speech.wav", {"--language", "en"}),
-                    golden()["speech"]["plain"]);
-}
-
 TEST_F(SpeechTest, WhatIsNotSpokenIsThatOfOpenAi) {
   const auto tokenizer = tools::Tokenizer::load(kGoldens + "speech_tokenizer.json");
   EXPECT_EQ(json(tools::SpeechTokens::of(tokenizer, 317).suppressed), golden()["suppressed"]);
@@ -228,6 +221,8 @@ TEST_F(SpeechTest, BadInputIsRefused) {
   auto words = words_of(sound);
   std::swap(words[1], words[4]);
   refused(words, "is an input of the decoder's plan: they belong to different models");
+  decoder_ = compile("speech_decoder", {"--serve=off"});
+  refused(words_of(sound), "makes of a decoder without --serve=off");
   words = words_of(sound);
   words[6] = write("other.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
   EXPECT_NE(sinter(words).code, 0);

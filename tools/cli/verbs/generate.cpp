@@ -46,14 +46,11 @@ void report(const GenerateArguments& options, const Plan& plan, TextGenerator& g
                  {"encoder_tokens", encoded->tokens},
                  {"encoder_us", encoded->microseconds}});
   if (tokenizer != nullptr) json["text"] = tokenizer->decode(result.tokens, true);
-  json.update(
-      {{"stopped_by", result.stopped_by},
-       {"capacity", generator.capacity()},
-       {"caches_in_place", generator.decoder() == nullptr || generator.decoder()->keeps_state()},
-       {"sampler", generator.decoder() == nullptr ? "plan" : "host"},
-       {"load_us", load_us},
-       {"first_token_us", result.first_us},
-       {"prompt_tokens_per_s", prompt_tokens / result.first_us * 1e6}});
+  json.update({{"stopped_by", result.stopped_by},
+               {"capacity", generator.capacity()},
+               {"load_us", load_us},
+               {"first_token_us", result.first_us},
+               {"prompt_tokens_per_s", prompt_tokens / result.first_us * 1e6}});
   console.note(fmt::format(
       "{} tokens behind {} of the prompt ({}); first token after {}, {:.0f} tokens/s; loading {}",
       result.tokens.size(), prompt.size(), result.stopped_by, format_time(result.first_us),
@@ -95,9 +92,15 @@ void report(const GenerateArguments& options, const Plan& plan, TextGenerator& g
 }
 
 /// The first token of a decoder behind an encoder.
-std::int64_t start_id(const std::string& start, const Tokenizer* tokenizer) {
+std::int64_t start_id(const GenerateArguments& given, const Tokenizer* tokenizer) {
+  if (given.start.empty() && given.config.decoder_start_token)
+    return *given.config.decoder_start_token;
+  if (given.start.empty())
+    throw usage_error(
+        "which token the decoder begins with is not known: give --start TOKEN (or "
+        "decoder_start_token_id in generation_config.json beside the tokenizer)");
   PromptOptions options;
-  options.stops = {start};
+  options.stops = {given.start};
   return with_context("--start", [&] { return stop_ids(options, tokenizer)[0]; });
 }
 
@@ -105,7 +108,8 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
   if (!options.no_generation_config) options.config = GenerationConfig::beside(options.tokenizer);
-  if (options.config.do_sample.value_or(false) && !options.greedy && !options.temperature)
+  if (options.config.do_sample.value_or(false) && !options.greedy &&
+      !options.draws.value("temperature"))
     console.note("tokens are drawn as generation_config.json says: --greedy takes the likeliest");
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
   if (const auto note = tokenizer ? lengths_note(*tokenizer) : ""; !note.empty())
@@ -119,16 +123,13 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   std::vector<std::int64_t> source;  // what an encoder reads
   if (!options.encoder.empty()) {
     source = std::move(prompt);
-    prompt = {start_id(options.start, words)};
+    prompt = {start_id(options, words)};
   }
   const auto stops = stop_ids(options.prompt, words);
   const auto tokens = std::ssize(prompt);
   constexpr std::int64_t kConversation = 2048;
-  if (options.decoder.context == 0)
-    options.decoder.context = options.chat ? kConversation : tokens + options.max_tokens - 1;
-
-  if (!options.position.empty()) options.decoder.position = {options.position};
-  if (!options.mask.empty()) options.decoder.mask = {options.mask};
+  if (options.context == 0)
+    options.context = options.chat ? kConversation : tokens + options.max_tokens - 1;
 
   auto start = Clock::now();
   const auto plan = Plan::load(options.plan, options.load);
@@ -139,37 +140,17 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   std::optional<Encoded> encoded;
   if (!options.encoder.empty()) {
     const auto encoder_plan = Plan::load(options.encoder, options.load);
-    options.decoder.given = Encoder::feeds(encoder_plan, plan);
-    SessionOptions session = options.session;
-    // A paged plan keeps what all sequences' encoders gave.
-    if (encoder_plan.target() != "cpu" && !engine::PagedExecutor::takes(plan))
-      session.output_memory = Memory::kDevice;
-    encoder.emplace(encoder_plan, session);
+    Encoder::require_pair(encoder_plan, plan);
+    encoder.emplace(encoder_plan, options.session);
   }
   TextGenerator generator(options, plan, tokens, stops, words);
   if (options.chat) return run_chat(options, generator, *tokenizer, console);
-  Decoder* const decoder = generator.decoder();
   if (encoder) {
-    const auto run = [&] {
-      if (decoder != nullptr)
-        encoder->run(*decoder);
-      else
-        generator.set_source(encoder->run(plan));
-    };
     encoder->set_tokens(source);
-    run();  // which prepares it
+    encoder->run(plan);  // which prepares it
     const auto second = Clock::now();
-    run();
+    generator.set_source(encoder->run(plan));
     encoded = Encoded{source.size(), microseconds_since(second)};
-  }
-  if (decoder != nullptr) {
-    decoder->warm_up(tokens, 0);
-    // The last token is not run.
-    if (options.max_tokens > 1 && tokens < decoder->capacity()) decoder->warm_up(1, tokens);
-    if (!decoder->keeps_state())
-      console.note(decoder->grows()
-                       ? "the plan's caches grow: they are copied, and each token is a new shape"
-                       : "the plan does not keep its caches: they are copied for each token");
   }
   load_us += microseconds_since(start);
   Stream stream(console, words);
@@ -209,9 +190,9 @@ void add_generate(Cli& cli) {
       "Plan of an encoder, which reads the prompt; the decoder begins with --start");
   encoder->excludes(chat)->excludes(requests);
   auto* start = verb->add_option("--start TOKEN", options->start,
-                                 "Of --encoder: first token of the decoder, id or name");
+                                 "Of --encoder: first token of the decoder, id or name (default: "
+                                 "decoder_start_token_id of generation_config.json)");
   start->needs(encoder);
-  encoder->needs(start);
   verb->add_option("--template FILE", options->prompt.template_file,
                    "File in which {prompt} stands for the text, such as a chat's")
       ->needs(text);
@@ -229,18 +210,17 @@ void add_generate(Cli& cli) {
   verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
 
   verb->group("Drawing tokens");
-  auto* temperature = verb->add_option("--temperature T", options->temperature,
-                                       "Draw tokens; 0: the most likely one");
-  verb->add_flag("--greedy", options->greedy, "The most likely token (default)")
-      ->excludes(temperature);
-  verb->add_option("--top-k N", options->top_k, "Draw among the N most likely tokens; 0: all");
-  verb->add_option("--top-p P", options->top_p,
-                   "Draw among the fewest tokens whose probabilities add up to P");
+  auto* greedy = verb->add_flag("--greedy", options->greedy, "The most likely token (default)");
+  for (GivenDraw& draw : options->draws.given) {
+    const std::string names = flag_of(*draw.row) + " " + draw.row->type;
+    auto* option = draw.row->is_whole ? verb->add_option(names, draw.whole, draw.row->help)
+                                      : verb->add_option(names, draw.number, draw.row->help);
+    if (std::string_view(draw.row->name) == "temperature") greedy->excludes(option);
+  }
   verb->add_option("--seed N", options->seed, "Seed of the draws");
   verb->add_flag("--no-generation-config", options->no_generation_config,
                  "Do not draw as generation_config.json beside the tokenizer says, where nothing "
-                 "else is given (with do_sample its temperature, top_k, top_p, min_p; "
-                 "repetition_penalty; eos_token_id)");
+                 "else is given (with do_sample its draws; repetition_penalty; eos_token_id)");
 
   verb->group("Constrained texts");
   ConstraintArguments& constraint = options->constraint;
@@ -279,21 +259,12 @@ void add_generate(Cli& cli) {
                  "Of --requests: equal beginnings of prompts are computed again")
       ->needs(requests);
 
-  verb->group("Bindings of the plan");
-  verb->add_option("--context N", options->decoder.context,
-                   "Tokens that caches of open size hold (default: the prompt and --max-tokens)")
+  verb->group("Where texts end");
+  verb->add_option("--context N", options->context,
+                   "Tokens that the caches hold (default: the prompt and --max-tokens; of --chat "
+                   "2048)")
       ->check_positive();
-  verb->add_option("--ids-input NAME", options->decoder.ids, "Input of token ids")
-      ->capture_default_str();
-  verb->add_option("--position-input NAME", options->position,
-                   "Input of the first token's position, or of each token's (default: position, "
-                   "position_ids or cache_position)");
-  verb->add_option("--mask-input NAME", options->mask,
-                   "Input of ones for all tokens so far (default: attention_mask)");
-  verb->add_option("--logits-output NAME", options->decoder.logits, "Output of logits")
-      ->capture_default_str();
-  verb->add_option("--state IN=OUT", options->decoder.states,
-                   "INPUT=OUTPUT of a cache (default: the plan's states, and past_X=present_X)");
+  verb->group("Measuring");
   verb->add_flag("--no-rates", options->no_rates,
                  "Do not measure what the machine copies (some tenths of a second)");
   add_session_options(*verb, options->session);

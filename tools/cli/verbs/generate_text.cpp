@@ -13,6 +13,7 @@
 #include "runtime/format_error.h"
 #include "tools/generate/ask.h"
 #include "tools/generate/token_text.h"
+#include "tools/generate/weight_bytes.h"
 
 namespace sinter::tools {
 namespace {
@@ -36,6 +37,12 @@ Interrupts::Interrupts() {
   action.sa_handler = [](int) { interrupted = 1; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   sigaction(SIGINT, &action, &previous_);
+}
+
+std::string flag_of(const SamplingRow& row) {
+  std::string flag = std::string("--") + row.name;
+  std::ranges::replace(flag, '_', '-');
+  return flag;
 }
 
 std::optional<Constraint> constraint_of(const GenerateArguments& options) {
@@ -62,21 +69,24 @@ std::optional<Constraint> constraint_of(const GenerateArguments& options) {
 }
 
 SamplingParameters sampling_of(const GenerateArguments& options) {
-  const bool draws =
-      !options.greedy && !options.temperature && options.config.do_sample.value_or(false);
-  if (!options.temperature && !draws)
-    for (const auto& [given, flag] : {std::pair(options.top_k.has_value(), "--top-k"),
-                                      std::pair(options.top_p.has_value(), "--top-p"),
-                                      std::pair(options.seed.has_value(), "--seed")})
-      if (given) throw usage_error("{} is of a draw: give --temperature", flag);
+  const auto temperature = options.draws.value("temperature");
+  const bool draws = !options.greedy && !temperature && options.config.do_sample.value_or(false);
+  if (!temperature && !draws) {
+    const auto refuse = [](const std::string& flag) {
+      throw usage_error("{} is of a draw: give --temperature", flag);
+    };
+    for (const GivenDraw& draw : options.draws.given)
+      if (draw.value() && draw.row->of_draws) refuse(flag_of(*draw.row));
+    if (options.seed) refuse("--seed");
+  }
   SamplingParameters sampling;
   if (!options.greedy) {
     sampling.temperature = 1;
     options.config.apply(sampling);
   }
-  if (!draws) sampling.temperature = options.temperature.value_or(0);
-  sampling.top_k = options.top_k.value_or(sampling.top_k);
-  sampling.top_p = options.top_p.value_or(sampling.top_p);
+  if (!draws) sampling.temperature = 0;
+  for (const GivenDraw& draw : options.draws.given)
+    if (const auto value = draw.value()) draw.row->set(sampling, *value);
   sampling.seed = options.seed.value_or(0);
   engine::check_sampling(sampling, 0);
   return sampling;
@@ -87,20 +97,13 @@ TextGenerator::TextGenerator(const GenerateArguments& options, const Plan& plan,
                              const Tokenizer* tokenizer)
     : options_(options), sampling_(sampling_of(options)) {
   sampling_.constraint = constraint_of(options);
-  std::unique_ptr<engine::Executor> executor;
-  if (engine::PagedExecutor::takes(plan)) {
-    executor = page(plan, prompt);
-  } else {
-    auto single = std::make_unique<DecoderExecutor>(plan, options.decoder, options.session, 1);
-    single_ = single.get();
-    executor = std::move(single);
-  }
+  auto executor = page(plan, prompt);
+  executor_ = executor.get();
   const engine::ExecutorLimits& limits = executor->limits();
   if (!limits.crossed.empty() && options.encoder.empty())
     throw usage_error("the plan reads '{}': give the plan that makes it with --encoder",
                       limits.crossed[0].name);
-  capacity_ = limits.max_positions;
-  if (paged_ != nullptr) capacity_ = std::min(capacity_, options.decoder.context);
+  capacity_ = std::min<std::int64_t>(limits.max_positions, options.context);
   vocabulary_ = limits.vocabulary;
   if (!options.no_stop) {
     const auto add = [&](std::int64_t id) {
@@ -120,20 +123,13 @@ TextGenerator::TextGenerator(const GenerateArguments& options, const Plan& plan,
   engine_->prepare(sampling_);
 }
 
-std::unique_ptr<engine::Executor> TextGenerator::page(const Plan& plan, std::int64_t prompt) {
-  const DecoderOptions usual, &given = options_.decoder;
-  if (given.ids != usual.ids || given.position != usual.position || given.mask != usual.mask ||
-      given.logits != usual.logits || !given.states.empty())
-    throw usage_error(
-        "--ids-input, --position-input, --mask-input, --logits-output and --state name what a plan "
-        "of one sequence has; '{}' is paged: leave them out, or compile the model with --serve=off",
-        options_.plan);
+std::unique_ptr<engine::PagedExecutor> TextGenerator::page(const Plan& plan,
+                                                           std::int64_t prompt) const {
   engine::PagedExecutorOptions options;
   options.session = options_.session;
   options.max_sequences = 1;
   const plan::ServingPlan sizes = engine::PagedExecutor::sizes_of(plan);
-  const std::int64_t context =
-      std::min<std::int64_t>(options_.decoder.context, sizes.sequence_positions);
+  const std::int64_t context = std::min<std::int64_t>(options_.context, sizes.sequence_positions);
   options.block_count =
       std::max(2, static_cast<int>((context + sizes.block_size - 1) / sizes.block_size));
   const std::int64_t chunk = std::min<std::int64_t>(
@@ -146,27 +142,11 @@ std::unique_ptr<engine::Executor> TextGenerator::page(const Plan& plan, std::int
   // Of a conversation the largest prompts, so that memory stays where it is.
   add(prompt == 0 ? chunk : std::min(prompt, chunk));
   if (prompt > chunk) add(prompt % chunk);
-  auto paged = std::make_unique<engine::PagedExecutor>(plan, options);
-  paged_ = paged.get();
-  return paged;
-}
-
-Session& TextGenerator::session() {
-  return paged_ != nullptr ? paged_->session() : decoder()->session();
-}
-
-std::uint64_t TextGenerator::cache_bytes() {
-  return paged_ != nullptr ? paged_->cache_bytes() : decoder()->cache_bytes();
-}
-
-std::uint64_t TextGenerator::valid_cache_bytes(std::int64_t position) {
-  if (paged_ == nullptr) return decoder()->valid_cache_bytes(position);
-  return paged_->plan().position_bytes * static_cast<std::uint64_t>(position);
+  return std::make_unique<engine::PagedExecutor>(plan, options);
 }
 
 std::uint64_t TextGenerator::weight_bytes() {
-  if (paged_ == nullptr) return decoder()->weight_bytes();
-  return weight_bytes_read(paged_->session().plan(), paged_->shapes_of_one(1));
+  return weight_bytes_read(session().plan(), executor_->shapes_of_one(1));
 }
 
 Generated TextGenerator::generate(std::span<const std::int64_t> prompt, Stream& stream) {

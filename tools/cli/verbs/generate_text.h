@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,6 @@
 
 #include "runtime/engine/executors/paged_executor.h"
 #include "tools/cli/console.h"
-#include "tools/generate/decoder_executor.h"
 #include "tools/generate/generation_config.h"
 #include "tools/generate/prompt.h"
 
@@ -39,14 +39,36 @@ struct ConstraintArguments {
   bool json_object = false;
 };
 
+/// What the command line says of a row of sampling_rows().
+struct GivenDraw {
+  const SamplingRow* row = nullptr;
+  std::optional<double> number;
+  std::optional<std::int64_t> whole;
+
+  std::optional<double> value() const {
+    return whole ? std::optional(static_cast<double>(*whole)) : number;
+  }
+};
+struct DrawArguments {
+  std::vector<GivenDraw> given;  // of all rows
+
+  DrawArguments() {
+    for (const SamplingRow& row : sampling_rows()) given.push_back({&row, {}, {}});
+  }
+  std::optional<double> value(std::string_view name) const {
+    for (const GivenDraw& draw : given)
+      if (draw.row->name == name) return draw.value();
+    return std::nullopt;
+  }
+};
+
 struct GenerateArguments {
-  std::string plan, tokenizer, position, mask;
+  std::string plan, tokenizer;
   std::string encoder, start;  // of an encoder and a decoder: its plan, and the first token
   PromptOptions prompt;
-  DecoderOptions decoder;
+  std::int64_t context = 0;  // tokens that the caches hold; 0: as many as are asked for
   // As they are given; what is not is greedy, or as the model's authors say.
-  std::optional<double> temperature, top_p;
-  std::optional<std::int64_t> top_k;
+  DrawArguments draws;
   std::optional<std::uint64_t> seed;
   bool greedy = false;
   GenerationConfig config;  // of the model's authors; what is given goes before it
@@ -110,11 +132,14 @@ struct Generated {
 /// Throws Error(kUsage) for more than one, a file that cannot be read, and without a tokenizer.
 std::optional<Constraint> constraint_of(const GenerateArguments& options);
 
+/// "--top-p".
+std::string flag_of(const SamplingRow& row);
+
 /// How tokens are drawn: as is given, else as the model's authors say (options.config). Throws
 /// Error(kUsage) for an option that means nothing without a draw.
 SamplingParameters sampling_of(const GenerateArguments& options);
 
-/// A plan of --serve, or of one sequence, and an engine over it that has one text at a time.
+/// A decoder's plan, and an engine over it that has one text at a time.
 class TextGenerator {
  public:
   /// `prompt`: tokens of the first text, for which steps are prepared; 0: not known. `stops` end
@@ -130,27 +155,26 @@ class TextGenerator {
   /// Tokens of a text, its prompt included; the last one takes no room.
   std::int64_t capacity() const { return capacity_; }
 
-  /// What an encoder made of the next texts' source, for a paged plan.
+  /// What an encoder made of the next texts' source.
   void set_source(std::shared_ptr<const EncoderOutput> encoded) { encoded_ = std::move(encoded); }
 
   // Not while generate() runs.
-  /// Of a plan of one sequence; null if it is paged.
-  Decoder* decoder() { return single_ == nullptr ? nullptr : &single_->decoder(); }
-  Session& session();
-  std::uint64_t cache_bytes();
+  Session& session() { return executor_->session(); }
+  std::uint64_t cache_bytes() const { return executor_->cache_bytes(); }
   /// Of the caches, those that a run at `position` reads.
-  std::uint64_t valid_cache_bytes(std::int64_t position);
+  std::uint64_t valid_cache_bytes(std::int64_t position) const {
+    return executor_->plan().position_bytes * static_cast<std::uint64_t>(position);
+  }
   /// Of the weights, those that a run of one token reads.
   std::uint64_t weight_bytes();
 
  private:
-  std::unique_ptr<engine::Executor> page(const Plan& plan, std::int64_t prompt);
+  std::unique_ptr<engine::PagedExecutor> page(const Plan& plan, std::int64_t prompt) const;
 
   const GenerateArguments& options_;
   SamplingParameters sampling_;
   std::int64_t capacity_ = 0, vocabulary_ = 0;
-  engine::PagedExecutor* paged_ = nullptr;  // the engine's: one of both
-  DecoderExecutor* single_ = nullptr;
+  engine::PagedExecutor* executor_ = nullptr;  // the engine's
   std::shared_ptr<const EncoderOutput> encoded_;
   std::unique_ptr<Engine> engine_;
 };

@@ -49,6 +49,7 @@ constexpr bool have_same_names() {
       {written::kLikeliestTokens, read::kLikeliestTokens},
       {written::kTokenLogprobs, read::kTokenLogprobs},
       {written::kCrossLimits, read::kCrossLimits},
+      {written::kTextLengths, read::kTextLengths},
       {written::kCrossTables, read::kCrossTables}};
   return std::ranges::all_of(kNames, [](const auto& pair) { return pair.first == pair.second; });
 }
@@ -341,10 +342,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   auto start = std::chrono::steady_clock::now();
   std::vector<codegen::EntryGraph> entries;
   ir::Graph bindings;
-  if (options.serve.paging && (result.model.flag || !options.entries.empty() || options.packed))
-    throw usage_error(
-        "--serve takes decoders of one list of steps, without --entry and --packed, and without an "
-        "input that chooses between graphs");
+  if (options.serve.paging && (!options.entries.empty() || options.packed))
+    throw usage_error("--serve takes decoders of one list of steps, without --entry and --packed");
   if (options.packed && (result.model.flag || !options.entries.empty()))
     throw usage_error(
         "--packed takes models of one list of steps, without --entry and without an input that "

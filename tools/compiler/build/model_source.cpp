@@ -12,6 +12,7 @@
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
+#include "tools/compiler/build/cross_attention.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/shapes.h"
@@ -163,13 +164,29 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
         "input '{0}' chooses between two bodies of the model, which make entry "
         "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
         result.flag->input);
-  if (options.serve.paging) result.graph = fusion::of_one_sequence(result.graph);
+  if (!options.decoder.empty()) {
+    if (result.flag) throw usage_error("--decoder is of an encoder, and the model has two bodies");
+    Model decoder;
+    decoder.path = options.decoder;
+    const auto other = read_onnx(decoder, {}, reporter);
+    result.graph = with_cross_attention(result.graph, other);
+    result.hash ^= other.hash;
+    result.reads = nullptr;  // weights of two files are not exchanged
+  }
+  if (options.serve.paging) {
+    result.graph = fusion::of_one_sequence(of_later_steps(result));
+    result.flag.reset();
+  }
   const auto entries = limits_of(options.entries);
   if (!entries.empty())
     result.graph = with_context("--entry", [&] {
       return fusion::narrow_dims(result.graph, hull_of(entries, result.graph));
     });
   return result;
+}
+
+const ir::Graph& of_later_steps(const frontend::ImportedModel& model) {
+  return model.flag ? model.flag->graphs[1] : model.graph;
 }
 
 bool is_fused(const ir::Graph& graph) {

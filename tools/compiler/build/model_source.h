@@ -26,6 +26,10 @@ enum class Bodies { kOne, kAll };
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
                                      const Reporter& reporter, Bodies bodies = Bodies::kOne);
 
+/// Of a model of two bodies (a decoder that Optimum merged) the one that is given caches; else the
+/// model's own.
+const ir::Graph& of_later_steps(const frontend::ImportedModel& model);
+
 /// True if the passes have been over `graph`: a text taken behind the last one. It is compiled as
 /// it stands.
 bool is_fused(const ir::Graph& graph);

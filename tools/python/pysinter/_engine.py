@@ -14,6 +14,14 @@ from typing import Any
 from . import _core
 from ._errors import Error, UsageError
 
+_DRAWS = {row["name"]: row for row in _core.sampling_rows()}
+
+
+def draw_names() -> tuple[str, ...]:
+    """Of the numbers that say how tokens are drawn."""
+    return tuple(_DRAWS)
+
+
 @dataclass
 class Generation:
     """A text that was generated, or a part of one.
@@ -140,20 +148,18 @@ class Engine:
             raise UsageError("a prompt of text needs a tokenizer: Engine(plan, tokenizer=\"tokenizer.json\"); token ids need none")
         return self.tokenizer.encode(prompt).ids
 
-    def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int | None = 128, temperature: float = 0, top_k: int = 0,
-               top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, presence_penalty: float = 0,
-               frequency_penalty: float = 0, min_tokens: int = 0, seed: int = 0, n: int = 1,
-               stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (), logit_bias: dict[int, float] | None = None,
+    def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int | None = 128, min_tokens: int = 0, seed: int = 0,
+               n: int = 1, stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (), logit_bias: dict[int, float] | None = None,
                logprobs: int | None = None, priority: int = 0, timeout: float | None = None, json_object: bool = False,
                json_schema: Any = None, regex: str | None = None, grammar: str | None = None,
-               choice: Sequence[str] | None = None) -> int:
+               choice: Sequence[str] | None = None, **draws: float) -> int:
         """The number of a request, of which `callback(request, sample, tokens, text, logprobs, finish, error)` is called on
         the engine's thread until `finish` is not "none" for each of `n` samples.
 
         prompt: text, or token ids
         max_tokens: None: until the text ends, or the plan's positions or the cache are full; min_tokens: at least
-        temperature: 0: the likeliest token; top_k, top_p, min_p: what is drawn from; seed: of the draws
-        repetition_penalty, presence_penalty, frequency_penalty: 1, 0 and 0: none; logit_bias: by token
+        seed: of the draws; logit_bias: by token
+        draws: numbers that say how tokens are drawn: {draws}
         stop, stop_tokens: texts and tokens that end it
         logprobs: how many of the likeliest tokens to tell with each; None: none
         priority: higher ones go in front; timeout: seconds until it ends with finish "deadline"
@@ -166,12 +172,13 @@ class Engine:
         met or take too long to compile."""
         if timeout is not None and not 0 <= timeout <= 1e9:
             raise UsageError(f"timeout is {timeout}: seconds from 0 to 1e9, or None")
+        for name in draws:
+            if name not in _DRAWS:
+                raise TypeError(f"submit() got an unexpected keyword argument {name!r}: draws have {', '.join(_DRAWS)}")
         sampling = _core.SamplingParameters()
         constraint = _constraint({"json_object": json_object, "json_schema": json_schema, "regex": regex, "grammar": grammar,
                                   "choice": choice})
-        _assign(sampling, max_tokens=-1 if max_tokens is None else max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-                repetition_penalty=repetition_penalty, presence_penalty=presence_penalty,
-                frequency_penalty=frequency_penalty, min_tokens=min_tokens, seed=seed, samples=n,
+        _assign(sampling, max_tokens=-1 if max_tokens is None else max_tokens, min_tokens=min_tokens, seed=seed, samples=n, **draws,
                 stop_strings=[stop] if isinstance(stop, str) else list(stop), stop_tokens=list(stop_tokens),
                 logit_bias=list((logit_bias or {}).items()), logprobs=logprobs, constraint=constraint)
         return self._engine.submit(self._ids(prompt), sampling, priority, timeout, callback)
@@ -255,3 +262,8 @@ class Engine:
     def close(self) -> None:
         """Cancels what is left."""
         self._engine.close()
+
+
+if Engine.submit.__doc__:
+    Engine.submit.__doc__ = Engine.submit.__doc__.replace(
+        "{draws}", "; ".join(f"{name} ({row['default']}): {row['help']}" for name, row in _DRAWS.items()))

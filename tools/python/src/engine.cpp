@@ -192,9 +192,24 @@ void bind_engine(nb::module_& module) {
             new (self) Constraint(constraint_of(kind, std::move(text), std::move(choices)));
           },
           nb::arg("kind"), nb::arg("text") = "", nb::arg("choices") = std::vector<std::string>());
-  SINTER_CLASS(SamplingParameters, temperature, top_k, top_p, min_p, repetition_penalty,
-               presence_penalty, frequency_penalty, seed, logit_bias, samples, max_tokens,
-               min_tokens, stop_tokens, stop_strings, logprobs, constraint);
+  auto sampling = SINTER_CLASS(SamplingParameters, seed, logit_bias, samples, max_tokens,
+                               min_tokens, stop_tokens, stop_strings, logprobs, constraint);
+#define SINTER_SAMPLING(type, name, ...) sampling.def_rw(#name, &SamplingParameters::name);
+#define SINTER_SAMPLING_ADDED SINTER_SAMPLING
+#include <sinter/sampling_rows.inc>
+  module.def("sampling_rows", [] {
+    nb::list rows;
+    for (const SamplingRow& row : sampling_rows()) {
+      nb::dict one;
+      one["name"] = row.name;
+      one["type"] = row.type;
+      one["default"] = row.is_whole ? nb::object(nb::int_(static_cast<std::int64_t>(row.standard)))
+                                    : nb::object(nb::float_(row.standard));
+      one["help"] = row.help;
+      rows.append(one);
+    }
+    return rows;
+  });
   SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
                draft_match_least, draft_sequences, cache_bytes, max_sequences);
   nb::class_<EngineObject>(module, "Engine")

@@ -14,7 +14,7 @@
 
 #include "runtime/engine/executors/drafting_executor.h"
 #include "runtime/format_error.h"
-#include "tools/generate/decoder_executor.h"
+#include "tools/generate/prompt.h"
 #include "tools/generate/token_text.h"
 #include "tools/json/read_json.h"
 
@@ -34,14 +34,13 @@ std::string config_beside(const std::string& tokenizer) {
 
 /// Whether the plan takes token ids and gives logits, and has caches from token to token.
 bool generates_text(const Plan& plan) {
-  const DecoderOptions names;
   const auto has = [](const auto& bindings, const std::string& name) {
     return std::ranges::find(bindings, name, &BindingInfo::name) != bindings.end();
   };
   const auto is_cache = [](const BindingInfo& input) {
     return input.state || input.name.starts_with("past_");
   };
-  return has(plan.inputs(), names.ids) && has(plan.outputs(), names.logits) &&
+  return has(plan.inputs(), "input_ids") && has(plan.outputs(), "logits") &&
          std::ranges::any_of(plan.inputs(), is_cache);
 }
 
@@ -64,27 +63,20 @@ engine::ExecutorOfPlan paged_executor(const Plan& plan, const EngineOptions& eng
   return engine::make_executor(plan, draft ? &*draft : nullptr, engine, options.session);
 }
 
-std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
-                                                   const ServedModelOptions& options) {
-  constexpr int kSequences = 8;
-  DecoderOptions decoder;
-  decoder.context = options.context;
-  return std::make_unique<DecoderExecutor>(plan, decoder, options.session,
-                                           options.sequences == 0 ? kSequences : options.sequences);
-}
-
 }  // namespace
 
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan, options_.load);
   target_ = plan.target();
-  if (!options_.encoder.empty()) {
-    load_speech(plan);
+  std::optional<Plan> encoder;
+  if (!options_.encoder.empty()) encoder = Plan::load(options_.encoder, options_.load);
+  if (encoder && !SourceEncoder::takes(*encoder)) {
+    load_speech(*encoder, plan);
     return;
   }
-  const bool is_paged = engine::PagedExecutor::takes(plan);
-  if (!is_paged && !generates_text(plan)) {
+  if (encoder) Encoder::require_pair(*encoder, plan);
+  if (!engine::PagedExecutor::takes(plan) && !generates_text(plan)) {
     TensorModelOptions tensors = options_.tensors;
     tensors.waiting = options_.waiting;
     const bool embeds = Embedder::takes(plan);
@@ -104,10 +96,6 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     return;
   }
   if (options_.generation_config) config_ = GenerationConfig::beside(options_.tokenizer);
-  if (!is_paged && (!options_.draft.empty() || options_.draft_tokens > 0))
-    throw usage_error(
-        "'{}' is not paged, and checks no draft tokens: compile the model with --serve",
-        options_.plan);
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
   if (!options_.chat_template.empty())
     chat_ = ChatTemplate::load(options_.chat_template);
@@ -122,25 +110,17 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     tool_form_ = tool_form_of(chat_->text());
   }
   EngineOptions engine = engine_options(options_);
-  std::unique_ptr<engine::Executor> executor;
-  if (is_paged) {
-    auto made = paged_executor(plan, engine, options_);
-    executor = std::move(made.executor);
-    cache_bytes_ = made.cache_bytes;
-    block_size_ = executor->limits().block_size;
-    blocks_ = executor->limits().block_count;
-  } else {
-    executor = decoder_executor(plan, options_);
-  }
-  if (!executor->limits().crossed.empty())
-    throw usage_error(
-        "'{}' reads '{}' of an encoder: a model of speech is served with --encoder, texts are made "
-        "of others by `sinter generate --encoder`",
-        options_.plan, executor->limits().crossed[0].name);
-  if (executor->limits().max_positions < 2)
-    throw usage_error(
-        "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",
-        options_.plan);
+  auto made = with_context(fmt::format("'{}'", options_.plan),
+                           [&] { return paged_executor(plan, engine, options_); });
+  std::unique_ptr<engine::Executor> executor = std::move(made.executor);
+  cache_bytes_ = made.cache_bytes;
+  block_size_ = executor->limits().block_size;
+  blocks_ = executor->limits().block_count;
+  if (encoder)
+    load_source(*encoder, plan, executor->limits());
+  else if (!executor->limits().crossed.empty())
+    throw usage_error("'{}' reads '{}': give the plan that makes it with --encoder", options_.plan,
+                      executor->limits().crossed[0].name);
   positions_ = executor->limits().max_positions;
   if (tokenizer_) give_texts(*tokenizer_, engine, find_tokens(executor->limits().vocabulary));
   token_text_ = engine.token_text;
@@ -159,7 +139,26 @@ ModelState ServedModel::state() const {
   return {!failure, failure.value_or("")};
 }
 
-void ServedModel::load_speech(const Plan& decoder) {
+void ServedModel::load_source(const Plan& encoder, const Plan& decoder,
+                              const engine::ExecutorLimits& limits) {
+  std::optional<std::int64_t> start = config_.decoder_start_token;
+  if (!options_.start.empty()) {
+    PromptOptions options;
+    options.stops = {options_.start};
+    start = with_context("--start", [&] { return stop_ids(options, tokenizer())[0]; });
+  }
+  if (!start || *start >= limits.vocabulary)
+    throw usage_error(
+        "'{}': no token of the model's is said to be the first of its texts: give --start TOKEN, "
+        "or "
+        "decoder_start_token_id in generation_config.json beside the tokenizer",
+        options_.plan);
+  const auto& shape = limits.crossed[0].shape;
+  source_ = std::make_unique<SourceEncoder>(encoder, decoder, shape[shape.size() - 2],
+                                            static_cast<TokenId>(*start), options_.session);
+}
+
+void ServedModel::load_speech(const Plan& encoder, const Plan& decoder) {
   if (options_.make_speech == nullptr)
     throw usage_error(
         "'{}': this command is built without models of speech; the one that tools/build makes "
@@ -168,8 +167,7 @@ void ServedModel::load_speech(const Plan& decoder) {
   if (options_.tokenizer.empty())
     throw usage_error("'{}' is a model of speech: give its --tokenizer", name_);
   tokenizer_ = Tokenizer::load(options_.tokenizer);
-  speech_ = options_.make_speech(Plan::load(options_.encoder, options_.load), decoder, *tokenizer_,
-                                 options_.session, options_.waiting);
+  speech_ = options_.make_speech(encoder, decoder, *tokenizer_, options_.session, options_.waiting);
 }
 
 std::map<TokenId, std::string> ServedModel::find_tokens(TokenId vocabulary) {

@@ -18,10 +18,15 @@
 #include "tools/generate/chat_template.h"
 #include "tools/generate/generation_config.h"
 #include "tools/serve/models/embedder.h"
+#include "tools/serve/models/source_encoder.h"
 #include "tools/serve/models/speech_model.h"
 #include "tools/serve/models/tensor_model.h"
 #include "tools/serve/tool_calls/tool_form.h"
 #include "tools/tokenizer/tokenizer.h"
+
+namespace sinter::engine {
+struct ExecutorLimits;
+}
 
 namespace sinter::tools {
 
@@ -33,9 +38,11 @@ struct ServedModelOptions {
   std::string chat_template;
   std::string tool_form;          // of calls of tools, by name; empty: that of the chat template
   bool generation_config = true;  // whether generation_config.json beside the tokenizer counts
-  std::string encoder;            // path of a Whisper model's other plan; empty: it is none
+  /// Path of the other plan of a model of an encoder and a decoder; empty: it is none.
+  std::string encoder;
+  std::string start;  // first token of its texts, id or name; empty: generation_config.json's
   MakeSpeechModel make_speech = nullptr;  // null: no model of speech can be served
-  /// Of a decoder at once; 0: as many as a plan of --serve takes, 8 of others.
+  /// Of a decoder at once; 0: as many as the plan takes.
   int sequences = 0;
   std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: as EngineOptions say
   TensorModelOptions tensors;        // of any other plan; its `waiting` is the one below
@@ -58,7 +65,7 @@ struct ModelState {
 
 class ServedModel {
  public:
-  /// Throws as Plan::load, Tokenizer::load and DecoderExecutor do.
+  /// Throws as Plan::load, Tokenizer::load and engine::make_executor do.
   ServedModel(std::string name, ServedModelOptions options);
   /// Of an executor of the caller's: prompts and answers are token ids.
   ServedModel(std::string name, std::unique_ptr<engine::Executor> executor);
@@ -76,6 +83,8 @@ class ServedModel {
   TensorModel* tensors() const { return tensors_.get(); }
   /// Of a plan that is an encoder of texts (Embedder::takes); else null.
   Embedder* embedder() const { return embedder_.get(); }
+  /// Of an encoder and a decoder of texts: what reads the prompts; else null.
+  SourceEncoder* source() const { return source_.get(); }
   /// Of a model of speech; else null.
   SpeechModel* speech() const { return speech_.get(); }
   /// Null without one.
@@ -104,11 +113,14 @@ class ServedModel {
   bool masks() const { return masks_; }
   /// Tokens of a text at most, for what makes them.
   std::size_t most_tokens() const {
-    return static_cast<std::size_t>(embedder_ ? embedder_->most_tokens() : positions_);
+    return static_cast<std::size_t>(embedder_ ? embedder_->most_tokens()
+                                    : source_ ? source_->most_tokens()
+                                              : positions_);
   }
 
  private:
-  void load_speech(const Plan& decoder);
+  void load_speech(const Plan& encoder, const Plan& decoder);
+  void load_source(const Plan& encoder, const Plan& decoder, const engine::ExecutorLimits& limits);
   /// Finds what ends a text. Special tokens that are a part of calls, with their names.
   std::map<TokenId, std::string> find_tokens(TokenId vocabulary);
 
@@ -127,6 +139,7 @@ class ServedModel {
   std::int64_t positions_ = 0;
   bool masks_ = false;
   std::unique_ptr<SpeechModel> speech_;
+  std::unique_ptr<SourceEncoder> source_;
   std::unique_ptr<TensorModel> tensors_;
   std::unique_ptr<Embedder> embedder_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads

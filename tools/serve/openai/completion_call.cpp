@@ -39,12 +39,12 @@ CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionReq
       request_(std::move(request)),
       id_(std::move(id)),
       created_(std::time(nullptr)) {
+  prompt_tokens_ = request_.prompt_tokens;
   mailbox_->is_stream = request_.stream;
   for (const GenerationRequest& one : request_.prompts)
     mailbox_->choices += static_cast<std::size_t>(one.sampling.samples);
   for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
     const GenerationRequest& one = request_.prompts[i];
-    prompt_tokens_ += one.prompt.size();
     for (int sample = 0; sample < one.sampling.samples; ++sample)
       choices_.emplace_back(*model_, request_.calls);
     try {

@@ -62,6 +62,12 @@ void take_hints(RequestFields& fields) {
     RequestFields::fail("prediction", "is no object");
 }
 
+void add_prompt(const ServedModel& model, GenerationRequest one, CompletionRequest& request) {
+  request.prompt_tokens += one.prompt.size();
+  if (model.source() != nullptr) model.source()->read(one);
+  request.prompts.push_back(std::move(one));
+}
+
 /// What both forms have.
 CompletionRequest common_of(RequestFields& fields, const ServedModel& model,
                             GenerationRequest& one) {
@@ -109,7 +115,7 @@ CompletionRequest parse_completion(const json& body, std::string_view text,
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     one.prompt = std::move(prompts[i]);
     one.sampling.seed = sampling::seed_of_sample(seed, static_cast<int>(i) * one.sampling.samples);
-    request.prompts.push_back(one);
+    add_prompt(model, one, request);
   }
   return request;
 }
@@ -140,7 +146,7 @@ CompletionRequest parse_chat(const json& body, std::string_view text, const Serv
   const std::int64_t most =
       model.generation_config().max_new_tokens.value_or(SamplingParameters::kNoLimit);
   one.sampling.max_tokens = newer > 0 ? newer : most;
-  request.prompts.push_back(std::move(one));
+  add_prompt(model, std::move(one), request);
   return request;
 }
 

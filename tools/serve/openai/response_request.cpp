@@ -18,16 +18,9 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// Fields that mean the same in both forms.
+/// Fields that mean the same in both forms, beside those of sampling_rows().
 constexpr std::array kSame = {"model",
                               "stream",
-                              "temperature",
-                              "top_p",
-                              "top_k",
-                              "min_p",
-                              "presence_penalty",
-                              "frequency_penalty",
-                              "repetition_penalty",
                               "seed",
                               "stop",
                               "ignore_eos",
@@ -198,6 +191,8 @@ ordered_json chat_of(RequestFields& fields, std::string_view text) {
   ordered_json chat;
   for (const char* name : kSame)
     if (const json* value = fields.take(name)) chat[name] = *value;
+  for (const SamplingRow& row : sampling_rows())
+    if (const json* value = fields.take(row.name)) chat[row.name] = *value;
   chat["messages"] = messages_of_items(fields);
   if (const json* most = fields.take("max_output_tokens")) chat["max_completion_tokens"] = *most;
   put_text(fields, text, chat);

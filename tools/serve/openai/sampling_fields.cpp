@@ -16,21 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-/// A number that is a parameter of draws.
-struct NumberField {
-  const char* name;
-  double SamplingParameters::*value;
-  double least, most;
-};
-constexpr NumberField kNumbers[] = {
-    {"temperature", &SamplingParameters::temperature, 0, 100},
-    {"top_p", &SamplingParameters::top_p, 0, 1},
-    {"min_p", &SamplingParameters::min_p, 0, 1},
-    {"repetition_penalty", &SamplingParameters::repetition_penalty, 1e-3, 1e3},
-    {"presence_penalty", &SamplingParameters::presence_penalty, -2, 2},
-    {"frequency_penalty", &SamplingParameters::frequency_penalty, -2, 2},
-};
-
 void read_stops(RequestFields& fields, const ServedModel& model, SamplingParameters& sampling) {
   if (!fields.flag("ignore_eos")) sampling.stop_tokens = model.stop_tokens();
   const json* stop = fields.take("stop");
@@ -93,11 +78,16 @@ SamplingParameters take_sampling(RequestFields& fields, const ServedModel& model
   SamplingParameters sampling;
   sampling.temperature = 1;
   model.generation_config().apply(sampling);
-  for (const NumberField& field : kNumbers)
-    sampling.*field.value =
-        fields.number(field.name, sampling.*field.value, field.least, field.most);
-  sampling.top_k = fields.integer("top_k", sampling.top_k, -1, INT32_MAX);
-  sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 is all, too
+  for (const SamplingRow& row : sampling_rows()) {
+    const double now = row.get(sampling);
+    if (row.is_whole)
+      row.set(sampling, std::max(row.least, static_cast<double>(fields.integer(
+                                                row.name, static_cast<std::int64_t>(now),
+                                                static_cast<std::int64_t>(row.clients_least),
+                                                static_cast<std::int64_t>(row.clients_most)))));
+    else
+      row.set(sampling, fields.number(row.name, now, row.clients_least, row.clients_most));
+  }
   sampling.seed = take_seed(fields);
   sampling.samples = static_cast<int>(fields.integer("n", 1, 1, kMostSamples));
   sampling.min_tokens = fields.integer("min_tokens", 0, 0, INT32_MAX);

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils  # of the backend's process; whole when initialize() is called
 
-from .._engine import Engine, Generation
+from .._engine import Engine, Generation, draw_names
 from .._errors import Error, UsageError
 from .._plan import load
 from .repository import row_symbol
@@ -149,8 +149,7 @@ class TextModel(_Model):
     A client that leaves ends its text.
     """
 
-    _SAMPLING = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
-                 "frequency_penalty", "min_tokens", "seed", "stop", "stop_tokens", "logit_bias", "priority", "timeout")
+    _SAMPLING = ("max_tokens", *draw_names(), "min_tokens", "seed", "stop", "stop_tokens", "logit_bias", "priority", "timeout")
 
     def _open(self) -> None:
         tokenizer = self._file("tokenizer", "") if "tokenizer" in self._parameters else None
