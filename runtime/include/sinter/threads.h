@@ -16,25 +16,25 @@
 namespace sinter {
 
 struct ThreadPoolOptions {
-  /// Threads that compute at once, the callers among them; at most 256. 0: the environment's
-  /// SINTER_THREADS or else, without `cpus`, as many processors as the calling thread may run on
-  /// and its cgroup's quota allows (rounded down), with `cpus` as many as there are of those.
+  /// Number of threads that compute at once, callers included; at most 256. 0: SINTER_THREADS of
+  /// the environment or, without it, the number of `cpus`. If `cpus` is empty, too: the processors
+  /// that the calling thread may use, limited by its cgroup's quota (rounded down).
   int threads = 0;
-  /// Processors that the pool's own threads may run on, by their number; empty: those that the
-  /// calling thread may run on now. Calling threads stay where their owner put them.
+  /// Processor numbers that the pool's own threads may run on; empty: those of the calling thread
+  /// at this call. Calling threads keep their own affinity.
   std::vector<int> cpus;
-  /// How long a thread that waits for work or for another's part looks for it before it sleeps:
-  /// what others could compute in that time against some 5 to 50 microseconds for waking up.
+  /// How long an idle thread spins before it sleeps. Spinning takes processor time from other
+  /// threads; a wakeup costs 5 to 50 microseconds.
   int spin_microseconds = 50;
 };
 
-/// Sets the process's pool. Sessions that were made before use at most as many threads as they did;
-/// runs that are under way end with fewer. Throws Error(kUsage) for a number out of range, a
-/// processor that the calling thread may not run on, or an invalid SINTER_THREADS.
+/// Replaces the process's pool. Existing sessions use at most as many threads as before; runs in
+/// flight finish with fewer. Throws Error(kUsage) for a number out of range, a processor that the
+/// calling thread may not run on, or an invalid SINTER_THREADS.
 SINTER_API void set_thread_pool(const ThreadPoolOptions& options);
 
-/// The pool's threads, callers included: what SessionOptions::threads = 0 stands for. Makes the
-/// pool if nobody has. Throws Error(kUsage) for an invalid SINTER_THREADS.
+/// The pool's number of threads, callers included: the meaning of SessionOptions::threads = 0.
+/// Creates the pool at the first call. Throws Error(kUsage) for an invalid SINTER_THREADS.
 SINTER_API int thread_pool_size();
 
 }  // namespace sinter
