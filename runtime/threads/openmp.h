@@ -6,13 +6,13 @@
 
 namespace sinter::runtime::threads {
 
-/// True if the process has an OpenMP runtime that can be told. Looks anew until one is there.
+/// True if the process has an OpenMP runtime. Looks again at each call until one is found.
 bool has_openmp();
 
-/// Calls of the calling thread start no OpenMP team from now on.
+/// From now on, calls of this thread start no OpenMP team.
 void stay_out_of_openmp();
 
-/// The same for as long as this lives; then the thread's own setting holds again.
+/// The same for this object's lifetime; then the thread's previous setting is restored.
 class NoOpenMpTeams {
  public:
   NoOpenMpTeams();
@@ -21,8 +21,8 @@ class NoOpenMpTeams {
   NoOpenMpTeams& operator=(const NoOpenMpTeams&) = delete;
 };
 
-/// In front of a call of a library that has_openmp() was asked about: what the calling thread wants
-/// holds, though it wanted it before the library was there.
+/// Call before a library that has_openmp() was asked about: applies this thread's request, even if
+/// it was made before the library was loaded.
 void keep_openmp_out();
 
 }  // namespace sinter::runtime::threads
