@@ -12,7 +12,7 @@
 namespace sinter {
 namespace {
 
-/// What a lent tensor points to, and what keeps its memory.
+/// A lent tensor's structure and the owner of its memory.
 template <typename Managed>
 struct Loan {
   Managed managed;
