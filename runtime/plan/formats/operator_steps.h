@@ -6,8 +6,8 @@
 
 namespace sinter::plan {
 
-/// Sorts, suppressions, sampling, log probabilities and trees, which had steps of their own, become
-/// OperatorSteps. Nothing of the plan has been verified.
+/// Converts old steps of their own kinds (sorts, suppressions, sampling, log probabilities, trees)
+/// to OperatorSteps. The plan is not yet verified.
 void make_operator_steps(fb::PlanT& plan);
 
 }  // namespace sinter::plan

@@ -6,8 +6,8 @@
 
 namespace sinter::plan {
 
-/// Throws what Checker::fail does if `work`, that of `step` or of one of its tactics' parts, is
-/// malformed or cannot run on the plan's target.
+/// Throws as Checker::fail does if `work`, of `step` or of a part of its tactics, is malformed or
+/// cannot run on the plan's target.
 Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work);
 
 }  // namespace sinter::plan
