@@ -9,7 +9,7 @@
 
 namespace sinter::runtime {
 
-/// Throws Error(kOutOfMemory) with `account` if less than `bytes` are free on the GPU.
+/// Throws Error(kOutOfMemory) with the text `account` if the GPU has fewer than `bytes` free.
 void require_free_memory(const graphs::Context& context, std::uint64_t bytes,
                          const std::string& account);
 /// "1.50 GiB", "3.0 MiB", "512 bytes".
