@@ -164,8 +164,8 @@ void Session::Impl::put_input(std::size_t index, const TensorView& view) {
     executor->set_input(index, view);
   } catch (...) {
     if (is_state && inputs[index] != view.shape) {
-      // The old memory was freed for a larger allocation, which failed: the state is unset, as before
-      // its first value.
+      // The old memory was freed for a larger allocation, which failed: the state is unset, as
+      // before its first value.
       inputs[index].reset();
       current.reset();
     }
