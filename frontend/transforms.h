@@ -8,11 +8,11 @@
 
 namespace sinter::frontend {
 
-/// Block-quantized weights and their zero points as a format has them (ops/quantization).
+/// Block-quantized weights and their zero points in ScaleFormat's form (ops/quantization).
 extern const ir::Transform kScaledValues, kScaledZeros;
-/// Bytes as the floats of 8 bits whose codes they are.
+/// Reinterprets bytes as 8-bit floats.
 extern const ir::Transform kFloat8OfCodes;
-/// The same times a number of the tensor, as float32.
+/// The same times a scalar tensor, as float32.
 extern const ir::Transform kScalesOfCodes;
 
 std::span<const ir::Transform* const> transforms();

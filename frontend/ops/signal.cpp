@@ -17,7 +17,7 @@ using ir::Tensor;
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
 
-/// a - b cos(2 pi i / n) + c cos(4 pi i / n), n being the size, or one less if not periodic.
+/// a - b cos(2 pi i / n) + c cos(4 pi i / n); n is the size, minus one if not periodic.
 void cosine_window(NodeContext& node, double a, double b, double c) {
   const Dim size = node.size(0, "size");
   const DType dtype =
@@ -41,7 +41,7 @@ std::int64_t constant_size(NodeContext& node, const Dim& dim, const char* what) 
   return dim.value();
 }
 
-/// A matrix of rows x columns values f(row, column).
+/// A matrix of rows x columns with elements f(row, column).
 template <typename F>
 Term matrix(NodeContext& node, DType dtype, std::int64_t rows, std::int64_t columns, F f) {
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
@@ -57,7 +57,7 @@ Term times(const Term& a, const Term& b) {
   return {a.node(), multiply_matrices(a.node(), a.value(), b.value())};
 }
 
-/// One of the two parts of a complex tensor, whose last dimension is dropped.
+/// The real or imaginary part of a complex tensor; drops the last dimension.
 Term part_of(const Term& x, std::int64_t i) {
   const std::size_t last = x.shape().size() - 1;
   Shape shape = x.shape();
@@ -74,8 +74,8 @@ Term join_parts(const Term& real, const Term& imaginary) {
                          {{"axis", axis}})};
 }
 
-/// The discrete Fourier transform of rows [.., n] of real numbers, or of complex ones if
-/// `imaginary` is given, taken as `length` long; `count` frequencies of it. [.., count, 2].
+/// The discrete Fourier transform of real rows [.., n], or of complex rows if `imaginary` is given,
+/// cut or padded to `length`; returns the first `count` frequencies, [.., count, 2].
 Term transform(const Term& real, const std::optional<Term>& imaginary, std::int64_t length,
                std::int64_t count, bool inverse) {
   NodeContext& node = real.node();
@@ -96,8 +96,8 @@ Term transform(const Term& real, const std::optional<Term>& imaginary, std::int6
                     times(*imaginary, cosine) - times(real, sine));
 }
 
-/// The real signal of `length` values whose first frequencies are given: those that are left out
-/// are the conjugates of these. [.., length, 1].
+/// The real signal of `length` values from its first frequencies; the others are their conjugates.
+/// [.., length, 1].
 Term inverse_of_half(const Term& real, const std::optional<Term>& imaginary, std::int64_t length) {
   NodeContext& node = real.node();
   const std::int64_t n = real.shape().back().value();
@@ -116,7 +116,7 @@ Term inverse_of_half(const Term& real, const std::optional<Term>& imaginary, std
   return signal.reshape(shape);
 }
 
-/// The first `count` elements of the last dimension, with zeros behind if there are fewer.
+/// The first `count` elements of the last dimension, padded with zeros.
 Term first_elements(const Term& x, std::int64_t count) {
   NodeContext& node = x.node();
   Shape shape = x.shape();
@@ -154,7 +154,7 @@ void dft(NodeContext& node) {
   if (node.has_input(1)) length = constant_size(node, node.size(1, "dft_length"), "dft_length");
   if (length < 1) node.invalid("dft_length is {}", length);
 
-  // The axis goes to the end while the transform is a matrix product.
+  // The transform is a matmul, so the axis moves to the end.
   const bool complex = node.shape(input).back() == Dim(2);
   const auto moved = [&](const Term& part) {
     Ints perm;
@@ -177,7 +177,8 @@ void dft(NodeContext& node) {
   node.output(node.transpose(result.value(), back));
 }
 
-/// [batch, length, 1 or 2] or, of real numbers, [batch, length] -> [batch, frames, frequencies, 2].
+/// [batch, length, 1 or 2] or, for real numbers, [batch, length] -> [batch, frames, frequencies,
+/// 2].
 void stft(NodeContext& node) {
   ValueId signal = node.x();
   if (node.rank(signal) == 2)
@@ -217,7 +218,7 @@ void stft(NodeContext& node) {
       transform(real, imaginary, length, onesided ? length / 2 + 1 : length, false).value());
 }
 
-/// Triangular filters on the mel scale, as the ONNX operator specification has them.
+/// Triangular filters on the mel scale, by the ONNX operator specification.
 void mel_weight_matrix(NodeContext& node) {
   const std::int64_t bins = ir::double_to_int(DType::kInt64, node.scalar(0, "num_mel_bins"));
   const std::int64_t length = ir::double_to_int(DType::kInt64, node.scalar(1, "dft_length"));
@@ -225,7 +226,7 @@ void mel_weight_matrix(NodeContext& node) {
   const double low = node.scalar(3, "lower_edge_hertz"), high = node.scalar(4, "upper_edge_hertz");
   const DType dtype =
       require_dtype(static_cast<int>(node.attr_int("output_datatype", 1)), "the result");
-  // The logarithm of the mel scale begins at -700 Hz.
+  // The mel scale's logarithm is defined above -700 Hz.
   const auto is_edge = [](double hertz) { return hertz > -700 && hertz < 1e12; };
   if (bins < 1 || length < 1 || bins > 65536 || length > 1 << 24 || !(rate >= 1e-3) ||
       !is_edge(low) || !is_edge(high))

@@ -15,7 +15,7 @@ struct Activation {
   double alpha = 0, beta = 0;
 };
 
-/// Activations of all directions in order: those of attribute 'activations', or `fallback` for each
+/// Activations of all directions in order: from attribute 'activations', or `fallback` for each
 /// direction.
 std::vector<Activation> read_activations(NodeContext& node, std::vector<std::string> fallback,
                                          std::size_t directions);

@@ -8,7 +8,7 @@
 
 namespace sinter::frontend {
 
-/// What a condition is at compile time, if it is known.
+/// The value of a condition, if it is known at compile time.
 std::optional<bool> known_condition(NodeContext& node, ValueId condition);
 
 /// The importer of If.

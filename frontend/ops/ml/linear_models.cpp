@@ -31,7 +31,8 @@ void linear_regressor(NodeContext& node) {
   node.output(transform_scores(y, read_post_transform(node)).value());
 }
 
-/// One row of coefficients stands for the second of two classes, whose score is above zero.
+/// A single row of coefficients gives the second of two classes, which wins if its score is
+/// positive.
 void linear_classifier(NodeContext& node) {
   const Ints labels = read_labels(node, "classlabels_ints", "classlabels_strings");
   const auto intercepts = node.attr_floats("intercepts");

@@ -20,7 +20,7 @@ const ir::Transform kFloat8OfCodes = {
                                 ir::Buffer::copy_of(inputs[0].hold().bytes))};
     }};
 
-/// Codes of e4m3 times one number.
+/// e4m3 codes times one number.
 const ir::Transform kScalesOfCodes = {
     "scales_of_codes",
     [](const ir::Attrs&, std::span<const Tensor> inputs) {
@@ -53,7 +53,7 @@ void quantize_float8(NodeContext& node) {
 
 void dequantize_float8(NodeContext& node) {
   ValueId x = node.x();
-  // Quantized weights may lie in the model as bytes.
+  // The model may store quantized weights as bytes.
   if (const Tensor* codes = node.builder().constant_of(x);
       codes != nullptr && codes->dtype() == DType::kUInt8)
     x = node.builder().constant(ir::apply(kFloat8OfCodes, {}, std::span(codes, 1)).front());

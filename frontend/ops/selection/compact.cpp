@@ -9,8 +9,9 @@ Places places_of(NodeContext& node, const Term& flags, const std::string& suffix
   const Term ones = flags.cast(DType::kInt64);
   const Term count = reduce("ReduceSum", ones, 0);
   const Dim size = node.size_from_data(count.value(), most.value_or(length), suffix);
-  // Each flag's place is the number of those before it; what is no flag comes behind all of them,
-  // so that no two have one place and their order does not matter.
+  // Stream compaction: a flag's position is the number of flags before it. Other elements get
+  // positions after all flags, so that positions are unique and the scatter's order does not
+  // matter.
   const Term before(node, node.add("Scan", {ones.value()},
                                    {{"axis", std::int64_t{0}},
                                     {"combine", std::string("sum")},

@@ -8,7 +8,7 @@
 
 namespace sinter::frontend {
 
-/// `x` with each of its dimensions as `axes` say, of the type of x.
+/// Resizes each dimension of `x` by `axes`; keeps the type.
 Term resized(NodeContext& node, Term x, Resizing how, std::vector<ResizeAxis> axes);
 
 }  // namespace sinter::frontend
