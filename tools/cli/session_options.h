@@ -8,7 +8,7 @@
 
 namespace sinter::tools {
 
-/// Adds --device and --op-library. A library is opened as the command line is parsed.
+/// Adds --device and --op-library. Parsing the command line opens the libraries.
 void add_session_options(Command& verb, SessionOptions& options);
 
 }  // namespace sinter::tools

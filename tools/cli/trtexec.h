@@ -7,8 +7,7 @@
 
 namespace sinter::tools {
 
-/// The command of Sinter that does what `words`, with options of trtexec among them, ask for; empty
-/// if there are none.
+/// The Sinter command equivalent to `words`, if these contain options of trtexec; else empty.
 std::string command_for_trtexec(std::span<const char* const> words);
 
 }  // namespace sinter::tools

@@ -11,7 +11,7 @@ namespace sinter::tools {
 using Lines = std::vector<std::string>;
 
 Lines plan_summary_text(const nlohmann::ordered_json& report);
-/// Of plans and of models.
+/// For plans and models.
 Lines steps_text(const nlohmann::ordered_json& report, std::size_t most = 0);
 Lines kernels_text(const nlohmann::ordered_json& report, std::size_t most = 0);
 Lines source_text(const nlohmann::ordered_json& report);

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterruptedExit = 128 + SIGINT;
 
-/// What an encoder in front of the decoder did.
+/// Size and time of the encoder's run.
 struct Encoded {
   std::size_t tokens = 0;
   double microseconds = 0;
@@ -62,7 +62,7 @@ void report(const GenerateArguments& options, const Plan& plan, TextGenerator& g
     console.note(fmt::format("the encoder took {} for {} tokens",
                              format_time(encoded->microseconds), encoded->tokens));
   if (!result.steps.empty()) {
-    // The steps were at the positions up to the last one.
+    // The steps ended at the last position, so this is the middle one.
     const auto steps_run = std::ssize(result.steps);
     const std::int64_t middle = std::ssize(prompt) + steps_run - (steps_run + 1) / 2;
     const std::uint64_t weights = generator.weight_bytes();
@@ -94,7 +94,7 @@ void report(const GenerateArguments& options, const Plan& plan, TextGenerator& g
   console.result(json);
 }
 
-/// The first token of a decoder behind an encoder.
+/// The start token of a decoder with an encoder.
 std::int64_t start_id(const std::string& start, const Tokenizer* tokenizer) {
   PromptOptions options;
   options.stops = {start};
@@ -114,9 +114,9 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
     if (run_requests == nullptr) throw usage_error("--requests: this command has no `serve`");
     return run_requests(options, stop_ids(options.prompt, words), console);
   }
-  // Of a conversation the lines that come are prompts.
+  // In a conversation, the lines of standard input are the prompts.
   auto prompt = options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
-  std::vector<std::int64_t> source;  // what an encoder reads
+  std::vector<std::int64_t> source;  // the encoder's input
   if (!options.encoder.empty()) {
     source = std::move(prompt);
     prompt = {start_id(options.start, words)};
@@ -133,7 +133,8 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   auto start = Clock::now();
   const auto plan = Plan::load(options.plan, options.load);
   double load_us = microseconds_since(start);
-  create_context(plan, options.session.device);  // the driver's time, not ours
+  create_context(plan, options.session.device);  // excludes the driver's start-up from the measured
+                                                 // time
   start = Clock::now();
   std::optional<Encoder> encoder;
   std::optional<Encoded> encoded;
@@ -141,7 +142,7 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
     const auto encoder_plan = Plan::load(options.encoder, options.load);
     options.decoder.given = Encoder::feeds(encoder_plan, plan);
     SessionOptions session = options.session;
-    // A paged plan keeps what all sequences' encoders gave.
+    // A paged plan stores the encoder outputs of all sequences itself.
     if (encoder_plan.target() != "cpu" && !engine::PagedExecutor::takes(plan))
       session.output_memory = Memory::kDevice;
     encoder.emplace(encoder_plan, session);
@@ -157,14 +158,14 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
         generator.set_source(encoder->run(plan));
     };
     encoder->set_tokens(source);
-    run();  // which prepares it
+    run();  // the first run prepares it
     const auto second = Clock::now();
     run();
     encoded = Encoded{source.size(), microseconds_since(second)};
   }
   if (decoder != nullptr) {
     decoder->warm_up(tokens, 0);
-    // The last token is not run.
+    // The last token is not fed back.
     if (options.max_tokens > 1 && tokens < decoder->capacity()) decoder->warm_up(1, tokens);
     if (!decoder->keeps_state())
       console.note(decoder->grows()
@@ -305,7 +306,7 @@ void add_generate(Cli& cli) {
       "sinter generate decoder.plan --tokenizer tokenizer.json --prompt \"Once upon a time\"");
   verb->example("sinter generate chat.plan --tokenizer tokenizer.json --chat", "a conversation");
   verb->callback([options, &cli] {
-    sandbox::start();  // before there are threads
+    sandbox::start();  // before any thread exists
     cli.exit_code = run_generate(*options, cli.run_requests, cli.console);
   });
 }

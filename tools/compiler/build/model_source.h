@@ -9,25 +9,24 @@
 
 namespace sinter::tools {
 
-/// True if the model begins as a printed graph does, behind comments. Throws Error(kUsage) if its
-/// file cannot be opened.
+/// True if the model, after comments, starts like a printed graph. Throws Error(kUsage) if its file
+/// cannot be opened.
 bool is_graph_text(const Model& model);
 
-/// What a plan says that its model is called: the file's name.
+/// The model's name in the plan: the file name.
 std::string name_of(const Model& model);
 
-/// Which models are taken: those of one graph, or also those of two bodies (ImportedModel::Flag).
+/// Accepted models: only those of one graph, or also those of two bodies (ImportedModel::Flag).
 enum class Bodies { kOne, kAll };
 
-/// Imports the model with the shapes, ranges, constants and the sampler that `options` ask for; its
-/// dimensions hold all entry points. Progress is stage "import". Constants of Graph text must all
-/// be written out. Throws Error(kUsage) for options that do not fit the model or a model of two
-/// bodies that is not taken, and what the frontend throws.
+/// Imports the model with the shapes, ranges, constants and sampler in `options`; its dimensions
+/// cover all entry points. Progress is stage "import". Constants of Graph text must be written out.
+/// Throws Error(kUsage) for options that do not fit the model, or a model of two bodies if not
+/// accepted, and the frontend's errors.
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
                                      const Reporter& reporter, Bodies bodies = Bodies::kOne);
 
-/// True if the passes have been over `graph`: a text taken behind the last one. It is compiled as
-/// it stands.
+/// True if `graph` is the output of the last pass. It is compiled unchanged.
 bool is_fused(const ir::Graph& graph);
 
 }  // namespace sinter::tools

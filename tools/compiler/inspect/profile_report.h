@@ -11,13 +11,13 @@
 
 namespace sinter::tools {
 
-/// The medians of `rounds` (profiles of one run, with the same steps and parts).
+/// Medians over `rounds` (profiles of one run, with equal steps and parts).
 std::vector<StepTime> median_of(const std::vector<std::vector<StepTime>>& rounds);
 
 ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates, double whole_us);
 nlohmann::ordered_json to_json(const ProfileReport& report);
 
-/// sinter::profile without its boundary. Progress is stage "measuring".
+/// sinter::profile without the exception boundary. Progress is stage "measuring".
 ProfileReport profile_plan(const Plan& plan, const ProfileOptions& options,
                            const Reporter& reporter);
 

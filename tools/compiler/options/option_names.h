@@ -10,17 +10,17 @@
 
 namespace sinter::tools {
 
-/// Who reads: users of `sinter`, or of <sinter/compiler.h>.
+/// The reader: a user of `sinter`, or of <sinter/compiler.h>.
 enum class OptionNames { kFlags, kFields };
 
 struct OptionName {
   std::string_view flag;   // "--dim"
-  std::string_view field;  // "dims", of CompileOptions or of what the call takes besides
+  std::string_view field;  // "dims", a member of CompileOptions or of the call's other options
 };
-/// All that messages name.
+/// All options that messages mention.
 std::span<const OptionName> option_names();
 
-/// `message` with a field's name for each flag in it.
+/// Replaces the flags in `message` by names of fields.
 std::string with_fields(std::string_view message);
 
 }  // namespace sinter::tools

@@ -20,10 +20,10 @@ class Unigram : public Model {
   void encode_part(std::string_view part, std::vector<TokenId>& ids) const;
   [[noreturn]] static void fail(std::string_view part);
 
-  std::vector<double> scores_;  // logarithms of probabilities, by id
+  std::vector<double> scores_;  // log probabilities, by id
   double least_ = 0;
   std::optional<TokenId> unknown_;
-  std::optional<std::array<std::optional<TokenId>, 256>> byte_tokens_;  // of byte_fallback
+  std::optional<std::array<std::optional<TokenId>, 256>> byte_tokens_;  // for byte_fallback
   ByteTrie trie_;
 };
 
