@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of two bodies, between which an input of one bool chooses.
+// Models with two bodies, selected by a scalar bool input.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front door of frontend: ONNX bytes in, Graph out.
+// The frontend's entry point: ONNX bytes in, Graph out.
 #pragma once
 
 #include <cstddef>

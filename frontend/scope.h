@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports nodes: of the model's graph, of graphs that are attributes, and of functions.
+// Imports nodes of the model's graph, of graph attributes, and of functions.
 #pragma once
 
 #include <functional>

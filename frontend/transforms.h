@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What import does with constants, known by name as fusion/transforms.h has it.
+// The importer's transforms of constants, known by name (fusion/transforms.h).
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream is capturing.
+// The graph that a stream is capturing.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes of CUDA graphs: bodies that the GPU runs, or runs again, as a kernel says.
+// Conditional nodes of CUDA graphs: bodies that run once or repeatedly, controlled by a kernel.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded cache of what was captured, the least recently used entry going first.
+// A bounded LRU cache of captured graphs.
 #pragma once
 
 #include <algorithm>

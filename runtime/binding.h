@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symbol values to bound shapes, which are kept. runtime/plan/input_shapes.h finds the values.
+// Cache from symbol values to bound shapes. runtime/plan/input_shapes.h finds the values.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of a mask, which a session counts when it is given one.
+// Counts the tokens of a mask when a session gets one.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exceptions of the standard library as errors with a code. A header alone: the compiler's library
-// and the runtime's both need it.
+// Converts exceptions of the standard library to errors with a code. Header only: the compiler's
+// and the runtime's libraries both need it.
 #pragma once
 
 #include <new>

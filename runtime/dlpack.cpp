@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack in and out. The structures' layout is checked against DLPack's in tests/runtime.
+// DLPack import and export. tests/runtime checks the structures' layout against DLPack's.
 #include <memory>
 #include <optional>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a target implements to run plans. Session checks and binds; executors move and compute.
+// The interface of a target that runs plans. Session checks and binds; executors copy and compute.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Plan holds: for the runtime itself, tools and tests.
+// The contents of a Plan, for the runtime itself, tools and tests.
 #pragma once
 
 #include <memory>

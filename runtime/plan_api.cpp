@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sinter::Plan: what a plan says of itself.
+// sinter::Plan: a plan's description of itself.
 #include <algorithm>
 #include <cmath>
 #include <limits>

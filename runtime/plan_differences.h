@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two plans side by side.
+// Compares two plans.
 #pragma once
 
 #include <string>

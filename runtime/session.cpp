@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sinter::Session: names, checks and binding; executors do the work.
+// sinter::Session: names, checks and binding; executors do the rest.
 #include <algorithm>
 #include <cstring>
 

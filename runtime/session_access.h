@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a Session: for the calls on it that are not its members, and for tests.
+// Internals of a Session, for functions that are not its members, and for tests.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of elements, as nodes of a graph.
+// Parses element-wise expressions into nodes of a graph.
 #pragma once
 
 #include <functional>

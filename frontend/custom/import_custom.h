@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of operators that a user defines.
+// Imports nodes of user-defined operators.
 #pragma once
 
 #include <functional>

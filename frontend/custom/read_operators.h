@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Definition files of operators (TOML).
+// Reads definition files of operators (TOML).
 #pragma once
 
 #include <string>

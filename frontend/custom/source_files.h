@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a definition of operators names: those of its own folder, and no others.
+// Reads the files that an operator's definition names; only from its own folder.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of the compiler as an ONNX model, to be looked at.
+// Exports a compiler graph as an ONNX model for viewing.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of nodes against those that the operator, or the function that is called, has.
+// Checks a node's attributes against its operator's, or its function's.
 #pragma once
 
 #include <string>

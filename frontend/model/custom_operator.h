@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that a user defines: as an expression of elements, as another model, by CUDA text, or
-// by a host function.
+// User-defined operators: an element-wise expression, another model, CUDA text, or a host function.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user says about a model that is imported.
+// The user's options for an import.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an import gives: the graph and what is known of the model, or the nodes that are refused.
+// The result of an import: the graph and facts about the model, or the unsupported nodes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorProto -> ir::Tensor, whatever the storage form.
+// Converts TensorProto to ir::Tensor, for every storage form.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: mapping them, and parsing an ONNX model out of bytes that nobody vouches for.
+// Maps files and parses ONNX models from untrusted bytes.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of an ONNX graph before anything is imported.
+// Checks the structure of an ONNX graph before the import.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation functions. Formulas are those of the ONNX operator specification.
+// Activation functions, with the formulas of the ONNX operator specification.
 #include <cmath>
 
 #include "frontend/ops/table/op_table.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and their transposes.
+// Convolutions and transposed convolutions.
 #include <algorithm>
 
 #include "frontend/ops/table/op_table.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Einsum: transposes, sums and products of two operands at a time.
+// Einsum as transposes, sums and products of two operands at a time.
 #include <algorithm>
 #include <map>
 #include <string>

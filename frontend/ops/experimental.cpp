@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that were experiments of ONNX before version 1.5, which converters of that time wrote
-// and ONNX Runtime still reads.
+// Experimental operators of ONNX before version 1.5, which old converters wrote and ONNX Runtime
+// still reads.
 #include <algorithm>
 
 #include "frontend/ops/control/unroll.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations that operators of com.microsoft end with.
+// Activations at the end of fused com.microsoft operators.
 #pragma once
 
 #include <string>

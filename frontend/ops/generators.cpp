@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that make tensors out of sizes and constants.
+// Operators that generate tensors from sizes and constants.
 #include <cmath>
 #include <span>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that read from or write to places that tensors hold, on the general Take and Scatter.
+// Operators with index tensors, as the general Take and Scatter.
 #include <algorithm>
 
 #include <fmt/format.h>

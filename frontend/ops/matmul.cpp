@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products.
+// Matmuls.
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"

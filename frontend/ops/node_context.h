@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator's importer sees: one ONNX node, its inputs as values, its attributes checked.
+// The interface of an operator's importer: one ONNX node, its inputs as values, checked attributes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What normalisations share.
+// Shared by normalizations.
 #pragma once
 
 #include <cstdint>

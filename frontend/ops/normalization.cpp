@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations and softmax.
+// Normalizations and softmax.
 #include "frontend/ops/normalisation.h"
 #include "frontend/ops/table/op_table.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that act on each element by itself, except activations.
+// Element-wise operators, except activations.
 #include <cmath>
 #include <limits>
 

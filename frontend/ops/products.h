@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators that multiply matrices share.
+// Shared by operators that multiply matrices.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements are the largest, and running sums.
+// Argmax, top-k and related operators, and prefix sums.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 

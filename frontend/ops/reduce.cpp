@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, and the pools that are one.
+// Reductions, and global pooling.
 #include <numeric>
 
 #include "frontend/ops/table/op_table.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that only change the shape, or tell it.
+// Operators that only change or return a shape.
 #include <algorithm>
 #include <numeric>
 

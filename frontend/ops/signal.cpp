@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and transforms of signals, as formulas and as products with constant matrices.
+// Windows and transforms of signals, as formulas and as matmuls with constant matrices.
 #include <cmath>
 #include <numbers>
 

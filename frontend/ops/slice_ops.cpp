@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that take tensors apart and put them together.
+// Operators that split and concatenate tensors.
 #include <algorithm>
 #include <numeric>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on values as formulas: what index computations are written in.
+// Operator overloads for values, in which index computations are written as formulas.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What convolutions and pooling share: windows over the spatial dimensions of [N, C, spatial..].
+// Shared by convolutions and pooling: windows over the spatial dimensions of [N, C, spatial..].
 #pragma once
 
 #include <cstdint>

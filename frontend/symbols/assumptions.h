@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of a model's inputs for its shapes to fit.
+// Assumptions about a model's inputs under which its shapes fit.
 #pragma once
 
 #include <optional>

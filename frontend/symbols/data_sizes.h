@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that follow from data: symbols whose value the run finds.
+// Data-dependent sizes: symbols whose values the run determines.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranges that Sinter gives symbols by default, and what a model narrows them to.
+// Default ranges of symbols, and their narrowing by a model.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes as values: what small integer tensors hold, as Dims.
+// Symbolic evaluation of sizes: the contents of small integer tensors as Dims.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise operators on sizes instead of numbers, also where a model computes sizes with floats:
+// Pointwise operators on sizes instead of numbers, also for models that compute sizes with floats:
 // ceil(height / 2.0) * 2.0.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of record batches to the inputs of a session: sinter/arrow.h.
+// Binds columns of record batches to a session's inputs: sinter/arrow.h.
 #include <optional>
 #include <string>
 #include <utility>

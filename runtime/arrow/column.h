@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Arrow array as a column of tensor elements: checked, nothing copied.
+// An Arrow array viewed as a column of tensor elements: checked, not copied.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as Arrow arrays that own their memory.
+// Exports tensors as Arrow arrays that own their memory.
 #pragma once
 
 #include <memory>

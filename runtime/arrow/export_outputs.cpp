@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs of a session as Arrow arrays: sinter/arrow.h.
+// Exports a session's outputs as Arrow arrays: sinter/arrow.h.
 #include <cstring>
 #include <memory>
 #include <new>

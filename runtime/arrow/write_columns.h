@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns side by side into the rows of a tensor.
+// Interleaves columns into the rows of a tensor.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the handles of the C ABI stand for.
+// The objects behind the C ABI's handles.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI: versions, errors, plans, what belongs to the process.
+// The C ABI: versions, errors, plans, process-wide settings.
 #include <sinter/log.h>
 #include <sinter/threads.h>
 #include <sinter/version.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all functions of the C ABI do: turn exceptions into codes, read and write structures that
-// may grow.
+// Shared by all functions of the C ABI: exceptions become status codes, and structures are read and
+// written by their struct_size.
 #pragma once
 
 #include <algorithm>

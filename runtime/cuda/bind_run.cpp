@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs, before it: memory, addresses, launches, and the graph of them.
+// Prepares a run: memory, addresses, launches, and their CUDA graph.
 #include <algorithm>
 #include <mutex>
 #include <numeric>

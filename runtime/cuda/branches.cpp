@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that do not need each other, in parallel branches of a graph.
+// Runs independent steps in parallel branches of a CUDA graph.
 #include <algorithm>
 #include <optional>
 

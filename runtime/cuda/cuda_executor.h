@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on a GPU. Everything a run needs is bound, allocated and captured before it.
+// Runs plans on a GPU. Everything that a run needs is bound, allocated and captured in advance.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of CUDA is found on this machine, for `sinter doctor`.
+// The CUDA components of this machine, for `sinter doctor`.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all sessions of a plan share on one GPU: weights, kernels, handles of libraries.
+// Resources that all sessions of a plan share on one GPU: weights, kernels, library handles.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a plan with sizes and addresses bound: what a run launches.
+// The launches of a step with bound sizes and addresses.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What steps that call libraries share in a session.
+// Resources of a session that steps with library calls share.
 #pragma once
 
 #include <cstdint>

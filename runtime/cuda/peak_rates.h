@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPUs compute at most, by their architecture: stated, not measured.
+// Peak rates of GPUs by architecture, from data sheets, not measured.
 #pragma once
 
 #include <map>

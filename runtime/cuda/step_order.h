@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps of a plan may run at once, and on which streams. No CUDA.
+// Finds steps of a plan that may run concurrently, and assigns streams. No CUDA.
 #pragma once
 
 #include <cstddef>

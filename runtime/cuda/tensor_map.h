@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: what a kernel hands to the GPU's copy engine.
+// Tensor maps: descriptors that a kernel passes to the GPU's copy engine (TMA).
 #pragma once
 
 #include <cuda.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens may come next in a text that a Constraint describes. By xgrammar, which nothing
-// outside of this folder includes.
+// Structured output: the tokens that may come next in a text under a Constraint. Uses xgrammar,
+// which only this folder includes.
 #pragma once
 
 #include <cstddef>

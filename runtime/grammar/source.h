@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constraints as grammars in EBNF, which xgrammar compiles.
+// Converts constraints to EBNF grammars for xgrammar.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled grammars as bytes, from the process that compiled them.
+// Serializes compiled grammars between processes.
 #pragma once
 
 #include <string>

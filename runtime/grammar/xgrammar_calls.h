@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of xgrammar: what it says, as errors, and an end to what would take too long.
+// Calls xgrammar: converts its messages to errors, and limits its work.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where NVIDIA's libraries are found when they are needed: nothing is linked. Knows no CUDA header.
+// Finds NVIDIA's libraries at run time: nothing is linked. Includes no CUDA header.
 #pragma once
 
 #include <cstddef>

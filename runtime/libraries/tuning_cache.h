@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was chosen by timing it, kept between runs: libraries' algorithms, ways to do a step, and
-// schedules of generated kernels, which the compiler reads. No CUDA.
+// Persistent cache of choices by timing: libraries' algorithms, tactics, and schedules of generated
+// kernels, which the compiler reads. No CUDA.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and branches among the steps of a plan: their bodies lie behind them.
+// Loops and branches among a plan's steps: their bodies follow them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points: which steps are run for which shapes.
+// Entry points: select the steps that run for a shape.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the plan's shape expressions.
+// Evaluates a plan's shape expressions.
 #include "runtime/plan/expressions.h"
 
 #include <algorithm>

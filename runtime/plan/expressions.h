@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single shape expressions of a plan.
+// Evaluates single shape expressions of a plan.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that a run finds: symbols whose value a step computes.
+// Data-dependent sizes: symbols whose values a step computes.
 #pragma once
 
 #include <cstdint>

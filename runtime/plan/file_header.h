@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixed header in front of every plan file. FORMAT.md describes it byte by byte.
+// The fixed header of every plan file. FORMAT.md describes it byte by byte.
 #pragma once
 
 #include <algorithm>

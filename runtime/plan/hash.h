@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-64, the hash of plan sections and of cache keys.
+// XXH3-64: the hash of plan sections and cache keys.
 #pragma once
 
 #include <cstddef>

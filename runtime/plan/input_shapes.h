@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of inputs to values of a plan's symbols, with every check that a user can fail.
+// Derives the values of a plan's symbols from input shapes, with all checks of user errors.
 #pragma once
 
 #include <cstdint>

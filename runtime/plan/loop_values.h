@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which values of a loop program are one per row and which one per element.
+// Classifies the values of a loop program: one per row, or one per element.
 #pragma once
 
 #include <cstdint>

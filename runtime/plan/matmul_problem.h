@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix product with sizes bound, in the terms of a column-major library. No CUDA.
+// A GEMM with bound sizes, in the terms of a column-major library. No CUDA.
 #pragma once
 
 #include <cstdint>

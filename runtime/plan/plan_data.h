@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan in memory: the metadata and its blobs, before writing and after loading.
+// A plan in memory: metadata and binary sections, before writing and after loading.
 #pragma once
 
 #include <cstddef>

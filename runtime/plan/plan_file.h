@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan on its way into a file.
+// A plan file during writing.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to plans. Nothing in the bytes is trusted: see FORMAT.md for the order of the checks.
+// Parses plans from bytes, which are untrusted: see FORMAT.md for the order of the checks.
 #include <cerrno>
 #include <cstring>
 #include <new>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the bindings of a plan of many sequences (`compile --serve`) must be: one table, by which
-// the compiler checks what it writes, the verifier what it loads, and the engine's executor binds.
+// The required bindings of a paged plan (`compile --serve`), as one table: the compiler checks what
+// it writes, the verifier what it loads, and the engine's executor binds by it.
 #pragma once
 
 #include <cstddef>

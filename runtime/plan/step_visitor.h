@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The works of a step: its own, or those of its tactics' parts.
+// Visits the work of a step: its own, or that of its tactics' parts.
 #pragma once
 
 #include "plan_generated.h"

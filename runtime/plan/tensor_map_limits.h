@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensor maps can say; see cuTensorMapEncodeIm2col.
+// Limits of tensor maps; see cuTensorMapEncodeIm2col.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans to bytes. Every byte is a function of the parts: gaps are zero, nothing is taken from the
-// clock or the machine.
+// Serializes plans. Every byte is a function of the parts: gaps are zero, and nothing depends on
+// the time or the machine.
 #include <algorithm>
 #include <cstring>
 #include <functional>

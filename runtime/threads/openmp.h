@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenMP teams of the libraries that our threads call: they are always of one thread. Such a
-// library, and OpenMP with it, may be opened while threads compute already: what they asked for
-// holds from then on.
+// Limits OpenMP teams in libraries that the pool's threads call to one thread. Such a library, and
+// OpenMP with it, may be loaded while threads already compute: their requests apply from then on.
 #pragma once
 
 namespace sinter::runtime::threads {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's pool: its settings, and its life from the first use to fork and exit.
+// The process's pool: its settings, and its life from first use to fork and exit.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool of threads that take parts of a caller's work. See sinter/threads.h for what users set.
+// A work-stealing pool whose threads take parts of a caller's work. See sinter/threads.h for users'
+// settings.
 //
 // A job's parts are divided into one share for each member of its team. A member takes parts from
-// the front of its own share, so that from job to job a core sees the same rows, and then from the
-// back of others': a member that has not come, because the machine is busy, has its share taken by
-// those that have, and nobody waits for it. The caller is a member. It waits only for parts that
-// somebody has begun.
+// the front of its own share, so that a core sees the same rows in each job. Then it steals from
+// the back of others' shares. So the share of a member that does not arrive, because the machine is
+// busy, is done by others, and nobody waits for it. The caller is a member. It waits only for parts
+// that a member has begun.
 #pragma once
 
 #include <atomic>

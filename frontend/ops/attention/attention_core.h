@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every operator of attention comes down to, as compositions.
+// Shared by all attention operators: their decomposition into simpler ones.
 #pragma once
 
 #include <functional>

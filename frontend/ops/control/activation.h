@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations of recurrent layers, which have parameters and defaults of their own.
+// Activations of recurrent layers, which have their own parameters and defaults.
 #pragma once
 
 #include <string>

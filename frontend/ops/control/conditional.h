@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// If: decided at import, selected between, or a branch of the plan.
+// If: decided at import, computed on both sides and selected, or a branch of the plan.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop and Scan: unrolled at import, or loops of the plan; the table of control flow.
+// Loop and Scan: unrolled at import, or loops of the plan; the operator table of control flow.
 #include <algorithm>
 
 #include <fmt/format.h>

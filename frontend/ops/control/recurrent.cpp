@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RNN, GRU and LSTM: one operator whose body is a loop over a sequence, unrolled where it is short.
+// RNN, GRU and LSTM: one operator whose body is a loop over a sequence, unrolled if short.
 #include <algorithm>
 
 #include <fmt/format.h>

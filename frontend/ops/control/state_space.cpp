@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LinearAttention and CausalConvWithState: layers that carry a state from run to run.
+// LinearAttention and CausalConvWithState: layers with a state that persists between runs.
 #include <cmath>
 
 #include "frontend/ops/attention/attention_core.h"

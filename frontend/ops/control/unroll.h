@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators share that are unrolled at import.
+// Shared by operators that are unrolled at import.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that stay loops: the body of a While node, built among the nodes around it.
+// Loops that are not unrolled: builds the body of a While node among the surrounding nodes.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embeddings of com.microsoft. Source: ContribOperators.md of
-// ONNX Runtime 1.2x.
+// Rotary embeddings of com.microsoft. Source: ContribOperators.md of ONNX Runtime 1.2x.
 #include <cmath>
 
 #include "frontend/ops/attention/attention_core.h"

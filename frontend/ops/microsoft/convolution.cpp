@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and pooling of com.microsoft: with activations, and with channels last.
+// Convolutions and pooling of com.microsoft: with activations, and channels last.
 #include "frontend/ops/fused_activation.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft that ONNX Runtime's optimiser and exporters for it write: fused
-// activations and products. They are taken apart again.
+// Fused activations and matmuls of com.microsoft, which ONNX Runtime's optimizer and exporters
+// write; decomposed here.
 #include <algorithm>
 
 #include "frontend/ops/control/unroll.h"

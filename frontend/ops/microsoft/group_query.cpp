@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GroupQueryAttention of com.microsoft: its caches, and where in them each sample stands. Source:
+// GroupQueryAttention of com.microsoft: its caches, and each sample's position in them. Source:
 // ContribOperators.md of ONNX Runtime 1.3x.
 #include <algorithm>
 

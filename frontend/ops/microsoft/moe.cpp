@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts of com.microsoft. Every expert computes every token, and weights of zero keep
-// those out that a token does not choose: the result is that of sending tokens to experts, whose
-// numbers depend on data.
+// Mixtures of experts of com.microsoft. Every expert computes every token, and zero weights remove
+// experts that a token does not select. The result equals that of routing, whose numbers of tokens
+// per expert depend on data.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations of com.microsoft, with what ONNX Runtime's optimiser puts in front of them and
-// behind them. They are taken apart again.
+// Normalizations of com.microsoft, fused by ONNX Runtime's optimizer with the operators before and
+// after them; decomposed here.
 #include "frontend/ops/normalisation.h"
 
 #include "frontend/ops/control/unroll.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases of attention by the distance of tokens, of com.microsoft.
+// Relative position biases of attention, of com.microsoft.
 #include <cmath>
 
 #include "frontend/ops/attention/attention_core.h"

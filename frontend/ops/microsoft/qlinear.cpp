@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft on quantized tensors, as ONNX Runtime's quantizer writes them: each
-// input has a scale and a zero point behind it, the result is rounded to those of its own
+// Quantized operators of com.microsoft, as ONNX Runtime's quantizer writes them. Each input is
+// followed by its scale and zero point; the result is quantized with its own
 // (docs/ContribOperators.md of ONNX Runtime).
 #include "frontend/ops/products.h"
 #include "frontend/ops/quantization/quantized.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft on weights of few bits, whose blocks of elements share a scale.
+// Operators of com.microsoft on block-quantized weights.
 #include <algorithm>
 #include <numeric>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of ai.onnx.ml that prepare columns: scaling, encoding, filling in, picking.
+// Operators of ai.onnx.ml that prepare columns: scaling, encoding, imputing, selecting.
 #include <algorithm>
 #include <cmath>
 

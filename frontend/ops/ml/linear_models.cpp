@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear models of ai.onnx.ml: a product with weights that the node has as attributes.
+// Linear models of ai.onnx.ml: a matmul with weights in the node's attributes.
 #include "frontend/ops/ml/scores.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What classifiers and regressors of ai.onnx.ml do with their scores.
+// Post-processing of scores, shared by classifiers and regressors of ai.onnx.ml.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tree ensembles of ai.onnx.ml: both older forms, whose nodes have numbers of their own in their
-// tree, and the one of opset 5.
+// Tree ensembles of ai.onnx.ml: both older forms, with node ids per tree, and the form of opset 5.
 #include <algorithm>
 #include <cmath>
 #include <map>

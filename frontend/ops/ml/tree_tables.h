@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decision trees of ai.onnx.ml as the tables of ir's TreeEnsemble.
+// Encodes decision trees of ai.onnx.ml as tables of ir's TreeEnsemble.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of few bits in bytes, whose blocks of elements share a scale: as com.microsoft's
-// operators have them.
+// Block-quantized weights of few bits, packed in bytes: the format of com.microsoft's operators.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantization, and products and convolutions of quantized values. Formulas are those of the ONNX
+// Quantization, and matmuls and convolutions of quantized values, with the formulas of the ONNX
 // operator specification: quantized values are round(x / scale) + zero point, saturated.
 #include "frontend/model/initializers.h"
 #include "frontend/ops/products.h"

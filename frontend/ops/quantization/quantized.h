@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on quantized values: what they stand for is (value - zero point) * scale.
+// Arithmetic on quantized values, which represent (value - zero point) * scale.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places where flags are true, in order.
+// Stream compaction: the positions of true flags, in order.
 #pragma once
 
 #include "frontend/ops/term.h"

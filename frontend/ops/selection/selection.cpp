@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that keep the elements that data chooses: how many those are the run finds.
+// Operators that select elements by data; the run determines their number.
 #include "frontend/ops/selection/compact.h"
 #include "frontend/ops/table/op_table.h"
 

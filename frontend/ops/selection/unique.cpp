@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unique: sorted, told apart from their neighbours, and counted; how many there are the run finds.
+// Unique: sorts, compares neighbours and counts; the run determines the number of groups.
 #include "frontend/ops/selection/compact.h"
 #include "frontend/ops/table/op_table.h"
 

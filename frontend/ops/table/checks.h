@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of an operator's inputs by what its specification says of them.
+// Checks an operator's inputs against its specification.
 #pragma once
 
 #include <initializer_list>

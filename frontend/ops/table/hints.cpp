@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about an operator that import does not know.
+// Hints for operators that the importer does not know.
 #include <fmt/format.h>
 
 #include "frontend/ops/table/op_table.h"

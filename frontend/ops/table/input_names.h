@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs that operators have, by version: what ONNX's and ONNX Runtime's schemas say.
+// The inputs of operators by version, from the schemas of ONNX and ONNX Runtime.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's attributes and inputs against those that its operator has in its version.
+// Checks a node's attributes and inputs against those of its operator's version.
 #pragma once
 
 #include <cstdint>

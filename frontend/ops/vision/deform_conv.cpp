@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeformConv: a convolution whose windows are sampled at positions that are data.
+// DeformConv: a convolution whose sampling positions are data.
 #include <fmt/format.h>
 
 #include "frontend/ops/table/op_table.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading between elements: weighted sums of neighbours along several dimensions.
+// Interpolation: weighted sums of neighbours along several dimensions.
 #pragma once
 
 #include <array>

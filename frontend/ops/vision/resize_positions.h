@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the input the elements of a resized dimension lie, and which elements are next to there.
+// Positions in the input for the elements of a resized dimension, and their nearest elements.
 #pragma once
 
 #include <cstdint>

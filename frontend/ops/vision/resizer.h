@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing along dimensions: which input elements an output element is made of.
+// Resizes along dimensions: each output element is a combination of input elements.
 #pragma once
 
 #include <vector>

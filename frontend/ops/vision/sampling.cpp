@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images sampled at positions that are data: GridSample, AffineGrid, RoiAlign.
+// Sampling of images at positions that are data: GridSample and AffineGrid.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/interpolate.h"
 

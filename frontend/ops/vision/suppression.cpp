@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NonMaxSuppression: how many rows it selects the run finds, unless it is asked for as many as
-// there may be.
+// NonMaxSuppression: the run determines the number of rows, unless the maximum is requested.
 
 #include <fmt/format.h>
 

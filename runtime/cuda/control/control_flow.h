@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and branches of a launch list, put on a stream or into a graph that it captures.
+// Launches loops and branches of a launch list on a stream, or captures them into its graph.
 #pragma once
 
 #include <cstdint>

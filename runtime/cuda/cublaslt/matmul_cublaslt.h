@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products through cuBLASLt.
+// GEMMs through cuBLASLt.
 #pragma once
 
 #include <cstdint>

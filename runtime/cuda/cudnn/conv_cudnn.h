@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions through cuDNN, of which this header needs nothing: a build without cuDNN's headers
-// has cudnn_absent.cpp in the place of the sources that do.
+// Convolutions through cuDNN. This header includes none of cuDNN's: a build without them compiles
+// cudnn_absent.cpp instead of the sources that need them.
 #pragma once
 
 #include <cstdint>

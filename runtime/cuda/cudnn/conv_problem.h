@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution with sizes bound, in the terms of a library that takes strides. No CUDA.
+// A convolution with bound sizes, as sizes and strides for a library. No CUDA.
 #pragma once
 
 #include <cstdint>

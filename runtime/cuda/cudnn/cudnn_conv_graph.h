@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as an operation graph of cuDNN.
+// A convolution as a cuDNN operation graph.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's descriptors: made, filled by attribute, finalized.
+// cuDNN descriptors: created, set by attribute, finalized.
 #pragma once
 
 #include <algorithm>

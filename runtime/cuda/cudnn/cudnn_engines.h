@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines of cuDNN for a convolution: which are candidates, and one made ready to run.
+// cuDNN engines for a convolution: the candidates, and an engine prepared to run.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN and its handles as names, and what is known of the library, without the library's headers.
+// Forward declarations for cuDNN and its handles, and facts about the library, without its headers.
 #pragma once
 
 #include <memory>

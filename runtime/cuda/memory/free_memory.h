@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is free on a GPU, before something is allocated.
+// Checks a GPU's free memory before an allocation.
 #pragma once
 
 #include <cstdint>

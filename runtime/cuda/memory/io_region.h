@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host and device memory for a plan's inputs or outputs, side by side.
+// Pinned host and device memory for a plan's inputs or outputs, at equal offsets.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users give a session: memory for inputs and outputs, and an allocator.
+// The user's memory: inputs and outputs, and an allocator.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which weights stay in device memory under a budget, and when and where to the others are copied.
-// No CUDA.
+// Weights under a memory budget: which stay in device memory, and when and where the others are
+// copied. No CUDA.
 #pragma once
 
 #include <cstddef>

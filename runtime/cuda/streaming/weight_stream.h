@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of weights that a session's runs need, ahead of the steps that read them.
+// Prefetches the streamed weights of a session's runs.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tactics of steps, timed in the graph that they are part of.
+// Times tactics of steps within the whole graph.
 #include <algorithm>
 
 #include "runtime/cuda/cuda_executor.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a step's tactics is the fastest here, by timing them.
+// Chooses the fastest of a step's tactics by timing.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evicts the GPU's L2 cache before a cold measurement; timing of candidates, which cuBLASLt's
-// algorithms and a step's tactics are chosen by.
+// Flushes the GPU's L2 cache for cold measurements, and times candidates: cuBLASLt's algorithms and
+// a step's tactics.
 #pragma once
 
 #include <cstdint>

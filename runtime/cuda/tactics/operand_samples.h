@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timed tactics multiply: a GPU that multiplies zeros takes less power, runs faster, and
-// prefers other algorithms than with a model's numbers.
+// Sample operands for timing: with zeros a GPU draws less power and clocks higher, so timings would
+// favour other algorithms than real data.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tactics that were chosen one step at a time, tried again in their places. No CUDA.
+// Re-times tactics that were chosen step by step, within the whole graph. No CUDA.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of texts as deterministic automata: for what patterns cannot say alone, as "this, but none
-// of those names".
+// Sets of texts as deterministic automata, for sets that a pattern cannot express, such as "this,
+// except those names".
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of Unicode's characters.
+// Sets of Unicode characters.
 #pragma once
 
 #include <cstdint>

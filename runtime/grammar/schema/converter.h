@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Schemas as grammars.
+// Converts JSON Schemas to grammars.
 #pragma once
 
 #include <deque>

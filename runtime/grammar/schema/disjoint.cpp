@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which schemas have no value in common: for `oneOf`.
+// Decides which schemas have no value in common: for `oneOf`.
 #include <algorithm>
 
 #include "runtime/grammar/schema/converter.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats of strings that grammars are made of.
+// The formats of strings that grammars support.
 #pragma once
 
 #include <optional>

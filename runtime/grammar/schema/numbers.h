@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers between bounds, as texts.
+// The decimal texts of numbers between bounds.
 #pragma once
 
 #include <optional>

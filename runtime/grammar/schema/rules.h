@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A grammar as it is built, and as xgrammar's EBNF.
+// A grammar under construction, and its text in xgrammar's EBNF.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON of schemas, as it is read and written here.
+// Reads and writes the JSON of schemas.
 #pragma once
 
 #include <cstdint>

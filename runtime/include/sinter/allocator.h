@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of sessions from a program's own pool.
+// An interface for a session's memory from the program's own pool.
 #pragma once
 
 #include <cstddef>

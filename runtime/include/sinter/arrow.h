@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of Arrow tables to inputs, outputs to columns, through the Arrow C data and C device
-// interfaces. No Arrow library is needed.
+// Binds columns of Arrow tables to inputs and exports outputs as columns, through the Arrow C data
+// and C device interfaces. Needs no Arrow library.
 //
-// What a column is to a tensor of rows:
+// How a column maps to a tensor of rows:
 //   bool, integers, float16, float32, float64   [rows]; bool is a byte in a tensor, a bit in Arrow
-//   a fixed-size list of n of these             [rows, n], and so on for lists in lists
-//   a dictionary                                its codes, of the type that they have
-// Other types (text, times, decimals, lists of any length, structures) are Error(kUsage) that names
-// the column, its type and what to do.
+//   a fixed-size list of n of these             [rows, n]; nested lists add further dimensions
+//   a dictionary                                its codes, in their own type
+// Other types (text, times, decimals, variable-size lists, structures) throw Error(kUsage), which
+// names the column, its type and the remedy.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors to and from other libraries through DLPack, without a copy. The structures have the
-// layout of DLPack 1.x; pointers to them are what a "dltensor" or "dltensor_versioned" capsule
-// holds.
+// Exchanges tensors with other libraries through DLPack without a copy. The structures have the
+// layout of DLPack 1.x; a "dltensor" or "dltensor_versioned" capsule contains a pointer to one.
 #pragma once
 
 #include <cstddef>

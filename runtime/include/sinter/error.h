@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that Sinter reports. Standard library only: every folder may include this header.
+// Errors of Sinter. Standard library only: every folder may include this header.
 #pragma once
 
 #include <exception>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats of 8 bits: what their codes mean, and how numbers round to them. Standard library only:
-// every folder may include this header.
+// 8-bit floats: the values of their codes, and rounding to them. Standard library only: every
+// folder may include this header.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library has to say. It prints nothing by itself.
+// The library's log messages. Without a logger it prints nothing.
 #pragma once
 
 #include <functional>

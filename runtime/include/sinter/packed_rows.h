@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows a packed batch has: the tokens of all its sequences, rounded up so that batches of
-// about as many tokens share one bound shape, and with it one CUDA graph.
-// Standard library only: every folder may include this header.
+// The number of rows of a packed batch: its total tokens, rounded up, so that batches of similar
+// size share one bound shape and its CUDA graph. Standard library only: every folder may include
+// this header.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a session's time goes.
+// Measures where a session spends its time.
 #pragma once
 
 #include <cstddef>

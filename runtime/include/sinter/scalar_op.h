@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar primitives: what one element's computation is made of. The scalar expressions of pointwise
-// operators (ir), loop programs (runtime/plan) and all emitters share this one table.
+// Scalar primitives, from which the computation of one element is built. The scalar expressions of
+// pointwise operators (ir), loop programs (runtime/plan) and all emitters share this table.
 // Standard library only: every folder may include this header.
 #pragma once
 

@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sinter for C and for languages that call C: load a plan, run it.
 //
-// Errors. Functions that can fail return a sinter_status; of others it is said what they return.
-// sinter_last_error() has the message of the calling thread's last call that failed, until its next
-// one that does. After an error out parameters are as they were. No exception leaves a function.
+// Errors. Functions that can fail return a sinter_status; others document their result.
+// sinter_last_error() returns the message of the calling thread's last failed call, until its next
+// one. On an error, output parameters are unchanged. No exception leaves a function.
 //
-// Versions. A function, a constant or a member of a structure that was in a release stays as it is;
-// new ones are added. Structures that may grow begin with `struct_size`, which the caller sets to
-// sizeof of what it was compiled with: the library reads and writes no more than that. What a
-// program says in members that the library does not know is refused unless it is zero. Zero is the
-// default of every option: `sinter_session_options options = {sizeof options};` asks for nothing
-// else.
+// Versions. Released functions, constants and structure members never change; releases only add new
+// ones. Extensible structures begin with `struct_size`, which the caller sets to its own sizeof:
+// the library reads and writes no more than that. The library refuses nonzero values in members
+// that it does not know. Zero is the default of every option: `sinter_session_options options =
+// {sizeof options};` selects all defaults.
 //
-// Handles. A sinter_plan is used by any number of threads. A sinter_session is used by one thread
-// at a time; a call while another thread is in one is SINTER_ERROR_USAGE. A sinter_engine is used
-// by any number of threads. Sessions and engines keep what they need of their plan: it may be freed
-// first. Freeing NULL, or what was freed, does nothing. Any
-// other use of a handle that was freed, or of what never was one, is SINTER_ERROR_USAGE (a count is
-// 0, an address NULL): a handle is a number that is given once, not an address. What is freed while
-// another thread is in a call on it is gone when that call ends.
+// Handles. A sinter_plan and a sinter_engine are thread-safe. One thread at a time uses a
+// sinter_session; a concurrent call returns SINTER_ERROR_USAGE. Sessions and engines keep their
+// plan's contents alive, so it may be freed first. Freeing NULL, or a freed handle, has no effect.
+// Any other use of a freed or invalid handle returns SINTER_ERROR_USAGE (a count is 0, an address
+// NULL): handles are unique numbers, not addresses. An object freed during another thread's call is
+// destroyed at the end of that call.
 //
-// Strings are UTF-8 that ends with a zero. Pointers that a function gives point to memory of the
-// handle that it was called with, and are valid as long as that or as said.
+// Strings are UTF-8 and zero-terminated. Returned pointers refer to memory of the handle passed to
+// the function; they are valid as long as the handle, or as documented.
 #ifndef SINTER_C_H
 #define SINTER_C_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine, for C: text for many requests at once, over a plan of `compile --serve`. A part of
-// sinter_c.h, which includes it and says what errors, versions, handles and lifetimes are.
+// The engine for C: generates text for many concurrent requests, with a plan of `compile --serve`.
+// Part of sinter_c.h, which includes it and documents errors, versions, handles and lifetimes.
 #ifndef SINTER_C_ENGINE_H
 #define SINTER_C_ENGINE_H
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host operators: functions of a user's library that compute operators of a plan. In C, for
-// languages that export C functions; it needs no other header of Sinter's and links nothing.
+// Host operators: functions of a user's library that compute operators of a plan. A C interface,
+// for all languages that export C functions; includes no other header of Sinter and links nothing.
 //
-// A model is compiled with a definition of the operator that has [operator.host]. A shared library
-// exports `sinter_operators`, which gives a table of functions, and is named when the plan is
-// loaded (LoadOptions::operator_libraries, sinter_plan_load_with, --op-library).
+// The model is compiled with a definition of the operator that has [operator.host]. A shared
+// library exports `sinter_operators`, which returns a table of functions. Loading the plan names
+// the library (LoadOptions::operator_libraries, sinter_plan_load_with, --op-library).
 //
-// Functions give 0, or another number if they cannot do it: then the run fails with that number and
-// with what they have put into `message`. They are called from any thread, and from several at once
-// where several sessions run. They must not let C++ exceptions out. Structures only grow at their
-// ends.
+// Functions return 0, or another number on failure: the run then fails with that number and the
+// text in `message`. Any thread calls them, several at once if several sessions run. C++ exceptions
+// must not leave them. Structures only grow at their end.
 #ifndef SINTER_OPERATOR_H
 #define SINTER_OPERATOR_H
 

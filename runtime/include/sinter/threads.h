@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that plans for the CPU are computed with: one pool for a process, shared by its
-// sessions.
+// The thread pool of CPU plans: one per process, shared by its sessions.
 //
-// A session's run is divided into parts. The calling thread takes parts, and so do threads of the
-// pool that have nothing else to do: never more threads at once than the pool's size, callers among
-// them. Results do not depend on how many took part. A child of fork() gets a pool of its own with
-// the same options. Where the system starts fewer threads than the pool has, those that it started
-// compute, and the logger is told.
+// A session's run is divided into parts. The calling thread and idle threads of the pool take
+// parts; the pool's size limits the number of threads, callers included. Results do not depend on
+// the number of threads. A child of fork() gets its own pool with the same options. If the system
+// cannot start all threads, the pool uses those that it started, and logs a warning.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// C libraries that are opened when the first of their functions is called: who needs none of them
-// does not pay for loading them. A source defines the functions under their own names, and whoever
-// links it instead of the library has it opened late.
+// C libraries that are opened at the first call of one of their functions, so that programs which
+// do not need them do not pay for loading them. A source defines the functions under their own
+// names; linking it instead of the library defers opening.
 #pragma once
 
 #include <atomic>

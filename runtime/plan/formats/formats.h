@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which formats of plans are read, and how plans of older ones become plans of today's.
+// Readable plan formats, and the upgrade of older plans to the current format.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step from format 9 to 10.
+// The upgrade from format 9 to 10.
 #pragma once
 
 #include "runtime/plan/plan_data.h"

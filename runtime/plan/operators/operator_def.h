@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Definitions of the operators that OperatorSteps run: what a step's operands and attributes have
-// to be. The verifier checks nothing else of such a step, so that a definition says all that its
-// kernel relies on.
+// Definitions of the operators that OperatorSteps run: the requirements for a step's operands and
+// attributes. The verifier checks nothing else of such a step, so a definition must state
+// everything on which its kernel relies.
 #pragma once
 
 #include <cstdint>

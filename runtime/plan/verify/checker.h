@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the files of the verifier: a plan and the words for what is wrong with it.
+// Shared by the verifier's files: the plan and functions that report what is wrong with it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention.
+// Verifies attention.
 #include <cstdint>
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What depends on the bound sizes: no step may leave its buffers.
+// Verifies bound sizes: no step may access memory outside its buffers.
 #include <algorithm>
 
 #include "runtime/plan/entries.h"

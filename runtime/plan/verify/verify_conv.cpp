@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions.
+// Verifies convolutions.
 #include <cstdint>
 #include <utility>
 

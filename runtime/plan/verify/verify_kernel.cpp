@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels: their variants, arguments and tensor maps.
+// Verifies kernels: variants, arguments and tensor maps.
 #include <algorithm>
 #include <cstdint>
 #include <string>

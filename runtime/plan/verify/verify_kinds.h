@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of work that have files of their own, and what these share.
+// Kinds of work that are verified in separate files, and shared helpers.
 #pragma once
 
 #include <cstddef>

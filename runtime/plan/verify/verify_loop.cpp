@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop programs: SSA order, operand types, accesses, and what is per row.
+// Verifies loop programs: SSA order, operand types, accesses, and per-row values.
 #include <algorithm>
 
 #include <sinter/scalar_op.h>

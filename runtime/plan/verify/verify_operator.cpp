@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of operators: a user's, and the runtime's own, which their definitions describe.
+// Verifies operator calls: the user's, and the runtime's own by their definitions.
 #include <algorithm>
 #include <optional>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables that steps refer to: symbols, expressions, buffers, bindings, states, modules.
+// Verifies the tables to which steps refer: symbols, expressions, buffers, bindings, states,
+// modules.
 #include "runtime/plan/verify/verify_plan.h"
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that let executors trust a plan's metadata.
+// Checks after which executors can trust a plan's metadata.
 #pragma once
 
 #include <cstdint>

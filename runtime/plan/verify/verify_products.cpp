@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products, of quantized weights too.
+// Verifies GEMMs, also with quantized weights.
 #include <cstdint>
 
 #include "runtime/plan/verify/verify_kinds.h"

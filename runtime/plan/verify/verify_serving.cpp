@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine's executor takes for granted of a plan of many sequences.
+// Verifies what the engine's executor assumes about a paged plan.
 #include <algorithm>
 #include <array>
 #include <bit>

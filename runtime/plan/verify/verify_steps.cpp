@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps in their order: that the buffers they use are declared, alive and written before they are
-// read; bodies and entry points.
+// Verifies steps in order: their buffers are declared, alive and written before they are read. Also
+// bodies and entry points.
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of each kind of step.
+// Verifies the work of each kind of step.
 #include "runtime/plan/verify/verify_work.h"
 
 #include <algorithm>

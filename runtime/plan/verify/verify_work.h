@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a step by itself: its structure, and what it touches.
+// Verifies the work of a single step: its structure, and the buffers that it uses.
 #pragma once
 
 #include "runtime/plan/verify/checker.h"
