@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb prints: data on stdout, notes and progress on stderr. What does something to a
-// terminal is shown escaped in all of it; text of others that shall not begin a line, such as a
-// model's names, goes through ir::shown first.
+// Output of a verb: data on stdout, notes and progress on stderr. Escapes terminal control
+// characters everywhere. Untrusted text that must not begin a line, such as a model's names, goes
+// through ir::shown first.
 #pragma once
 
 #include <chrono>

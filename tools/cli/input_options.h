@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --inputs, --shapes, --input-range and --seed: what a verb runs something on.
+// --inputs, --shapes, --input-range and --seed: the inputs of a verb's run.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine has: GPUs, drivers, libraries.
+// Examines this machine: GPUs, drivers, libraries.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the command line. Behind them is CLI11, whose headers cost a file some four seconds of
-// compile time: options.cpp and cli.cpp alone include them.
+// Command-line options over CLI11. Its headers cost about 4 seconds of compile time per file, so
+// only options.cpp and cli.cpp include them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sessions that a verb makes run on and with.
+// Options of the sessions that a verb creates.
 #pragma once
 
 #include <sinter/session.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that end the process.
+// Cleans up on signals that end the process.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --trace: times of steps into a file that Perfetto and chrome://tracing show.
+// --trace: writes step times to a file for Perfetto and chrome://tracing.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people who know TensorRT's command line type here.
+// Translates command lines of TensorRT's trtexec.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boundary of the compiler: what happens inside becomes what <sinter/compiler.h> promises.
+// The exception boundary of the compiler: converts internal errors to those of <sinter/compiler.h>.
 #pragma once
 
 #include <exception>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One model compiled in several ways, side by side.
+// Compares variants of one compiled model.
 #include <algorithm>
 
 #include "runtime/plan/plan_data.h"

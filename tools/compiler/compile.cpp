@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model to a plan and all that is said of it.
+// Compiles a model to a plan with all results.
 #include <chrono>
 #include <memory>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points one by one, for what shows or does one list of steps.
+// Handles entry points one by one, for verbs that work on a single list of steps.
 #pragma once
 
 #include <string>

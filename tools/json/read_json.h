@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one reader of JSON that strangers write: bodies of requests, tokenizers, configurations.
+// The only parser for untrusted JSON: request bodies, tokenizers, configurations.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of what was compiled and where its time goes: data, and a page of them in one HTML
+// The report of a compilation: what was compiled and where its time goes, as data and as one HTML
 // file.
 #pragma once
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens may follow in a text with times, as the Whisper paper has it and OpenAI's decoder
-// does.
+// Constraints on timestamp tokens, from the Whisper paper and OpenAI's decoder.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whisper: what is said in a sound of any length, by an encoder's plan and a decoder's.
+// Whisper: transcribes sound of any length with an encoder's and a decoder's plan.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that a tokenizer has besides its model's: wherever a text has their names.
+// Added tokens: names that are matched in a text before the tokenizer's model runs.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion for shells, made from the declarations of verbs.
+// Shell completion, generated from the declarations of verbs.
 #pragma once
 
 #include <span>

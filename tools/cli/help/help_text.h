@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --help as text that 80 columns hold, and as data.
+// Formats --help for 80 columns.
 #pragma once
 
 #include <nlohmann/json.hpp>

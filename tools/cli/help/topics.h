@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that the command shows by itself, since who installed it has no source tree: topics.txt
-// says which. Errors name them as `sinter help TOPIC`.
+// Help pages embedded in the command, because an installed command has no source tree: topics.txt
+// lists them. Errors refer to them as `sinter help TOPIC`.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb's declarations say, as data: --help, `sinter help`, completion and their tests are
-// made from it.
+// A verb's declarations as data, from which --help, `sinter help`, completion and their tests are
+// generated.
 #pragma once
 
 #include <string>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the command that bring large libraries, each a shared object of its own which is loaded
-// when it is used. It has what it links, and takes the rest from the command: what SINTER_API marks
-// there.
+// Optional parts of the command with large dependencies: shared objects that are loaded on demand.
+// A module links its own libraries and uses the command's symbols marked SINTER_API.
 #pragma once
 
 #include <string>

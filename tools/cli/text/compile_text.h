@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What came of a compilation, for people and as JSON.
+// Results of a compilation as human-readable text.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a plan, for people: reports of tools/compiler/inspect as lines.
+// Reports of tools/compiler/inspect as human-readable lines.
 #pragma once
 
 #include <nlohmann/json.hpp>

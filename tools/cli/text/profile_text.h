@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile for people.
+// Profiles as human-readable tables.
 #pragma once
 
 #include <string>

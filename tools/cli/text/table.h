@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables, sizes and times for people.
+// Human-readable tables, sizes and times.
 #pragma once
 
 #include <cstddef>

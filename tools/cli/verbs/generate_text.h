@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts one after the other by the engine, shown as they come: what `generate` does once, and in a
-// conversation for each answer.
+// Generates one text at a time with the engine and streams it: once for `generate`, and for each
+// answer of a conversation.
 #pragma once
 
 #include <chrono>

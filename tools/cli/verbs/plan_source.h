@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan, or what one is made from: what verbs that run take.
+// The argument of verbs that run plans: a plan, or a model to compile.
 #pragma once
 
 #include <cstddef>

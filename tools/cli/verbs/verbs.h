@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a verb: adds its subcommand to the application. The callback returns through
-// `exit_code` where it is not 0.
+// One function per verb, which adds its subcommand to the command line. The callback sets
+// `exit_code` if it is not 0.
 #pragma once
 
 #include <cstdint>

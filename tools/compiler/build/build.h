@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model to a plan: what compile, compare and verify share.
+// Builds a plan from a model; shared by compile, compare and verify.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calibration: samples of a model's inputs, and what runs parts of the model on them.
+// Calibration: samples of a model's inputs, and running parts of the model on them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models as they come: ONNX or the graph's own text form, in files or in memory.
+// Reads models: ONNX or Graph text, from files or memory.
 #pragma once
 
 #include <sinter/compiler.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan is compiled for.
+// The target of a compilation.
 #pragma once
 
 #include <string>

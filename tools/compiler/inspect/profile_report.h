@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profile says: which step is bound by what, and where the time of a run goes.
+// Interprets a profile: the limit of each step, and how a run's time divides.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --precision int8 and fp8: products with operands of 8 bits, and what all else is computed in.
+// --precision int8 and fp8: matmuls with 8-bit operands, and the precision of everything else.
 #pragma once
 
 #include <sinter/compiler.h>

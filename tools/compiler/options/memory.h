@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory compiling may take.
+// The memory limit of a compilation.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What options are called: messages inside the compiler write them as the command line does
-// ("--dim seq=8"), and the library's boundary puts the names of its fields in their place ("dims
-// seq=8").
+// Names of options in messages: inside the compiler they are flags ("--dim seq=8"); the library's
+// boundary replaces them by fields ("dims seq=8").
 #pragma once
 
 #include <span>

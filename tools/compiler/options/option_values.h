@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of options by their rows: from the texts of the command line, and into the manifest's.
+// Converts option values by their rows: from command-line texts, and to manifest texts.
 #pragma once
 
 #include <string>

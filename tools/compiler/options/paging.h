@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of many sequences at once.
+// Paged decoders of many concurrent sequences.
 #pragma once
 
 #include <string>

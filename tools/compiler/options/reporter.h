@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What work in the compiler tells while it goes on, and whether it goes on.
+// Reports a compiler call's progress and diagnostics, and stops it on request.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Float weights of products as integers of few bits, and what that costs.
+// Options of weight-only quantization, and its cost.
 #pragma once
 
 #include <set>

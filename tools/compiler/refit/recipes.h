@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a plan's weights are made of its model's constants: what a plan says of that, as text.
+// Recipes: how a plan's weights derive from its model's constants, stored as text in the plan.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// New values for the constants that a plan's weights are made of.
+// Recomputes a plan's weights from new values of the model's constants.
 #pragma once
 
 #include <cstdint>

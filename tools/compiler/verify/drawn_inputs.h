@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs to verify a model on where none are given: as long as its dimensions allow.
+// Draws inputs for verification, as long as the model's dimensions allow.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches in rows of 8 bits as what they stand for, so that a plan which has such can be compared
-// with its model.
+// Dequantizes 8-bit caches, so that a plan with such caches can be compared with its model.
 #pragma once
 
 #include <vector>

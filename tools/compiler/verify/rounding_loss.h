@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model of 16-bit floats loses what its matmuls do not explain.
+// Finds where a 16-bit model loses more precision than its matmuls explain.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of NumPy, torch and CuPy as views of tensors, and new ones for outputs. All of this needs
+// NumPy, torch and CuPy arrays as tensor views, and new arrays for outputs. All functions require
 // the GIL.
 #pragma once
 

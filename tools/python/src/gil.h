@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GIL, taken and given so that the end of the interpreter harms no thread.
+// Acquires and releases the GIL safely at the interpreter's end.
 //
-// Once the interpreter ends, a thread that asks for the GIL is ended by Python: the stack is
-// unwound (pthread_exit), which aborts the process where a destructor or a `catch (...)` is in the
-// way. So before that (atexit) a gate is closed: threads but the main one that want the GIL
-// afterwards wait for ever, as Python 3.14's own do, and end with the process.
+// Once the interpreter ends, Python terminates a thread that requests the GIL: it unwinds the stack
+// (pthread_exit), which aborts the process at a destructor or a `catch (...)`. So an atexit handler
+// closes a gate first. Threads other than the main one that request the GIL afterwards wait
+// forever, as in Python 3.14, and end with the process.
 #pragma once
 
 #include <nanobind/nanobind.h>

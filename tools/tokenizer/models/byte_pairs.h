@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding: a word is its characters, of which neighbours are merged, the pair of the
-// lowest rank first.
+// Byte-pair encoding: splits a word into characters and merges adjacent tokens, lowest rank first.
 #pragma once
 
 #include <array>

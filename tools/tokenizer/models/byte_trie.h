@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts, found from a place in another text on in one walk.
+// A trie of texts, for matching at a position of another text.
 #pragma once
 
 #include <algorithm>

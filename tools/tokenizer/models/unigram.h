@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unigram, the model of SentencePiece's tokenizers (T5, XLM-R, ALBERT, Marian): of all ways to cut
-// a text into pieces of the vocabulary the most likely one (Kudo 2018, arXiv:1804.10959).
+// Unigram, the model of SentencePiece's tokenizers (T5, XLM-R, ALBERT, Marian): the most probable
+// segmentation into pieces of the vocabulary (Kudo 2018, arXiv:1804.10959).
 #pragma once
 
 #include <array>

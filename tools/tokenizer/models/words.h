@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WordPiece, the model of BERT's tokenizers: a word is the longest pieces that the vocabulary has,
+// WordPiece, the model of BERT's tokenizers: splits a word greedily into the longest known pieces,
 // from left to right. WordLevel: each word is a token.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of one object of tokenizer.json: each of its fields is read, or refused by name.
+// Reads one object of tokenizer.json: every field must be read, or it is refused by name.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text on its way to tokens: in pieces, and with where it comes from.
+// A text during tokenization: its pieces and their origins.
 #pragma once
 
 #include <cstdint>

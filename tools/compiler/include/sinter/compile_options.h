@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler is asked: models, inputs, options, and who is told while it works.
+// Models, inputs, options and callbacks of the compiler.
 #pragma once
 
 #include <cstddef>

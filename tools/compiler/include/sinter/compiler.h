@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler as a library: a model in, a plan out, and what is known of both as data.
+// The compiler as a library: compiles models to plans, and returns facts about both as data.
 //
-// Nothing here prints, and no call ends the process. Calls may be made by several threads at once.
-// What goes wrong is thrown as CompileError, an Error with its diagnostics; what parses a text
-// throws Error(kUsage). Messages call options by the fields below: "dims", "weights.keep".
+// No function prints or ends the process. All functions are thread-safe. They throw CompileError,
+// an Error with its diagnostics; functions that parse a text throw Error(kUsage). Messages name
+// options by the fields below: "dims", "weights.keep".
 #pragma once
 
 #include <cstddef>
