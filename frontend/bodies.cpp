@@ -12,7 +12,7 @@ namespace {
 using ir::Dim;
 using ir::Graph;
 
-/// The name of a symbol for the value of input `name` that no dimension of `graphs` has.
+/// A symbol for the value of input `name` that no dimension of `graphs` uses.
 std::string symbol_for(const std::string& name, const std::vector<Graph>& graphs) {
   std::string symbol = symbol_name(name);
   while (std::ranges::any_of(graphs,
@@ -21,7 +21,8 @@ std::string symbol_for(const std::string& name, const std::vector<Graph>& graphs
   return symbol;
 }
 
-/// The inputs and outputs of two graphs: where a dimension differs it follows from `flag`.
+/// A graph with the inputs and outputs of both graphs; a dimension that differs becomes a function
+/// of `flag`.
 Graph bindings_of(const Graph& where_false, const Graph& where_true, const Dim& flag) {
   ir::GraphBuilder builder(where_false.name());
   for (const Graph* graph : {&where_false, &where_true})
@@ -48,7 +49,7 @@ Graph bindings_of(const Graph& where_false, const Graph& where_true, const Dim& 
     ir::Shape shape;
     for (std::size_t d = 0; d < a.shape.size(); ++d)
       shape.push_back(a.shape[d] + flag * (b.shape[d] - a.shape[d]));
-    // Whatever holds it: nothing computes this graph.
+    // Any value of this type will do: nothing computes this graph.
     builder.output(name, builder.add("Expand", {builder.scalar(a.dtype, 0)}, {{"shape", shape}}));
   }
   return builder.finish();

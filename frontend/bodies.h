@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of two bodies, between which an input of one bool chooses.
+// Models with two bodies, selected by a scalar bool input.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace sinter::frontend {
 
-/// Imports the model twice, with input `flag` false and true, and puts both side by side (see
-/// ImportedModel::Flag). Throws what `import_one` does, and Error(kUnsupported) for an output that
-/// has another rank or element type in one of them.
+/// Imports the model twice, with input `flag` false and true, and combines both (see
+/// ImportedModel::Flag). Throws as `import_one` does, and Error(kUnsupported) for an output whose
+/// rank or element type differs between the two.
 ImportedModel import_bodies(const std::string& flag, const ImportOptions& options,
                             const std::function<ImportedModel(const ImportOptions&)>& import_one);
 

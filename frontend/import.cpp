@@ -33,14 +33,14 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return parent.empty() ? std::filesystem::path(".") : parent;
 }
 
-/// The graph's name as far as graph text can hold it.
+/// The graph's name, restricted to characters that graph text allows.
 std::string plain_name(std::string name) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   return name.empty() ? "main" : name;
 }
 
-/// XXH3 of several runs of bytes.
+/// XXH3 of consecutive pieces.
 class Hasher {
  public:
   Hasher() : state_(XXH3_createState()) { XXH3_64bits_reset(state_); }
@@ -57,7 +57,7 @@ class Hasher {
   XXH3_state_t* state_;
 };
 
-/// XXH3 of the graph's nodes, inputs and outputs, but for the values of initializers.
+/// XXH3 of the graph's nodes, inputs and outputs, excluding the values of initializers.
 std::uint64_t structure_of(const onnx::ModelProto& model) {
   Hasher hasher;
   const auto add = [&](const google::protobuf::MessageLite& message) {
@@ -67,7 +67,7 @@ std::uint64_t structure_of(const onnx::ModelProto& model) {
     hasher.add(std::as_bytes(std::span(text)));
   };
   for (onnx::NodeProto node : model.graph().node()) {
-    node.clear_doc_string();  // where the exporter was
+    node.clear_doc_string();  // may contain paths of the exporter's machine
     add(node);
   }
   for (const auto& input : model.graph().input()) add(input);
@@ -93,7 +93,7 @@ class Importer {
     state_.data_sizes.start(options.bounds);
     if (options.on_node)
       state_.on_node = [this](std::size_t done) {
-        // Functions and loops add nodes to those in the file.
+        // The total grows: functions and loops add nodes to those in the file.
         options_.on_node(done, std::max(done, static_cast<std::size_t>(graph_.node_size())));
       };
   }
@@ -145,7 +145,7 @@ class Importer {
             structure_of(*model_)};
   }
 
-  /// With ranges as far as nodes have narrowed them.
+  /// The symbols, with their ranges as narrowed by nodes so far.
   KnownSymbols symbols() const {
     KnownSymbols known{builder_.ranges(), {}};
     for (const auto& [input, name] : inputs_)
@@ -156,12 +156,12 @@ class Importer {
 
   const std::string& name_of(ir::ValueId input) const { return inputs_.at(input); }
 
-  /// The graph of the inputs alone.
+  /// A graph with only the model's inputs.
   ir::Graph run_inputs() {
     Scope scope(state_, {model_, checked_opsets(*model_), "", nullptr});
     scope.read_initializers(graph_);
     read_graph_inputs(scope);
-    // A graph has outputs: here they are the inputs, or a number if there are none.
+    // A graph needs outputs: the inputs themselves, or a dummy number if there are none.
     for (const auto& [value, name] : inputs_) builder_.output(name, value);
     if (inputs_.empty()) builder_.output("none", builder_.scalar(DType::kInt64, 0));
     return builder_.finish();
@@ -186,7 +186,7 @@ class Importer {
     }
   }
 
-  /// Outputs that depend on what is refused, and those that do not.
+  /// Outputs that depend on unsupported nodes, and the others.
   std::pair<std::vector<std::string>, std::vector<std::string>> outputs_by_support(Scope& scope) {
     std::pair<std::vector<std::string>, std::vector<std::string>> result;
     for (const auto& output : graph_.output()) {
@@ -197,7 +197,7 @@ class Importer {
     return result;
   }
 
-  /// Leaves outputs out, if that is asked for. Returns what would be left otherwise.
+  /// Drops unsupported outputs if the options allow it; returns the remaining ones.
   std::vector<std::string> drop_outputs(Scope& scope) {
     const auto [dropped, kept] = outputs_by_support(scope);
     if (!options_.drop_unsupported_outputs || dropped.empty() || kept.empty()) return kept;
@@ -217,7 +217,7 @@ class Importer {
   void refuse_unsupported(const std::vector<std::string>& kept) const {
     std::vector<UnsupportedNode> unsupported = state_.unsupported;
     if (unsupported.empty()) return;
-    // A loop or a function that is used often would bury the rest.
+    // Unrolled loops and frequently called functions would otherwise flood the list.
     constexpr std::size_t kShown = 100;
     std::vector<std::string> shown;
     for (std::size_t i = 0; i < std::min(unsupported.size(), kShown); ++i) {
@@ -283,7 +283,7 @@ class Importer {
       if (tensor.shape().dim(i).has_dim_value() && dim.is_constant())
         agrees = tensor.shape().dim(i).dim_value() == dim.value();
     }
-    // Exporters get declared output shapes wrong often enough that other runtimes accept it.
+    // A warning only: exporters often declare wrong output shapes, and other runtimes accept them.
     if (!agrees)
       state_.warn(fmt::format("output '{}' is declared with another shape than the {} that it has",
                               output.name(), ir::to_string(type)));
@@ -295,10 +295,10 @@ class Importer {
   ir::GraphBuilder builder_;
   ImportState state_;
   std::map<ir::ValueId, std::string> inputs_;
-  std::set<std::string> dropped_;  // outputs
+  std::set<std::string> dropped_;  // names of dropped outputs
 };
 
-/// Imports with as few assumptions about the inputs as make the shapes fit.
+/// Imports with the fewest assumptions about the inputs that make all shapes fit.
 ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
                               const std::filesystem::path& folder, const ImportOptions& options,
                               const ModelBytes& source) {
@@ -343,13 +343,13 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   }
 }
 
-/// Runs `body`; an Error that leaves it is one line, whatever names the model has.
+/// Runs `body`; escapes names in the message of an Error, so that it is one line.
 template <typename Body>
 decltype(auto) with_names_shown(Body&& body) {
   try {
     return std::forward<Body>(body)();
   } catch (const UnsupportedModel&) {
-    throw;  // which has lines, and has seen to it
+    throw;  // its message has several lines, and its names are escaped already
   } catch (const FileError& error) {
     throw FileError(error.code(), ir::shown(error.what()), error.path(), error.number());
   } catch (const Error& error) {

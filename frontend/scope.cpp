@@ -17,7 +17,7 @@
 namespace sinter::frontend {
 namespace {
 
-// Functions and graphs that lie in each other. Protobuf itself reads a hundred levels of graphs.
+// Maximum nesting of functions and graphs. Protobuf itself reads up to 100 levels of graphs.
 constexpr std::size_t kMaxCallDepth = 64;
 
 }  // namespace
@@ -33,7 +33,7 @@ ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem:
       nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
 
 void ImportState::warn(const std::string& text) {
-  // The copies of a loop's body would all say the same.
+  // Drops duplicates: the copies of a loop's body would repeat a warning.
   if (warned_.insert(text).second) warnings.push_back(text);
 }
 
@@ -55,8 +55,8 @@ ir::Tensor Scope::traced(const ir::Tensor& tensor, const std::string& name) cons
 void Scope::read_initializers(const onnx::GraphProto& graph) {
   for (const auto& proto : graph.initializer()) {
     initializer_names_.insert(proto.name());
-    // A tensor of a type that Sinter lacks may belong to a node that is refused by name, or to
-    // none: it is an error where it is used.
+    // A tensor of an unsupported type may belong to a node that is refused anyway, or to none: it
+    // is an error only where it is used.
     if (!dtype_of(proto.data_type()) && !is_scaled_float(proto.data_type())) {
       unreadable_.emplace(proto.name(), proto.data_type());
       if (is_four_bit(proto.data_type()))
@@ -127,8 +127,8 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   const bool is_newer = row != nullptr && version > holds_until(*row);
   const std::int64_t until = is_newer ? holds_until(*row) : 0;
   if (is_newer) row = nullptr;
-  // What the user says that an operator means goes first, then what the model itself says, but for
-  // ONNX's own operators.
+  // Precedence: the user's custom operators, then the model's functions, except for ONNX's own
+  // operators.
   const CustomOperator* custom = find_custom(node);
   if (row != nullptr && domain.empty()) function = nullptr;
   if (custom != nullptr) row = nullptr, function = nullptr;
@@ -148,7 +148,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
       continue;
     }
     inputs_known = false;
-    // Unless the value comes from a node that is refused already, the reason is here.
+    // Reports the type, unless the value comes from a node that is already refused.
     if (type && is_known)
       note_unsupported(node, label,
                        fmt::format("input '{}' has element type {}", name, onnx_type_name(*type)));
@@ -194,8 +194,8 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     };
     with_sizes_fitted(label, inputs, import_now);
   } catch (Error& error) {
-    // Sizes that ought to be equal may yet be made so (see assumptions.h), and bodies taken one by
-    // one.
+    // Not for sizes that may be assumed equal (see assumptions.h), nor for bodies that can be
+    // imported one by one.
     if (error.code() == ErrorCode::kUnsupported &&
         dynamic_cast<const ir::DimMismatch*>(&error) == nullptr &&
         dynamic_cast<const FlagNeeded*>(&error) == nullptr) {
@@ -233,7 +233,7 @@ void Scope::import_row(const onnx::NodeProto& node, NodeContext& context, const 
   import_custom(context, *custom, [&](const std::string& path, std::span<const ir::ValueId> in) {
     return import_reference(path, in, label);
   });
-  // What its reference does not support has been listed.
+  // Unsupported nodes of the reference have been listed.
   if (state_.unsupported.size() == refused) set_outputs(node, context);
 }
 
@@ -248,7 +248,7 @@ std::optional<std::vector<ir::ValueId>> Scope::import_reference(const std::strin
     const auto file = MappedFile::open(path);
     auto model = parse_model({file->bytes(), file.get()}, path);
     const onnx::GraphProto& graph = model->graph();
-    // Its weights lie beside it.
+    // The reference's weights are beside its own file.
     struct Swapped {
       ExternalData &external, &own;
       Swapped(ExternalData& a, ExternalData& b) : external(a), own(b) { std::swap(external, own); }
@@ -283,7 +283,7 @@ void Scope::with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>
   for (int fitted = 0;; ++fitted) try {
       return import_row();
     } catch (const ir::DimMismatch& mismatch) {
-      // A node inside of this one has tried.
+      // An inner node has already tried.
       const bool is_own = mismatch.node().name.empty();
       if (!is_own || fitted == kMost || !state_.data_sizes.fit(inputs, mismatch.a(), mismatch.b()))
         throw;
@@ -294,7 +294,7 @@ void Scope::with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>
 
 void Scope::need_sizes(const OpRow& row, std::int64_t version,
                        std::span<const ir::ValueId> inputs) {
-  // As the schemas call the inputs that the shapes of outputs follow from.
+  // Schema names of inputs that determine output shapes.
   static constexpr std::string_view kSizes[] = {
       "shape",  "axes", "repeats", "pads",  "starts", "ends",  "steps", "sizes",
       "scales", "K",    "split",   "limit", "start",  "delta", "depth", "output_shape"};
@@ -386,7 +386,7 @@ std::optional<std::vector<ir::ValueId>> Scope::import_subgraph(const onnx::Graph
     if (const auto type = inner.unreadable_type(output.name()))
       throw unsupported_error("output '{}' is a constant of element type {}", output.name(),
                               onnx_type_name(*type));
-    return std::nullopt;  // it depends on a node around this graph that is refused
+    return std::nullopt;  // it depends on an outer node that is refused
   }
   if (state_.unsupported.size() > refused) return std::nullopt;
   return outputs;
@@ -452,7 +452,7 @@ void Scope::note_unsupported(const onnx::NodeProto& node, const std::string& lab
 std::int64_t Scope::version_of(const std::string& domain) const {
   const auto found = place_.opsets.find(domain);
   if (found != place_.opsets.end()) return found->second;
-  // Operators of other domains have had one version for as long as exporters have written them.
+  // Other domains: all exporters so far write a single version.
   return domain.empty() ? 0 : 1;
 }
 

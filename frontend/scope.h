@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports nodes: of the model's graph, of graphs that are attributes, and of functions.
+// Imports nodes of the model's graph, of graph attributes, and of functions.
 #pragma once
 
 #include <functional>
@@ -29,17 +29,17 @@ namespace sinter::frontend {
 
 struct OpRow;
 
-/// Nodes that control flow and functions may add to those in the file. Each copy of a loop's body
-/// and each call of a function counts: a small file must not become an endless graph.
+/// Limit of nodes that control flow and functions add to those in the file. Copies of loop bodies
+/// and calls of functions count, so that a small file cannot become a huge graph.
 inline constexpr std::int64_t kMaxAddedNodes = 200'000;
 
-/// What the import of one model shares between its scopes.
+/// State that all scopes of an import share.
 struct ImportState {
   ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder,
               const onnx::ModelProto& model);
 
   void warn(const std::string& text);
-  /// Notes a node that is about to be imported; throws Error(kUnsupported) above the limit.
+  /// Counts a node before its import; throws Error(kUnsupported) above the limit.
   void note_node(std::string label, const std::string& op);
 
   ir::GraphBuilder& builder;
@@ -50,51 +50,53 @@ struct ImportState {
   FunctionLibrary functions;
   RowChecks row_checks;
   std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
-  std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
+  std::function<void(std::span<const std::byte>)> on_external;  // called with every external tensor
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;
   bool pad_selections = false;                                          // see ImportOptions
   std::shared_ptr<const std::vector<CustomOperator>> custom_operators;  // may be null
-  std::size_t references = 0;  // of operators, that are being imported
+  std::size_t references = 0;  // number of custom operators' references being imported
   std::shared_ptr<ir::ReadLog> reads;
   std::int64_t memory_left = INT64_MAX;
   std::vector<UnsupportedNode> unsupported;
-  std::function<void(std::size_t done)> on_node;  // nodes that were noted; may be empty
+  std::function<void(std::size_t done)> on_node;  // called with the number of nodes so far; may be
+                                                  // empty
 
  private:
   std::unordered_set<std::string> warned_;
   std::int64_t nodes_left_ = 0;
 };
 
-/// The names of one body and what they stand for.
+/// The names of one body and their values.
 class Scope final : public SubgraphImporter {
  public:
   struct Place {
     std::shared_ptr<const void> owner;  // keeps the body's protos alive
     Opsets opsets;
-    std::string prefix;      // of the nodes' names: "caller/"
-    Scope* outer = nullptr;  // where names that this body does not define are looked up
+    std::string prefix;      // prefix of node names: "caller/"
+    Scope* outer = nullptr;  // enclosing scope, where other names are looked up
   };
   Scope(ImportState& state, Place place) : state_(state), place_(std::move(place)) {}
 
   void define(const std::string& name, ir::ValueId value) { values_[name] = value; }
-  /// Says that `name` is an input that the caller leaves out.
+  /// Declares that the caller omits the input `name`.
   void leave_out(const std::string& name) { absent_.insert(name); }
   void read_initializers(const onnx::GraphProto& graph);
   const std::unordered_set<std::string>& initializer_names() const { return initializer_names_; }
-  /// Those whose type Sinter has.
+  /// Initializers of supported types.
   const std::unordered_map<std::string, ir::Tensor>& initializers() const { return initializers_; }
-  /// Shapes that the graph declares, for messages about nodes whose inputs could not be imported.
+  /// Records the shapes that the graph declares, for messages about nodes whose inputs could not be
+  /// imported.
   void note_declared_types(const onnx::GraphProto& graph);
 
-  /// Imports every node that `body` has. What is not supported is noted in the state; other errors
-  /// are thrown.
+  /// Imports all nodes of `body`. Notes unsupported ones in the state; throws other errors.
   void import_nodes(const Body& body);
 
-  /// The value named `name` here or outside, or an invalid id if it depends on an unsupported node.
+  /// The value `name` in this scope or an enclosing one; an invalid id if it depends on an
+  /// unsupported node.
   ir::ValueId find_value(const std::string& name);
-  /// The ONNX type of the value `name`, if it is one that Sinter lacks: of an initializer, or of
-  /// 4-bit integers that a node makes.
+  /// The ONNX type of the value `name`, if Sinter lacks it: an initializer, or 4-bit integers that
+  /// a node computes.
   std::optional<int> unreadable_type(const std::string& name) const;
 
   std::optional<std::vector<ir::ValueId>> import_subgraph(const onnx::GraphProto& graph,
@@ -103,19 +105,18 @@ class Scope final : public SubgraphImporter {
                                                           bool tentative) override;
 
  private:
-  /// `tensor` with notes of who reads it, if it is one of the model's own graph and they are
-  /// wanted.
+  /// `tensor` with tracing of its readers, if it belongs to the main graph and tracing is on.
   ir::Tensor traced(const ir::Tensor& tensor, const std::string& name) const;
   void import_node(const onnx::NodeProto& node, const std::string& label,
                    const GraphStructure& structure);
-  /// Notes what a node that cannot be imported, because a node in front of it was refused, needs to
-  /// know: so that all inputs that a user has to give are named at once.
-  /// Runs `import_row`, again with other `inputs` where sizes that only the run knows do not fit.
+  /// Runs `import_row`; repeats it with changed `inputs` if data-dependent sizes do not fit.
   void with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>& inputs,
                          const std::function<void()>& import_row);
+  /// For a node that depends on a refused node: notes which sizes it needs, so that one error names
+  /// all inputs that the user must give.
   void need_sizes(const OpRow& row, std::int64_t version, std::span<const ir::ValueId> inputs);
   const CustomOperator* find_custom(const onnx::NodeProto& node) const;
-  /// Imports what `row`, or if it is null `custom` says that the node is.
+  /// Imports a node by `row` or, if that is null, by `custom`.
   void import_row(const onnx::NodeProto& node, NodeContext& context, const OpRow* row,
                   const CustomOperator* custom, const std::string& label);
   std::optional<std::vector<ir::ValueId>> import_reference(const std::string& path,
@@ -137,7 +138,7 @@ class Scope final : public SubgraphImporter {
   Place place_;
   std::unordered_set<std::string> initializer_names_;
   std::unordered_map<std::string, ir::Tensor> initializers_;
-  std::unordered_map<std::string, int> unreadable_;  // names, with their ONNX type
+  std::unordered_map<std::string, int> unreadable_;  // names with their ONNX type
   std::unordered_map<std::string, ir::ValueId> values_;
   std::unordered_set<std::string> absent_;
   std::unordered_map<std::string, const onnx::ValueInfoProto*> declared_;

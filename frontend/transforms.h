@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What import does with constants, known by name as fusion/transforms.h has it.
+// The importer's transforms of constants, known by name (fusion/transforms.h).
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace sinter::frontend {
 
-/// Block-quantized weights and their zero points as a format has them (ops/quantization).
+/// Block-quantized weights and their zero points in ScaleFormat's form (ops/quantization).
 extern const ir::Transform kScaledValues, kScaledZeros;
-/// Bytes as the floats of 8 bits whose codes they are.
+/// Reinterprets bytes as 8-bit floats.
 extern const ir::Transform kFloat8OfCodes;
 
 std::span<const ir::Transform* const> transforms();

@@ -34,7 +34,7 @@ bool can_add_to_capture(const Driver& driver) {
 void end_overlap(const Driver& driver, CUstream stream) {
   const Capture capture(driver, stream);
   if (capture.graph == nullptr) {
-    // A kernel overlaps with a kernel alone, and nothing else may be between.
+    // Programmatic overlap requires two adjacent kernels: an event record between them prevents it.
     CUevent event = nullptr;
     driver.event_create(&event, CU_EVENT_DISABLE_TIMING);
     driver.event_record(event, stream);

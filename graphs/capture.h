@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream is capturing.
+// The graph that a stream is capturing.
 #pragma once
 
 #include <vector>
@@ -8,26 +8,26 @@
 
 namespace sinter::graphs {
 
-/// The graph that a stream is capturing, and the nodes that what comes next starts behind.
+/// The graph that a stream is capturing, and the nodes on which the stream's next work depends.
 struct Capture {
-  CUgraph graph = nullptr;  // null: the stream captures nothing
+  CUgraph graph = nullptr;  // null: the stream is not capturing
   std::vector<CUgraphNode> behind;
-  std::vector<CUgraphEdgeData> edges;  // none: plain ones
+  std::vector<CUgraphEdgeData> edges;  // empty: ordinary edges
 
-  /// The driver has stream_get_capture_info.
+  /// Requires a driver with stream_get_capture_info.
   Capture(const Driver& driver, CUstream stream);
 };
 
-/// Puts a node into what `stream` is capturing, behind what is there; what comes next on the stream
-/// starts behind the node. The driver can_add_to_capture.
+/// Adds a node to the graph that `stream` is capturing, after its current work; later work on the
+/// stream depends on the node. Requires can_add_to_capture.
 void add_node(const Driver& driver, CUstream stream, const Capture& capture,
               CUgraphNodeParams& parameters);
 
-/// Whether the driver (12.3 and later) can put nodes of our own into what a stream is capturing.
+/// Whether the driver (12.3 or later) can add nodes to a graph during its capture.
 bool can_add_to_capture(const Driver& driver);
 
-/// What is put on `stream` next starts when all in front of it has ended, even if it is launched
-/// programmatically, as libraries may do with kernels that do not wait themselves. The driver
+/// The next work on `stream` starts after all earlier work has ended, even if it uses programmatic
+/// dependent launch. Libraries may launch so with kernels that do not wait themselves. Requires
 /// can_add_to_capture.
 void end_overlap(const Driver& driver, CUstream stream);
 

@@ -25,7 +25,7 @@ bool has_conditional_nodes(const Driver& driver) {
 Conditional::Conditional(ContextPtr context, CUstream stream) : context_(std::move(context)) {
   const Driver& driver = context_->driver();
   const Capture capture = capture_on(driver, stream);
-  // Without a kernel that sets it the body would not be run.
+  // The default value is 0: the body runs only if a kernel sets the condition.
   driver.graph_conditional_handle_create(&handle_, capture.graph, context_->handle(), 0, 0);
 }
 
@@ -42,11 +42,11 @@ void Conditional::add(CUgraphConditionalNodeType type, CUstream stream, CUstream
   add_node(driver, stream, capture, parameters);
   driver.stream_begin_capture_to_graph(body_stream, parameters.conditional.phGraph_out[0], nullptr,
                                        nullptr, 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  CUgraph body = nullptr;  // the node's own
+  CUgraph body = nullptr;  // owned by the node
   try {
     record(body_stream);
   } catch (...) {
-    // Ends the capture; the stream would refuse all work otherwise.
+    // Ends the capture; otherwise the stream would refuse all further work.
     driver.stream_end_capture.raw(body_stream, &body);
     throw;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes of CUDA graphs: bodies that the GPU runs, or runs again, as a kernel says.
+// Conditional nodes of CUDA graphs: bodies that run once or repeatedly, controlled by a kernel.
 #pragma once
 
 #include <functional>
@@ -8,19 +8,21 @@
 
 namespace sinter::graphs {
 
-/// Drivers for CUDA 12.3 and later have them.
+/// True for drivers of CUDA 12.3 and later.
 bool has_conditional_nodes(const Driver& driver);
 
-/// A node of the graph that a stream is capturing. A kernel in front of it sets whether the body is
-/// run (cudaGraphSetConditional); in a body that is run while that holds, one sets it again.
+/// A conditional node in the graph that a stream is capturing. A preceding kernel sets the
+/// condition (cudaGraphSetConditional). The body of a while node contains a kernel that sets it
+/// again.
 class Conditional {
  public:
-  /// The handle is an argument of the kernels. `stream` must be capturing.
+  /// Kernels take the handle as an argument. `stream` must be capturing.
   Conditional(ContextPtr context, CUstream stream);
 
   CUgraphConditionalHandle handle() const { return handle_; }
-  /// Adds the node behind what `stream` has captured; its body is what `record` puts on
-  /// `body_stream`, which must not be capturing. CU_GRAPH_COND_TYPE_IF or CU_GRAPH_COND_TYPE_WHILE.
+  /// Adds the node after the captured work of `stream`. Its body is the work that `record` puts on
+  /// `body_stream`, which must not be capturing. Types: CU_GRAPH_COND_TYPE_IF or
+  /// CU_GRAPH_COND_TYPE_WHILE.
   void add(CUgraphConditionalNodeType type, CUstream stream, CUstream body_stream,
            const std::function<void(CUstream)>& record) const;
 

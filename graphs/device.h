@@ -22,7 +22,7 @@ struct DeviceProperties {
   std::uint64_t max_shared_bytes = 0;  // per block, with opt-in
   std::uint64_t max_threads_per_block = 0;
   std::uint64_t threads_per_multiprocessor = 0;  // resident at once
-  double clock_hz = 0;                           // highest of the multiprocessors
+  double clock_hz = 0;                           // highest clock of the multiprocessors
 
   /// "sm_90".
   std::string architecture() const;
@@ -35,10 +35,11 @@ struct MemoryInfo {
   std::uint64_t free_bytes = 0, total_bytes = 0;
 };
 
-/// A retained primary context. Everything that lives on a GPU holds one, so that it outlives them.
+/// A retained primary context. Every resource on a GPU holds a reference to it, so the context
+/// outlives them.
 class Context {
  public:
-  /// Throws Error(kDevice) naming the devices there are if `device` is none of them.
+  /// Throws Error(kDevice) listing the devices if `device` does not exist.
   static std::shared_ptr<const Context> retain(const Driver& driver, int device);
   ~Context();
   Context(const Context&) = delete;
@@ -63,7 +64,7 @@ class Context {
     friend class Context;
     Scope(const Context& context, std::nothrow_t) noexcept;
   };
-  /// For destructors: a scope that does not throw if the driver is gone.
+  /// For destructors: a scope that does not throw, even if the driver is gone.
   Scope scope_nothrow() const noexcept;
 
  private:
@@ -76,7 +77,7 @@ class Context {
 
 using ContextPtr = std::shared_ptr<const Context>;
 
-/// A handle of the driver's, which its entry point `kDestroy` destroys in the handle's context.
+/// Owns a driver handle; the entry point `kDestroy` destroys it in the handle's context.
 template <typename Handle, auto kDestroy>
 class Owned {
  public:
@@ -99,7 +100,7 @@ class Owned {
   const ContextPtr& context() const { return context_; }
   const Driver& driver() const { return context_->driver(); }
   Handle get() const { return handle_; }
-  Handle* put() { return &handle_; }  // for functions of the driver that create it
+  Handle* put() { return &handle_; }  // output argument of driver functions that create a handle
 
  private:
   ContextPtr context_;

@@ -10,7 +10,7 @@ namespace sinter::graphs {
 namespace {
 
 #define SINTER_STRING(text) #text
-// Expands the header's version macro first: "cuMemAlloc_v2".
+// Expands the header's version macro first, to "cuMemAlloc_v2" for example.
 #define SINTER_EXPANDED_STRING(text) SINTER_STRING(text)
 
 constexpr const char* kNoDriver =
@@ -26,7 +26,7 @@ void* open_system_library() {
 
 void* resolve_or_fail(const Driver::Resolver& resolve, const char* symbol, const char* name) {
   if (void* address = resolve(symbol)) return address;
-  // Entry points whose newest version has the signature of the first one.
+  // Falls back to the first version for entry points whose newest version has the same signature.
   if (std::string_view(name) == "cuEventElapsedTime")
     if (void* address = resolve(name)) return address;
   throw Error(ErrorCode::kDevice,
@@ -68,7 +68,7 @@ Driver::Driver(const Resolver& resolve) {
 
 const Driver& Driver::system() {
   static std::mutex mutex;
-  // Never destroyed: sessions in static storage may outlive any order of destruction.
+  // Never destroyed: static sessions may be destroyed later.
   static const Driver* driver = nullptr;
   const std::lock_guard lock(mutex);
   if (!driver) {

@@ -12,14 +12,14 @@ namespace sinter::graphs {
 
 class Driver;
 
-/// Throws the Error for a failed driver call: kOutOfMemory for CUDA_ERROR_OUT_OF_MEMORY, else
-/// kDevice; the message has the call's name and the driver's name and text for `result`.
+/// Throws the Error of a failed driver call: kOutOfMemory for CUDA_ERROR_OUT_OF_MEMORY, else
+/// kDevice. The message has the call's name, and the driver's name and text for `result`.
 [[noreturn]] void fail(const Driver& driver, CUresult result, std::string_view call);
 
 template <typename Function>
 class Entry;
 
-/// One entry point. Calling it throws on failure; `raw` returns the result instead.
+/// One entry point. A call throws on failure; `raw` returns the result instead.
 template <typename... Args>
 class Entry<CUresult (*)(Args...)> {
  public:
@@ -41,7 +41,7 @@ class Entry<CUresult (*)(Args...)> {
   CUresult (*function_)(Args...) = nullptr;
 };
 
-// X(member, entry point). The header's macros give each the version that it was compiled for.
+// X(member, entry point). The header's macros choose the version for which it was compiled.
 #define SINTER_DRIVER_FUNCTIONS(X)                                            \
   X(get_error_name, cuGetErrorName)                                           \
   X(get_error_string, cuGetErrorString)                                       \
@@ -96,7 +96,7 @@ class Entry<CUresult (*)(Args...)> {
   X(graph_exec_update, cuGraphExecUpdate)                                     \
   X(graph_exec_destroy, cuGraphExecDestroy)
 
-// Newer than the oldest driver that is supported; may be empty.
+// Newer than the oldest supported driver; entries may be empty.
 #define SINTER_DRIVER_OPTIONAL_FUNCTIONS(X)                                   \
   X(func_load, cuFuncLoad)                                                    \
   X(stream_get_capture_info, cuStreamGetCaptureInfo_v3)                       \
@@ -108,17 +108,17 @@ class Entry<CUresult (*)(Args...)> {
 /// The table of entry points of one driver library.
 class Driver {
  public:
-  /// Returns the address of a symbol ("cuMemAlloc_v2"), null if there is none.
+  /// Returns the address of a symbol ("cuMemAlloc_v2"), or null.
   using Resolver = std::function<void*(const char* symbol)>;
 
-  /// Fills the table and initialises the driver. Throws Error(kDevice) naming a symbol that is
-  /// missing, or saying that no GPU is visible. Tests pass a resolver of their own.
+  /// Fills the table and initialises the driver. Throws Error(kDevice) naming a missing symbol, or
+  /// if no GPU is visible. Tests pass their own resolver.
   explicit Driver(const Resolver& resolve);
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  /// The machine's driver, loaded from libcuda.so.1 at the first call and kept. Throws
-  /// Error(kDevice) saying how to get one; a later call tries again.
+  /// The machine's driver, loaded from libcuda.so.1 at the first call and never unloaded. Throws
+  /// Error(kDevice) with the remedy if it is missing; the next call tries again.
   static const Driver& system();
 
   /// The newest CUDA version that the driver supports: 13000 for 13.0.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded cache of what was captured, the least recently used entry going first.
+// A bounded LRU cache of captured graphs.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 namespace sinter::graphs {
 
-/// What a capture depends on: bound sizes, then addresses.
+/// All that a capture depends on: bound sizes, then addresses.
 using GraphKey = std::vector<std::uint64_t>;
 
-/// Entries are shared: one that is evicted while it is in use lives on until its user lets go.
-/// Capacities are small, so entries are searched in order of use; a repeated key costs one compare.
+/// LRU cache of shared entries: an evicted entry lives until its last user releases it. Capacities
+/// are small, so a linear search in order of use suffices; a repeated key costs one compare.
 template <typename Entry>
 class GraphCache {
  public:
-  /// A capacity of zero counts as one: the entry in use must live somewhere.
+  /// A capacity of 0 counts as 1, for the entry in use.
   explicit GraphCache(std::size_t capacity) : capacity_(std::max<std::size_t>(capacity, 1)) {}
 
-  /// Null if there is none. The entry becomes the most recently used.
+  /// Null if absent. The entry becomes the most recently used.
   std::shared_ptr<Entry> find(const GraphKey& key) {
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
       if (at->first != key) continue;
@@ -40,7 +40,7 @@ class GraphCache {
     entries_.emplace_front(std::move(key), std::move(entry));
   }
 
-  /// Calls `visit(const Entry&)` for all that it holds.
+  /// Calls `visit(const Entry&)` for all entries.
   template <typename Visit>
   void for_each(const Visit& visit) const {
     for (const auto& [key, entry] : entries_) visit(*entry);

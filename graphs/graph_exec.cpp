@@ -15,7 +15,7 @@ Graph Graph::capture(ContextPtr context, CUstream stream,
     try {
       record(stream);
     } catch (...) {
-      // Ends the capture; the stream would refuse all work otherwise.
+      // Ends the capture; otherwise the stream would refuse all further work.
       CUgraph partial = nullptr;
       driver.stream_end_capture.raw(stream, &partial);
       if (partial) driver.graph_destroy.raw(partial);

@@ -9,7 +9,7 @@
 
 namespace sinter::graphs {
 
-/// Nodes of a captured graph by what they do.
+/// Number of nodes in a captured graph, by kind.
 struct NodeCounts {
   std::size_t kernels = 0, copies = 0, other = 0;
   std::size_t total() const { return kernels + copies + other; }
@@ -18,9 +18,9 @@ struct NodeCounts {
 /// A captured graph before instantiation.
 class Graph {
  public:
-  /// Captures what `record` puts on `stream`. The mode is thread-local: other threads may allocate
-  /// and launch meanwhile. An error of `record` leaves the stream usable. Throws Error(kDevice)
-  /// saying that the capture failed and why.
+  /// Captures the work that `record` puts on `stream`. Thread-local mode: other threads may
+  /// allocate and launch meanwhile. An error of `record` leaves the stream usable. Throws
+  /// Error(kDevice) with the reason if the capture fails.
   static Graph capture(ContextPtr context, CUstream stream,
                        const std::function<void(CUstream)>& record);
 
@@ -35,18 +35,17 @@ class Graph {
   Handle handle_;
 };
 
-/// An instantiated graph, which one launch replays.
+/// An instantiated graph, replayed by a single launch.
 class GraphExec {
  public:
   explicit GraphExec(const Graph& graph);
 
   void launch(CUstream stream) const;
-  /// Moves the graph to the device, so that the first launch costs what later ones do.
+  /// Uploads the graph to the device, so that the first launch is as fast as later ones.
   void upload(CUstream stream) const;
-  /// Takes the parameters of `graph`, which must have the same nodes. False: it has others, and
-  /// this graph is as before.
+  /// Takes over the parameters of `graph`. False if its nodes differ; this graph is then unchanged.
   bool update(const Graph& graph);
-  /// Nodes at instantiation.
+  /// Number of nodes at instantiation.
   const NodeCounts& nodes() const { return nodes_; }
 
  private:

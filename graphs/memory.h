@@ -12,22 +12,22 @@ namespace sinter::graphs {
 
 constexpr std::uint64_t kDeviceAlignment = 256;
 
-/// Where device memory comes from instead of the driver, in a context that is current.
+/// A source of device memory other than the driver; called with its context current.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
-  /// `bytes` aligned to kDeviceAlignment; 0: there are none.
+  /// `bytes` aligned to kDeviceAlignment; 0: out of memory.
   virtual CUdeviceptr allocate(std::uint64_t bytes) noexcept = 0;
   virtual void deallocate(CUdeviceptr address, std::uint64_t bytes) noexcept = 0;
 };
 using DeviceAllocatorPtr = std::shared_ptr<DeviceAllocator>;
 
-/// Owned device memory, aligned to kDeviceAlignment. Freed with its owner.
+/// Owned device memory, aligned to kDeviceAlignment; freed by the destructor.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// From `allocator`, or the driver if there is none. Throws Error(kOutOfMemory) saying how much
-  /// was asked for and is free. Zero bytes: no memory.
+  /// Allocates from `allocator`, or from the driver if it is null. Throws Error(kOutOfMemory) with
+  /// the requested and the free size. 0 bytes: no memory.
   DeviceMemory(ContextPtr context, std::uint64_t bytes, DeviceAllocatorPtr allocator = nullptr);
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept;
@@ -43,11 +43,11 @@ class DeviceMemory {
   std::uint64_t size_ = 0;
 };
 
-/// Owned page-locked host memory that the GPU copies from and to without staging.
+/// Owned page-locked host memory, which the GPU copies without staging.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
-  /// Throws Error(kOutOfMemory). Zero bytes: no memory.
+  /// Throws Error(kOutOfMemory). 0 bytes: no memory.
   PinnedMemory(ContextPtr context, std::uint64_t bytes);
 
   std::byte* data() const { return static_cast<std::byte*>(data_.get()); }

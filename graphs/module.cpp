@@ -13,8 +13,8 @@ Module::Module(ContextPtr context, std::span<const std::byte> image, const std::
     : handle_(std::move(context)), name_(name) {
   if (image.empty())
     throw Error(ErrorCode::kInvalidPlan, fmt::format("kernel module '{}' is empty", name_));
-  // The driver reads an ELF image in place and takes its length from its header; a mapped section
-  // need not be aligned for that.
+  // The driver reads an ELF image in place, with its length from the header; a mapped section may
+  // not be aligned enough for that.
   std::vector<std::uint64_t> aligned((image.size() + 7) / 8);
   std::memcpy(aligned.data(), image.data(), image.size());
   with_context(fmt::format("loading kernel module '{}'", name_), [&] {
@@ -105,7 +105,7 @@ KernelResources resources_of(const Context& context, CUfunction function,
 
 void launch(const Driver& driver, CUfunction function, const LaunchConfig& config, CUstream stream,
             void** arguments) {
-  // The driver takes the attributes by a pointer to non-const, though it does not write to them.
+  // The driver takes a pointer to non-const attributes but does not write to them.
   std::array<CUlaunchAttribute, LaunchConfig::kMaxAttributes> attributes;
   CUlaunchConfig launch{};
   launch.gridDimX = config.grid[0];

@@ -15,13 +15,13 @@ namespace sinter::graphs {
 /// A loaded cubin.
 class Module {
  public:
-  /// Loads a copy of `image`. Throws Error(kDevice) with `name` in front.
+  /// Loads a copy of `image`. Throws Error(kDevice); the message starts with `name`.
   Module(ContextPtr context, std::span<const std::byte> image, const std::string& name);
 
-  /// Throws Error(kDevice) if the module has no such function. The function's code is on the device
-  /// on return: nothing is left to be loaded lazily while a graph is captured.
+  /// Throws Error(kDevice) if the module has no such function. Loads the function's code to the
+  /// device, because lazy loading is not allowed while a graph is captured.
   CUfunction function(const std::string& name) const;
-  /// The same, but null if the module has no such function.
+  /// The same, but returns null if the module has no such function.
   CUfunction find(const std::string& name) const;
 
  private:
@@ -29,14 +29,14 @@ class Module {
   std::string name_;
 };
 
-/// Raises how much dynamic shared memory `function` may be launched with to at least `bytes`.
+/// Raises the limit of dynamic shared memory of `function` to at least `bytes`.
 void allow_shared_memory(const Context& context, CUfunction function, std::uint64_t bytes);
 
-/// Allows `function` to be launched in clusters of `blocks`, which above 8 takes leave.
+/// Allows launches of `function` in clusters of `blocks`; more than 8 need an opt-in.
 void allow_cluster(const Context& context, CUfunction function, unsigned blocks);
 
-/// How a kernel is launched. Attributes (programmatic serialisation, clusters) travel with it into
-/// the nodes of a captured graph.
+/// Launch configuration of a kernel. Captured graph nodes keep its attributes (programmatic
+/// serialization, clusters).
 struct LaunchConfig {
   static constexpr std::size_t kMaxAttributes = 4;
 
@@ -45,23 +45,23 @@ struct LaunchConfig {
   std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
   unsigned attribute_count = 0;
 
-  /// Throws Error(kInternal) if there is no room for another.
+  /// Throws Error(kInternal) if all slots are used.
   void add(const CUlaunchAttribute& attribute);
   void remove(CUlaunchAttributeID id);
 };
 
-/// What a launch of a kernel takes of a multiprocessor, as the driver counts it.
+/// Resources of a kernel launch per multiprocessor, from the driver's occupancy calculator.
 struct KernelResources {
-  unsigned registers = 0;        // of a thread
-  unsigned local_bytes = 0;      // of a thread: spilled registers, and arrays in memory
-  unsigned shared_bytes = 0;     // of a block, static and dynamic
-  unsigned resident_blocks = 0;  // on a multiprocessor at once
-  double occupancy = 0;          // their threads over those that a multiprocessor holds
+  unsigned registers = 0;        // per thread
+  unsigned local_bytes = 0;      // per thread: spilled registers and local arrays
+  unsigned shared_bytes = 0;     // per block, static and dynamic
+  unsigned resident_blocks = 0;  // resident blocks per multiprocessor
+  double occupancy = 0;          // resident threads over the multiprocessor's maximum
 };
 KernelResources resources_of(const Context& context, CUfunction function,
                              const LaunchConfig& config);
 
-/// `arguments` has one pointer for each parameter, to its value.
+/// `arguments` has one pointer per parameter, to its value.
 void launch(const Driver& driver, CUfunction function, const LaunchConfig& config, CUstream stream,
             void** arguments);
 

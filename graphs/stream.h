@@ -6,13 +6,13 @@
 
 namespace sinter::graphs {
 
-/// A stream that does not wait for the legacy default stream.
+/// A stream that does not synchronize with the legacy default stream.
 class Stream {
  public:
   explicit Stream(ContextPtr context);
 
   CUstream handle() const { return handle_.get(); }
-  /// Waits for all work so far. Throws Error(kDevice) for an error of that work.
+  /// Waits for all earlier work. Throws Error(kDevice) for an error of that work.
   void synchronize() const;
 
  private:
@@ -21,14 +21,14 @@ class Stream {
 
 class Event {
  public:
-  /// An event without timing is cheaper to record and to wait for.
+  /// Events without timing are cheaper to record and to wait for.
   Event(ContextPtr context, bool timing);
 
   void record(CUstream stream) const;
   void synchronize() const;
-  /// Work that is put on `stream` from now on starts after the last record.
+  /// Later work on `stream` starts after the last record of this event.
   void make_wait(CUstream stream) const;
-  /// From `start` to this event, both with timing and completed.
+  /// Time from `start` to this event; both need timing and must have completed.
   double microseconds_since(const Event& start) const;
 
  private:

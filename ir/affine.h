@@ -33,7 +33,7 @@ struct TracedView {
 TracedView trace_view(const Graph& graph, ValueId value, std::span<const Dim> index,
                       const Ranges& ranges, const std::function<bool(const Node&)>& through = {});
 
-/// The source, if there is only one and it has no guards.
+/// The source, if it is the only one and has no guards.
 std::optional<TracedSource> trace_to_source(const Graph& graph, ValueId value,
                                             std::span<const Dim> index, const Ranges& ranges,
                                             const std::function<bool(const Node&)>& through = {});

@@ -38,11 +38,10 @@ inline std::size_t operands_of_scores(const Attrs& attrs) {
   return static_cast<std::size_t>(attrs.get_int("score_operands"));
 }
 
-/// The inputs of an Attention with these attributes and `count` inputs: q, k, v, then with "packed"
-/// the bounds of sequences; with "paged" the limits, the sequences' starts and their block tables;
-/// otherwise an optional mask, and with "limited" the limits. `keys`: the type of k and v. If that
-/// has 8 bits, two inputs behind them are the scales of their rows. Operands of the scores are
-/// last.
+/// The inputs of an Attention with these attributes and `count` inputs. q, k and v come first. With
+/// "packed", the sequences' bounds follow; with "paged", limits, the sequences' starts and their
+/// block tables; otherwise an optional mask and, with "limited", limits. `keys` is the type of k
+/// and v; for 8 bits their row scales follow, as two inputs. Operands of the scores come last.
 inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count, DType keys) {
   const bool limited = attrs.get_int("limited") != 0;
   AttentionInputs result;

@@ -50,8 +50,8 @@ struct Node {
   Attrs attrs;
   std::vector<std::string> origins;   // names of the ONNX nodes this comes from, sorted, unique
   std::shared_ptr<const Graph> body;  // fused nodes only; body inputs correspond to `inputs`
-  /// Results of the Extent nodes whose symbols the node names beside its inputs: in attributes,
-  /// types of outputs, or its body. They precede the node. Sorted and unique.
+  /// Results of the Extent nodes whose symbols this node uses without reading them as inputs: in
+  /// attributes, output types or its body. They precede the node. Sorted and unique.
   std::vector<ValueId> extents;
 };
 
@@ -83,7 +83,7 @@ class Graph {
   const std::vector<std::string>& output_names() const { return parts_->output_names; }
   const Ranges& ranges() const { return parts_->ranges; }
   const std::vector<State>& states() const { return parts_->states; }
-  /// Nodes that read `id`, or name the size that it holds, in order and unique.
+  /// Nodes that read `id`, or use the symbol of the size that it holds; in order and unique.
   const std::vector<NodeId>& users(ValueId id) const { return parts_->users[id.position()]; }
   bool is_output(ValueId id) const { return parts_->is_output[id.position()]; }
   bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
@@ -108,8 +108,8 @@ class Graph {
   std::shared_ptr<const Parts> parts_;
 };
 
-/// Symbols that a node with these outputs names: in attributes, types of outputs, or its body,
-/// except those that the body itself computes (Extent).
+/// Symbols that a node with these outputs uses: in attributes, output types or its body, except
+/// those that the body itself computes (Extent).
 std::set<std::string> named_symbols(const Node& node, Types outputs);
 
 /// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up

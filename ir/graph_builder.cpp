@@ -84,7 +84,7 @@ struct GraphBuilder::Impl {
     return id;
   }
 
-  /// Whether no input of the graph has a part in what `node` computes.
+  /// Whether `node` depends on no graph input.
   bool is_constant(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId input) {
       const Value& value = graph->values[input.position()];
@@ -185,8 +185,8 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
     Node& known = graph.nodes[it->second.position()];
     if (!same_node(known, node)) continue;
     if (impl_->constant[it->second.position()]) {
-      // A table or an epsilon that several layers share is a constant, and constants have no
-      // origins: else each layer's kernel would list the nodes of all layers.
+      // Shared constants (a table, an epsilon) get no origins; otherwise each layer's kernel would
+      // list the nodes of all layers.
       if (known.origins != node.origins) known.origins.clear();
       return known.outputs;
     }

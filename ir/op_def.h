@@ -53,8 +53,8 @@ enum class TypeRule {
 struct PointwiseDef {
   ScalarExpr expr;
   TypeRule rule = TypeRule::kSame;
-  /// For casts to 8-bit floats, instead of `expr`, in the order of types: they round, which no
-  /// other operator of a fused region does, as it computes in wider types.
+  /// For casts to 8-bit floats: expressions by type, used instead of `expr`. Only these casts round
+  /// within a fused region, which otherwise computes in wider types.
   std::vector<ScalarExpr> to_float8 = {};
 
   /// The expression that a node with `attrs` computes.
@@ -131,8 +131,8 @@ struct CompositeDef {
   Decompose decompose;
 };
 
-/// The effect of an operand's error on the result, beyond an equal relative error. Used by lowering
-/// to 16 bits (`--precision`).
+/// How an operand's error affects the result, beyond an equal relative error. Used by lowering to
+/// 16 bits (`--precision`).
 enum class Rounding : std::uint8_t {
   kRelative,  // no further effect
   kExponent,  // multiplies the result by e^error: logits
@@ -177,9 +177,9 @@ struct OpDef {
       detail;
   bool commutative = false;  // the first two inputs commute
   bool has_body = false;     // nodes have a graph that defines what they compute
-  /// Nodes may have a body that computes a part of the result. Returns the types of its inputs. Its
-  /// output has the type of the first; a second one has at most one number of each row. Null: no
-  /// such body.
+  /// For operators whose nodes may have a body that computes a part of the result: returns the
+  /// types of the body's inputs. The body's output has the type of its first input; an optional
+  /// second output has at most one number per row. Null: no such body.
   std::function<std::vector<TensorType>(const Attrs& attrs, Types inputs)> body_inputs = {};
   Numerics numerics = {};
 

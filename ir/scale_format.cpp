@@ -20,11 +20,11 @@ constexpr std::size_t kRowsAtOnce = 64;  // per thread
 constexpr std::string_view kPowersOfTwo = "e8m0";
 constexpr std::string_view kFactors = " * f32 row";  // at the end of a format's text
 
-/// A sign, two bits of exponent and one of mantissa.
+/// e2m1: a sign, two exponent bits and one mantissa bit.
 constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
-/// To add one: a row here, its numbers if they are no integers, and how kernels widen them in
-/// codegen/families/gemm/weights.
+/// To add a code type: a row here, its table of numbers if they are no integers, and its conversion
+/// in codegen/families/gemm/weights.
 constexpr CodeType kCodeTypes[] = {
     {"i8", 8, DType::kInt8, false, 127},
     {"u8", 8, DType::kUInt8, false, 255},
@@ -34,7 +34,7 @@ constexpr CodeType kCodeTypes[] = {
     {"f4e2m1", 4, DType::kUInt8, true, 6, kFloats4},
 };
 
-/// Takes words from a format's text.
+/// Splits a format's text into words.
 class FormatReader {
  public:
   explicit FormatReader(std::string_view text) : text_(text), rest_(text) {}
@@ -226,7 +226,7 @@ namespace {
 Tensor multiplied(const ScaledTensor& weights, DType dtype) {
   const Tensor values = unpacked_values(weights);
   const std::span<const std::byte> q = values.bytes();
-  // The number that each byte represents.
+  // The value of each byte.
   std::vector<std::byte> codes(256);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
   std::vector<double> numbers =

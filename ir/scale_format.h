@@ -18,30 +18,30 @@ namespace sinter::ir {
 
 struct Node;
 
-/// Codes, as a row of a matrix stores them.
+/// Element codes, as a row of a matrix stores them.
 struct CodeType {
-  std::string_view name;  // in text
+  std::string_view name;  // name in text
   int bits = 8;
-  DType stored = DType::kInt8;      // of 4 bits: two to a byte, even columns in the low nibble
-  bool is_float = false;            // or a table: no integers for kernels of these
-  double largest = 127;             // magnitude
-  const double* numbers = nullptr;  // by code; none: those of `stored`, or -8..7
+  DType stored = DType::kInt8;      // 4-bit codes: two per byte, even columns in the low nibble
+  bool is_float = false;            // a float or a table: kernels cannot use the codes as integers
+  double largest = 127;             // largest magnitude
+  const double* numbers = nullptr;  // value by code; null: the values of `stored`, or -8..7
 
-  /// The code of the number, the same sign of zero included.
+  /// The code of the number; distinguishes zeros by sign.
   std::optional<int> code_of(double number) const;
 };
 
-/// The type named so; null if there is none. The pointer identifies the type.
+/// The code type of this name; null if there is none. The pointer identifies the type.
 const CodeType* find_code_type(std::string_view name);
 /// The signed integers of 4 or 8 bits, or all codes of the 8 bits of `stored`. Nibbles are codes +
 /// 8, in -8..7.
 const CodeType& integer_codes(int bits);
 const CodeType& codes_stored_as(DType stored);
-/// Floats of 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+/// 4-bit floats (e2m1): 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 const CodeType& float4_codes();
 
-/// What a recipe's attributes say of the codes of `values`: "bits", and "codes" where these and the
-/// type of `values` do not tell. Null: there are no such codes.
+/// The code type of `values` in a recipe's attributes: "bits", and "codes" where bits and the type
+/// of `values` are ambiguous. Null: no such type.
 const CodeType* codes_in(const Attrs& attrs, const Tensor& values);
 void set_codes(Attrs& attrs, const CodeType& codes);
 
@@ -61,14 +61,14 @@ struct ScaleFormat {
 
   /// Bytes of a row of k codes.
   std::int64_t pitch(std::int64_t k) const { return codes->bits == 4 ? k / 2 + k % 2 : k; }
-  /// Scales along k.
+  /// Number of scales along k.
   std::int64_t groups(std::int64_t k) const;
-  /// Scales along the rows.
+  /// Number of scales along the rows.
   std::int64_t row_groups(std::int64_t count) const;
   bool has_rows_of_scales() const { return rows == 1; }
 
   std::string to_string() const;
-  /// The inverse; throws Error(kInvalidModel).
+  /// The inverse of to_string(); throws Error(kInvalidModel).
   static ScaleFormat parse(std::string_view text);
   friend bool operator==(const ScaleFormat& a, const ScaleFormat& b) = default;
 };
@@ -88,7 +88,8 @@ struct ScaledTensor {
   int bits() const { return format.codes->bits; }
 };
 
-/// With the types of these parts; `group` is ScaleFormat::depth, `bits` 4 or 8.
+/// Builds a ScaledTensor with the types of these parts; `group` is ScaleFormat::depth, `bits` 4 or
+/// 8.
 ScaledTensor scaled_rows_of(int bits, std::int64_t group, std::int64_t k, Tensor values,
                             Tensor scales, std::optional<Tensor> zero_points);
 ScaledTensor scaled_rows_of(const CodeType& codes, std::int64_t group, std::int64_t k,
@@ -107,12 +108,12 @@ ScaledTensor with_plain_scales(ScaledTensor weights);
 
 /// Packs rows of `columns` numbers in -8..7 into nibbles; an odd row is padded with zero.
 Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows, std::int64_t columns);
-/// The codes, [n, k], unpacked.
+/// The codes, unpacked to [n, k].
 Tensor unpacked_values(const ScaledTensor& weights);
 /// Inputs: values, scales and zero points with a scale for each row or group, or factors if there
 /// is an attribute "factors"; attributes "bits" and "group", k and the type of dequantized().
 extern const Transform kDequantized;
-/// The numbers, [n, k] of `dtype`, rounded once.
+/// The dequantized numbers as [n, k] of `dtype`, rounded once.
 Tensor dequantized(const ScaledTensor& weights, DType dtype);
 
 /// Formats of a MatMul's operands, its attributes "x" and "w"; none for plain numbers. A right
@@ -123,15 +124,15 @@ struct ProductFormats {
 
   explicit ProductFormats(const Attrs& attrs);
   std::size_t input_count() const;
-  /// Position of w's scales among the inputs.
+  /// Index of w's scales among the inputs.
   std::size_t weight_scales() const { return x ? 3 : 2; }
 };
-/// Attributes of a MatMul by weights in `format`.
+/// Attributes of a MatMul with weights in `format`.
 Attrs product_attrs(const ScaleFormat& format);
 
-/// True for a MatMul whose operands have no formats.
+/// True for a MatMul of plain operands.
 bool is_plain_matmul(const Node& node);
-/// True for a MatMul whose weights alone have a format.
+/// True for a MatMul whose weights have a format but whose x has none.
 bool has_scaled_weights(const Node& node);
 /// True for a MatMul both of whose operands have formats.
 bool has_scaled_operands(const Node& node);

@@ -16,13 +16,13 @@ namespace sinter::ir {
 
 /// When to split reductions of few long rows into two steps, over parts and over their results.
 struct ReductionSplit {
-  std::int64_t parts = 0;                    // most parts of all rows; 0: never
-  std::int64_t fewest_parts = 0;             // with fewer it does not pay
-  std::int64_t least_bytes = 0;              // below, the second step costs more than it saves
-  std::int64_t least_row_bytes = INT64_MAX;  // or contiguous rows as long as this
-  std::int64_t most_rows = 0;                // above, the rows keep the target busy
-  std::int64_t shortest_part = 0;            // elements
-  /// For strided rows, which are computed side by side: in lines of 128 bytes.
+  std::int64_t parts = 0;         // maximum number of parts over all rows; 0: never
+  std::int64_t fewest_parts = 0;  // minimum number of parts; fewer do not pay
+  std::int64_t least_bytes = 0;   // minimum size; below, the second step costs more than it saves
+  std::int64_t least_row_bytes = INT64_MAX;  // minimum length of contiguous rows
+  std::int64_t most_rows = 0;      // maximum number of rows; above, the rows keep the target busy
+  std::int64_t shortest_part = 0;  // minimum elements per part
+  /// For strided rows, which are computed side by side in lines of 128 bytes.
   std::int64_t most_lines = 0, shortest_column = 0;
   /// Rows of strided runs stay whole if all of them have at most `held_bytes`, and the adjacent
   /// rows whose runs fill `run_bytes` have at most `held_row_bytes`.
@@ -44,27 +44,29 @@ struct PrologueLimits {
   std::int64_t rows = 0, elements = 0, columns = 0;
 };
 
-/// Operands in few bits that kernels of an operator compute on as they are.
+/// Low-precision operands that an operator's kernels use without dequantizing them first.
 struct OperandFormats {
   std::string_view op;     // "MatMul", "Conv", "Attention"
   DType left;              // x, or queries
   std::string_view right;  // codes (ir/scale_format.h) of weights, or of keys and values
-  bool scaled = false;     // these have scales; otherwise results are sums of products of codes
-  /// Multiple that groups of scales must be, unless they are all of k, and heads of attention; of k
-  /// or channels without scales: from which they are faster than in 16 bits.
+  bool scaled = false;  // `right` has scales; otherwise the results are the raw sums of products of
+                        // codes
+  /// With scales: groups of scales (unless one group is all of k) and heads of attention must be
+  /// multiples of this. Without scales: k or the number of channels from which these kernels are
+  /// faster than 16-bit ones.
   std::int64_t unit = 1;
   std::int64_t least = 1, most = INT64_MAX;  // columns; heads
   bool zeros_in_left = false;                // zero points are converted to the left type
 };
 
-/// Describes a target completely: no pass asks for its name.
+/// Describes a target completely: no pass checks the target's name.
 struct TargetTraits {
   /// Regions become generated kernels; otherwise programs that the runtime interprets.
   bool generates_kernels = false;
   bool approximates_functions = false;  // erf, tanh etc. use cheaper forms by default
   /// Bytes of traffic that take as long as one more step: the saving of a launch.
   double launch_bytes = 0;
-  double multiprocessors = 0;       // that run blocks at the same time
+  double multiprocessors = 0;       // number that run blocks concurrently
   bool reduces_strided = false;     // strided reductions are as fast as contiguous ones
   bool reductions_scatter = false;  // regions with reductions may scatter their results
   ReductionSplit reduction_split;
@@ -74,46 +76,47 @@ struct TargetTraits {
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
-  bool matmul_stores_columns = false;  // matmuls may store column-major results
+  bool matmul_stores_columns = false;  // matmuls can store column-major results
   /// A library adds a bias or a residual only to row-major results.
   bool matmul_epilogue_by_rows = false;
   // Convolutions and their neighbours use channels last: for float32, or for any float.
-  // conv_as_kernels: convolutions that are matmuls or windowed sums become those, for our kernels.
+  // conv_as_kernels: convolutions that are matmuls or windowed sums use Sinter's kernels for those.
   bool conv_channels_last = false, conv_any_float = false, conv_as_kernels = false;
   // Epilogues of convolutions of kind "conv": a residual, and activations by operator.
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;  // one kernel for attention in float16 and bfloat16
-  /// Queries that share keys up to which its blocks compute them and the new cache rows
-  /// themselves; 0: never.
+  /// Up to this number of queries that share keys, the attention kernel's blocks also compute the
+  /// queries and the new cache rows; 0: never.
   std::int64_t attention_prologue_rows = 0;
   // Types of attention steps that the runtime implements, for any known head size.
   std::set<DType> attention_steps;
-  // Element types with a single-kernel recurrent layer, and its most units.
+  // Element types with a single-kernel recurrent layer, and its maximum number of units.
   std::map<DType, std::int64_t> recurrent_units;
-  bool horizontal = false;  // many small regions in one launch
+  bool horizontal = false;  // fuses many small regions into one launch
   HorizontalLimits horizontal_limits;
   bool gemm_kernels = false;  // our GEMM kernels, with any region as epilogue
-  /// Operations above which a matmul of 16 bits repays a copy of a transposed left operand whose
-  /// columns do not start at multiples of 16 bytes; 0: never.
+  /// Above this number of operations, a 16-bit matmul pays for a copy of its left operand. It
+  /// concerns transposed operands whose columns are not aligned to 16 bytes. 0: never.
   double unaligned_flops = 0;
   PrologueLimits gemm_prologue;
-  std::int64_t few_rows = 0;     // of a matmul whose time is that of loading its weights
-  double conv_kernel_flops = 0;  // above this count of operations a convolution uses the library
+  std::int64_t few_rows = 0;  // up to this number of rows, loading the weights dominates a matmul's
+                              // time
+  double conv_kernel_flops = 0;  // convolutions with more operations use the library
   std::vector<OperandFormats> formats;
 
-  /// The row of these operands; null: the target does not take them.
+  /// The row for these operands; null: the target does not support them.
   const OperandFormats* takes(std::string_view op, DType left, std::string_view right,
                               bool scaled) const {
     return find([&](const OperandFormats& row) {
       return row.op == op && row.left == left && row.right == right && row.scaled == scaled;
     });
   }
-  /// The same for codes of 8 bits whose sums are the results.
+  /// The same for 8-bit codes whose raw sums are the results.
   const OperandFormats* sums(std::string_view op, DType left, DType right) const {
     return takes(op, left, to_string(right), false);
   }
-  /// The first row of `op`, beside any or a certain left operand.
+  /// The first row of `op` with the given left operand, or with any.
   const OperandFormats* first_of(std::string_view op, bool scaled,
                                  std::optional<DType> left = {}) const {
     return find([&](const OperandFormats& row) {

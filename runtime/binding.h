@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symbol values to bound shapes, which are kept. runtime/plan/input_shapes.h finds the values.
+// Cache from symbol values to bound shapes. runtime/plan/input_shapes.h finds the values.
 #pragma once
 
 #include <map>
@@ -11,17 +11,16 @@
 
 namespace sinter::runtime {
 
-/// Bound shapes by their symbols, and by the inputs' shapes, so that shapes that were seen are
-/// found without a look at the plan and without allocating. The least recently used is dropped
-/// beyond a limit.
+/// LRU cache of bound shapes, by symbols and by the inputs' shapes. A shape seen before is found
+/// without reading the plan and without allocating.
 class BoundShapeCache {
  public:
   BoundShapeCache(std::shared_ptr<const plan::PlanData> plan, std::size_t limit)
       : plan_(std::move(plan)), limit_(limit) {}
 
-  /// Evaluates, checks and lays out what is new. Throws Error(kInvalidPlan).
+  /// Evaluates, checks and lays out a new shape. Throws Error(kInvalidPlan).
   std::shared_ptr<const BoundShape> get(const std::vector<std::int64_t>& symbols);
-  /// The shape that bind_symbols finds for `shapes` and `values`. Throws Error(kUsage), too.
+  /// The shape that bind_symbols finds for `shapes` and `values`. Also throws Error(kUsage).
   std::shared_ptr<const BoundShape> bind(const plan::InputShapes& shapes,
                                          const plan::InputValues& values);
 
@@ -34,7 +33,7 @@ class BoundShapeCache {
   std::size_t limit_;
   std::uint64_t clock_ = 0;
   std::map<std::vector<std::int64_t>, Entry> entries_;
-  // By rank and dimensions of each input, -1 for one without a shape, and the values that count.
+  // Key: rank and dimensions of each input (-1 for an unset one), then the values that matter.
   std::map<std::vector<std::int64_t>, std::shared_ptr<const BoundShape>> by_inputs_;
   std::vector<std::int64_t> key_;
 };

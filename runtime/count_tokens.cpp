@@ -9,7 +9,7 @@
 namespace sinter::runtime {
 namespace {
 
-/// Elements as numbers of type T, which are equal only to the type's own 0 and 1.
+/// Counts as type T, where only T's 0 and 1 are valid.
 template <typename T>
 std::int64_t count_of(const TensorView& mask, const std::string& name, bool first, T one) {
   const T* const elements = static_cast<const T*>(mask.data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a build without the headers of a CUDA toolkit has in place of runtime/cuda: a refusal.
+// Replaces runtime/cuda in a build without CUDA headers: refuses CUDA plans.
 #include <sinter/devices.h>
 
 #include "runtime/executor.h"

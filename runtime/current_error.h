@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exceptions of the standard library as errors with a code. A header alone: the compiler's library
-// and the runtime's both need it.
+// Converts exceptions of the standard library to errors with a code. Header only: the compiler's
+// and the runtime's libraries both need it.
 #pragma once
 
 #include <new>
@@ -12,8 +12,8 @@
 
 namespace sinter {
 
-/// The exception that is being handled, as an Error. A lack of memory, of address space or of
-/// threads is kOutOfMemory; what is none of Sinter's, kInternal. To be called in a catch (...).
+/// Converts the current exception to an Error. Lack of memory, address space or threads is
+/// kOutOfMemory; an exception that is not Sinter's is kInternal. Call it in a catch (...).
 inline Error current_error() {
   try {
     throw;
@@ -24,7 +24,7 @@ inline Error current_error() {
   } catch (const std::length_error&) {
     return {ErrorCode::kOutOfMemory, "out of host memory: more is asked for than there can be"};
   } catch (const std::system_error& error) {
-    // pthread_create says EAGAIN for a stack that cannot be had, and for a limit of threads.
+    // pthread_create returns EAGAIN if the stack cannot be allocated, and at the limit of threads.
     if (error.code() == std::errc::resource_unavailable_try_again)
       return {ErrorCode::kOutOfMemory,
               "a thread cannot be started: there is no memory for its stack, or the process has as "

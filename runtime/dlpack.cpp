@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack in and out. The structures' layout is checked against DLPack's in tests/runtime.
+// DLPack import and export. tests/runtime checks the structures' layout against DLPack's.
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace sinter {
 namespace {
 
-/// What a lent tensor points to, and what keeps its memory.
+/// A lent tensor's structure and the owner of its memory.
 template <typename Managed>
 struct Loan {
   Managed managed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a target implements to run plans. Session checks and binds; executors move and compute.
+// The interface of a target that runs plans. Session checks and binds; executors copy and compute.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace sinter::runtime {
 /// A plan with every symbol bound.
 struct BoundShape {
   std::vector<std::int64_t> symbols;        // in the order of plan.symbols
-  const plan::fb::EntryT* entry = nullptr;  // the entry point that is run, if the plan has any
-  plan::StepRange steps;                    // its steps, or all: none behind the plan's last one
+  const plan::fb::EntryT* entry = nullptr;  // the entry point to run, if the plan has entry points
+  plan::StepRange steps;                    // its steps, or all steps of the plan
   std::vector<std::int64_t> expressions;    // values of plan.expressions
   plan::MemoryLayout layout;
   std::vector<std::vector<std::int64_t>> input_shapes;   // by input binding
@@ -32,7 +32,7 @@ struct BoundShape {
   }
 };
 
-/// What copy_state_rows copies: `copies` times `bytes`, `step` bytes apart.
+/// Arguments of copy_state_rows: `copies` copies of `bytes` bytes, `step` bytes apart.
 struct StateRowCopy {
   std::size_t copies = 0, bytes = 0, step = 0, from = 0, to = 0;
 
@@ -48,7 +48,7 @@ struct StateRowCopy {
   }
 };
 
-/// The state of `plan` that a binding's buffer belongs to, or nothing.
+/// The state that a binding's buffer belongs to, or nullopt.
 inline std::optional<std::size_t> state_of(const plan::fb::PlanT& plan,
                                            const plan::fb::BindingT& binding) {
   const plan::fb::BufferT& buffer = *plan.buffers[binding.buffer];
@@ -56,7 +56,7 @@ inline std::optional<std::size_t> state_of(const plan::fb::PlanT& plan,
   return buffer.binding;
 }
 
-/// For the step of a loop with which a run has more iterations than it may have.
+/// The error of the loop step at which a run exceeds its limit of iterations.
 inline Error too_many_iterations(const std::string& step, std::int64_t most) {
   return usage_error(
       "step '{}': loops have run {} iterations and this one goes on; "
@@ -70,39 +70,40 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  /// Allocates (and on CUDA captures) what `shape` needs; a later run with it does neither. Equal
-  /// symbols mean an equal shape. Throws Error(kOutOfMemory) leaving the executor usable.
+  /// Allocates (and on CUDA captures) what `shape` needs, so that later runs with it do neither.
+  /// Equal symbols imply equal shapes. Throws Error(kOutOfMemory), which leaves the executor
+  /// usable.
   virtual void prepare(const std::shared_ptr<const BoundShape>& shape) = 0;
-  /// Takes input `index`: host data is copied now, device data is remembered. The value of a state
-  /// is copied from either.
+  /// Sets input `index`: copies host data now, remembers the address of device data. A state's
+  /// value is copied from either.
   virtual void set_input(std::size_t index, const TensorView& view) = 0;
-  /// The same for memory that runs read where it lies: host memory on the CPU, device memory on a
-  /// GPU. Not of a state.
+  /// Sets memory that runs read in place: host memory on the CPU, device memory on a GPU. Not for
+  /// states.
   virtual void use_input(std::size_t index, const TensorView& view) = 0;
-  /// `bytes` of the executor's own host memory for input `index`, which is no state: what the
-  /// caller writes there before the next run is its value. Waits for a run in flight. What was
-  /// written before is there again, maybe elsewhere, unless set_input or use_input came between.
+  /// Returns `bytes` of the executor's own host memory for input `index`, which is no state. The
+  /// next run reads what the caller writes there. Waits for a run in flight. The memory may move
+  /// between calls, but keeps its contents unless set_input or use_input came between.
   virtual std::byte* stage_input(std::size_t index, std::size_t bytes) = 0;
-  /// Waits for an event of a GPU's: a CUevent.
+  /// Waits for a GPU event, a CUevent.
   virtual void await_event(void* event) = 0;
-  /// Null data: the executor's own memory.
+  /// Null data restores the executor's own memory.
   virtual void set_output(std::size_t index, const MutableTensorView& view) = 0;
-  /// Starts a run for `shape`, which has been prepared.
+  /// Starts a run for `shape`, which must be prepared.
   virtual void run(const std::shared_ptr<const BoundShape>& shape, void* stream) = 0;
   virtual void await() = 0;
-  /// Of the last run; valid until the next. Not of a state.
+  /// Output of the last run; valid until the next. Not for states.
   virtual const TensorView& output(std::size_t index) const = 0;
-  /// State `index` of the plan, of this shape, in the memory that outputs are in; valid until the
+  /// State `index` of the plan with this shape, in the outputs' kind of memory; valid until the
   /// next run or call for it.
   virtual const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) = 0;
-  /// Rows [from, from + count) of state `index`, of this shape [.., rows, columns], are copied to
-  /// [to, to + count), behind the last run and before the next. The two do not overlap.
+  /// Copies rows [from, from + count) of state `index`, of shape [.., rows, columns], to [to, to +
+  /// count), after the last run and before the next. The ranges must not overlap.
   virtual void copy_state_rows(std::size_t index, const std::vector<std::int64_t>& shape,
                                std::int64_t from, std::int64_t to, std::int64_t count) = 0;
-  /// All states are zero again.
+  /// Sets all states to zero.
   virtual void reset_states() = 0;
-  /// Later runs compute with the weights of `plan`, which differs in nothing else; so do those of
-  /// all executors that share this one's. Waits for runs of the old ones.
+  /// Later runs of all executors that share the weights use those of `plan`, which equals the
+  /// current plan in all else. Waits for runs with the old weights.
   virtual void set_weights(const std::shared_ptr<const plan::PlanData>& plan) = 0;
 
   virtual MemoryAccount memory() const = 0;
@@ -113,11 +114,11 @@ class Executor {
   virtual MachineRates measure_rates() = 0;
 };
 
-/// `operators` has those of the plan's host steps; null: it has no such steps.
+/// `operators` implements the plan's host steps; null: there are none.
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
                                             const SessionOptions& options,
                                             std::shared_ptr<const HostOperators> operators);
-/// Of builds with the CUDA target.
+/// Only in builds with the CUDA target.
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
                                              const SessionOptions& options,
                                              std::shared_ptr<const HostOperators> operators);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors whose messages are formatted: throw usage_error("input '{}' has rank {}", name, rank).
-// Brings fmt/format.h and sinter/error.h along.
+// Errors with formatted messages: throw usage_error("input '{}' has rank {}", name, rank). Includes
+// fmt/format.h and sinter/error.h.
 #pragma once
 
 #include <string>

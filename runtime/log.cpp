@@ -11,7 +11,7 @@ namespace sinter {
 namespace {
 
 struct Sink {
-  std::shared_mutex mutex;  // shared by calls of the logger
+  std::shared_mutex mutex;  // calls of the logger hold it shared
   Logger logger;
   std::atomic<int> least{std::numeric_limits<int>::max()};
 };
@@ -42,7 +42,7 @@ void put_log(LogLevel level, std::string_view message) {
   try {
     sink().logger(level, message);
   } catch (...) {
-    // A logger's own trouble must not become that of the call that logs.
+    // A failing logger must not fail the call that logs.
   }
 }
 

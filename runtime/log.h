@@ -12,7 +12,7 @@ namespace sinter::runtime {
 bool is_logged(LogLevel level);
 void put_log(LogLevel level, std::string_view message);
 
-/// `message` is made only if somebody wants it.
+/// Calls `message` only if a logger accepts this level.
 template <std::invocable Message>
 void log(LogLevel level, const Message& message) {
   if (is_logged(level)) put_log(level, message());

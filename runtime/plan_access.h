@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Plan holds: for the runtime itself, tools and tests.
+// The contents of a Plan, for the runtime itself, tools and tests.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace sinter {
 
 struct Plan::Impl {
   std::shared_ptr<const plan::PlanData> data;
-  // The same for people: made once, so that members can give references.
+  // The public description, built once so that members can return references.
   std::vector<BindingInfo> inputs, outputs;
   std::vector<StateInfo> states;
   std::vector<EntryInfo> entries;
@@ -28,7 +28,7 @@ struct Plan::Impl {
 
 struct PlanAccess {
   static Plan make(std::shared_ptr<const plan::PlanData> data);
-  /// Throws Error(kUsage) for a plan that was moved from.
+  /// Throws Error(kUsage) for a moved-from plan.
   static const std::shared_ptr<const plan::PlanData>& data(const Plan& plan) {
     return plan.impl().data;
   }
@@ -38,8 +38,8 @@ struct PlanAccess {
   }
 };
 
-/// `index` if it is one of `count` bindings, states or entry points, `what`, of a plan; else throws
-/// Error(kUsage).
+/// Returns `index` if it is below `count`, the plan's number of `what` (bindings, states or entry
+/// points); else throws Error(kUsage).
 std::size_t checked_index(std::size_t index, std::size_t count, const char* what);
 
 }  // namespace sinter

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sinter::Plan: what a plan says of itself.
+// sinter::Plan: a plan's description of itself.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,10 +18,10 @@ namespace {
 
 using plan::fb::ExprOp;
 
-/// An expression as people write it: "batch*seq + 2".
+/// An expression in readable form: "batch*seq + 2".
 std::string print(const plan::fb::PlanT& meta, std::uint32_t index, bool nested, int depth = 0) {
   const plan::fb::ExprNode& node = meta.expressions[index];
-  // Expressions share operands; a crafted one would print exponentially many characters.
+  // Expressions share operands, so a malicious one could print exponentially many characters.
   if (depth > 12) return "...";
   const auto operand = [&](std::uint32_t i, bool in) { return print(meta, i, in, depth + 1); };
   std::string text;
@@ -68,7 +68,7 @@ std::vector<Interval> bounds(const plan::fb::PlanT& meta) {
       case ExprOp::Sub: result.push_back({a().low - b().high, a().high - b().low}); break;
       case ExprOp::Mul: result.push_back(hull([](double x, double y) { return x * y; })); break;
       case ExprOp::FloorDiv:
-        // A divisor that may be zero makes no bound; evaluation refuses it.
+        // A divisor that may be zero gives no bounds; evaluation refuses zero.
         if (b().low <= 0 && b().high >= 0)
           result.push_back({-9.3e18, 9.3e18});
         else
@@ -148,7 +148,7 @@ std::size_t index_of(const std::vector<BindingInfo>& bindings, std::string_view 
                     names.empty() ? "none" : names);
 }
 
-/// What of a plan is code, and not data that this library's own code reads; empty: nothing.
+/// Names the kind of code that a plan contains; empty: all of it is data.
 std::string code_of(const Plan& plan) {
   if (!plan.custom_code().empty())
     return fmt::format("code that is not Sinter's, of '{}'", fmt::join(plan.custom_code(), "', '"));
@@ -160,7 +160,7 @@ std::string code_of(const Plan& plan) {
   return "";
 }
 
-/// `plan`, with its operators if some are named.
+/// Checks allow_custom_code and adds the operator libraries.
 Plan allowed(Plan plan, const LoadOptions& options) {
   if (!options.allow_custom_code && options.require_signature.empty())
     if (const std::string code = code_of(plan); !code.empty())

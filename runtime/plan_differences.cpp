@@ -17,7 +17,7 @@ namespace fb = plan::fb;
 
 using Move = void (*)(fb::PlanT& from, fb::PlanT& to);
 
-/// What a plan's metadata has, but for its manifest, its graph as text and how to refit it.
+/// The plan's metadata, except its manifest, its graph text and its refit data.
 constexpr std::pair<const char*, Move> kParts[] = {
     {"target",
      [](fb::PlanT& from, fb::PlanT& to) {
@@ -56,7 +56,8 @@ std::vector<std::uint8_t> packed(const fb::PlanT& plan) {
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 
-/// The first table of an operator (OperandMemory::kTable) that differs, "nodes of 'trees'", or "".
+/// The first table of an operator (OperandMemory::kTable) that differs, e.g. "nodes of 'trees'";
+/// empty: none.
 std::string different_table(const plan::PlanData& a, const plan::PlanData& b) {
   for (const auto& step : a.meta.steps) {
     const fb::OperatorStepT* call = step->work.AsOperatorStep();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two plans side by side.
+// Compares two plans.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sinter::runtime {
 
-/// What tells two plans apart besides the values of their weights and where those are from:
-/// "steps", "kernels", ..; empty: nothing. The shapes of decision trees are no values.
+/// The first difference of two plans ("steps", "kernels", ..) besides the weights' values and their
+/// provenance; empty: none. The shapes of decision trees count as a difference.
 std::string difference_but_weights(const plan::PlanData& a, const plan::PlanData& b);
 
 }  // namespace sinter::runtime

@@ -8,7 +8,8 @@
 namespace sinter {
 namespace {
 
-/// Calls `body` with the executor: nothing is in flight, and there was a run if `what` needs one.
+/// Calls `body` with the executor while no run is in flight; throws if `what` needs a previous run
+/// and there is none.
 template <typename Body>
 auto measured(Session& session, const char* what, const Body& body, bool needs_run = true) {
   SessionAccess::Impl* impl = SessionAccess::impl(session).get();

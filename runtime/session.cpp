@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sinter::Session: names, checks and binding; executors do the work.
+// sinter::Session: names, checks and binding; executors do the rest.
 #include <algorithm>
 #include <cstring>
 
@@ -17,10 +17,12 @@ namespace {
 
 using Bindings = std::vector<std::unique_ptr<plan::fb::BindingT>>;
 
-/// Bound shapes are small; more are kept than graphs, so that going back to one stays cheap.
+/// Minimum capacity, above that of graphs: bound shapes are small, and rebinding one costs more
+/// than keeping it.
 constexpr std::size_t kMinBoundShapes = 64;
 
-/// Those of the session's libraries and the plan's, which have all that the plan needs.
+/// Operators of the session's and the plan's libraries; throws if one that the plan needs is
+/// missing.
 std::shared_ptr<const runtime::HostOperators> operators_of(const Plan& plan,
                                                            const SessionOptions& options) {
   std::vector<OperatorLibrary> libraries = options.operator_libraries;
@@ -44,7 +46,7 @@ std::unique_ptr<runtime::Executor> make_executor(const Plan& of, const SessionOp
                                     : runtime::make_cuda_executor(plan, options, operators);
 }
 
-/// The element of a tensor of one bool or integer.
+/// The value of a tensor with one bool or integer element.
 std::int64_t element_of(const TensorView& view) {
   const auto read = [&](auto value) {
     std::memcpy(&value, view.data, sizeof value);
@@ -69,7 +71,7 @@ const plan::fb::BindingT& binding_at(const Bindings& bindings, std::size_t index
   return *bindings[checked_index(index, bindings.size(), what)];
 }
 
-/// Vector units take elements at any address, but one that is none of its type is a mistake.
+/// Vector units accept any address, but a misaligned element address is a caller's mistake.
 void check_element_alignment(const void* data, DType dtype, const char* what,
                              const std::string& name) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
@@ -79,7 +81,7 @@ void check_element_alignment(const void* data, DType dtype, const char* what,
         name, address, size_of(dtype), to_string(dtype));
 }
 
-/// What can be said of an input before an executor sees it.
+/// Checks of an input that need no executor.
 void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorView& view) {
   const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
   const auto expected = static_cast<DType>(binding.dtype);
@@ -162,8 +164,8 @@ void Session::Impl::put_input(std::size_t index, const TensorView& view) {
     executor->set_input(index, view);
   } catch (...) {
     if (is_state && inputs[index] != view.shape) {
-      // Its memory made room for more than there is: it holds zeros of no shape, as before its
-      // first value.
+      // The old memory was freed for a larger allocation, which failed: the state is unset, as
+      // before its first value.
       inputs[index].reset();
       current.reset();
     }
@@ -227,7 +229,7 @@ void Session::Impl::start(void* stream) {
 
 void Session::Impl::await() {
   running = false;
-  // What a failed run has left is no output.
+  // The outputs of a failed run are invalid.
   const bool had_run = std::exchange(has_run, false);
   executor->await();
   has_run = had_run;
@@ -241,7 +243,7 @@ const TensorView& Session::Impl::output(std::size_t index) {
     return executor->state(*state, bound->output_shapes[index]);
   }
   const TensorView& view = executor->output(index);
-  // Sizes that the run finds are known when it is over.
+  // Output sizes that the run determines are known when it has ended.
   if (running && (view.memory == Memory::kHost || finds_sizes)) await();
   return view;
 }
@@ -430,8 +432,8 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
     plan::check_input_shape(impl_->meta(), index, shape);
     given[index] = shape;
   }
-  // Of inputs whose value counts, those that are not set are taken to be anything, and masks whose
-  // tokens are counted to be full.
+  // For unset inputs whose value determines sizes, all values are prepared; unset token masks are
+  // assumed full.
   std::vector<plan::InputValues> all = {impl_->input_values};
   for (const auto& symbol : impl_->meta().symbols) {
     if (symbol->tokens_of >= 0) {

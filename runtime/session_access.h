@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a Session: for the calls on it that are not its members, and for tests.
+// Internals of a Session, for functions that are not its members, and for tests.
 #pragma once
 
 #include <atomic>
@@ -23,17 +23,17 @@ struct Session::Impl {
   const std::shared_ptr<const runtime::BoundShape>& bind();
   void set_shape(std::size_t input, const std::vector<std::int64_t>& shape);
   void check_outputs(const runtime::BoundShape& shape) const;
-  /// Memory of states is not made anew while it holds something.
+  /// Refuses to reallocate a state that holds a value.
   void check_states(const runtime::BoundShape& shape) const;
-  /// Throws Error(kUsage) while a tensor of to_dlpack is out, which `what` would change.
+  /// Throws Error(kUsage) if `what` would change memory that a to_dlpack tensor still borrows.
   void check_loans(const char* what) const;
   /// Throws Error(kUsage) before the first run.
   const runtime::BoundShape& last_bound(const char* what) const;
 
-  /// Gives the executor an input that was checked.
+  /// Passes a checked input to the executor.
   void put_input(std::size_t index, const TensorView& view);
-  /// Reads an input whose value is a symbol; other inputs are left alone. Throws Error(kUsage) for
-  /// one in device memory.
+  /// Reads an input whose value is a symbol; ignores other inputs. Throws Error(kUsage) for one in
+  /// device memory.
   void note_value(std::size_t index, const TensorView& view, bool stays);
   void start(void* stream);
   void await();
@@ -44,23 +44,24 @@ struct Session::Impl {
   std::unique_ptr<runtime::Executor> executor;
   runtime::BoundShapeCache shapes;
   plan::InputShapes inputs;
-  /// Inputs whose value the plan has to know: as it was set, or where it lies (use_input).
+  /// Inputs whose values the plan needs: the value at set_input, or the memory of use_input.
   plan::InputValues input_values;
   std::vector<std::optional<TensorView>> used_values;
   struct GivenOutput {
-    bool is_given = false;  // memory of the user's
+    bool is_given = false;  // the caller's memory
     std::vector<std::int64_t> shape;
   };
   std::vector<GivenOutput> outputs;
-  bool finds_sizes = false;                            // of outputs
-  std::shared_ptr<const runtime::BoundShape> current;  // of `inputs`; null: they have changed
-  std::shared_ptr<const runtime::BoundShape> bound;    // of the last run or warm-up
+  bool finds_sizes = false;                            // a run determines sizes of outputs
+  std::shared_ptr<const runtime::BoundShape> current;  // bound shape of `inputs`; null: they have
+                                                       // changed
+  std::shared_ptr<const runtime::BoundShape> bound;    // bound shape of the last run or warm-up
   bool running = false;
   bool has_run = false;
   std::atomic<bool> busy{false};
-  std::atomic<int> loans{0};  // tensors of to_dlpack that are not released
+  std::atomic<int> loans{0};  // unreleased tensors of to_dlpack
 
-  /// Marks the session as in use, and notices that another thread has.
+  /// Marks the session as in use; throws if another thread is using it.
   class Use {
    public:
     explicit Use(Impl* impl);
@@ -79,16 +80,16 @@ struct SessionAccess {
   static const std::shared_ptr<Impl>& impl(const Session& session) { return session.impl_; }
   /// Throws Error(kUsage).
   [[noreturn]] static void refuse_second_thread();
-  /// A session over an executor of the caller's: tests have one over a fake driver.
+  /// A session over the caller's executor: tests pass one over a fake driver.
   static Session make(Plan plan, SessionOptions options,
                       std::unique_ptr<runtime::Executor> executor);
 };
 
-/// An output of a session's last run that is lent out: until the loan is gone, what the session
-/// holds lives, and nothing changes it.
+/// A loan of an output of a session's last run: until it ends, the session's memory stays alive and
+/// unchanged.
 class SessionLoan {
  public:
-  /// Memory that the caller has given for the output is theirs to guard, and no loan.
+  /// Memory that the caller gave for the output is the caller's responsibility and not counted.
   SessionLoan(std::shared_ptr<SessionAccess::Impl> session, std::size_t output)
       : session_(std::move(session)), is_counted_(!session_->outputs[output].is_given) {
     if (is_counted_) session_->loans.fetch_add(1, std::memory_order_relaxed);

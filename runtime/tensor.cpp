@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What views check.
+// Checks of tensor views.
 #include <sinter/allocator.h>
 #include <sinter/tensor.h>
 

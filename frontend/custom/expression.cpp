@@ -22,7 +22,7 @@ std::string lower(std::string_view name) {
   return result;
 }
 
-/// Element-wise operators that need no attributes, by their names in small letters.
+/// Element-wise operators without attributes, by lower-case name.
 const std::map<std::string, const ir::OpDef*, std::less<>>& functions() {
   static const auto all = [] {
     std::map<std::string, const ir::OpDef*, std::less<>> found;
@@ -68,10 +68,10 @@ class ExpressionBuilder {
     if (!take(token)) fail(fmt::format("expected '{}'", token));
   }
 
-  /// Numbers become constants of the type that the values beside them have.
+  /// Numbers become constants of the other operands' type.
   Term add(const ir::OpDef& op, std::vector<Term> terms) {
     std::optional<DType> type;
-    // A condition's type is no number's.
+    // The condition's type does not determine the numbers' type.
     const std::size_t first = op.name == "Where" ? 1 : 0;
     for (std::size_t i = first; i < terms.size(); ++i)
       if (const auto* value = std::get_if<ValueId>(&terms[i]); value != nullptr && !type)
@@ -102,7 +102,7 @@ class ExpressionBuilder {
 
   Term comparison() {
     const Term left = sum();
-    // Two-character tokens first, for "<" is a prefix of "<=".
+    // Two-character tokens first: "<" is a prefix of "<=".
     static constexpr std::pair<std::string_view, const char*> kComparisons[] = {
         {"<=", "LessOrEqual"}, {">=", "GreaterOrEqual"}, {"==", "Equal"}, {"!=", "NotEqual"},
         {"<", "Less"},         {">", "Greater"}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions of elements, as nodes of a graph.
+// Parses element-wise expressions into nodes of a graph.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,15 @@
 
 namespace sinter::frontend {
 
-/// A value of the graph, or a number that takes the type of what it meets.
+/// A value of the graph, or a number that takes the other operand's type.
 using Term = std::variant<ir::ValueId, double>;
 using TermNamed = std::function<std::optional<Term>(std::string_view name)>;
 
-/// Adds what `text` says of the values that `named` knows: + - * / < <= > >= == != and unary minus,
-/// parentheses, numbers, `select(condition, a, b)`, element types as conversions (`f32(x)`), and
-/// every element-wise operator of ir/ops by its name in small letters (`exp(x)`, `max(x, y)`,
-/// `gelu(x)`). Operands broadcast as ONNX's do. Throws Error(kUsage) saying what is wrong with
-/// `text`, or what the operator says of its operands.
+/// Builds the expression `text` over the values that `named` returns: + - * / < <= > >= == != and
+/// unary minus, parentheses, numbers, `select(condition, a, b)`, element types as conversions
+/// (`f32(x)`), and every element-wise operator of ir/ops by its lower-case name (`exp(x)`, `max(x,
+/// y)`, `gelu(x)`). Operands broadcast as ONNX's do. Throws Error(kUsage) for an error in `text`,
+/// and the operator's error for invalid operands.
 ir::ValueId build_expression(ir::GraphBuilder& builder, std::string_view text,
                              const TermNamed& named);
 

@@ -44,7 +44,7 @@ class CustomImport {
   [[noreturn]] void fail(const std::string& what) const {
     throw usage_error("{}: operator '{}': {}", op_.file, op_.full_name(), what);
   }
-  /// Errors in texts of the definition name it.
+  /// Prefixes errors in a part of the definition with the file and the operator.
   template <typename Make>
   auto of_definition(const std::string& part, const Make& make) const {
     return with_context(fmt::format("{}: operator '{}', {}", op_.file, op_.full_name(), part),
@@ -64,7 +64,7 @@ class CustomImport {
     return node_.attr_int(attribute.name, fallback);
   }
 
-  /// A size in the definition, of what the names of inputs and outputs stand for.
+  /// Parses a size of the definition, which may name inputs and outputs.
   Dim size(const std::string& text, std::span<const TensorType> outputs = {}) const {
     const SizeNamed named = [&](std::string_view name, int at) -> std::optional<Dim> {
       if (at == -2) {
@@ -93,7 +93,7 @@ class CustomImport {
       if (output.type.empty() || op_.inputs[i] == output.type) return node_.dtype(inputs_[i]);
     fail(fmt::format("output '{}' has no type", output.name));
   }
-  /// Nothing: it is that of the output's value.
+  /// Nullopt: the shape is that of the output's value.
   std::optional<Shape> declared_shape(const CustomOperator::Output& output) const {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)
       if (op_.inputs[i] == output.shape_of) return node_.shape(inputs_[i]);
@@ -108,7 +108,7 @@ class CustomImport {
     return inputs_.empty() ? Shape() : node_.shape(inputs_[0]);
   }
 
-  /// What the operator computes of `inputs`, as the definition says it in other words.
+  /// Computes the outputs with the definition's reference or expressions.
   std::optional<std::vector<ValueId>> meaning(std::span<const ValueId> inputs) {
     std::vector<ValueId> results;
     if (!op_.reference.empty()) {
@@ -154,8 +154,8 @@ class CustomImport {
 
   using Results = std::optional<std::vector<ValueId>>;
 
-  /// What is computed of `inputs` where the CUDA text is not: by the host function, or as the
-  /// definition says it in other words.
+  /// Computes the outputs without the CUDA text: with the host function, or with the reference or
+  /// expressions.
   Results without_kernels(std::span<const ValueId> inputs) {
     if (!op_.is_host) return meaning(inputs);
     const auto body = make_body(inputs, [&](std::span<const ValueId> in) { return meaning(in); });
@@ -174,7 +174,7 @@ class CustomImport {
     return node_.builder().add_multi("CustomKernel", inputs_, kernel_attributes(*body), body);
   }
 
-  /// What `make` gives for inputs of these types as a graph of its own.
+  /// Builds `make`'s result for inputs of these types as a separate graph.
   template <typename Make>
   std::shared_ptr<const ir::Graph> make_body(std::span<const ValueId> inputs, const Make& make) {
     std::vector<ValueId> placeholders;
@@ -230,7 +230,7 @@ class CustomImport {
             {"workspace", workspace},
             {"epilogues", epilogues()}};
   }
-  /// Numbers of the outputs that are written by store(i, value) alone.
+  /// Indices of the outputs that are written only by store(i, value).
   ir::Ints epilogues() const {
     ir::Ints all;
     for (std::size_t i = 0; i < op_.outputs.size(); ++i)
@@ -240,8 +240,8 @@ class CustomImport {
         all.push_back(static_cast<std::int64_t>(i));
     return all;
   }
-  /// A buffer, "null", a size, or a number of 32 bits: "i32(size)", "f32(attribute)". `number`
-  /// gives a size's place in the list.
+  /// A kernel argument: a buffer, "null", a size, or a 32-bit number: "i32(size)",
+  /// "f32(attribute)". `number` returns a size's index in the list.
   template <typename Number>
   std::string argument(const std::string& text, const Number& number) const {
     if (const auto known = buffer(text)) return *known;
@@ -255,7 +255,7 @@ class CustomImport {
     if (found == attributes_.end())
       fail(fmt::format("argument '{}': '{}' is no attribute", text, inside()));
     const auto value = std::visit([](auto v) { return static_cast<float>(v); }, found->second);
-    // As the integer of the same bits.
+    // The float's bits as an integer.
     return fmt::format("float{}", number(fmt::format("{}", std::bit_cast<std::int32_t>(value))));
   }
   std::optional<std::string> buffer(const std::string& name) const {
@@ -276,7 +276,7 @@ class CustomImport {
     return fmt::format("{}#line 1 \"{}\"\n{}", attributes_text(), op_.domain + "::" + op_.name,
                        op_.source);
   }
-  /// A line for each architecture: "sm_90 7f454c46..".
+  /// One line per architecture: "sm_90 7f454c46..".
   std::string cubins_text() const {
     std::string text;
     for (const auto& [architecture, bytes] : op_.cubins) {
@@ -286,7 +286,7 @@ class CustomImport {
     }
     return text;
   }
-  /// A line for each attribute: "int axis 3", "float limit 2.5".
+  /// One line per attribute: "int axis 3", "float limit 2.5".
   std::string values_text() const {
     std::string text;
     for (const auto& attribute : op_.attributes) {
@@ -298,7 +298,7 @@ class CustomImport {
     }
     return text;
   }
-  /// `attributes::limit` in the CUDA text.
+  /// Declares `attributes::limit` for the CUDA text.
   std::string attributes_text() const {
     if (attributes_.empty()) return "";
     std::string text = "namespace attributes {\n";

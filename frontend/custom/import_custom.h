@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of operators that a user defines.
+// Imports nodes of user-defined operators.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,16 @@
 
 namespace sinter::frontend {
 
-/// Imports the graph of the model at `path` on `inputs`; the values of its outputs, or nothing if
-/// some of its nodes are not supported (they have been listed). Throws Error(kUsage) unless it has
-/// as many inputs.
+/// Imports the model at `path` as a graph over `inputs`. Returns the values of its outputs, or
+/// nullopt if it has unsupported nodes (which are then listed). Throws Error(kUsage) if the number
+/// of inputs differs.
 using ImportReference = std::function<std::optional<std::vector<ir::ValueId>>(
     const std::string& path, std::span<const ir::ValueId> inputs)>;
 
-/// Imports `node` as `op` says: its values or its reference among the nodes around it, or a
-/// CustomKernel that has them as its body. Throws Error(kInvalidModel) for inputs or attributes
-/// that the operator does not take, Error(kUsage) for a definition that makes no sense of them.
+/// Imports `node` by the definition `op`. The result is the definition's expressions or its
+/// reference among the surrounding nodes, or a CustomKernel with these as its body. Throws
+/// Error(kInvalidModel) for inputs or attributes that the operator does not accept, Error(kUsage)
+/// for a definition that does not fit them.
 void import_custom(NodeContext& node, const CustomOperator& op, const ImportReference& reference);
 
 }  // namespace sinter::frontend

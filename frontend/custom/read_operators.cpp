@@ -43,7 +43,7 @@ bool is_kernel(std::string_view source, const std::string& function) {
   return false;
 }
 
-/// One table of the file, of which every key must be known.
+/// One table of the file; unknown keys are errors.
 class Table {
  public:
   Table(const toml::table& table, const std::string& path, std::string what,
@@ -68,7 +68,7 @@ class Table {
     }
     return text_of(*node, key);
   }
-  /// An identifier of C.
+  /// A C identifier.
   std::string name(std::string_view key) const {
     std::string value = text(key);
     if (!is_identifier(value))
@@ -83,7 +83,7 @@ class Table {
       fail(*node, fmt::format("'{}' must be an integer from 1 to {}", key, most));
     return *value;
   }
-  /// Texts; integers count as such.
+  /// A list of strings; integers are converted.
   std::vector<std::string> texts(std::string_view key) const {
     std::vector<std::string> result;
     const toml::node* node = find(key);
@@ -93,7 +93,7 @@ class Table {
     for (const toml::node& item : *array) result.push_back(text_of(item, key));
     return result;
   }
-  /// The tables of the array that `key` is, or the one that it is.
+  /// The array of tables at `key`, or a single table there.
   std::vector<const toml::table*> tables(std::string_view key) const {
     std::vector<const toml::table*> result;
     const toml::node* node = find(key);
@@ -325,7 +325,7 @@ class Reader {
                                   made.function, made.epilogue[0]));
   }
 
-  /// What an epilogue follows is in registers: no kernel reads or writes it in memory.
+  /// The values before an epilogue are in registers: no kernel reads or writes them in memory.
   static void check_writers(const Table& given, const CustomOperator& op) {
     for (const CustomOperator::Kernel& kernel : op.kernels)
       for (const std::string& name : kernel.epilogue)
@@ -353,8 +353,8 @@ class Reader {
   const std::string& path_;
 };
 
-/// The parser bounds how deep values lie in each other, but not how many parts a key has (a.b.c),
-/// each of which takes a stack.
+/// The parser limits the nesting of values, but not the parts of a dotted key (a.b.c), each of
+/// which uses stack.
 void check_keys(std::string_view text, const std::string& path) {
   constexpr std::ptrdiff_t kMostDots = 1000;
   std::size_t line = 1;

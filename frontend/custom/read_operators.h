@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Definition files of operators (TOML).
+// Reads definition files of operators (TOML).
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace sinter::frontend {
 /// Reads a definition file. Paths in it are relative to its folder. Throws Error(kUsage) naming the
 /// file, the line and the key.
 std::vector<CustomOperator> read_custom_operators(const std::string& path);
-/// The same of text; `path` is what messages call it.
+/// Parses a definition's text; errors call it `path`.
 std::vector<CustomOperator> parse_custom_operators(std::string_view text, const std::string& path);
 
 }  // namespace sinter::frontend

@@ -11,12 +11,12 @@
 
 namespace sinter::frontend {
 
-/// What "name[i]" (`at` is i), "name.size" (`at` is -1) or "name" alone (`at` is -2) stands for;
-/// nothing if there is none. Throws what it likes if there is something wrong with it.
+/// Resolves "name[i]" (`at` is i), "name.size" (`at` is -1) or "name" (`at` is -2); nullopt for an
+/// unknown name. May throw for an invalid one.
 using SizeNamed = std::function<std::optional<ir::Dim>(std::string_view name, int at)>;
 
-/// The size that `text` says: integers, + - *, parentheses, floordiv, ceildiv, min and max of two,
-/// and what `named` knows. Throws Error(kUsage) saying what is wrong with `text`.
+/// Parses a size: integers, + - *, parentheses, floordiv, ceildiv, min and max of two, and the
+/// names of `named`. Throws Error(kUsage) for an error in `text`.
 ir::Dim parse_size(std::string_view text, const SizeNamed& named, const ir::Ranges& ranges);
 
 }  // namespace sinter::frontend

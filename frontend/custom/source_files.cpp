@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Lines that a backslash continues, as one.
+/// Joins lines that end with a backslash.
 std::string spliced(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -29,7 +29,7 @@ std::string spliced(std::string_view text) {
   return result;
 }
 
-/// The text with comments as spaces; ends of lines stay. Strings end with their lines.
+/// Replaces comments by spaces; line ends stay. A string ends at its line's end.
 std::string without_comments(std::string_view text) {
   std::string result(text);
   const auto blank = [&](std::size_t from, std::size_t to) {
@@ -61,7 +61,7 @@ std::string without_comments(std::string_view text) {
   return result;
 }
 
-/// What stands behind "#include" on a line without comments, or nothing.
+/// The text after "#include" on a line without comments; nullopt for other lines.
 std::optional<std::string_view> included_by(std::string_view line) {
   const auto skip = [&] {
     line.remove_prefix(std::min(line.find_first_not_of(" \t\v\f\r"), line.size()));

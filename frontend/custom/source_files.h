@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a definition of operators names: those of its own folder, and no others.
+// Reads the files that an operator's definition names; only from its own folder.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace sinter::frontend {
 
-/// The content of `name`, which lies in the folder of the file `definition` or below it. Throws
-/// Error(kUsage) for another place, links followed, and for what cannot be read.
+/// The content of the file `name`, which must be in the folder of the file `definition` or below
+/// it, after following links. Throws Error(kUsage) for other locations and unreadable files.
 std::string read_beside(const std::string& definition, const std::string& name);
 
-/// CUDA text with what it includes in place of its #include lines: the compiler would take files
-/// from anywhere. Names are relative to the folder of the file `definition`, also in files that are
-/// included; one of them with "#pragma once" comes once. `label` names the text in errors. Throws
-/// Error(kUsage) for other files, names that macros make, and files that include each other.
+/// Replaces the #include lines of CUDA text by the files' contents, because the compiler would
+/// include files from anywhere. Names are relative to the folder of the file `definition`, also in
+/// included files; "#pragma once" is respected. `label` names the text in errors. Throws
+/// Error(kUsage) for other files, names from macros, and recursive includes.
 std::string with_includes(std::string_view text, const std::string& definition,
                           const std::string& label);
 

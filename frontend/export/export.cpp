@@ -28,9 +28,9 @@ using ir::ValueId;
 constexpr const char* kOurs = "sinter";
 constexpr const char* kKernels = "sinter.kernels";
 constexpr std::int64_t kOpset = 17;
-constexpr std::int64_t kIrVersion = 8;  // the first with functions of a model
+constexpr std::int64_t kIrVersion = 8;  // the first with model-local functions
 
-/// Operators without attributes that mean the same in ONNX.
+/// Operators without attributes that ONNX defines equally.
 const std::set<std::string_view>& plain_operators() {
   static const std::set<std::string_view> all = {"Abs",
                                                  "Acos",
@@ -157,7 +157,7 @@ struct AttributeWriter {
   }
 };
 
-/// Whether ONNX's operator of this name means the same and has these attributes.
+/// Whether ONNX's operator of this name has the same meaning and attributes.
 bool is_onnx(const Node& node) {
   static const std::set<std::string_view> reductions = {"ReduceMax", "ReduceMean", "ReduceMin",
                                                         "ReduceProd", "ReduceSumSquare"};
@@ -207,7 +207,7 @@ class Exporter {
   }
 
  private:
-  /// Names of the values of a graph, each once among all around it.
+  /// Names of a graph's values, unique among all enclosing graphs.
   struct Names {
     std::vector<std::string> of;
     std::map<std::string, int> taken;
@@ -235,7 +235,7 @@ class Exporter {
     proto.set_doc_string(fmt::format("from {}", fmt::join(node.origins, ", ")));
   }
 
-  /// Gives all values names; those of a nested graph begin with `prefix`.
+  /// Names all values; those of a nested graph start with `prefix`.
   static Names name_values(const Graph& graph, const std::string& prefix) {
     Names names;
     names.of.resize(graph.values().size());
@@ -255,7 +255,7 @@ class Exporter {
     return names;
   }
 
-  /// What a function or graph hands out, each by a name of its own.
+  /// Unique names for the outputs of a function or graph.
   template <typename Proto>
   static std::vector<std::string> output_names(const Graph& graph, Names& names, Proto& proto,
                                                const std::string& prefix,
@@ -334,11 +334,11 @@ class Exporter {
     add_attribute(node, "type", onnx::AttributeProto::STRING).set_s(ir::to_string(tensor.type()));
   }
 
-  /// A kernel: its function's name.
+  /// Adds a local function for a kernel; returns its name.
   std::string add_function(const Node& node) {
     std::string kind = node.attrs.has("kind") ? node.attrs.get_string("kind") : "region";
     std::string name = fmt::format("{}_{}", kind, result_.kernels++);
-    // Nested ones are added while this is written.
+    // Nested functions are added while this one is written.
     onnx::FunctionProto function;
     function.set_name(name);
     function.set_domain(kKernels);
@@ -376,7 +376,7 @@ class Exporter {
       const bool is_standard = is_onnx(node);
       if (!is_standard) proto.set_domain(kOurs);
       for (const auto& [name, value] : node.attrs.values()) {
-        if (ir::is_plain_matmul(node)) continue;  // formats that it does not have
+        if (ir::is_plain_matmul(node)) continue;  // format attributes of a MatMul without formats
         if (is_standard && name == "to")
           add_attribute(proto, name, onnx::AttributeProto::INT)
               .set_i(onnx_type(node.attrs.get_dtype(name)));

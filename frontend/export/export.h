@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of the compiler as an ONNX model, to be looked at.
+// Exports a compiler graph as an ONNX model for viewing.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 namespace sinter::frontend {
 
 struct ExportOptions {
-  /// Constants of more bytes are left out: they become inputs of the model, those in kernels nodes
-  /// `sinter.Constant` without a value.
+  /// Larger constants, in bytes, are left out: they become inputs of the model or, within kernels,
+  /// `sinter.Constant` nodes without a value.
   std::size_t largest_constant = 1024;
 };
 
 struct ExportedModel {
-  std::string bytes;                  // a serialised ModelProto
+  std::string bytes;                  // a serialized ModelProto
   std::size_t kernels = 0;            // local functions
-  std::vector<std::string> left_out;  // constants that are inputs now
+  std::vector<std::string> left_out;  // names of constants that became inputs
 };
 
-/// Each fused node is a call of a function of its own in the domain "sinter.kernels", whose nodes
-/// are its body. Operators that mean the same in ONNX (opset 17) are ONNX's; all others are in the
-/// domain "sinter", by their names in the IR, with symbolic dimensions as texts. Such models pass
-/// onnx.checker; they are not for running. Throws Error(kUnsupported) if the model would be larger
-/// than protobuf allows.
+/// Exports fused nodes as calls of local functions in the domain "sinter.kernels", whose nodes are
+/// the node's body. Operators that ONNX (opset 17) defines equally are ONNX's. All others are in
+/// the domain "sinter" with their IR names, and with symbolic dimensions as strings. Such models
+/// pass onnx.checker but cannot run. Throws Error(kUnsupported) if the model exceeds protobuf's
+/// size limit.
 ExportedModel export_onnx(const ir::Graph& graph, const ExportOptions& options = {});
 
 }  // namespace sinter::frontend

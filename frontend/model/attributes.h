@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of nodes against those that the operator, or the function that is called, has.
+// Checks a node's attributes against its operator's, or its function's.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ namespace sinter::frontend {
 
 struct KnownAttribute {
   std::string name;
-  std::string elsewhere;  // the versions that have it, where the node's has not; else empty
+  std::string elsewhere;  // versions with this attribute, if the node's version lacks it; else
+                          // empty
 };
 
-/// Throws Error(kInvalidModel) for an attribute of `node` that is not among `known`, with the
-/// nearest of these and all of them, and for one that is given twice. An attribute that nobody
-/// reads would make another model than the one that its author meant ("stride" for "strides").
+/// Throws Error(kInvalidModel) for a duplicate attribute of `node`, and for one that is not in
+/// `known`; the message lists `known` and the most similar name. Ignoring an attribute ("stride"
+/// for "strides") would silently change the model's meaning.
 void check_attributes(const onnx::NodeProto& node, const std::vector<KnownAttribute>& known);
 
 }  // namespace sinter::frontend

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that a user defines: as an expression of elements, as another model, by CUDA text, or
-// by a host function.
+// User-defined operators: an element-wise expression, another model, CUDA text, or a host function.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +10,24 @@
 
 namespace sinter::frontend {
 
-/// One operator of a definition file; frontend/custom/README.md says what the texts may be.
+/// One operator of a definition file; frontend/custom/README.md describes the texts.
 struct CustomOperator {
   using Number = std::variant<std::int64_t, double>;
   struct Attribute {
     std::string name;
     bool is_float = false;
     bool is_required = false;
-    Number value = std::int64_t{0};  // where a node gives none
+    Number value = std::int64_t{0};  // default value
   };
   struct Output {
     std::string name;
-    std::string type;  // "f32", or the name of an input that has it; empty: the first input's
-    /// Sizes, one for each dimension; or an input that has the shape. Neither: of what `value` is,
-    /// else of the first input.
+    std::string type;  // "f32", or the name of an input with the same type; empty: the first
+                       // input's type
+    /// Either sizes, one per dimension, or the name of an input with the same shape. Neither: the
+    /// shape of `value`, else of the first input.
     std::vector<std::string> shape;
     std::string shape_of;
-    std::string value;  // an expression of elements; may be empty
+    std::string value;  // an element-wise expression; may be empty
   };
   struct Workspace {
     std::string name;
@@ -35,13 +35,13 @@ struct CustomOperator {
   };
   struct Kernel {
     std::string function;
-    std::vector<std::string> grid;    // one to three
-    std::vector<std::int64_t> block;  // one to three
+    std::vector<std::string> grid;    // 1 to 3 sizes
+    std::vector<std::int64_t> block;  // 1 to 3 sizes
     std::string shared_bytes;         // dynamic shared memory; empty: none
-    std::int64_t cluster = 1;         // blocks
+    std::int64_t cluster = 1;         // blocks per cluster
     std::vector<std::string> arguments;
-    /// Outputs among the arguments that it writes by store(i, value) alone. If there are any, the
-    /// function is a device function, around which the kernel is written.
+    /// Outputs that the kernel writes only through store(i, value). If there are any, the function
+    /// is a device function, and the kernel around it is generated.
     std::vector<std::string> epilogue;
   };
 
@@ -51,12 +51,12 @@ struct CustomOperator {
   std::vector<Output> outputs;
   std::string reference;  // path of a model that computes the same; may be empty
   std::string source;     // CUDA text
-  std::map<std::string, std::string> cubins;  // bytes by architecture ("sm_90"), in place of text
+  std::map<std::string, std::string> cubins;  // cubins by architecture ("sm_90"), instead of text
   std::vector<Workspace> workspace;
   std::vector<Kernel> kernels;
-  bool is_host = false;      // a function of a library computes it
-  std::string host_library;  // what the library is called, for people; may be empty
-  std::string file;          // where it is defined
+  bool is_host = false;      // a library function computes it
+  std::string host_library;  // human-readable name of the library; may be empty
+  std::string file;          // path of the definition file
 
   std::string full_name() const { return domain + "::" + name; }
 };

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
   throw invalid_model_error("external data of tensor '{}': {}", tensor.name(), why);
 }
 
-/// A file of weights that is not there.
+/// Throws the error for an unreadable file of weights.
 [[noreturn]] void refuse(const onnx::TensorProto& tensor, const fs::path& path, int number,
                          std::string_view why) {
   throw FileError(ErrorCode::kInvalidModel,
@@ -77,8 +77,8 @@ ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
     refuse(tensor, fmt::format("'{}' cannot be found: the model was given as bytes, without the "
                                "folder of its external data; give that, or the model's path",
                                location));
-  // Some exporters write Windows separators; on this system a backslash would be part of a name,
-  // which is no reason to let '..\\..' through unseen.
+  // Some exporters write Windows separators. On this system a backslash is part of a name, but
+  // '..\\..' must not pass the check.
   std::string unified = location;
   std::ranges::replace(unified, '\\', '/');
   const fs::path relative(unified);
@@ -93,7 +93,7 @@ ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
   auto& file = files_[location];
   if (!file) {
     std::error_code error;
-    // canonical follows every symbolic link, those of intermediate folders too.
+    // canonical resolves every symbolic link, also those of intermediate folders.
     const fs::path resolved = fs::canonical(folder_ / relative, error);
     if (error)
       refuse(tensor, folder_ / relative, error.value(),

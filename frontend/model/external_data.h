@@ -18,11 +18,11 @@ class TensorProto;
 
 namespace sinter::frontend {
 
-/// Resolves external data inside one folder and nowhere else: a model is data from a stranger, and
-/// must not be able to read files that its user did not hand over with it.
+/// Reads external data from inside one folder only: models are untrusted, and must not be able to
+/// read other files of the user.
 class ExternalData {
  public:
-  /// `folder` holds the model. An empty path refuses every external tensor.
+  /// `folder` contains the model. An empty path refuses all external tensors.
   explicit ExternalData(const std::filesystem::path& folder);
 
   struct Slice {
@@ -30,10 +30,10 @@ class ExternalData {
     std::shared_ptr<const MappedFile> owner;
   };
   /// The bytes of `tensor`, which must be `expected_bytes` long. Throws Error(kInvalidModel) naming
-  /// the tensor if its location is absolute, has a '..', leaves the folder through a symbolic link,
-  /// does not exist, or if offset and length do not lie inside the file.
+  /// the tensor if its location is absolute, contains '..', leaves the folder through a symbolic
+  /// link, or does not exist. Also if offset and length exceed the file.
   Slice find(const onnx::TensorProto& tensor, std::size_t expected_bytes);
-  /// The files that were read.
+  /// Paths of the files read.
   const std::vector<std::string>& paths() const { return paths_; }
 
  private:

@@ -14,12 +14,12 @@
 namespace sinter::frontend {
 namespace {
 
-// Fields that the generated classes may be too old to know: IR versions 9 and 10 brought them.
+// Field numbers of IR versions 9 and 10, which the generated classes may lack.
 constexpr int kNodeOverload = 8;
 constexpr int kFunctionOverload = 13;
 constexpr int kFunctionAttributeProtos = 11;
 
-/// The values of length-delimited field `number` of `message`, read from its bytes.
+/// The values of the length-delimited field `number` in the serialized `message`.
 std::vector<std::string> bytes_of_field(const google::protobuf::MessageLite& message, int number) {
   using Wire = google::protobuf::internal::WireFormatLite;
   const std::string bytes = message.SerializeAsString();
@@ -39,7 +39,7 @@ std::string string_field(const google::protobuf::MessageLite& message, int numbe
   return values.empty() ? std::string() : values.back();
 }
 
-/// The attributes that `function` has values for.
+/// Attributes for which `function` has default values.
 std::vector<onnx::AttributeProto> default_attributes(const onnx::FunctionProto& function) {
   std::vector<onnx::AttributeProto> defaults;
   for (const std::string& bytes : bytes_of_field(function, kFunctionAttributeProtos))
@@ -89,7 +89,7 @@ FunctionLibrary::FunctionLibrary(const onnx::ModelProto& model) {
 
 const onnx::FunctionProto* FunctionLibrary::find(const onnx::NodeProto& node) const {
   const std::string domain = plain_domain(node.domain());
-  // Most nodes call no function: those cost one look-up.
+  // Most nodes call no function; one lookup finds that out.
   const auto first = functions_.lower_bound({domain, node.op_type(), ""});
   if (first == functions_.end() || std::get<0>(first->first) != domain ||
       std::get<1>(first->first) != node.op_type())

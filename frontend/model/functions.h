@@ -18,10 +18,10 @@ class NodeProto;
 
 namespace sinter::frontend {
 
-/// The functions that a model defines, by domain, name and overload.
+/// A model's local functions, by domain, name and overload.
 class FunctionLibrary {
  public:
-  /// `model` must outlive the library. Throws Error(kInvalidModel) if a function is defined twice.
+  /// `model` must outlive this. Throws Error(kInvalidModel) if a function is defined twice.
   explicit FunctionLibrary(const onnx::ModelProto& model);
 
   /// The function that `node` calls, or null.
@@ -32,12 +32,12 @@ class FunctionLibrary {
       functions_;
 };
 
-/// The attributes that a call of `function` may give.
+/// Attributes that a call of `function` may set.
 std::vector<KnownAttribute> declared_attributes(const onnx::FunctionProto& function);
 
-/// A copy of `function` in which every reference to one of its attributes is replaced by the value
-/// that `call` gives it, or by its default. A reference to an attribute that has neither goes away.
-/// Throws Error(kInvalidModel) for an attribute that `call` must give and does not.
+/// A copy of `function` with references to its attributes replaced by the values of `call`, or by
+/// defaults. References to attributes with neither are removed. Throws Error(kInvalidModel) for a
+/// required attribute that `call` lacks.
 std::shared_ptr<const onnx::FunctionProto> bind_attributes(const onnx::FunctionProto& function,
                                                            const onnx::NodeProto& call);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user says about a model that is imported.
+// The user's options for an import.
 #pragma once
 
 #include <cstddef>
@@ -16,51 +16,52 @@
 namespace sinter::frontend {
 
 struct ImportOptions {
-  /// Ranges of symbolic dimensions by symbol name, where the user gave them; the others get
-  /// 1..65536, or 0..65536 where they are called after what is past: a cache begins empty. A range
-  /// of one number makes the dimension a constant.
+  /// The user's ranges of symbolic dimensions, by symbol. The default is 1..65536, or 0..65536 for
+  /// dimensions named after the past, since a cache starts empty. A range of one number makes the
+  /// dimension constant.
   std::map<std::string, ir::Range> ranges;
-  /// What symbolic dimensions are multiples of, by symbol name. Such a symbol then counts these
-  /// multiples: with 32, a dimension 'h' in 32..960 becomes 32*h with h in 1..30. For models whose
-  /// shapes only fit together if a dimension divides by the strides that it goes through.
+  /// Divisors of symbolic dimensions, by symbol. The symbol then counts multiples: with 32, a
+  /// dimension 'h' in 32..960 becomes 32*h with h in 1..30. For models whose shapes fit only if a
+  /// dimension is divisible by the model's strides.
   std::map<std::string, std::int64_t> multiples;
-  /// Symbols that are other symbols under another name ("state_d1" is "batch"), or follow from
-  /// them ("total" is "past + seq"): models whose exporter named such dimensions differently, or
-  /// not at all. The others are not in this map themselves.
+  /// Symbols that equal other symbols ("state_d1" is "batch") or expressions of them ("total" is
+  /// "past + seq"). For models whose exporter named such dimensions differently, or not at all. The
+  /// expressions' symbols must not be keys of this map.
   std::map<std::string, ir::Dim> same;
-  /// Where the default range of a symbol begins and ends, if that is later or earlier than usual.
+  /// Overrides for the ends of a symbol's default range.
   std::map<std::string, std::int64_t> least, most;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
-  /// How many dimensions inputs have that the model gives none for, by input name; these are then
-  /// symbols "<input>_d<i>".
+  /// Ranks of inputs for which the model gives none, by input name; the dimensions become symbols
+  /// "<input>_d<i>".
   std::map<std::string, std::size_t> input_ranks;
-  /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
-  /// inputs that shapes depend on (a target shape, axes, a number of repeats).
+  /// Inputs that become constants of the compiled model, by name, and are no inputs any more. For
+  /// inputs that determine shapes (a target shape, axes, a number of repeats).
   std::map<std::string, ir::Tensor> input_values;
-  /// What inputs of one bool are taken to hold, by name. They stay inputs, whose value then says
-  /// nothing new: see ImportedModel::Flag.
+  /// Assumed values of scalar bool inputs, by name. They stay inputs, but their value has no
+  /// effect: see ImportedModel::Flag.
   std::map<std::string, bool> flags;
-  /// The most that sizes may be which follow from data, by the name of the value that holds them or
-  /// of the node that finds them.
+  /// Upper bounds of data-dependent sizes, by the name of the value that holds the size, or of the
+  /// node that computes it.
   std::map<std::string, std::int64_t> bounds;
-  /// NonMaxSuppression gives max_output_boxes_per_class rows for each class of each batch: first
-  /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
-  /// the number of its rows depends on data.
+  /// Makes NonMaxSuppression return max_output_boxes_per_class rows for each class and batch: first
+  /// ONNX's result in its order, then rows of -1. Otherwise it is refused, since its number of rows
+  /// depends on data.
   bool pad_selections = false;
-  /// Outputs that depend on nodes that are not supported (strings, sequences) are left out, with a
-  /// warning that names them, as long as one is left; so are inputs that are no tensors of a type
-  /// that Sinter has.
+  /// Drops outputs that depend on unsupported nodes (strings, sequences), with a warning that names
+  /// them, as long as one output remains. Also drops inputs that are no tensors of a supported
+  /// type.
   bool drop_unsupported_outputs = false;
-  /// Operators that go before those that a model defines itself; null: none.
+  /// Operators that take precedence over the model's own functions; null: none.
   std::shared_ptr<const std::vector<CustomOperator>> custom_operators;
-  /// Bytes that tables may take which importing makes of sizes: an antialias filter is a matrix.
+  /// Limit in bytes for tables that depend on sizes: the matrix of an antialias filter, for
+  /// example.
   std::int64_t max_memory = INT64_MAX;
-  /// Gets notes of whose values decide something, of the initializers of the model's own graph;
-  /// null: they are not traced.
+  /// Receives a log of decisions that depend on values of the main graph's initializers; null: no
+  /// tracing.
   std::shared_ptr<ir::ReadLog> reads;
-  /// Called in front of each node with how many were imported, of how many that are known by then.
-  /// What it throws ends the import.
+  /// Called before each node with the number of imported nodes and the total known so far. An
+  /// exception from it aborts the import.
   std::function<void(std::size_t done, std::size_t total)> on_node;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an import gives: the graph and what is known of the model, or the nodes that are refused.
+// The result of an import: the graph and facts about the model, or the unsupported nodes.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace sinter::frontend {
 
-/// A node that is refused.
+/// An unsupported node.
 struct UnsupportedNode {
   Error::Node node;
   std::string why;
-  std::string hint;  // empty: none is known
+  std::string hint;  // a remedy; empty: unknown
 };
 
-/// The model has nodes that are not supported. Where that is because the value of an input must be
-/// known to compile them, `inputs` names these inputs: see ImportOptions::input_values.
+/// The model has unsupported nodes. If the value of an input must be known to compile them,
+/// `inputs` names these inputs: see ImportOptions::input_values.
 class UnsupportedModel : public Error {
  public:
   UnsupportedModel(std::string message, std::vector<UnsupportedNode> nodes,
@@ -41,31 +41,31 @@ class UnsupportedModel : public Error {
   std::vector<std::string> inputs_;
 };
 
-/// A node as the model has it; those of functions and branches have their caller's name in front.
+/// A node of the model; names of nodes in functions and branches are prefixed with their caller's.
 struct ModelNode {
-  std::string name;  // as origins have it: the node's own, or made of operator and position
+  std::string name;  // as in origins: the node's name, or made of operator and position
   std::string op;
 };
 
 struct ImportedModel {
   ir::Graph graph;
-  /// An input of one bool that chooses between bodies whose results have different shapes, as
-  /// `use_cache_branch` of merged decoders does. `graph` then has the inputs and the outputs of
-  /// both bodies only: `symbol` is the input's value, 0 or 1, in the shapes of outputs.
+  /// A scalar bool input that chooses between bodies with results of different shapes, as
+  /// `use_cache_branch` of merged decoders does. `graph` then has only the inputs and outputs of
+  /// both bodies; `symbol` is the input's value, 0 or 1, in the shapes of outputs.
   struct Flag {
     std::string input, symbol;
-    std::vector<ir::Graph> graphs;  // where the input is false, and where it is true
+    std::vector<ir::Graph> graphs;  // for the input false and true
   };
   std::optional<Flag> flag;
-  std::uint64_t hash = 0;              // XXH3 of the model's bytes and of its external data
-  std::uint64_t structure = 0;         // XXH3 of the graph but for its initializers' values
+  std::uint64_t hash = 0;              // XXH3 of the model's bytes and its external data
+  std::uint64_t structure = 0;         // XXH3 of the graph without the values of its initializers
   std::shared_ptr<ir::ReadLog> reads;  // ImportOptions::reads
   std::size_t node_count = 0;          // nodes of the ONNX graph
   std::int64_t opset = 0;
   std::string producer;
   std::vector<std::string> warnings;
-  std::vector<std::string> files;  // of external data
-  std::vector<ModelNode> nodes;    // all that were looked at, in order; a loop's once for each trip
+  std::vector<std::string> files;  // files of external data
+  std::vector<ModelNode> nodes;  // all nodes visited, in order; those of a loop once per iteration
 };
 
 }  // namespace sinter::frontend

@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "raw_data is little-en
   throw invalid_model_error("tensor '{}': {}", proto.name(), why);
 }
 
-/// Elements and bytes that `proto` says it has.
+/// Element count and bytes according to the fields of `proto`.
 struct Extent {
   std::vector<std::int64_t> shape;
   std::size_t count = 1;
@@ -78,7 +78,7 @@ std::size_t typed_size(const onnx::TensorProto& proto, DType dtype) {
   }
 }
 
-/// Contents of that field. Narrow floats lie in int32_data as their bit patterns.
+/// Contents of that field. Narrow floats are stored in int32_data as bit patterns.
 std::vector<std::byte> typed_bytes(const onnx::TensorProto& proto, DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return narrow<float>(proto.float_data());
@@ -109,7 +109,7 @@ bool is_aligned(std::span<const std::byte> bytes, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(dtype) == 0;
 }
 
-/// Booleans other than 0 and 1 would mean different things to different kernels.
+/// Converts booleans to 0 and 1, since kernels would treat other values differently.
 std::shared_ptr<const ir::Buffer> normalise_booleans(std::span<const std::byte> bytes) {
   std::vector<std::byte> clean(bytes.begin(), bytes.end());
   for (std::byte& value : clean) value = value == std::byte{0} ? std::byte{0} : std::byte{1};
@@ -120,7 +120,7 @@ std::shared_ptr<const ir::Buffer> to_buffer(std::span<const std::byte> bytes, DT
                                             std::shared_ptr<const void> owner,
                                             std::function<void()> forget = {}) {
   if (dtype == DType::kBool) return normalise_booleans(bytes);
-  // A small constant must not keep a whole model in memory.
+  // Copies small constants, so that they do not keep the whole model in memory.
   constexpr std::size_t kSmall = 4096;
   if (!owner || bytes.size() <= kSmall || !is_aligned(bytes, dtype))
     return ir::Buffer::copy_of(bytes);
@@ -178,7 +178,8 @@ bool is_scaled_float(int onnx_type) { return onnx_type == kFloat4E2M1 || onnx_ty
 
 namespace {
 
-/// The codes of a tensor of a type that Sinter lacks, `each` to a byte; calls `give(i, code)`.
+/// Reads the codes of a tensor of a type that Sinter lacks, `each` to a byte; calls `give(i,
+/// code)`.
 template <class Give>
 void read_codes(const onnx::TensorProto& proto, ExternalData& external, const Extent& extent,
                 std::size_t each, const Give& give) {
@@ -208,7 +209,7 @@ void read_codes(const onnx::TensorProto& proto, ExternalData& external, const Ex
   if (file) file->forget(packed);
 }
 
-/// The numbers in a wider type that has them all.
+/// The numbers in a wider type that represents all of them exactly.
 ir::Tensor read_scaled_floats(const onnx::TensorProto& proto, ExternalData& external) {
   const bool is_float4 = proto.data_type() == kFloat4E2M1;
   const DType type = is_float4 ? DType::kFloat8E4M3FN : DType::kFloat32;
@@ -244,7 +245,7 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
   const Extent extent = extent_of(proto, dtype);
   if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
     const ExternalData::Slice slice = external.find(proto, extent.bytes);
-    // The owner lives at least as long as the buffer.
+    // The buffer's owner keeps the bytes alive.
     return ir::Tensor(
         dtype, extent.shape,
         to_buffer(slice.bytes, dtype, slice.owner,

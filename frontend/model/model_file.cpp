@@ -26,8 +26,7 @@
 namespace sinter::frontend {
 namespace {
 
-// ONNX models nest types and attributes' graphs; a model that needs more levels is an attack on the
-// stack rather than a model.
+// ONNX nests types and graphs; deeper nesting is an attack on the stack.
 constexpr int kMaxNesting = 100;
 
 struct FileDescriptor {
@@ -41,7 +40,7 @@ struct FileDescriptor {
   throw invalid_model_error(std::move(message));
 }
 
-/// What well-known files that are not ONNX begin with.
+/// Recognizes well-known formats that are not ONNX by their magic bytes.
 std::optional<std::string_view> recognise_other_format(std::string_view head) {
   struct Magic {
     std::string_view bytes, what;
@@ -68,8 +67,8 @@ std::optional<std::string_view> recognise_other_format(std::string_view head) {
   return std::nullopt;
 }
 
-/// The field numbers of a message by wire type. (The generated classes are of protobuf's lite
-/// runtime, which keeps no descriptors.)
+/// The field numbers of a message, by wire type. (The generated classes use protobuf's lite
+/// runtime, which has no descriptors.)
 struct OuterFields {
   std::uint64_t varint = 0, fixed64 = 0, by_length = 0, fixed32 = 0;  // bit n: field n
 };
@@ -84,12 +83,12 @@ constexpr OuterFields kTensorFields = {fields({1, 2, 5, 7, 11, 14}), fields({10}
                                        fields({1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16}),
                                        fields({4})};
 
-/// A walk over the outermost fields of a message, to say what is wrong with it.
+/// Result of scanning the outermost fields of a message, for diagnostics.
 struct OuterScan {
-  bool cut_short = false;       // a field announces more bytes than there are
-  bool unknown_field = false;   // a field number or wire type that the message does not have
-  std::size_t fields = 0;       // whole known fields before that
-  std::uint64_t announced = 0;  // where the cut field would end
+  bool cut_short = false;       // a field announces more bytes than the file has
+  bool unknown_field = false;   // a field number or wire type unknown to the message
+  std::size_t fields = 0;       // complete known fields before that
+  std::uint64_t announced = 0;  // end offset of the truncated field
 };
 
 OuterScan scan_outer_fields(std::span<const std::byte> bytes, const OuterFields& known) {
@@ -143,13 +142,13 @@ OuterScan scan_outer_fields(std::span<const std::byte> bytes, const OuterFields&
   return scan;
 }
 
-/// Protobuf writes parse errors to stderr by itself; Sinter's own message says more.
+/// Disables protobuf's messages on stderr; Sinter's own error says more.
 void quiet_protobuf() {
   static std::once_flag once;
   std::call_once(once, [] { google::protobuf::SetLogHandler(nullptr); });
 }
 
-/// A model's bytes as protobuf asks for them: the block before is let go of.
+/// A model's bytes as a protobuf stream; releases the memory of the previous block.
 class ModelStream final : public google::protobuf::io::ZeroCopyInputStream {
  public:
   explicit ModelStream(const ModelBytes& model) : model_(model) {}
@@ -199,8 +198,8 @@ std::shared_ptr<const Message> parse(const ModelBytes& model, const std::string&
   const bool parsed = message->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
   if (other) not_a_model(fmt::format("'{}' is not {}: it is {}", name, what, *other));
   const OuterScan scan = scan_outer_fields(bytes, known);
-  // Many a short run of bytes is some protobuf message: one without a single known field is not the
-  // message that we want. Unknown fields after known ones are a newer ONNX.
+  // Many short byte strings parse as some protobuf message: at least one known field is required.
+  // Unknown fields after known ones mean a newer ONNX.
   if (parsed && scan.fields > 0) return message;
   if (scan.cut_short && (scan.fields > 0 || bytes.size() < 16))
     not_a_model(fmt::format(
@@ -252,7 +251,7 @@ void MappedFile::forget(std::span<const std::byte> part) const {
   const auto offset = static_cast<std::size_t>(part.data() - data_);
   const std::size_t begin = (offset + page - 1) / page * page,
                     end = (offset + part.size()) / page * page;
-  // Advice: what is not followed costs memory alone.
+  // Advice only: ignoring it costs memory.
   if (begin < end) ::madvise(const_cast<std::byte*>(data_ + begin), end - begin, MADV_DONTNEED);
 }
 

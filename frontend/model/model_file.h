@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files: mapping them, and parsing an ONNX model out of bytes that nobody vouches for.
+// Maps files and parses ONNX models from untrusted bytes.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Lets go of the memory that whole pages of `part` take; they are read anew if asked for again.
+  /// Releases the memory of the whole pages of `part`; later reads load them again.
   void forget(std::span<const std::byte> part) const;
 
  private:
@@ -35,13 +35,13 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// A model's bytes, and the file that they are mapped from, if they are.
+/// A model's bytes and, if they are mapped, their file.
 struct ModelBytes {
   std::span<const std::byte> bytes;
   const MappedFile* file = nullptr;
 
-  /// Calls `read` with all bytes, block by block. Of a mapped file no more than a block of them is
-  /// in memory at a time: models are as large as what is made of them.
+  /// Calls `read` block by block on all bytes. Keeps at most one block of a mapped file in memory,
+  /// since models may be as large as their result.
   template <typename Read>
   void for_each_block(const Read& read) const {
     constexpr std::size_t kBlock = std::size_t{16} << 20;
@@ -53,13 +53,13 @@ struct ModelBytes {
   }
 };
 
-/// Parses a ModelProto. `name` is what messages call the bytes. Throws Error(kInvalidModel) that
-/// says whether the bytes are something else, an ONNX model cut short (how many bytes are there and
-/// how many were announced), or damaged.
+/// Parses a ModelProto; errors call the bytes `name`. Throws Error(kInvalidModel), which says
+/// whether the bytes are another format, truncated (with the available and the announced size), or
+/// damaged.
 std::shared_ptr<const onnx::ModelProto> parse_model(const ModelBytes& model,
                                                     const std::string& name);
 
-/// Parses one TensorProto, likewise.
+/// Parses one TensorProto in the same way.
 std::shared_ptr<const onnx::TensorProto> parse_tensor(std::span<const std::byte> bytes,
                                                       const std::string& name);
 

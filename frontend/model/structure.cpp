@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kNotANode = -1;
 
-/// Names that `graph` reads and does not define, its own subgraphs included.
+/// Names that `graph` and its subgraphs read but do not define.
 void collect_captures(const onnx::GraphProto& graph, std::vector<std::string>& captures) {
   std::unordered_set<std::string> defined;
   for (const auto& input : graph.input()) defined.insert(input.name());
@@ -36,7 +36,7 @@ void collect_captures(const onnx::GraphProto& graph, std::vector<std::string>& c
     if (!name.empty() && defined.count(name) == 0) captures.push_back(std::move(name));
 }
 
-/// Names that a node reads: its inputs, and what its subgraphs capture.
+/// Names that a node reads: its inputs and its subgraphs' captures.
 std::vector<std::string> names_read(const onnx::NodeProto& node) {
   std::vector<std::string> names;
   for (const std::string& name : node.input())
@@ -46,7 +46,7 @@ std::vector<std::string> names_read(const onnx::NodeProto& node) {
   return names;
 }
 
-/// Who defines each value name: a node's index, or kNotANode for inputs and initializers.
+/// The definition of each value name: a node's index, or kNotANode for inputs and initializers.
 std::unordered_map<std::string, int> collect_definitions(const Body& body) {
   std::unordered_map<std::string, int> definitions;
   for (const std::string& input : body.inputs) {
@@ -59,7 +59,7 @@ std::unordered_map<std::string, int> collect_definitions(const Body& body) {
     if (tensor.empty()) invalid("an initializer has no name");
     if (!initializers.insert(tensor).second)
       invalid(fmt::format("two initializers are named '{}'; names must be unique", tensor));
-    definitions.emplace(tensor, kNotANode);  // it may also be an input: its default
+    definitions.emplace(tensor, kNotANode);  // may also be an input, whose default it then is
   }
   const auto label = [&](int i) { return node_label(*body.nodes[static_cast<std::size_t>(i)], i); };
   for (int i = 0; i < static_cast<int>(body.nodes.size()); ++i) {
@@ -78,11 +78,12 @@ std::unordered_map<std::string, int> collect_definitions(const Body& body) {
   return definitions;
 }
 
-/// The names of the nodes of one cycle among those that a topological sort could not reach.
+/// The names of the nodes of one cycle among the nodes that the topological sort did not reach.
 std::string describe_cycle(const Body& body,
                            const std::unordered_map<std::string, int>& definitions,
                            const std::vector<int>& waiting_for) {
-  // Every unreached node reads an output of another one, so walking along such inputs must return.
+  // Every unreached node reads an output of another unreached node, so following such inputs ends
+  // in a cycle.
   const auto predecessor = [&](int node) {
     for (const std::string& name : names_read(*body.nodes[static_cast<std::size_t>(node)])) {
       const auto found = definitions.find(name);
@@ -104,7 +105,7 @@ std::string describe_cycle(const Body& body,
   }
   path.erase(path.begin(), std::ranges::find(path, node));
   std::ranges::reverse(path);
-  // A long cycle is shown by its first nodes: the way round is clear from them.
+  // Shows only the first nodes of a long cycle.
   constexpr std::size_t kShown = 12;
   std::string text;
   for (std::size_t i = 0; i < path.size() && i < kShown; ++i)
@@ -113,7 +114,7 @@ std::string describe_cycle(const Body& body,
   return text + fmt::format("'{}'", label(path[0]));
 }
 
-/// `imports` by domain; `what` ("the model") has them.
+/// Reads versions by domain from `imports` of `what` ("the model").
 template <typename Imports>
 Opsets read_opsets(const Imports& imports, const std::string& what) {
   Opsets opsets;
@@ -204,7 +205,7 @@ GraphStructure check_structure(const Body& body) {
 
   GraphStructure structure;
   const std::size_t count = body.nodes.size();
-  std::vector<int> waiting_for(count, 0);  // inputs whose producer has not been placed
+  std::vector<int> waiting_for(count, 0);  // number of inputs whose producer is not placed yet
   std::vector<std::vector<int>> consumers(count);
   for (std::size_t i = 0; i < count; ++i) {
     for (const std::string& name : names_read(*body.nodes[i])) {
@@ -232,7 +233,8 @@ GraphStructure check_structure(const Body& body) {
     structure.used.insert(output);
   }
 
-  // The lowest ready index first: a sorted graph keeps its order, an unsorted one changes little.
+  // Takes the lowest ready index first: a sorted graph keeps its order, an unsorted one changes
+  // little.
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (std::size_t i = 0; i < count; ++i)
     if (waiting_for[i] == 0) ready.push(static_cast<int>(i));

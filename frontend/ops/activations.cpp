@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activation functions. Formulas are those of the ONNX operator specification.
+// Activation functions, with the formulas of the ONNX operator specification.
 #include <cmath>
 
 #include "frontend/ops/table/op_table.h"
@@ -7,7 +7,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// Short hand for expressions over one value and constants of its type.
+/// Shorthand for expressions over one value and constants of its type.
 class Formula {
  public:
   explicit Formula(NodeContext& node) : node_(node), x_(node.x()) {}
@@ -39,7 +39,7 @@ void leaky_relu(NodeContext& node) {
 void prelu(NodeContext& node) {
   Formula f(node);
   ValueId slope = node.input(1, "slope");
-  if (node.opset() < 7 && node.rank(slope) == 1 && node.rank(f.x()) > 1) {  // one for a channel
+  if (node.opset() < 7 && node.rank(slope) == 1 && node.rank(f.x()) > 1) {  // one slope per channel
     Shape channels(static_cast<std::size_t>(node.rank(f.x())), Dim(1));
     channels[1] = node.shape(slope)[0];
     slope = node.reshape(slope, channels);
@@ -47,8 +47,8 @@ void prelu(NodeContext& node) {
   node.output(f.select(f.is_negative(), f("Mul", f.x(), slope), f.x()));
 }
 
-/// x moved towards zero by `bias` where it is further than `lambd` from zero, else zero. Computed
-/// in floats, as the thresholds are floats whatever the type of x.
+/// Soft thresholding: moves x towards zero by `bias` if |x| > `lambd`, else gives zero. Computed in
+/// floats, since the thresholds are floats for any type of x.
 void shrink(NodeContext& node) {
   const ValueId input = node.x();
   const DType type = node.dtype(input);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and their transposes.
+// Convolutions and transposed convolutions.
 #include <algorithm>
 
 #include "frontend/ops/table/op_table.h"
@@ -10,7 +10,7 @@ namespace {
 
 void conv(NodeContext& node) { node.output(import_conv(node)); }
 
-/// x with strides[d] - 1 zeros behind each element of spatial dimension d.
+/// Inserts strides[d] - 1 zeros after each element of spatial dimension d.
 ValueId spread(NodeContext& node, ValueId x, const Ints& strides) {
   if (std::ranges::all_of(strides, [](auto stride) { return stride == 1; })) return x;
   const Shape shape = node.shape(x);
@@ -27,14 +27,14 @@ ValueId spread(NodeContext& node, ValueId x, const Ints& strides) {
   return node.reshape(padded, merged);
 }
 
-std::int64_t taps_of(const Windows& w, std::size_t d) {  // of a phase
+std::int64_t taps_of(const Windows& w, std::size_t d) {  // taps of a phase
   return (w.kernel[d] - 1) / w.strides[d] + 1;
 }
 
-/// Weights [C, M / group, kernel..] of a transposed convolution as those of a plain one, whose
-/// channels are the M outputs at each of the strides' phases: [M * strides.., C / group, taps..].
-/// Tap t of phase u is the kernel's t * stride + u, or zero; the roles of inputs and outputs
-/// change, and taps turn round.
+/// Converts weights [C, M / group, kernel..] of a transposed convolution to those of a plain one,
+/// with the M outputs at each stride phase as channels: [M * strides.., C / group, taps..]. Tap t
+/// of phase u is the kernel's element t * stride + u, or zero. Input and output channels are
+/// exchanged, and the taps reversed.
 ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std::int64_t group) {
   const Shape shape = node.shape(weights);
   const std::size_t spatial = w.kernel.size();
@@ -60,7 +60,7 @@ ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std:
   return node.add("Slice", {phases}, {{"starts", starts}, {"steps", steps}, {"shape", merged}});
 }
 
-/// One element of `bias` for each of an output's phases.
+/// Repeats each element of `bias` for the output's phases.
 ValueId phase_bias(NodeContext& node, ValueId bias, const Windows& w) {
   if (!bias.valid()) return bias;
   if (node.rank(bias) != 1) node.invalid("the bias must be a vector, but is {}", node.type(bias));
@@ -72,8 +72,8 @@ ValueId phase_bias(NodeContext& node, ValueId bias, const Windows& w) {
   return node.reshape(repeated, {outputs * phases});
 }
 
-/// The phases, which are channels of `x`, side by side: [N, M, places * stride..], of which `shape`
-/// from `starts` on is wanted.
+/// Interleaves the phases, which are channels of `x`: [N, M, places * stride..]. Returns the part
+/// of size `shape` from `starts` on.
 ValueId interleave(NodeContext& node, ValueId x, const Windows& w, const std::vector<Dim>& starts,
                    const Shape& shape) {
   const Shape found = node.shape(x);
@@ -93,8 +93,7 @@ ValueId interleave(NodeContext& node, ValueId x, const Windows& w, const std::ve
   return node.add("Slice", {whole}, {{"starts", all_starts}, {"steps", steps}, {"shape", shape}});
 }
 
-/// The padding that a transposed convolution takes away: it is given, or follows from the size of
-/// the output.
+/// Reads the padding that a transposed convolution removes, or computes it from the output's size.
 void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
                           const Ints& output_padding) {
   const std::size_t spatial = w.kernel.size();
@@ -118,18 +117,18 @@ void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
         Dim(w.strides[d]) * (shape[2 + d] - Dim(1)) + Dim(output_padding[d] + w.reach(d));
     const Dim wanted = output_shape ? Dim((*output_shape)[d]) : shape[2 + d] * Dim(w.strides[d]);
     const Dim total = full - wanted;
-    // An output larger than all that the input reaches has its zeros at the end.
+    // An output beyond the reach of the input is padded with zeros at the end.
     const Dim shared = ir::max(total, 0, ranges), half = ir::floor_div(shared, 2, ranges);
     w.pads_begin.push_back(auto_pad == "SAME_UPPER" ? half : shared - half);
     w.pads_end.push_back(total - w.pads_begin[d]);
   }
 }
 
-/// An output at q (counted before the padding is taken away) adds up the elements i of the input
-/// and taps k with i * stride + k * dilation = q. With dilation 1 that is a plain convolution for
-/// each phase u = q mod stride, over the taps k = t * stride + u and the elements (q - u) / stride
-/// - t: one convolution gives all phases as channels. Dilated taps of a stride do not fall into
-/// phases alike: there the input gets zeros between its elements, and the stride is 1.
+/// Output q (before padding is removed) sums the input elements i and taps k with i * stride + k *
+/// dilation = q. With dilation 1, each phase u = q mod stride is a plain convolution over the taps
+/// k = t * stride + u and the elements (q - u) / stride - t; one convolution computes all phases as
+/// channels. With dilation and stride, taps do not divide into phases: zeros are inserted between
+/// the input's elements, and the stride is 1.
 void conv_transpose(NodeContext& node) {
   const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
   require_spatial(node, x);
@@ -164,7 +163,8 @@ void conv_transpose(NodeContext& node) {
     const Dim stride(w.strides[d]);
     phases.kernel[d] = taps_of(w, d);
     phases.strides[d] = 1;
-    const Dim first = ir::floor_div(w.pads_begin[d], stride, ranges);  // place that is wanted
+    const Dim first = ir::floor_div(w.pads_begin[d], stride, ranges);  // first position of the
+                                                                       // output
     const Dim end = ir::ceil_div(w.pads_begin[d] + result[2 + d], stride, ranges);
     starts.push_back(w.pads_begin[d] - first * stride);
     phases.pads_begin[d] = Dim(phases.reach(d) - 1) - first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Einsum: transposes, sums and products of two operands at a time.
+// Einsum as transposes, sums and products of two operands at a time.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -9,8 +9,8 @@
 namespace sinter::frontend {
 namespace {
 
-/// Names of dimensions, in order: letters, and for the dimensions of an ellipsis the digits from
-/// its last dimension to its first ("210").
+/// Labels of dimensions, in order: letters, and digits for the dimensions of an ellipsis, from its
+/// last dimension to its first ("210").
 using Labels = std::string;
 
 bool has(const Labels& labels, char label) { return labels.find(label) != Labels::npos; }
@@ -45,7 +45,7 @@ Equation parse(NodeContext& node) {
   return equation;
 }
 
-/// The labels of a term whose ellipsis, if it has one, stands for `rest` dimensions.
+/// The labels of a term whose ellipsis, if any, covers `rest` dimensions.
 Labels expand_term(NodeContext& node, const std::string& term, std::size_t rest) {
   Labels labels;
   for (std::size_t i = 0; i < term.size(); ++i) {
@@ -80,7 +80,7 @@ class Einsum {
   }
 
  private:
-  /// Returns how many dimensions the ellipsis of the term stands for.
+  /// Returns the number of dimensions that the term's ellipsis covers.
   std::size_t read(const std::string& term, ValueId value) {
     const bool ellipsis = term.find("...") != std::string::npos;
     const std::size_t letters = term.size() - (ellipsis ? 3 : 0);
@@ -106,7 +106,7 @@ class Einsum {
     return digits + letters;
   }
 
-  /// Dimensions of one label have one size; a size of one is repeated.
+  /// Expands dimensions of size 1 to the size of the same label elsewhere.
   void align_sizes() {
     std::map<char, Dim> sizes;
     for (const Operand& operand : operands_)
@@ -135,7 +135,7 @@ class Einsum {
     return node_.transpose(operand.value, perm);
   }
 
-  /// Where a label occurs twice: the elements whose two indices are equal.
+  /// For a repeated label, takes the diagonal: elements with equal indices.
   void take_diagonals(Operand& operand) const {
     for (std::size_t d = 0; d < operand.labels.size();) {
       const auto twin = operand.labels.find(operand.labels[d], d + 1);
@@ -184,16 +184,15 @@ class Einsum {
         labels};
   }
 
-  /// Labels that the result or an operand after number `i` has.
+  /// Labels of the result and of operands after number `i`.
   Labels needed_after(std::size_t i) const {
     Labels needed = output_;
     for (std::size_t k = i + 1; k < operands_.size(); ++k) needed += operands_[k].labels;
     return needed;
   }
 
-  /// The product of what has been multiplied so far and operand number `i`, as a matrix product
-  /// [shared.., own of a, summed] x [shared.., summed, own of b], or element by element if nothing
-  /// is summed.
+  /// Multiplies the previous result with operand number `i`. That is a matmul [shared.., own of a,
+  /// summed] x [shared.., summed, own of b], or element-wise if nothing is summed.
   Operand multiply(const Operand& first, const Operand& second, std::size_t i) const {
     const Labels later = needed_after(i);
     const Operand a = sum_all_but(first, later + second.labels);

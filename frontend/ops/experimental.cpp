@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that were experiments of ONNX before version 1.5, which converters of that time wrote
-// and ONNX Runtime still reads.
+// Experimental operators of ONNX before version 1.5, which old converters wrote and ONNX Runtime
+// still reads.
 #include <algorithm>
 
 #include "frontend/ops/control/unroll.h"
@@ -42,7 +42,7 @@ Shape image_shape(NodeContext& node) {
   return shape;
 }
 
-/// scale * x + bias, with a bias for each channel.
+/// scale * x + bias, with a bias per channel.
 void image_scaler(NodeContext& node) {
   const Shape shape = image_shape(node);
   const Term x(node, node.x());
@@ -56,7 +56,8 @@ void image_scaler(NodeContext& node) {
   node.output((x * node.attr_float("scale", 1) + offsets).value());
 }
 
-/// Without the border (left, top, right, bottom), or what of size `scale` begins behind it.
+/// Removes the border (left, top, right, bottom), or takes a region of size `scale` from its top
+/// left on.
 void crop(NodeContext& node) {
   const Shape shape = image_shape(node);
   const auto border = node.attr_ints("border"), size = node.attr_ints("scale");

@@ -22,7 +22,7 @@ Term plain(const Term& x, const std::vector<double>&) {
 constexpr char kRelu[] = "Relu", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kSoftplus[] = "Softplus",
                kSoftsign[] = "Softsign";
 
-/// The operator `op` of x and some numbers.
+/// Adds operator `op` on x and constant operands.
 Term with_numbers(const char* op, const Term& x, const std::vector<double>& numbers) {
   std::vector<ValueId> inputs{x.value()};
   for (const double number : numbers) inputs.push_back(x.number(number).value());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations that operators of com.microsoft end with.
+// Activations at the end of fused com.microsoft operators.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace sinter::frontend {
 
-/// `name` of `x`, with the numbers that it takes: LeakyRelu, Elu, Celu and ThresholdedRelu alpha,
-/// HardSigmoid and Selu two, Clip least and most. Throws Error(kInvalidModel) if there are fewer,
-/// kUnsupported for others than these, Relu, Tanh, Sigmoid, HardSwish, Softplus and Softsign. Of an
-/// empty name `x` itself.
+/// Applies the activation `name` with its parameters to `x`: LeakyRelu, Elu, Celu and
+/// ThresholdedRelu need alpha, HardSigmoid and Selu two numbers, Clip a minimum and a maximum.
+/// Relu, Tanh, Sigmoid, HardSwish, Softplus and Softsign need none. An empty name returns `x`.
+/// Throws Error(kInvalidModel) for missing parameters, kUnsupported for other names.
 ValueId fused_activation(NodeContext& node, ValueId x, const std::string& name,
                          const std::vector<double>& numbers);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that make tensors out of sizes and constants.
+// Operators that generate tensors from sizes and constants.
 #include <cmath>
 #include <span>
 
@@ -51,7 +51,7 @@ void constant_of_shape(NodeContext& node) {
   node.output(node.expand(node.builder().constant(scalar), shape));
 }
 
-/// Bounds that are constants, of any type. The number of elements is that of the specification:
+/// A range between constants of any type. By the specification the number of elements is
 /// max(ceil((limit - start) / delta), 0).
 void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
                     const Tensor& delta) {
@@ -69,7 +69,7 @@ void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
     node.output(node.builder().constant(Tensor::from_doubles(dtype, {count}, values)));
   } else {
     Ints values(static_cast<std::size_t>(count));
-    auto next = static_cast<std::uint64_t>(start.at_int(0));  // wraps, as the type does
+    auto next = static_cast<std::uint64_t>(start.at_int(0));  // wraps around, as the type does
     for (std::int64_t& value : values) {
       value = static_cast<std::int64_t>(next);
       next += static_cast<std::uint64_t>(delta.at_int(0));
@@ -78,7 +78,7 @@ void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
   }
 }
 
-/// `value` without what changes the shape of its one element.
+/// Strips reshapes of a single element from `value`.
 ValueId element_of(NodeContext& node, ValueId value) {
   const ir::Node* view = node.builder().producer(value);
   while (view != nullptr && view->op->kind == ir::OpKind::kView && view->inputs.size() == 1 &&
@@ -89,8 +89,8 @@ ValueId element_of(NodeContext& node, ValueId value) {
   return value;
 }
 
-/// `limit` - `start` where `limit` is spelled as start + n, whatever start holds: the positions of
-/// new rows in a cache.
+/// `limit` - `start` if `limit` is computed as start + n, for any start: the positions of new rows
+/// in a cache.
 std::optional<Dim> known_distance(NodeContext& node, ValueId start, ValueId limit) {
   const ValueId first = element_of(node, start);
   const ir::Node* sum = node.builder().producer(element_of(node, limit));
@@ -102,8 +102,8 @@ std::optional<Dim> known_distance(NodeContext& node, ValueId start, ValueId limi
   return std::nullopt;
 }
 
-/// What a float bound holds if that is a size: torch.arange(h, dtype=float) casts it before the
-/// Range. Above 2^24 float32 would round it; it counts as the size that was meant.
+/// The size in a float bound: torch.arange(h, dtype=float) casts it before the Range. Above 2^24
+/// float32 would round it; the exact size is meant.
 std::optional<Dim> size_in_float(NodeContext& node, ValueId value) {
   const ir::Node* cast = node.builder().producer(element_of(node, value));
   if (cast == nullptr || cast->op->name != "Cast" || !is_integer(node.dtype(cast->inputs[0])))
@@ -112,8 +112,8 @@ std::optional<Dim> size_in_float(NodeContext& node, ValueId value) {
   return held ? std::optional<Dim>(held->at(0)) : std::nullopt;
 }
 
-/// A float bound as the integer that gives the same count of elements: of a constant between two
-/// integers the one that is further from the other bound.
+/// An integer that gives the same number of elements as a float bound: a constant is rounded away
+/// from the other bound.
 std::optional<Dim> whole_bound(NodeContext& node, ValueId value, bool upwards) {
   if (const auto known = node.folder().constant(value)) {
     const double number = known->at(0);
@@ -123,7 +123,7 @@ std::optional<Dim> whole_bound(NodeContext& node, ValueId value, bool upwards) {
   return size_in_float(node, value);
 }
 
-/// A range of floats between constants and sizes, by a whole constant: start + delta * i.
+/// A float range between constants and sizes, with an integer delta: start + delta * i.
 bool symbolic_float_range(NodeContext& node, std::span<const ValueId> inputs) {
   const DType dtype = node.dtype(inputs[0]);
   const auto delta = node.folder().constant(inputs[2]);
@@ -145,7 +145,7 @@ bool symbolic_float_range(NodeContext& node, std::span<const ValueId> inputs) {
   return true;
 }
 
-/// A range of which only the run knows the bounds, by a constant.
+/// A range with data-dependent bounds and a constant delta.
 void range_by_data(NodeContext& node, std::span<const ValueId> inputs) {
   const auto known = node.folder().constant(inputs[2]);
   if (!known) node.scalar(2, "delta");
@@ -184,7 +184,7 @@ void range(NodeContext& node) {
             last = distance ? *distance : node.size(1, "limit");
   const Ints step = node.ints(2, "delta");
   if (step[0] == 0) node.invalid("delta is 0");
-  if (step[0] == INT64_MIN) node.unsupported("a delta of {}", step[0]);  // has no negative
+  if (step[0] == INT64_MIN) node.unsupported("a delta of {}", step[0]);  // its negation overflows
   const auto& ranges = node.builder().ranges();
   const Dim span = step[0] > 0 ? last - first : first - last;
   const Dim count =
@@ -213,7 +213,7 @@ void trilu(NodeContext& node) {
     const ValueId k = node.input(1, "k");
     if (!is_integer(node.dtype(k)) || ir::element_count(node.shape(k)) != Dim(1))
       node.invalid("k must be one integer, but is {}", node.type(k));
-    // Beyond every dimension all diagonals are alike, and row + k must not overflow.
+    // Beyond all dimensions the diagonals are equal; the clamp keeps row + k from overflowing.
     constexpr std::int64_t kFar = std::int64_t{1} << 40;
     if (const auto known = node.folder().constant(k)) {
       row = row + static_cast<double>(std::clamp(known->at_int(0), -kFar, kFar));
@@ -227,7 +227,7 @@ void trilu(NodeContext& node) {
   node.output(node.add("Where", {keep, x, node.constant(node.dtype(x), 0)}));
 }
 
-/// Where an index (negative ones count from the end) equals a position along the new axis.
+/// 1 where an index (negative ones count from the end) equals the position along the new axis.
 void one_hot(NodeContext& node) {
   const ValueId indices = node.input(0, "indices"), values = node.input(2, "values");
   if (node.shape(values) != Shape{2})
@@ -260,7 +260,7 @@ void one_hot(NodeContext& node) {
       "Where", {node.add("Equal", {node.reshape(index, spread), positions}), pick(1), pick(0)}));
 }
 
-/// Ones where column = row + k.
+/// Ones at column = row + k.
 void eye_like(NodeContext& node) {
   const ValueId x = node.x();
   const Shape shape = node.shape(x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that read from or write to places that tensors hold, on the general Take and Scatter.
+// Operators with index tensors, as the general Take and Scatter.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -24,8 +24,8 @@ void require_same_rank(NodeContext& node, const Term& a, const Term& b, std::str
                  node.type(b.value()));
 }
 
-/// One index tensor for each dimension of `data` along which `indices` chooses: `indices` itself
-/// along `axis`, where one is along the others.
+/// One index tensor per dimension of `data`: `indices` along `axis`, the element's own position
+/// along the others.
 std::vector<Term> element_indices(NodeContext& node, const Term& data, const Term& indices,
                                   std::int64_t axis) {
   const Shape shape = indices.shape(), from = data.shape();
@@ -50,8 +50,8 @@ void gather_elements(NodeContext& node) {
   node.output(take(data, element_indices(node, data, indices, axis)).value());
 }
 
-/// The last dimension of `indices` [.., m] counts index tuples into `data` from dimension `batch`
-/// on. One index tensor for each dimension of the data, of the rank of `result`.
+/// The last dimension of `indices` [.., m] holds index tuples into `data` from dimension `batch`
+/// on. Returns one index tensor per dimension of the data, of the rank of `result`.
 std::vector<Term> tuple_indices(NodeContext& node, const Term& data, const Term& indices,
                                 std::size_t batch, const Shape& result) {
   const Shape from = data.shape(), shape = indices.shape();
@@ -73,7 +73,7 @@ std::vector<Term> tuple_indices(NodeContext& node, const Term& data, const Term&
   return places;
 }
 
-/// Number of indices in a tuple. Checks that `data` has that many dimensions, and constant indices.
+/// The length of an index tuple. Checks it against the rank of `data`, and checks constant indices.
 std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
                        std::size_t batch) {
   const Shape shape = indices.shape();
@@ -108,7 +108,7 @@ void gather_nd(NodeContext& node) {
   node.output(take(data, tuple_indices(node, data, indices, batch, result)).value());
 }
 
-/// The name in ir of attribute "reduction".
+/// Attribute "reduction" by its ir name.
 std::string combine_of(NodeContext& node) {
   const std::string name = node.attr_string("reduction", "none");
   if (name == "none") return name;
@@ -151,7 +151,7 @@ void scatter_nd(NodeContext& node) {
   ir::require_equal(updates.shape(), expected, [&] {
     return fmt::format("updates must be {}, but are {}", expected, updates.shape());
   });
-  if (expected.empty()) {  // one element: a dimension of one to write it along
+  if (expected.empty()) {  // a single element needs a dimension along which it is written
     std::vector<Term> places;
     for (const Term& place : tuple_indices(node, data, indices, 0, expected))
       places.push_back(place.reshape({1}));
@@ -192,7 +192,7 @@ void tensor_scatter(NodeContext& node) {
   add_scatter(node, cache, update, places, "none", true);
 }
 
-/// The first sequence_lens[b] elements along time in reverse order.
+/// Reverses the first sequence_lens[b] elements along time.
 void reverse_sequence(NodeContext& node) {
   const Term x(node, node.x()), lengths = integers(node, 1, "sequence_lens");
   const Shape shape = x.shape();
@@ -217,7 +217,7 @@ void reverse_sequence(NodeContext& node) {
   node.output(take(x, places).value());
 }
 
-/// Sums the windows that cover an element: what Unfold spreads out, back together.
+/// Sums overlapping windows: the inverse of Unfold.
 void col2im(NodeContext& node) {
   const Term x(node, node.x());
   const std::vector<Dim> image = node.sizes(1, "image_shape");
@@ -251,7 +251,7 @@ void col2im(NodeContext& node) {
   apart[1] = *channels;
   apart.insert(apart.end(), counts.begin(), counts.end());
 
-  // Over [batch, channels, image.., taps..].
+  // Dimensions: [batch, channels, image.., taps..].
   const std::size_t rank = 2 + 2 * n;
   std::vector<Term> places = {iota(node, apart[0], 0, rank), iota(node, apart[1], 1, rank)};
   std::vector<Term> window;
@@ -263,7 +263,7 @@ void col2im(NodeContext& node) {
                     tap * static_cast<double>(dilations[d]);
     const auto stride = static_cast<double>(strides[d]);
     const Term last = size_of_dim(node, counts[d]) - 1;
-    const Term index = at / stride;  // truncates: below zero does not count
+    const Term index = at / stride;  // truncates; negative values do not count
     Term holds = at.with("GreaterOrEqual", 0).with("And", index.with("LessOrEqual", last));
     if (strides[d] != 1) holds = holds.with("And", at.with("Mod", stride).with("Equal", 0));
     inside = inside ? inside->with("And", holds) : holds;
@@ -277,7 +277,8 @@ void col2im(NodeContext& node) {
                        {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
 }
 
-/// Elements back to where the maxima of a pooling were: indices count all elements of the result.
+/// Scatters elements to the positions of a pooling's maxima: indices count all elements of the
+/// result.
 void max_unpool(NodeContext& node) {
   const Term x(node, node.x()), indices = integers(node, 1, "indices");
   const Shape from = x.shape();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products.
+// Matmuls.
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
@@ -18,8 +18,8 @@ ValueId scaled(NodeContext& node, ValueId x, double factor) {
 
 void gemm(NodeContext& node) { node.output(import_gemm(node)); }
 
-/// Rows `row`.. and the columns in `columns`, expanded along the first row: sizes are small where
-/// determinants are used, and nothing has to be exchanged.
+/// The determinant of rows `row`.. and `columns`, by Laplace expansion along the first row:
+/// matrices are small in practice, and no pivoting is needed.
 Term determinant(const Term& x, std::int64_t row, const Ints& columns) {
   const std::size_t rank = x.shape().size();
   std::optional<Term> sum;
@@ -52,8 +52,8 @@ void det(NodeContext& node) {
 
 }  // namespace
 
-/// A vector on the left is a row, one on the right a column, and the dimension that this adds is
-/// taken away again.
+/// A left vector is a row and a right vector a column; the added dimension is dropped from the
+/// result.
 ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b) {
   const std::int64_t rank_a = node.rank(a), rank_b = node.rank(b);
   if (rank_a == 0 || rank_b == 0)
@@ -75,7 +75,7 @@ ValueId import_gemm(NodeContext& node) {
   if (node.attr_int("transB", 0) != 0) b = node.transpose(b, {1, 0});
   ValueId result = scaled(node, node.add("MatMul", {a, b}), node.attr_float("alpha", 1));
   const double beta = node.attr_float("beta", 1);
-  // 'broadcast' of opset 6 is not read: C broadcasts in any case
+  // ignores 'broadcast' of opset 6: C always broadcasts
   if (node.has_input(2)) {
     const ValueId c = node.input(2, "C");
     const Shape shape = node.shape(result);

@@ -103,7 +103,7 @@ const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int ty
   if (!found->ref_attr_name().empty())
     invalid("attribute '{}' refers to an attribute of a function, but the node is not in one",
             name);
-  // Type names as the ONNX specification has them, by number.
+  // Type names of the ONNX specification, by number.
   static constexpr const char* kNames[] = {"UNDEFINED", "FLOAT",   "INT",    "STRING",
                                            "TENSOR",    "GRAPH",   "FLOATS", "INTS",
                                            "STRINGS",   "TENSORS", "GRAPHS", "SPARSE_TENSOR"};
@@ -224,7 +224,7 @@ std::optional<std::vector<ir::ValueId>> NodeContext::try_subgraph(
 
 namespace {
 
-/// How often nodes of `graph`, and of graphs in it, read `value`; outputs count.
+/// Number of reads of `value` in `graph` and its subgraphs; outputs count.
 int reads_of(const onnx::GraphProto& graph, const std::string& value) {
   int count = 0;
   for (const auto& output : graph.output()) count += output.name() == value ? 1 : 0;
@@ -305,7 +305,8 @@ ValueId NodeContext::transpose(ValueId value, Ints perm) {
 }
 
 ValueId NodeContext::concat(std::vector<ValueId> values, std::int64_t axis) {
-  // What reads or writes a concatenation looks at all of its parts, for each of them.
+  // Concatenates in a tree: reading or writing one concatenation costs time proportional to its
+  // number of parts.
   if (values.empty()) invalid("there is nothing to concatenate");
   constexpr std::size_t kMost = 1024;
   while (values.size() > 1) {
@@ -338,7 +339,7 @@ ValueId NodeContext::cast(ValueId value, DType dtype, bool saturate) {
 }
 
 void NodeContext::output(std::size_t i, ValueId value) {
-  // A node may leave trailing outputs out.
+  // Nodes may omit trailing outputs.
   if (i < outputs_.size()) outputs_[i] = value;
 }
 

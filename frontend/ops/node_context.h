@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator's importer sees: one ONNX node, its inputs as values, its attributes checked.
+// The interface of an operator's importer: one ONNX node, its inputs as values, checked attributes.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class NodeProto;
 
 namespace sinter::frontend {
 
-/// Dimensions, shapes and types in messages.
+/// Formats dimensions, shapes and types in messages.
 struct IrFormatter : fmt::formatter<std::string> {
   auto format(const auto& value, auto& context) const {
     if constexpr (requires { value.to_string(); })
@@ -55,13 +55,12 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ExternalData;
 
-/// Imports the graphs that nodes have as attributes.
+/// Imports graph attributes of nodes.
 class SubgraphImporter {
  public:
-  /// Imports `graph` with its inputs defined as `inputs`, and names of the graphs around it as they
-  /// are there; the values of its outputs. `label` tells this copy of the nodes from others.
-  /// Nothing if some of its nodes are not supported: they have been listed, unless it is
-  /// `tentative`.
+  /// Imports `graph` with its inputs bound to `inputs`; names of enclosing graphs are visible.
+  /// Returns the values of its outputs. `label` distinguishes this copy of the nodes. Nullopt for
+  /// unsupported nodes, which are listed unless `tentative`.
   virtual std::optional<std::vector<ir::ValueId>> import_subgraph(
       const onnx::GraphProto& graph, std::span<const ir::ValueId> inputs, const std::string& label,
       bool tentative) = 0;
@@ -70,8 +69,8 @@ class SubgraphImporter {
   ~SubgraphImporter() = default;
 };
 
-/// Error(kUnsupported): which of two bodies is right follows from an input of one bool alone, and
-/// their results differ in shape, so that computing both and selecting would not do.
+/// Error(kUnsupported): a scalar bool input chooses between two bodies with results of different
+/// shapes, so computing both and selecting is impossible.
 class FlagNeeded : public Error {
  public:
   FlagNeeded(ValueId input, std::string message)
@@ -95,12 +94,12 @@ class NodeContext {
     DefaultRanges& default_ranges;
     std::vector<std::string>& warnings;
     bool pad_selections = false;       // see ImportOptions
-    std::vector<bool> four_bits = {};  // inputs that the model holds in 4 bits each
+    std::vector<bool> four_bits = {};  // inputs that are 4-bit in the model
     DataSizes* data_sizes = nullptr;
-    std::int64_t* memory_left = nullptr;  // see ImportOptions::max_memory; null: any amount
+    std::int64_t* memory_left = nullptr;  // see ImportOptions::max_memory; null: unlimited
   };
-  /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
-  /// false for outputs without a name or without a reader.
+  /// `inputs` has an invalid id for each omitted optional input; `output_is_used` is false for
+  /// outputs without a name or a reader.
   NodeContext(const onnx::NodeProto& node, Environment environment, std::vector<ValueId> inputs,
               std::vector<bool> output_is_used);
 
@@ -114,44 +113,44 @@ class NodeContext {
   std::size_t input_count() const { return inputs_.size(); }
   std::size_t output_count() const { return output_is_used_.size(); }
   bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].valid(); }
-  /// True if input `i` is a constant of 4-bit integers, which is held as one of 8 bits.
+  /// True if input `i` is a constant of 4-bit integers, stored as 8-bit ones.
   bool is_four_bit(std::size_t i) const { return i < env_.four_bits.size() && env_.four_bits[i]; }
-  /// Says that output 0 is one of 4-bit integers, held so.
+  /// Declares that output 0 is a constant of 4-bit integers, stored as 8-bit ones.
   void give_four_bits() { gives_four_bits_ = true; }
   bool gives_four_bits() const { return gives_four_bits_; }
   bool output_is_used(std::size_t i) const {
     return i < output_is_used_.size() && output_is_used_[i];
   }
-  /// Input `i`, which `what` names in the error if it is left out.
+  /// Input `i`; throws an error naming `what` if it is missing.
   ValueId input(std::size_t i, std::string_view what) const;
   ValueId x() const { return input(0, "input"); }
-  /// Every input; throws Error(kInvalidModel) if there is none or one is left out.
+  /// All inputs; throws Error(kInvalidModel) if there are none or one is missing.
   std::vector<ValueId> all_inputs() const;
 
-  /// By value: the builder's own move when nodes are added.
+  /// By value, because the builder's types move when nodes are added.
   ir::TensorType type(ValueId value) const { return env_.builder.type(value); }
   Shape shape(ValueId value) const { return env_.builder.type(value).shape; }
   DType dtype(ValueId value) const { return env_.builder.type(value).dtype; }
   std::int64_t rank(ValueId value) const { return std::ssize(env_.builder.type(value).shape); }
 
-  /// What input `i` holds, as sizes. Throws Error(kUnsupported) if that depends on the data of the
-  /// model's inputs, kInvalidModel if it is not a vector (or, for `scalar`, one element).
+  /// The contents of input `i` as sizes. Throws Error(kUnsupported) if they depend on data of the
+  /// model's inputs, kInvalidModel unless it is a vector (for `size`, one element).
   std::vector<Dim> sizes(std::size_t i, std::string_view what) const;
   Dim size(std::size_t i, std::string_view what) const;
-  /// Likewise a size that may follow from data, if it is then at most `most`.
+  /// A size that may depend on data, provided that it is at most `most`.
   Dim size_up_to(std::size_t i, const Dim& most, std::string_view what);
-  /// The size that `count`, one integer that nodes compute, holds. Without `most` the user must
-  /// have given a bound. `suffix` tells the sizes of a node apart.
+  /// The size in `count`, a computed scalar integer. Without `most` the user must have given a
+  /// bound. `suffix` distinguishes several sizes of a node.
   Dim size_from_data(ValueId count, const std::optional<Dim>& most, const std::string& suffix = {});
-  /// Likewise, where symbolic sizes will not do.
+  /// The contents of input `i` as constant integers.
   Ints ints(std::size_t i, std::string_view what) const;
-  /// The one element of input `i`, which must be constant.
+  /// The single element of input `i`, which must be constant.
   double scalar(std::size_t i, std::string_view what) const;
 
-  /// Attributes. Throw Error(kInvalidModel) if the attribute has another type, or (without a
-  /// default) is missing.
+  /// Attributes. These throw Error(kInvalidModel) if the attribute has another type or, without a
+  /// default, is missing.
   bool has_attr(std::string_view name) const;
-  /// A size, count, axis or flag: throws Error(kInvalidModel) beyond 32 bits, so that arithmetic
+  /// A size, count, axis or flag. Throws Error(kInvalidModel) beyond 32 bits, so that arithmetic
   /// with several of them cannot overflow.
   std::int64_t attr_int(std::string_view name, std::optional<std::int64_t> fallback = {}) const;
   /// An element of a tensor: any int64.
@@ -162,78 +161,79 @@ class NodeContext {
   std::optional<std::vector<double>> attr_floats(std::string_view name) const;
   std::optional<std::vector<std::string>> attr_strings(std::string_view name) const;
   std::optional<ir::Tensor> attr_tensor(std::string_view name) const;
-  /// Likewise of 4-bit integers, held as 8; nothing if its elements are others.
+  /// Like attr_tensor, for 4-bit integers stored as 8-bit ones; nullopt for other element types.
   std::optional<ir::Tensor> attr_four_bit_tensor(std::string_view name) const;
   /// The dense form of a sparse tensor.
   std::optional<ir::Tensor> attr_sparse_tensor(std::string_view name) const;
 
-  /// Number of inputs and outputs of the graph that attribute `name` is.
+  /// Numbers of inputs and outputs of the graph attribute `name`.
   std::size_t subgraph_input_count(std::string_view name) const;
   std::size_t subgraph_output_count(std::string_view name) const;
-  /// Imports that graph once; see SubgraphImporter. After nothing, return without setting outputs.
-  /// Throws Error(kInvalidModel) if it has another number of inputs.
+  /// Imports that graph once; see SubgraphImporter. If it returns nullopt, return without setting
+  /// outputs. Throws Error(kInvalidModel) if the number of inputs differs.
   std::optional<std::vector<ir::ValueId>> subgraph(std::string_view name,
                                                    std::span<const ir::ValueId> inputs,
                                                    const std::string& suffix = {});
-  /// Likewise, for a caller that has another way if it is not supported, or not valid with inputs
-  /// of which nothing but the type is known.
+  /// The same for callers with a fallback. Also returns nullopt if the graph is not valid for
+  /// inputs of which only the type is known.
   std::optional<std::vector<ir::ValueId>> try_subgraph(std::string_view name,
                                                        std::span<const ir::ValueId> inputs);
-  /// How a value grows from call to call.
+  /// How a loop-carried value grows in each call.
   struct Growth {
     std::int64_t axis;
-    bool behind;  // or in front
+    bool behind;  // appended; false: prepended
   };
-  /// If output `output` of that graph is its input `input` with something behind or in front, and
-  /// nothing else reads either.
+  /// The growth, if output `output` of that graph is its input `input` with something appended or
+  /// prepended, and nothing else reads either.
   std::optional<Growth> growth_in_subgraph(std::string_view name, std::size_t input,
                                            std::size_t output) const;
-  /// True once `subgraph` has met unsupported nodes: the outputs need no message of their own.
+  /// True once `subgraph` has met unsupported nodes: outputs then need no further message.
   bool is_refused() const { return refused_; }
 
-  /// `axis` counted from the front; throws Error(kInvalidModel) if it is not in [-rank, rank).
+  /// `axis` as a non-negative number; throws Error(kInvalidModel) outside [-rank, rank).
   std::int64_t normalise_axis(std::int64_t axis, std::int64_t rank) const;
-  /// Likewise for several; throws Error(kInvalidModel) for a repeated one. Sorted.
+  /// The same for several axes, sorted; throws Error(kInvalidModel) for duplicates.
   Ints normalise_axes(Ints axes, std::int64_t rank) const;
 
-  /// Throws Error(kInvalidModel) if `indices` are constants of which one is in no dimension of
-  /// `extent` elements, for any values of the symbols. Looks at every `parts`th from `part` on.
+  /// Throws Error(kInvalidModel) if `indices` are constant and one is out of range for a dimension
+  /// of `extent` elements, for all values of the symbols. Checks every `parts`th index from `part`
+  /// on.
   void check_indices(ValueId indices, const Dim& extent, std::size_t part = 0,
                      std::size_t parts = 1) const;
 
-  /// Says that the model works for `dim` <= `max` only, as where it takes the first `dim` rows of a
-  /// table of `max` rows. If `dim` is a symbol whose range the user did not give, that range is
-  /// narrowed (with a warning); anything else is left as it is.
+  /// Declares that the model is valid only for `dim` <= `max`, for example if it takes the first
+  /// `dim` rows of a table of `max` rows. Narrows the default range of a symbol, with a warning; a
+  /// range that the user gave, and other dimensions, stay unchanged.
   void limit(const Dim& dim, std::int64_t max) { env_.default_ranges.limit(dim, max); }
 
-  /// Likewise for `dim` >= `least`, as where windows of a size have to fit: the symbol's range
-  /// begins later, if `dim` grows with one symbol alone.
+  /// The same for `dim` >= `least`, for example if windows must fit. It raises the minimum of a
+  /// symbol's range if `dim` increases with that symbol only.
   void at_least(const Dim& dim, std::int64_t least) { env_.default_ranges.at_least(dim, least); }
 
-  /// Adds a node of one output.
+  /// Adds a node with one output.
   ValueId add(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
     return env_.builder.add(op, std::move(inputs), std::move(attrs));
   }
   ValueId constant(DType dtype, double value) { return env_.builder.scalar(dtype, value); }
-  /// `value` under another shape, or itself if it has that shape.
+  /// `value` reshaped to `shape`; unchanged if it has that shape.
   ValueId reshape(ValueId value, const Shape& shape);
-  /// `value` broadcast to `shape`, or itself.
+  /// `value` broadcast to `shape`; unchanged if it has that shape.
   ValueId expand(ValueId value, const Shape& shape);
   ValueId transpose(ValueId value, Ints perm);
-  /// `values` behind each other along `axis`; thousands of them in several steps.
+  /// Concatenates `values` along `axis`; thousands of them in several steps.
   ValueId concat(std::vector<ValueId> values, std::int64_t axis);
-  /// `saturate`: of floats of 8 bits; what they cannot hold becomes infinity or NaN otherwise.
+  /// `saturate`: for 8-bit floats; otherwise overflow gives infinity or NaN.
   ValueId cast(ValueId value, DType dtype, bool saturate = true);
-  /// `value` in the type that it is computed in: squares are soon beyond float16, and so are sums.
+  /// `value` in its compute type: squares and sums overflow float16 easily.
   ValueId widened(ValueId value) { return cast(value, compute_type(dtype(value))); }
-  /// The attribute 'saturate' of operators that make floats of 8 bits.
+  /// The attribute 'saturate' of operators that produce 8-bit floats.
   bool saturates() const { return attr_int("saturate", 1) != 0; }
 
-  /// Reserves `bytes` for `what`; throws Error(kOutOfMemory) if ImportOptions::max_memory leaves
-  /// less.
+  /// Reserves `bytes` for `what`; throws Error(kOutOfMemory) if less of ImportOptions::max_memory
+  /// is left.
   void take_memory(std::int64_t bytes, const std::string& what);
 
-  /// Tells the user of an assumption, or of what the model leaves open.
+  /// Warns the user of an assumption, or of something that the model leaves open.
   void warn(const std::string& what);
   template <typename First, typename... Rest>
   void warn(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
@@ -261,7 +261,7 @@ class NodeContext {
  private:
   const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
   const onnx::GraphProto& attr_graph(std::string_view name) const;
-  /// The same; throws Error(kInvalidModel) unless it has `inputs` inputs.
+  /// The graph attribute `name`; throws Error(kInvalidModel) unless it has `inputs` inputs.
   const onnx::GraphProto& attr_graph(std::string_view name, std::size_t inputs) const;
 
   const onnx::NodeProto& node_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations and softmax.
+// Normalizations and softmax.
 #include "frontend/ops/normalisation.h"
 #include "frontend/ops/table/op_table.h"
 
@@ -39,7 +39,7 @@ void refuse_outputs_from(NodeContext& node, std::size_t first,
 }
 
 void layer_normalization(NodeContext& node) {
-  // 'stash_type' is not read: statistics are always float32 or wider
+  // ignores 'stash_type': statistics are always float32 or wider
   const ValueId x = node.x(), scale = node.input(1, "Scale");
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : node.constant(node.dtype(x), 0);
@@ -56,10 +56,10 @@ void rms_normalization(NodeContext& node) {
                        {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}}));
 }
 
-/// scale * (x - mean) / sqrt(var + epsilon) + bias, with what does not depend on x put together
-/// into one factor and one summand per channel.
+/// scale * (x - mean) / sqrt(var + epsilon) + bias, folded to one factor and one summand per
+/// channel.
 void batch_normalization(NodeContext& node) {
-  // 'is_test' of opset 6 is not read: it has no other way to say inference.
+  // ignores 'is_test' of opset 6: only inference is supported.
   if (node.opset() >= 14 && node.attr_int("training_mode", 0) != 0)
     node.unsupported("training_mode is 1; only inference is supported");
   if (node.opset() < 9 && node.attr_int("spatial", 1) == 0)
@@ -94,7 +94,7 @@ void group_normalization(NodeContext& node) {
   node.output(scale_and_shift(node, node.reshape(normal, node.shape(x)), x));
 }
 
-/// Before opset 21 scale and bias have one value for each group.
+/// Before opset 21 scale and bias have one value per group.
 void group_normalization_by_group(NodeContext& node) {
   const ValueId x = node.x();
   const ValueId grouped = in_groups(node, x, node.attr_int("num_groups"));
@@ -102,7 +102,7 @@ void group_normalization_by_group(NodeContext& node) {
       node.reshape(scale_and_shift(node, normalise(node, grouped, 2), grouped), node.shape(x)));
 }
 
-/// (x - mean) / (sqrt(variance) + 1e-9) over `axes`: the specification's own constant.
+/// (x - mean) / (sqrt(variance) + 1e-9) over `axes`; the specification defines this constant.
 void mean_variance_normalization(NodeContext& node) {
   const ValueId x = node.widened(node.x());
   const auto axes =
@@ -115,7 +115,7 @@ void mean_variance_normalization(NodeContext& node) {
   node.output(node.cast(node.add("Div", {deviation, divisor}), node.dtype(node.x())));
 }
 
-/// x / (bias + alpha / size * sum of the squares of `size` neighbouring channels)^beta.
+/// x / (bias + alpha / size * sum of squares of `size` neighbouring channels)^beta.
 void lrn(NodeContext& node) {
   const ValueId x = node.widened(node.x());
   require_channels(node, x);
@@ -145,8 +145,8 @@ void lrn(NodeContext& node) {
   node.output(node.cast(result, node.dtype(node.x())));
 }
 
-/// log(softmax(x)) = x - max - log(sum(exp(x - max))), which does not underflow. As in a softmax,
-/// what is at most one need not be more precise than the type, but its sum may be beyond it.
+/// log(softmax(x)) = x - max - log(sum(exp(x - max))) does not underflow. As in softmax,
+/// exponentials are at most 1 and need only the type's precision, but their sum may overflow it.
 ValueId log_of_softmax(NodeContext& node, ValueId x, std::int64_t axis) {
   const auto reduce = [&](const char* op, ValueId value) {
     return node.add(op, {value}, {{"axes", Ints{axis}}, {"keepdims", std::int64_t{1}}});
@@ -165,12 +165,12 @@ ValueId softmax_of(NodeContext& node, ValueId x, std::int64_t axis) {
 void softmax(NodeContext& node) {
   const ValueId x = node.x();
   const std::int64_t axis = node.attr_int("axis", -1);
-  if (node.rank(x) == 0)  // the softmax of one number
+  if (node.rank(x) == 0)  // softmax of a scalar
     return node.output(node.reshape(softmax_of(node, node.reshape(x, {1}), 0), {}));
   node.output(softmax_of(node, x, node.normalise_axis(axis, node.rank(x))));
 }
 
-/// Before opset 13 all dimensions from `axis` on are one.
+/// Before opset 13 softmax is over all dimensions from `axis` on, flattened.
 void softmax_flattened(NodeContext& node) {
   const ValueId x = node.x();
   const Shape shape = node.shape(x);
@@ -218,7 +218,7 @@ ValueId per_channel(NodeContext& node, std::size_t i, const char* what, ValueId 
 }
 
 const OpRows kNormalizationOps = {
-    // ONNX Runtime writes the first two into models of older opsets too.
+    // ONNX Runtime also writes the first two into models of older opsets.
     {"LayerNormalization", 1, layer_normalization, "axis epsilon stash_type"},
     {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type"},
     {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type", kMicrosoft},

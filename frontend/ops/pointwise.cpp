@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that act on each element by itself, except activations.
+// Element-wise operators, except activations.
 #include <cmath>
 #include <limits>
 
@@ -9,15 +9,15 @@
 namespace sinter::frontend {
 namespace {
 
-/// ONNX operators that ir has under the same name, with the same inputs.
+/// ONNX operators with the same name and inputs in ir.
 void same_unary(NodeContext& node) { node.output(node.add(node.op_type(), {node.x()})); }
 
 void same_binary(NodeContext& node) {
   node.output(node.add(node.op_type(), {node.input(0, "A"), node.input(1, "B")}));
 }
 
-/// Before opset 7 broadcasting had to be asked for: attribute 'broadcast' lets B broadcast, from
-/// dimension 'axis' of A on if that is given.
+/// Before opset 7 broadcasting was explicit: attribute 'broadcast' broadcasts B, from dimension
+/// 'axis' of A on if given.
 void binary_with_axis(NodeContext& node) {
   const ValueId a = node.input(0, "A");
   ValueId b = node.input(1, "B");
@@ -50,7 +50,7 @@ ValueId sum_of(NodeContext& node, const std::vector<ValueId>& values) {
 
 void sum(NodeContext& node) { node.output(sum_of(node, node.all_inputs())); }
 
-/// In the type that is computed in: the sum may be beyond float16 where the mean is not.
+/// In the compute type: the sum may overflow float16 although the mean does not.
 void mean(NodeContext& node) {
   std::vector<ValueId> inputs = node.all_inputs();
   const DType type = node.dtype(inputs[0]);
@@ -62,7 +62,7 @@ void mean(NodeContext& node) {
   node.output(node.cast(result, type));
 }
 
-/// The input, wide if it is a float of 8 bits, which are not computed in.
+/// The input, widened if it is an 8-bit float, which has no arithmetic.
 ValueId wide_x(NodeContext& node) {
   return is_float8(node.dtype(node.x())) ? node.cast(node.x(), DType::kFloat32) : node.x();
 }
@@ -79,7 +79,7 @@ void is_inf(NodeContext& node) {
     return;
   }
   const ValueId zero = node.constant(node.dtype(x), 0);
-  // Neither: an infinity is never equal to zero, so nothing is detected.
+  // Neither: an infinity never equals zero, so nothing is detected.
   const char* side = positive ? "Greater" : negative ? "Less" : "Equal";
   node.output(node.add("And", {infinite, node.add(side, {x, zero})}));
 }
@@ -92,12 +92,12 @@ void mod(NodeContext& node) {
   node.output(node.add(fmod ? "Fmod" : "Mod", {a, b}));
 }
 
-/// The result has the base's type. ir's Pow wants one type for both.
+/// The result has the base's type, but ir's Pow needs equal types.
 void pow(NodeContext& node) {
   const ValueId base = node.input(0, "X"), exponent = node.input(1, "Y");
   const DType type = node.dtype(base);
   if (!is_float(type) && is_float(node.dtype(exponent))) {
-    // A fractional exponent has a meaning for an integer base, so the power is taken in floats.
+    // An integer base may have a fractional exponent, so the power is computed in floats.
     const ValueId power = node.add("Pow", {node.cast(base, node.dtype(exponent)), exponent});
     node.output(node.cast(power, type));
     return;
@@ -131,12 +131,12 @@ void where(NodeContext& node) {
 }
 
 void cast(NodeContext& node) {
-  // 'round_mode' is not read: only of float8e8m0 results
+  // ignores 'round_mode', which affects only float8e8m0 results
   node.output(node.cast(node.x(), target_type(node), node.saturates()));
 }
 
 void cast_like(NodeContext& node) {
-  // 'round_mode' is not read: only of float8e8m0 results
+  // ignores 'round_mode', which affects only float8e8m0 results
   node.output(node.cast(node.x(), node.dtype(node.input(1, "target_type")), node.saturates()));
 }
 
@@ -148,7 +148,7 @@ void tan(NodeContext& node) {
 ValueId clip_to(NodeContext& node, ValueId x, std::optional<ValueId> low,
                 std::optional<ValueId> high) {
   if (low && high && is_float(node.dtype(x))) return node.add("Clip", {x, *low, *high});
-  // In this order the upper bound wins where the bounds are the wrong way round, as ONNX has it.
+  // In this order the upper bound wins if the bounds are reversed, as in ONNX.
   if (low) x = node.add("Max", {x, *low});
   if (high) x = node.add("Min", {x, *high});
   return x;
@@ -178,7 +178,7 @@ void clip_inputs(NodeContext& node) {
   node.output(clip_to(node, x, bound(1, "min"), bound(2, "max")));
 }
 
-// Attributes of the versions that said what may be overwritten, and how operands broadcast.
+// Attributes of old versions: which inputs may be overwritten, and how operands broadcast.
 constexpr std::string_view kBefore6 = "consumed_inputs:-5";
 constexpr std::string_view kBroadcast = "axis broadcast";
 constexpr std::string_view kBefore7 = "axis broadcast consumed_inputs:-5";

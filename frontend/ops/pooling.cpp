@@ -9,8 +9,8 @@
 namespace sinter::frontend {
 namespace {
 
-/// Rounds the number of windows up where ceil_mode asks for it, by padding more at the end. A
-/// window that would begin behind the input and its padding at the beginning is left out.
+/// For ceil_mode, rounds the number of windows up by more padding at the end. Omits a window that
+/// would start beyond the input and its leading padding.
 void round_up(NodeContext& node, Windows& w, std::span<const Dim> spatial) {
   if (node.attr_int("ceil_mode", 0) == 0) return;
   const ir::Ranges& ranges = node.builder().ranges();
@@ -41,9 +41,8 @@ Windows read_pool(NodeContext& node, ValueId x) {
   return w;
 }
 
-/// Where in x the largest element of each window lies, as an index into the flattened x: the first
-/// one in the order of x's elements. `columns_first` counts the last dimension slowest in the
-/// result.
+/// The index of each window's maximum in the flattened x; the first in the order of x's elements.
+/// `columns_first`: the result counts the last dimension slowest.
 ValueId indices_of_max(NodeContext& node, ValueId x, ValueId windows, ValueId max, const Windows& w,
                        bool columns_first) {
   const Shape shape = node.shape(x), result = node.shape(max);
@@ -53,7 +52,7 @@ ValueId indices_of_max(NodeContext& node, ValueId x, ValueId windows, ValueId ma
   Shape one_plane{Dim(1), Dim(1)};
   one_plane.insert(one_plane.end(), plane.begin(), plane.end());
   const auto number = [&](const Dim& dim) { return node.folder().scalar_of(dim); };
-  // Padding is no element of x, and never the smallest index.
+  // Padding must never be the smallest index.
   constexpr double kNowhere = 1LL << 62;
   const ValueId where =
       unfold(node, node.reshape(node.folder().iota(size, DType::kInt64), one_plane), w, kNowhere);
@@ -61,7 +60,7 @@ ValueId indices_of_max(NodeContext& node, ValueId x, ValueId windows, ValueId ma
   spread_max.insert(spread_max.end(), spatial, Dim(1));
   spread_max.insert(spread_max.end(), result.begin() + 2, result.end());
   ValueId is_max = node.add("Equal", {windows, node.reshape(max, spread_max)});
-  // A NaN is its window's maximum, and equals nothing.
+  // A NaN is its window's maximum but equals nothing.
   if (is_float(node.dtype(x))) is_max = node.add("Or", {is_max, node.add("IsNan", {windows})});
   const ValueId candidates =
       node.add("Where", {is_max, where, node.constant(DType::kInt64, kNowhere)});
@@ -117,7 +116,7 @@ void max_pool(NodeContext& node) {
 
 void average_pool(NodeContext& node) { node.output(average_of_windows(node, node.x())); }
 
-/// sum(|x|^p)^(1/p), where `sum` adds up what it is given.
+/// sum(|x|^p)^(1/p), with the given reduction `sum`.
 template <typename Sum>
 ValueId p_norm(NodeContext& node, ValueId x, double p, const Sum& sum) {
   if (p == 1) return sum(node.add("Abs", {x}));
@@ -155,7 +154,7 @@ void global_lp_pool(NodeContext& node) {
   node.output(node.cast(norm, node.dtype(x)));
 }
 
-/// x / norm(x) along an axis; zero where the norm is.
+/// x / norm(x) along an axis; zero where the norm is zero.
 void lp_normalization(NodeContext& node) {
   const ValueId x = node.widened(node.x());
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
@@ -186,8 +185,8 @@ ValueId average_of_windows(NodeContext& node, ValueId x) {
   if ((!has_pads(w.pads_begin) && !has_pads(w.pads_end)) ||
       (include_pads && w.pads_end == declared.pads_end))
     return reduce_windows(node, "ReduceMean", windows, spatial);
-  // How many elements of each window count: windows over ones, with the declared padding as ones
-  // too if it counts. What ceil_mode added never does.
+  // The number of elements per window: a sum of ones over the windows, with declared padding as
+  // ones if it counts. Padding from ceil_mode never counts.
   Shape ones_shape(shape.size(), Dim(1));
   Windows around = w;
   for (std::size_t d = 0; d < spatial; ++d) {

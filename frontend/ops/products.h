@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators that multiply matrices share.
+// Shared by operators that multiply matrices.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,16 @@ namespace sinter::frontend {
 /// numpy.matmul(a, b).
 ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b);
 
-/// What a Gemm node computes: alpha * A' * B' + beta * C, where A' and B' may be transposed.
+/// The result of a Gemm node: alpha * A' * B' + beta * C, where A' and B' may be transposed.
 ValueId import_gemm(NodeContext& node);
 
-/// x * weights, where x is quantized to uint8 as DynamicQuantizeLinear does and weights are [k, n]
-/// of 8 bits, with a scale and perhaps a zero point: one, or one for each column. Float32.
+/// x * weights in float32. x is quantized to uint8 as by DynamicQuantizeLinear. The weights are
+/// 8-bit [k, n], with a scale and possibly a zero point, each a scalar or per column.
 ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId scale,
                          std::optional<ValueId> zero_point);
 
-/// `parameter` (scales or zero points, of the rank of `shape`) with every element of dimension
-/// `axis` repeated `block` times, cut to `shape`'s.
+/// Repeats every element of `parameter` (scales or zero points, of the rank of `shape`) `block`
+/// times along `axis`, cut to `shape`.
 ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, std::int64_t axis,
                       std::int64_t block);
 

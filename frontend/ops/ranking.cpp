@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements are the largest, and running sums.
+// Argmax, top-k and related operators, and prefix sums.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 
@@ -47,12 +47,12 @@ void arg_extreme(NodeContext& node, bool largest) {
 void arg_max(NodeContext& node) { arg_extreme(node, true); }
 void arg_min(NodeContext& node) { arg_extreme(node, false); }
 
-/// One at the first largest element, zero elsewhere.
+/// 1 at the first largest element, 0 elsewhere.
 void hardmax(NodeContext& node) {
   Term x(node, node.x());
   const Shape whole = x.shape();
   std::size_t axis = read_axis(node, x, node.opset() >= 13 ? -1 : 1);
-  if (node.opset() < 13) {  // all dimensions from the axis on are one
+  if (node.opset() < 13) {  // before 13, all dimensions from the axis on are flattened
     Dim rows = 1, columns = 1;
     for (std::size_t d = 0; d < whole.size(); ++d)
       (d < axis ? rows : columns) = (d < axis ? rows : columns) * whole[d];
@@ -65,8 +65,8 @@ void hardmax(NodeContext& node) {
   node.output(index.with("Equal", chosen).cast(x.dtype()).reshape(whole).value());
 }
 
-/// The index of the smallest element along `axis`, the first such, where NaN counts as larger than
-/// all numbers.
+/// The index of the smallest element along `axis`, the first of equal ones; NaN counts as larger
+/// than all numbers.
 Term least_index(NodeContext& node, const Term& x, std::size_t axis) {
   if (!is_float(x.dtype())) return extreme_index(node, x, axis, false, false);
   const Term number = select(x.apply("IsNan"), x.number(kInfinity), x);
@@ -80,12 +80,12 @@ Term least_index(NodeContext& node, const Term& x, std::size_t axis) {
       .cast(DType::kInt64);
 }
 
-/// The k largest (smallest) elements in order; of equal ones the first comes first.
+/// The k largest (smallest) elements in order; equal ones in index order.
 void top_k(NodeContext& node) {
   const Term x(node, node.x());
   const std::size_t axis = read_axis(node, x, -1);
   const bool largest = node.opset() < 11 || node.attr_int("largest", 1) != 0;
-  // 'sorted' is not read: in order is one of the orders that "not sorted" allows
+  // ignores 'sorted': a sorted result is valid for "not sorted"
   const Shape shape = x.shape();
   const Dim n = shape[axis];
   const Dim k = node.opset() < 10 ? Dim(node.attr_int("k")) : node.size_up_to(1, n, "K");
@@ -103,7 +103,7 @@ void top_k(NodeContext& node) {
                      k, n);
   const Term key = x.dtype() == DType::kBool ? x.cast(DType::kUInt8) : x;
   std::optional<Term> chosen;
-  if (k == Dim(1))  // a reduction, which fuses
+  if (k == Dim(1))  // a reduction, which can fuse
     chosen = largest ? extreme_index(node, key, axis, true, false) : least_index(node, key, axis);
   else
     chosen = Term(node, node.add("ArgSort", {key.value()},
@@ -121,7 +121,7 @@ void top_k(NodeContext& node) {
   node.output(1, chosen->value());
 }
 
-/// Each element is the sum (product) of those before it and itself.
+/// Inclusive prefix sums (products).
 void cumulative(NodeContext& node, const char* combine) {
   const Term x(node, node.x());
   const Ints given = node.ints(1, "axis");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, and the pools that are one.
+// Reductions, and global pooling.
 #include <numeric>
 
 #include "frontend/ops/table/op_table.h"
@@ -17,7 +17,7 @@ ValueId reduce(NodeContext& node, const char* op, ValueId x, const Reduction& ov
   return node.add(op, {x}, {{"axes", over.axes}, {"keepdims", std::int64_t{over.keepdims}}});
 }
 
-/// Axes come as an attribute, or from some opset on as an input.
+/// Axes are an attribute or, from some opset on, an input.
 Reduction read_reduction(NodeContext& node, bool axes_input) {
   const std::int64_t rank = node.rank(node.x());
   Reduction over;
@@ -53,7 +53,7 @@ ValueId prod(NodeContext& n, ValueId x, const Reduction& r) {
   return reduce(n, "ReduceProd", x, r);
 }
 
-/// Booleans are reduced as numbers: the maximum is their "or", the minimum their "and".
+/// Reduces booleans as numbers: maximum is "or", minimum is "and".
 ValueId extremum(NodeContext& node, const char* op, ValueId x, const Reduction& over) {
   if (node.dtype(x) != DType::kBool) return reduce(node, op, x, over);
   return node.cast(reduce(node, op, node.cast(x, DType::kUInt8), over), DType::kBool);
@@ -71,8 +71,8 @@ ValueId sum_square(NodeContext& node, ValueId x, const Reduction& over) {
 ValueId l1(NodeContext& node, ValueId x, const Reduction& over) {
   return sum(node, node.add("Abs", {x}), over);
 }
-/// Integers are computed in float64 and truncated, floats of 16 bits in float32: sums on the way to
-/// the result may be beyond float16 where it is not.
+/// Computes integers in float64, then truncates, and 16-bit floats in float32: intermediate sums
+/// may overflow float16 although the result does not.
 template <Reducer reducer>
 ValueId in_floats(NodeContext& node, ValueId x, const Reduction& over) {
   const DType type = node.dtype(x);
@@ -87,8 +87,8 @@ ValueId log_sum(NodeContext& node, ValueId x, const Reduction& over) {
   return node.add("Log", {sum(node, x, over)});
 }
 
-/// With the maximum taken out, so that nothing overflows. An infinite maximum is left in: infinity
-/// minus infinity would be NaN.
+/// Subtracts the maximum, so that nothing overflows. An infinite maximum is not subtracted, since
+/// infinity minus infinity is NaN.
 ValueId log_sum_exp(NodeContext& node, ValueId x, const Reduction& over) {
   const ValueId zero = node.constant(node.dtype(x), 0);
   const Reduction kept{over.axes, true};

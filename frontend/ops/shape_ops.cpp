@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that only change the shape, or tell it.
+// Operators that only change or return a shape.
 #include <algorithm>
 #include <numeric>
 
@@ -20,8 +20,8 @@ void dropout(NodeContext& node) {
   const ValueId x = node.x();
   node.output(x);
   if (!node.output_is_used(1)) return;
-  // All ones from opset 12 on. Before, the specification leaves open what it holds, and ONNX
-  // Runtime says zeros, which opset 7 has of the type of x.
+  // All ones from opset 12 on. Before, the specification leaves the mask open; ONNX Runtime gives
+  // zeros, in opset 7 of the type of x.
   const DType type = node.opset() < 10 ? node.dtype(x) : DType::kBool;
   node.output(1, node.expand(node.constant(type, node.opset() < 12 ? 0 : 1), node.shape(x)));
 }
@@ -107,7 +107,7 @@ void squeeze(NodeContext& node) {
   const ValueId x = node.input(0, "data");
   const Shape from = node.shape(x);
   std::vector<bool> drop(from.size(), false);
-  // No axes mean all of one element, also as an empty tensor.
+  // No axes, or an empty tensor of axes, means all dimensions of size 1.
   if (const auto axes = read_axes(node); axes && !axes->empty()) {
     for (const std::int64_t axis : node.normalise_axes(*axes, node.rank(x))) {
       const Dim& dim = from[static_cast<std::size_t>(axis)];
@@ -158,9 +158,9 @@ void transpose(NodeContext& node) {
   node.output(node.transpose(x, std::move(perm)));
 }
 
-/// Masks of exporters go from [queries] to [past + queries]. That is broadcasting only where there
-/// is one query or no past; both are what repeats of the first element in front give, and behind a
-/// past these are what a causal mask means. So one plan takes prompts and single tokens.
+/// Exporters' masks go from [queries] to [past + queries], which is broadcasting only for one query
+/// or an empty past. Repeating the first element at the front is correct for both, and for other
+/// sizes gives the causal mask that is meant. So one plan handles prompts and single tokens.
 ValueId lead_in(NodeContext& node, ValueId x, const std::vector<Dim>& wanted) {
   const ir::Ranges& ranges = node.builder().ranges();
   const auto rank = node.rank(x), shift = std::ssize(wanted) - rank;
@@ -179,7 +179,7 @@ ValueId lead_in(NodeContext& node, ValueId x, const std::vector<Dim>& wanted) {
 void expand(NodeContext& node) {
   const auto wanted = node.sizes(1, "shape");
   const ValueId x = lead_in(node, node.x(), wanted);
-  // The shape may have 1 where the input is larger: broadcasting goes both ways.
+  // The shape may have 1 where the input is larger: broadcasting is mutual.
   node.output(node.expand(x, ir::broadcast(node.shape(x), wanted)));
 }
 
@@ -219,7 +219,7 @@ std::int64_t read_block(NodeContext& node) {
   return block;
 }
 
-/// Which lies outside in the depth: the place in a block (DCR), or the channel.
+/// The outer factor of the depth: the position in a block (DCR), or the channel (CRD).
 std::string read_block_mode(NodeContext& node) {
   std::string mode = node.attr_string("mode", "DCR");
   if (mode != "DCR" && mode != "CRD")

@@ -17,7 +17,7 @@ using ir::Tensor;
 constexpr double kTwoPi = 2 * std::numbers::pi;
 constexpr std::int64_t kMostEntries = std::int64_t{1} << 24;  // of a matrix
 
-/// a - b cos(2 pi i / n) + c cos(4 pi i / n), n being the size, or one less if not periodic.
+/// a - b cos(2 pi i / n) + c cos(4 pi i / n); n is the size, minus one if not periodic.
 void cosine_window(NodeContext& node, double a, double b, double c) {
   const Dim size = node.size(0, "size");
   const DType dtype =
@@ -41,7 +41,7 @@ std::int64_t constant_size(NodeContext& node, const Dim& dim, const char* what) 
   return dim.value();
 }
 
-/// A matrix of rows x columns values f(row, column).
+/// A matrix of rows x columns with elements f(row, column).
 template <typename F>
 Term matrix(NodeContext& node, DType dtype, std::int64_t rows, std::int64_t columns, F f) {
   if (columns > 0 && rows > kMostEntries / columns)
@@ -111,7 +111,8 @@ void dft(NodeContext& node) {
                              back));
 }
 
-/// [batch, length, 1 or 2] or, of real numbers, [batch, length] -> [batch, frames, frequencies, 2].
+/// [batch, length, 1 or 2] or, for real numbers, [batch, length] -> [batch, frames, frequencies,
+/// 2].
 void stft(NodeContext& node) {
   ValueId signal = node.x();
   if (node.rank(signal) == 2)
@@ -141,7 +142,7 @@ void stft(NodeContext& node) {
                         window));
 }
 
-/// Triangular filters on the mel scale, as the ONNX operator specification has them.
+/// Triangular filters on the mel scale, by the ONNX operator specification.
 void mel_weight_matrix(NodeContext& node) {
   const std::int64_t bins = ir::double_to_int(DType::kInt64, node.scalar(0, "num_mel_bins"));
   const std::int64_t length = ir::double_to_int(DType::kInt64, node.scalar(1, "dft_length"));
@@ -149,7 +150,7 @@ void mel_weight_matrix(NodeContext& node) {
   const double low = node.scalar(3, "lower_edge_hertz"), high = node.scalar(4, "upper_edge_hertz");
   const DType dtype =
       require_dtype(static_cast<int>(node.attr_int("output_datatype", 1)), "the result");
-  // The logarithm of the mel scale begins at -700 Hz.
+  // The mel scale's logarithm is defined above -700 Hz.
   const auto is_edge = [](double hertz) { return hertz > -700 && hertz < 1e12; };
   if (bins < 1 || length < 1 || bins > 65536 || length > 1 << 24 || !(rate >= 1e-3) ||
       !is_edge(low) || !is_edge(high))

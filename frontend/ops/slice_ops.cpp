@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that take tensors apart and put them together.
+// Operators that split and concatenate tensors.
 #include <algorithm>
 #include <numeric>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ir::Ranges;
 
-/// Adds a Slice that keeps every dimension whole except those in the vectors that differ.
+/// Builds a Slice; initially it keeps every dimension whole.
 struct SliceSpec {
   explicit SliceSpec(const Shape& from)
       : starts(from.size(), Dim(0)), steps(from.size(), 1), shape(from) {}
@@ -31,19 +31,19 @@ ValueId add_slice(NodeContext& node, ValueId x, const SliceSpec& spec) {
                   {{"starts", spec.starts}, {"steps", spec.steps}, {"shape", spec.shape}});
 }
 
-/// `bound` as an index into a dimension of `extent` elements, negative ones counted from the end,
-/// clamped to [low, extent + high].
+/// Converts `bound` to an index into a dimension of `extent` elements (negative ones count from the
+/// end), clamped to [low, extent + high].
 Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int high) {
   const Ranges& ranges = node.builder().ranges();
   const auto most = ir::upper_bound(extent, ranges);
   if (bound.is_constant() && bound.value() < 0) {
-    // Exporters write the smallest integers for "from the beginning" of a reversed slice.
+    // For reversed slices, exporters write the smallest integers for "to the beginning".
     if (bound.value() < (most ? -*most : INT64_MIN / 2)) return low;
     bound = bound + extent;
   } else if (!bound.is_constant()) {
     const auto least = [&] { return ir::lower_bound(bound, ranges); };
     const auto greatest = ir::upper_bound(bound, ranges);
-    // table[:, 64 - seq:] is meant for 64 at most: beyond, the bound would count from the end.
+    // table[:, 64 - seq:] is meant for seq up to 64: beyond, the bound would count from the end.
     if (!(greatest && *greatest < 0)) node.at_least(bound, 0);
     if (greatest && *greatest < 0)
       bound = bound + extent;
@@ -54,7 +54,7 @@ Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int hi
           bound);
   }
   const Dim limit = extent + Dim(high);
-  // And the largest ones for "to the end".
+  // Exporters write the largest integers for "to the end".
   if (bound.is_constant() && bound.value() > (most ? *most : INT64_MAX / 2)) return limit;
   return ir::max(ir::min(bound, limit, ranges), low, ranges);
 }
@@ -62,10 +62,10 @@ Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int hi
 void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Dim& start,
                      const Dim& end, std::int64_t step) {
   if (step == 0) node.invalid("a step is 0");
-  // Longer steps than this take one element, as this one does.
+  // Longer steps also take one element, as this one does.
   step = std::clamp<std::int64_t>(step, -(std::int64_t{1} << 40), std::int64_t{1} << 40);
   const Dim extent = spec.shape[d];
-  // table[:seq], as position embeddings are taken.
+  // table[:seq], as for position embeddings.
   if (step == 1 && start == Dim(0) && extent.is_constant()) node.limit(end, extent.value());
   const Ranges& ranges = node.builder().ranges();
   Dim length;
@@ -77,20 +77,20 @@ void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Di
     length = ir::ceil_div(spec.starts[d] - clamp_bound(node, end, extent, -1, -1), -step, ranges);
   }
   spec.steps[d] = step;
-  // From the back of nothing there is no first element.
+  // An empty dimension has no last element from which to count.
   const auto least = ir::lower_bound(extent, ranges);
   if (step < 0 && (!least || *least < 1)) length = ir::min(length, extent, ranges);
   spec.shape[d] = ir::max(length, 0, ranges);
   if (spec.shape[d] == Dim(0)) spec.starts[d] = 0;
 }
 
-/// Where a slice begins or ends: a size, or a number that only the run knows.
+/// A bound of a slice: a size, or a data-dependent number.
 struct SliceBound {
   std::optional<Dim> size;
   ValueId number;
 };
 
-/// The same as slice_dimension, with numbers that only the run knows among the bounds.
+/// Like slice_dimension, with data-dependent bounds.
 ValueId slice_by_data(NodeContext& node, ValueId x, std::size_t d, const SliceBound& start,
                       const SliceBound& end, std::int64_t step) {
   if (step == 0) node.invalid("a step is 0");
@@ -129,7 +129,7 @@ void slice(NodeContext& node, const std::vector<SliceBound>& starts,
       steps.size() != starts.size())
     node.invalid("{} starts, {} ends, {} axes and {} steps differ in number", starts.size(),
                  ends.size(), axes->size(), steps.size());
-  node.normalise_axes(*axes, node.rank(x));  // refuses repeated ones
+  node.normalise_axes(*axes, node.rank(x));  // refuses duplicates
   SliceSpec spec(node.shape(x));
   const auto axis = [&](std::size_t i) {
     return static_cast<std::size_t>(node.normalise_axis((*axes)[i], node.rank(x)));
@@ -181,7 +181,7 @@ void slice_inputs(NodeContext& node) {
         node.has_input(4) ? node.ints(4, "steps") : Ints{});
 }
 
-/// Equal parts; from opset 18 on the last one may be smaller.
+/// Sizes of equal parts; from opset 18 on the last may be smaller.
 std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t count) {
   if (const auto part = ir::divide_exactly(extent, Dim(count)))
     return std::vector<Dim>(static_cast<std::size_t>(count), *part);
@@ -270,14 +270,14 @@ void gather(NodeContext& node) {
 
 enum class PadMode { kConstant, kEdge, kReflect, kWrap };
 
-/// `x` with dimension `d` extended at both ends by copies of its own elements.
+/// Pads dimension `d` of `x` at both ends with copies of its own elements.
 ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& begin,
                         const Dim& end, PadMode mode) {
   const Shape shape = node.shape(x);
   const Dim& extent = shape[d];
   const Dim length = begin + extent + end;
   if (extent == Dim(0)) node.invalid("dimension {} has no elements to pad with", d);
-  // Indices up to this number become a table; more stay a formula.
+  // Maximum size of an index table; longer ones are computed by a formula.
   constexpr std::int64_t kMaxTable = std::int64_t{1} << 20;
   ValueId index;
   if (extent.is_constant() && begin.is_constant() && length.is_constant() &&
@@ -309,8 +309,7 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
   return node.add("Gather", {x, index}, {{"axis", static_cast<std::int64_t>(d)}});
 }
 
-/// Negative pads take elements away, which ir does by slicing. `computed` is a fill that is not
-/// known.
+/// Implements negative pads by slicing. `computed` is a fill value that is not constant.
 void pad(NodeContext& node, const std::vector<Dim>& pads, const Ints& axes, PadMode mode,
          double fill, ValueId computed = {}) {
   ValueId x = node.input(0, "data");
@@ -396,17 +395,17 @@ void pad_inputs(NodeContext& node) {
   if (node.opset() >= 18 && node.has_input(3)) {
     axes = node.ints(3, "axes");
     for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(node.x()));
-    node.normalise_axes(axes, node.rank(node.x()));  // refuses repeated ones
+    node.normalise_axes(axes, node.rank(node.x()));  // refuses duplicates
   }
   pad(node, node.sizes(1, "pads"), axes, mode, fill, computed);
 }
 
-/// The middle of each axis, or each axis in the middle of zeros.
+/// Crops each axis to its centre, or pads it to the size on both sides with zeros.
 void center_crop_pad(NodeContext& node) {
   ValueId x = node.input(0, "input_data");
   Ints axes = node.attr_ints("axes").value_or(all_axes(node));
   for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(x));
-  node.normalise_axes(axes, node.rank(x));  // refuses repeated ones
+  node.normalise_axes(axes, node.rank(x));  // refuses duplicates
   const std::vector<Dim> wanted = node.sizes(1, "shape");
   if (wanted.size() != axes.size())
     node.invalid("{} sizes are given for {} axes", wanted.size(), axes.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on values as formulas: what index computations are written in.
+// Operator overloads for values, in which index computations are written as formulas.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace sinter::frontend {
 
-/// A value of the node being imported. Operators broadcast as numpy's; both operands have one
-/// element type, and a number takes that of the other operand.
+/// A value of the node being imported. Operators broadcast as in numpy; both operands have the same
+/// element type, and a number takes the other operand's type.
 class Term {
  public:
   Term(NodeContext& node, ValueId value) : node_(&node), value_(value) {}
@@ -20,7 +20,7 @@ class Term {
   DType dtype() const { return node_->dtype(value_); }
   Shape shape() const { return node_->shape(value_); }
 
-  /// The operator `op` of ir on this and `other`.
+  /// Adds operator `op` of ir on this and `other`.
   Term with(std::string_view op, const Term& other) const {
     return {*node_, node_->add(op, {value_, other.value_})};
   }
@@ -48,7 +48,7 @@ class Term {
 inline Term floor(const Term& x) { return x.apply("Floor"); }
 inline Term ceil(const Term& x) { return x.apply("Ceil"); }
 inline Term abs(const Term& x) { return x.apply("Abs"); }
-/// `x` with what is below `low` or above `high` moved to there.
+/// `x` clamped to [low, high].
 inline Term clamp(const Term& x, const Term& low, const Term& high) {
   return x.with("Max", low).with("Min", high);
 }
@@ -60,7 +60,7 @@ inline Term select(const Term& condition, const Term& yes, const Term& no) {
   return {node, node.add("Where", {condition.value(), yes.value(), no.value()})};
 }
 
-/// 0, 1, .. n-1 along dimension `axis` of `rank`, whose other dimensions are one.
+/// 0, 1, .. n-1 along dimension `axis` of `rank`; the other dimensions are 1.
 inline Term iota(NodeContext& node, const Dim& n, std::size_t axis, std::size_t rank,
                  DType dtype = DType::kInt64) {
   Shape shape(rank, Dim(1));
@@ -71,13 +71,13 @@ inline Term iota(NodeContext& node, const Dim& n, std::size_t axis, std::size_t 
                           {"dtype", dtype}})};
 }
 
-/// A size as a number.
+/// A size as a scalar value.
 inline Term size_of_dim(NodeContext& node, const Dim& dim, DType dtype = DType::kInt64) {
   if (dim.is_constant()) return {node, node.constant(dtype, static_cast<double>(dim.value()))};
   return {node, node.add("Size", {}, {{"value", std::vector<Dim>{dim}}, {"dtype", dtype}})};
 }
 
-/// The elements of `x` with index `i` along dimension `axis`, which stays with one element.
+/// The elements of `x` with index `i` along dimension `axis`, which becomes 1.
 inline Term slice_one(const Term& x, std::size_t axis, const Dim& i) {
   Shape shape = x.shape();
   std::vector<Dim> starts(shape.size(), Dim(0));
@@ -97,7 +97,7 @@ inline Term take(const Term& data, const std::vector<Term>& indices) {
   return {data.node(), data.node().add("Take", std::move(inputs))};
 }
 
-/// The reduction `op` of ir over one dimension, which is dropped.
+/// Reduces one dimension with `op` of ir; drops the dimension.
 inline Term reduce(std::string_view op, const Term& x, std::size_t axis, bool keepdims = false) {
   return {x.node(), x.node().add(op, {x.value()},
                                  {{"axes", Ints{static_cast<std::int64_t>(axis)}},

@@ -14,8 +14,8 @@ namespace {
 // Keeps sums and products of a few sizes far from overflow.
 constexpr std::int64_t kMostWindow = 1 << 30;
 
-/// SAME_UPPER and SAME_LOWER: as many outputs as ceil(input / stride), the padding split evenly
-/// with the odd element at the end or at the beginning.
+/// SAME_UPPER and SAME_LOWER: ceil(input / stride) outputs; the padding is split evenly, with an
+/// odd element at the end or at the beginning.
 void pad_same(NodeContext& node, Windows& w, std::span<const Dim> spatial, bool upper) {
   const ir::Ranges& ranges = node.builder().ranges();
   for (std::size_t d = 0; d < spatial.size(); ++d) {
@@ -84,7 +84,7 @@ Windows read_windows(NodeContext& node, ValueId x, Ints kernel) {
   w.pads_end.assign(middle, pads.end());
   const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
   if (auto_pad == "NOTSET") return w;
-  // The specification forbids explicit pads here; those that exporters write are zeros.
+  // The specification forbids explicit pads here; exporters write zeros.
   std::ranges::fill(w.pads_begin, Dim(0));
   std::ranges::fill(w.pads_end, Dim(0));
   if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER")
@@ -103,7 +103,7 @@ ValueId pad_spatial(NodeContext& node, ValueId x, const std::vector<Dim>& begins
   return node.add("Pad", {x}, {{"begins", all_begins}, {"ends", all_ends}, {"fill", fill}});
 }
 
-/// Windows must fit at least once: of less no runtime knows what to make.
+/// Windows must fit at least once: no runtime defines a result for less.
 void require_windows(NodeContext& node, ValueId x, const Windows& w) {
   const Shape shape = node.shape(x);
   for (std::size_t d = 0; d < w.kernel.size(); ++d)
@@ -137,7 +137,7 @@ ValueId add_conv(NodeContext& node, ValueId x, ValueId weights, ValueId bias, co
     begins.push_back(w.pads_begin[d].value());
     ends.push_back(w.pads_end[d].value());
   }
-  // Symbolic padding, or one that cuts off, is a view of its own.
+  // Symbolic or negative padding becomes a separate view.
   if (begins.size() < w.kernel.size()) {
     x = pad_spatial(node, x, w.pads_begin, w.pads_end, 0);
     begins = ends = zeros(w.kernel.size());

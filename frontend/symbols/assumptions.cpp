@@ -14,11 +14,11 @@ namespace {
 
 using ir::Dim;
 
-/// Strides of image networks are powers of two, seldom more than 64; windows of others are small.
+/// Strides of image networks are powers of two, rarely above 64; windows of others are small.
 constexpr std::int64_t kMaxStep = 256;
 
-/// Finds what makes the difference of two sizes zero. Each search returns what it found, done to
-/// the options, or nothing.
+/// Searches for an assumption that makes the difference of two sizes zero. Each search adds its
+/// result to the options and returns it, or returns nullopt.
 class Search {
  public:
   Search(const ir::DimMismatch& mismatch, const KnownSymbols& known, ImportOptions& options)
@@ -27,7 +27,7 @@ class Search {
         ranges_(known.ranges),
         options_(options),
         difference_(mismatch.a() - mismatch.b()) {
-    // What both sides are multiples of says nothing.
+    // Removes common factors of both sides.
     for (const std::string& symbol : difference_.symbols())
       while (difference_ != Dim(0)) {
         const auto quotient = ir::divide_exactly(difference_, Dim::symbol(symbol));
@@ -63,7 +63,7 @@ class Search {
   }
 
   bool is_free(const std::string& symbol) const { return options_.ranges.count(symbol) == 0; }
-  /// What a symbol counts: 32 if the dimension is 32 times it.
+  /// The unit of a symbol: 32 if the dimension is 32 times the symbol.
   std::int64_t step_of(const std::string& symbol) const {
     const auto known = options_.multiples.find(symbol);
     return known == options_.multiples.end() ? 1 : known->second;
@@ -80,7 +80,7 @@ class Search {
   std::optional<Assumption> one_symbol() {
     for (auto first = symbols_.begin(); first != symbols_.end(); ++first)
       for (auto second = std::next(first); second != symbols_.end(); ++second) {
-        // Multiples of different numbers are not one symbol.
+        // Symbols with different units cannot be equal.
         if (step_of(*first) != 1 || step_of(*second) != 1) continue;
         const auto &dropped = is_free(*second) ? *second : *first,
                    &kept = is_free(*second) ? *first : *second;
@@ -92,7 +92,7 @@ class Search {
     return std::nullopt;
   }
 
-  /// The sizes were written down before a node narrowed the range of a symbol.
+  /// A node has narrowed a symbol's range since these sizes were written.
   std::optional<Assumption> known_ranges() {
     if (!is_zero({}, ranges_)) return std::nullopt;
     std::vector<std::string> said, options;
@@ -119,7 +119,7 @@ class Search {
         range.min = least;
         return is_zero({}, ranges);
       };
-      // What holds from some size on holds from any later one.
+      // An assumption that holds from some size on also holds from any larger one.
       std::int64_t low = range.min, high = std::max(low, range.max / 2);
       if (!fits_from(high)) continue;
       while (low < high) {
@@ -137,7 +137,7 @@ class Search {
     return std::nullopt;
   }
 
-  /// Likewise from the other end: `seq` is at most 64 where min(seq, 64) has to be `seq`.
+  /// The same for the maximum: `seq` is at most 64 if min(seq, 64) must equal `seq`.
   std::optional<Assumption> earlier_end() {
     // Two roundings may agree on a short range by chance.
     if (cases().size() == 1) return std::nullopt;
@@ -166,7 +166,7 @@ class Search {
     return std::nullopt;
   }
 
-  /// The difference, and what it is where one of the minima and maxima in it is one of its two.
+  /// The difference, and its variants with one of its minima and maxima replaced by either operand.
   std::vector<Dim> cases() const {
     std::vector<Dim> all = {difference_};
     for (const Dim::Term& term : difference_.terms())
@@ -200,7 +200,7 @@ class Search {
     return sum;
   }
 
-  /// What `symbol` is where `difference` is zero, if that is linear in it.
+  /// The value of `symbol` for which `difference` is zero, if the difference is linear in it.
   static std::optional<Dim> solved_for(const std::string& symbol, const Dim& difference) {
     const Dim rest = difference.substitute({{symbol, Dim(0)}});
     const auto slope = ir::divide_exactly(difference - rest, Dim::symbol(symbol));
@@ -210,7 +210,7 @@ class Search {
     return ir::divide_exactly(Dim(0) - rest, *slope);
   }
 
-  /// True for a size that `symbol` may have for all values of the other symbols.
+  /// True if `value` is valid for `symbol`, for all values of the other symbols.
   bool is_size_of(const std::string& symbol, const Dim& value) const {
     const auto low = ir::lower_bound(value, ranges_);
     return low && *low >= std::min<std::int64_t>(1, ranges_.find(symbol)->second.min) &&
@@ -240,15 +240,15 @@ class Search {
       (known_.leading.count(symbol) != 0 ? first : inner).push_back(symbol);
     for (const std::string& symbol : inner)
       if (auto found = multiple_of_one({symbol})) return found;
-    // Height and width shrink by the same strides.
+    // Height and width usually shrink by the same strides.
     if (auto found = multiple_of_one(inner)) return found;
-    // Samples of a batch come in any number if something else helps.
+    // Avoids restricting the batch size if another symbol suffices.
     for (const std::string& symbol : first)
       if (auto found = multiple_of_one({symbol})) return found;
     return std::nullopt;
   }
 
-  /// All of `symbols` are multiples of one number.
+  /// Assumes that all of `symbols` are multiples of one number.
   std::optional<Assumption> multiple_of_one(const std::vector<std::string>& symbols) {
     for (std::int64_t step = 2; !symbols.empty() && step <= kMaxStep; ++step) {
       Replacements replaced;
@@ -320,18 +320,18 @@ class Search {
 
 std::optional<Assumption> assume_equal(const ir::DimMismatch& mismatch, const KnownSymbols& known,
                                        ImportOptions& options) {
-  // Of sizes that the run finds there is nothing to assume.
+  // Data-dependent sizes allow no assumption.
   const Dim sides[] = {mismatch.a(), mismatch.b()};
   if (ir::is_from_data(sides, known.ranges)) return std::nullopt;
   try {
     return Search(mismatch, known, options).run();
   } catch (const Error&) {
-    return std::nullopt;  // sizes that overflow at such numbers are equal at none
+    return std::nullopt;  // sizes that overflow at such numbers are equal for none
   }
 }
 
 std::string option_for(const ir::DimMismatch& mismatch, const KnownSymbols& known) {
-  // As if the user had said nothing of them.
+  // Replaces the user's ranges by the defaults.
   KnownSymbols fresh = known;
   for (auto& [symbol, range] : fresh.ranges)
     range = {std::min<std::int64_t>(range.min, 1), kDefaultMaxDim, nullptr, range.from_data};

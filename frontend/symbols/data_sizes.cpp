@@ -88,7 +88,7 @@ ValueId DataSizes::with_short_sizes(ValueId value, const std::string& name) {
       continue;
     auto known = short_.find(dim);
     if (known == short_.end()) {
-      // Not folder_.scalar_of, whose contents are known.
+      // Not folder_.scalar_of, since the folder knows its contents.
       const ValueId count = builder_.add("Size", {}, {{"value", std::vector<Dim>{dim}}});
       known = short_.emplace(dim, new_size(count, name, ir::largest(dim, builder_.ranges()))).first;
     }
@@ -104,7 +104,7 @@ ValueId DataSizes::with_short_sizes(ValueId value, const std::string& name) {
 
 ValueId DataSizes::with_size(ValueId value, const Dim& from, const Dim& to) {
   const ir::Shape shape = builder_.type(value).shape;
-  // The last element again and again beyond the end.
+  // Repeats the last element beyond the end.
   const ValueId zero = builder_.constant(ir::Tensor::scalar(DType::kInt64, 0));
   const ValueId last = builder_.add("Max", {folder_.scalar_of(from - Dim(1)), zero});
   const ValueId places = builder_.add("Min", {folder_.iota(to, DType::kInt64), last});
@@ -129,7 +129,7 @@ bool DataSizes::fit(std::vector<ValueId>& inputs, const Dim& a, const Dim& b) {
   const bool a_is_longer = a.to_string().size() > b.to_string().size();
   const Dim &longer = a_is_longer ? a : b, &shorter = a_is_longer ? b : a;
   if (give(inputs, longer, shorter) || give(inputs, shorter, longer)) return true;
-  // Numbers of elements: these are equal if a size is the others' quotient.
+  // Element counts: they are equal if a size is the quotient of the others.
   for (const std::string& symbol : longer.symbols()) {
     const Dim size = Dim::symbol(symbol);
     const auto factor = ir::divide_exactly(longer, size);

@@ -34,8 +34,8 @@ void DefaultRanges::at_least(const Dim& dim, std::int64_t least) {
   const auto value_at = [&](std::int64_t n) {
     return ir::simplify(dim.substitute({{symbols[0], Dim(n)}}), {});
   };
-  // The first that fits, if the dimension grows with the symbol, and the last if it falls: what is
-  // found is then checked.
+  // Binary search, for the first value that fits if the dimension increases with the symbol, and
+  // the last if it decreases. The result is verified afterwards.
   const auto first = value_at(range.min), last = value_at(range.max);
   const bool falls = first.is_constant() && last.is_constant() && last.value() < first.value();
   std::int64_t low = range.min, high = range.max;

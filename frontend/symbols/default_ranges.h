@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranges that Sinter gives symbols by default, and what a model narrows them to.
+// Default ranges of symbols, and their narrowing by a model.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// Symbols whose range the user did not give. Importing narrows such a range where a node has no
-/// result for some sizes; a range that the user gives is never changed.
+/// Symbols with default ranges. The importer narrows such a range if a node is invalid for some
+/// sizes; ranges that the user gave never change.
 class DefaultRanges {
  public:
   explicit DefaultRanges(ir::GraphBuilder& builder) : builder_(builder) {}
 
   void start(std::set<std::string, std::less<>> symbols) { symbols_ = std::move(symbols); }
   bool contains(const std::string& symbol) const { return symbols_.count(symbol) != 0; }
-  /// While it lives, the node `label` is the one that narrows ranges, as warnings name it.
+  /// During its lifetime, warnings name `label` as the node that narrows ranges.
   class AtNode {
    public:
     AtNode(DefaultRanges& ranges, std::string label)
@@ -39,13 +39,13 @@ class DefaultRanges {
     std::string outer_;
   };
 
-  /// `dim`, if it is a symbol, is at most `max`: the node uses it on a dimension of that size.
+  /// Limits `dim`, if it is a symbol, to `max`: the node applies it to a dimension of that size.
   void limit(const Dim& dim, std::int64_t max);
-  /// `dim`, if it is of one symbol, is at least `least`: the node has no result for less. The
-  /// symbol's range begins later if `dim` grows with it, and ends earlier if it shrinks.
+  /// Requires `dim` >= `least`, if it has one symbol: the node is invalid for less. Raises the
+  /// minimum of the symbol's range if `dim` increases with it, else lowers the maximum.
   void at_least(const Dim& dim, std::int64_t least);
 
-  /// One sentence for each symbol that was narrowed, with the node that did it last.
+  /// One sentence per narrowed symbol, with the last node that narrowed it.
   std::vector<std::string> notes() const;
 
  private:

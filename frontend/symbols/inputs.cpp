@@ -19,7 +19,7 @@ namespace {
 using ir::Dim;
 using Replacements = std::map<std::string, Dim, std::less<>>;
 
-// Each kernel and each proof looks at all of them.
+// Limit: every kernel and every proof considers all symbols.
 constexpr std::size_t kMaxSymbols = 1024;
 
 template <typename... Args>
@@ -35,7 +35,7 @@ bool is_name(std::string_view text) {
          std::ranges::all_of(text, is_word) && text != "floordiv" && text != "min" && text != "max";
 }
 
-/// Gives every dim_param a symbol whose name graph text can hold, and different ones different
+/// Maps each dim_param to a symbol name that is valid in graph text; different ones to different
 /// names.
 class SymbolNames {
  public:
@@ -53,7 +53,7 @@ class SymbolNames {
   std::set<std::string> taken_;
 };
 
-/// dim_params that are names, over all inputs: what an expression may be made of.
+/// dim_params of all inputs that are plain names: the possible operands of expressions.
 std::set<std::string> plain_names(const onnx::GraphProto& graph) {
   std::set<std::string> names;
   for (const auto& input : graph.input())
@@ -72,12 +72,12 @@ std::optional<Dim> as_expression(const std::string& text, const std::set<std::st
       return std::nullopt;
     return dim;
   } catch (const Error&) {
-    return std::nullopt;  // a name that merely looks like an expression
+    return std::nullopt;  // a name that only looks like an expression
   }
 }
 
-/// Caches are empty before the first step: dimensions that exporters name after what is past, and
-/// those without a name of inputs called so ("past_key_values.0.key").
+/// Caches start empty: named dimensions that start with "past", and unnamed ones of inputs that do
+/// ("past_key_values.0.key").
 bool is_of_past(std::string_view symbol) { return symbol.starts_with("past"); }
 
 class InputReader {
@@ -156,7 +156,7 @@ class InputReader {
       warnings_.push_back(
           fmt::format("dimension {} of input '{}' is {} in the model; taken as symbolic", i, input,
                       dim.dim_value()));
-    // Some exporters write "?" where they know nothing: that is no name that two dimensions share.
+    // Some exporters write "?" for unknown dimensions: it is no common name.
     const bool is_named = dim.has_dim_param() && !dim.dim_param().empty() && dim.dim_param() != "?";
     if (is_named) {
       if (auto expression = as_expression(dim.dim_param(), names)) return *expression;
@@ -168,7 +168,7 @@ class InputReader {
     return Dim::symbol(name);
   }
 
-  /// Notes which symbols `given` replaces.
+  /// Records the symbols that `given` replaces.
   void match_given(const GraphInput& input, const Shape& given) {
     const Shape& own = input.type.shape;
     if (own.size() != given.size())
@@ -190,7 +190,7 @@ class InputReader {
     }
   }
 
-  /// Of numbers in `range`, the multiples of `step`, counted.
+  /// The multiples of `step` in `range`, as a range of their quotients.
   static ir::Range in_steps(const std::string& symbol, const ir::Range& range, std::int64_t step) {
     if (step < 1) usage("dimension '{}' cannot be a multiple of {}", symbol, step);
     const ir::Range steps{(range.min + step - 1) / step, range.max / step, nullptr};
@@ -293,7 +293,7 @@ class InputReader {
   const onnx::GraphProto& graph_;
   const std::unordered_set<std::string>& initializers_;
   const ImportOptions& options_;
-  std::map<std::string, Shape> shapes_;  // given ones, those of given values included
+  std::map<std::string, Shape> shapes_;  // given shapes, including those of given values
   std::vector<std::string>& warnings_;
   SymbolNames symbols_;
   Replacements replacements_;

@@ -16,12 +16,12 @@ class GraphProto;
 
 namespace sinter::frontend {
 
-/// The range of a symbolic dimension that the user gives none for. Large enough for the sequence
-/// lengths and batches that models are run with, small enough that sizes stay far from overflow and
-/// tables over the range (see ShapeFolder::iota) can be held as constants.
+/// Default maximum of a symbolic dimension. It covers the sequence lengths and batches that models
+/// run with. It is small enough that sizes stay far from overflow and tables over the range (see
+/// ShapeFolder::iota) fit into constants.
 inline constexpr std::int64_t kDefaultMaxDim = 65536;
 
-/// `name` as a symbol may be called in graph text: what cannot be part of that is '_'.
+/// `name` as a valid symbol in graph text; other characters become '_'.
 std::string symbol_name(std::string name);
 
 struct GraphInput {
@@ -31,17 +31,16 @@ struct GraphInput {
 
 struct GraphInputs {
   std::vector<GraphInput> inputs;                // in the model's order, without initializers
-  ir::Ranges ranges;                             // of every symbol in them
-  std::set<std::string, std::less<>> defaulted;  // symbols whose range the user did not give
+  ir::Ranges ranges;                             // of all symbols in the inputs
+  std::set<std::string, std::less<>> defaulted;  // symbols with a default range
 };
 
 /// Reads the inputs of `graph` that are not in `initializers` and applies `options`.
 ///
-/// A named dimension (dim_param) becomes the symbol of that name, with what cannot be part of a
-/// symbol's name replaced by '_'; a name that is an expression of other inputs' names
-/// ("past + seq") becomes that expression. A dimension without name becomes "<input>_d<i>". A
-/// symbol that an input's shape in `options` replaces is replaced in all inputs; a range of one
-/// number makes it a constant.
+/// A named dimension (dim_param) becomes the symbol of that name, with invalid characters replaced
+/// by '_'; a name that is an expression of other inputs' names ("past + seq") becomes that
+/// expression. A dimension without name becomes "<input>_d<i>". A symbol that an input's shape in
+/// `options` replaces is replaced in all inputs; a range of one number makes it a constant.
 ///
 /// Throws Error(kUsage) for options that name no input or symbol, or contradict the model or each
 /// other; kUnsupported for inputs that are not tensors or have no rank; kInvalidModel otherwise.

@@ -13,13 +13,12 @@ namespace {
 
 using Contents = Contents;
 
-// Shapes have a handful of elements, tables of indices that models compute from them a few hundred.
+// Limit of tracked elements: shapes have a handful, computed index tables a few hundred.
 constexpr std::int64_t kMaxContents = 256;
-// Constants are evaluated during import only where an operator needs their values.
+// Limits of constants that are evaluated during import, only where an operator needs their values.
 constexpr std::int64_t kMaxConstantInput = 1 << 16;
 constexpr std::int64_t kMaxConstantOutput = 1 << 12;
-// Results are remembered after every imported node, so deep recursion means a graph that was built
-// to cause it.
+// Results are cached after every imported node, so deep recursion means a malicious graph.
 constexpr int kMaxDepth = 64;
 
 std::optional<std::vector<std::int64_t>> constant_shape(const Shape& shape) {
@@ -31,7 +30,7 @@ std::optional<std::vector<std::int64_t>> constant_shape(const Shape& shape) {
   return result;
 }
 
-/// Number of elements, if it is known and at most `limit`.
+/// The element count, if it is known and at most `limit`.
 std::optional<std::int64_t> small_count(const Shape& shape, std::int64_t limit) {
   const auto dims = constant_shape(shape);
   if (!dims) return std::nullopt;
@@ -66,7 +65,7 @@ std::vector<std::int64_t> unravel(std::int64_t linear, const std::vector<std::in
   return index;
 }
 
-/// Offset of output index `index` in an input of shape `shape` that is broadcast to the output.
+/// Offset, in an input of shape `shape`, of the element that broadcasts to output index `index`.
 std::size_t broadcast_offset(const std::vector<std::int64_t>& index,
                              const std::vector<std::int64_t>& shape) {
   std::int64_t offset = 0;
@@ -89,7 +88,7 @@ Contents ShapeFolder::contents(ValueId value) {
   try {
     result = compute(value);
   } catch (const Error&) {
-    // Arithmetic that overflows as sizes is not about sizes: it stays an ordinary computation.
+    // Arithmetic that overflows for sizes is ordinary computation, not shape arithmetic.
   }
   --depth_;
   const DType dtype = type.dtype;
@@ -117,7 +116,7 @@ void ShapeFolder::forget_failures(ValueId value) {
   while (!open.empty()) {
     const ValueId next = open.back();
     open.pop_back();
-    // Floats between sizes have no entry.
+    // Floats computed from sizes have no entry.
     const auto known = contents_.find(next.index);
     if ((known != contents_.end() && known->second) ||
         !small_count(builder_.type(next).shape, kMaxContents) || !seen.insert(next).second)
@@ -164,7 +163,7 @@ Contents ShapeFolder::fold_pointwise(const ir::Node& node, const ir::TensorType&
     std::vector<Dim> operands;
     for (std::size_t k = 0; k < inputs.size(); ++k)
       operands.push_back(inputs[k][broadcast_offset(index, input_shapes[k])]);
-    // Division truncates, which is the floor where nothing is negative.
+    // Division truncates, which equals floor if nothing is negative.
     if (excludes_negative_ && (node.op->name == "Div" || node.op->name == "Fmod"))
       default_ranges_.at_least(operands[0], 0);
     const auto element =
@@ -209,7 +208,7 @@ std::optional<std::vector<SizeRatio>> ShapeFolder::ratios(ValueId value) {
   }
   const ir::Node* node = builder_.producer(value);
   if (node == nullptr || node->outputs.size() != 1) return std::nullopt;
-  // The builder's nodes move when it gets new ones.
+  // Copies, because nodes move when the builder grows.
   const std::string op = node->op->name;
   const std::vector<ValueId> operands = node->inputs;
   if (op != "Reshape" && node->op->kind != ir::OpKind::kPointwise) return std::nullopt;
@@ -299,7 +298,7 @@ Contents ShapeFolder::fold_indexed(const ir::Node& node, const ir::TensorType& t
   if (!read) return std::nullopt;
   const auto& inputs = read->elements;
   const auto& types = read->types;
-  /// The element of an input at `index`; nothing if it is outside, or unknown.
+  /// The element of an input at `index`; nullopt if it is out of range or unknown.
   const auto element = [&](std::size_t input, std::span<const Dim> index) -> std::optional<Dim> {
     const auto from = *constant_shape(types[input].shape);
     std::int64_t offset = 0;
@@ -380,7 +379,7 @@ std::optional<ir::Tensor> ShapeFolder::constant(ValueId value) {
     try {
       result = ir::evaluate_op(*node->op, node->attrs, inputs).at(0);
     } catch (const Error&) {
-      // Symbolic attributes, or a composite operator: not a constant that import has to know.
+      // Symbolic attributes or a composite operator: not needed as a constant during import.
     }
   }
   constants_[value.index] = result;

@@ -9,10 +9,10 @@ namespace {
 using ir::Dim;
 using ir::Ranges;
 
-// Symbols and functions in one size.
+// Maximum number of symbols and functions in a size.
 constexpr int kMaxDimSize = 256;
 
-/// a < b (or a == b), if it is the same for all values of the symbols.
+/// a < b (or a == b), if the answer is the same for all values of the symbols.
 enum class Comparison { kLess, kEqual };
 std::optional<bool> compare(Comparison comparison, const Dim& a, const Dim& b,
                             const Ranges& ranges) {
@@ -39,7 +39,7 @@ std::optional<Dim> divide(const Dim& a, const Dim& b, const Ranges& ranges) {
     if (b.value() == 0 || (a.value() == INT64_MIN && b.value() == -1)) return std::nullopt;
     return Dim(a.value() / b.value());
   }
-  // Integer division truncates; that is the floor where nothing is negative.
+  // Integer division truncates, which equals floor if nothing is negative.
   const auto low = ir::lower_bound(a, ranges);
   const auto divisor = ir::lower_bound(b, ranges);
   if (low && *low >= 0 && divisor && *divisor >= 1) return ir::floor_div(a, b, ranges);
@@ -64,7 +64,7 @@ std::optional<Dim> power(const Dim& base, const Dim& exponent) {
   return result;
 }
 
-// Products of some of them stay far from overflow, and from where float32 has no odd integers.
+// Products of a few stay far from overflow, and below the integers that float32 cannot represent.
 constexpr std::int64_t kMostDenominator = 1 << 20;
 constexpr double kMostNumerator = 1 << 24;
 

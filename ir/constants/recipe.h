@@ -18,22 +18,22 @@
 
 namespace sinter::ir {
 
-/// Whether a Transform or Derivation accepts these attributes and inputs (without reading values);
-/// throws for missing attributes. The compiler only applies accepted ones; a file may contain
+/// Whether a Transform or Derivation accepts these attributes and inputs; must not read values.
+/// Throws for missing attributes. The compiler applies only accepted ones, but a file may contain
 /// anything.
 using Fits = bool (*)(const Attrs& attrs, std::span<const Tensor> inputs);
 
-/// Attributes and inputs in, constants out: what the compiler does with constants besides
-/// evaluating operators of the IR. A pure function of its arguments.
+/// A pure function from attributes and constants to constants: what the compiler does with
+/// constants besides evaluating operators of the IR.
 struct Transform {
-  std::string_view name;  // not an operator's
+  std::string_view name;  // distinct from operators' names
   Fits fits;
   std::vector<Tensor> (*apply)(const Attrs& attrs, std::span<const Tensor> inputs);
-  /// Bit i: result i is an answer that influences a decision, and is not stored.
+  /// Bit i: result i only influences a decision, and is not stored.
   unsigned answers = 0;
 };
 
-/// The same for one large constant that is computed whenever it is read.
+/// The same for one large constant that is recomputed at each read.
 struct Derivation {
   std::string_view name;
   Fits fits;
@@ -43,7 +43,7 @@ struct Derivation {
 
 class ReadLog;
 
-/// An applied operator, Transform or Derivation.
+/// An application of an operator, a Transform or a Derivation.
 struct Call {
   std::string name;
   Attrs attrs;

@@ -24,7 +24,7 @@ struct Range {
   std::int64_t max = INT64_MAX;
   /// A tighter, symbolic upper bound (an index symbol's is its extent minus one), or null.
   std::shared_ptr<const Dim> symbolic_max;
-  /// Only the run knows the value, as it computes it: see ir/ops/extent.cpp.
+  /// The value is computed by the run (see ir/ops/extent.cpp).
   bool from_data = false;
   friend bool operator==(const Range& a, const Range& b);
 };
@@ -130,7 +130,7 @@ Dim largest(const Dim& a, const Ranges& ranges);
 /// The range of an index over `extent` elements: [0, extent - 1].
 Range index_range(const Dim& extent, const Ranges& ranges);
 
-/// True if `dim` has more than `most` occurrences of symbols and functions.
+/// True if `dim` contains more than `most` symbols and functions.
 bool is_longer(const Dim& dim, int most);
 
 /// Parses to_string()'s form; throws Error(kInvalidModel) with the position.

@@ -197,7 +197,7 @@ PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim&
             {{"value", Shape{b.type(tables).shape[0] - Dim(1)}}, {"dtype", Attr(DType::kInt64)}});
   const ValueId number = b.add("Min", {b.add("Sub", {before, b.scalar(DType::kInt64, 1)}), last});
   const Dim seen = b.type(tables).shape[1] * Dim(block);
-  // Rows of no sequence read the last table, and see nothing.
+  // Rows outside every sequence read the last table, and see no keys.
   const ValueId own = b.add("Gather", {wide(tables), number}, {{"axis", std::int64_t{0}}});
   const ValueId key =
       b.add("Iota", {},

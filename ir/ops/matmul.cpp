@@ -40,8 +40,8 @@ void require_part(Types inputs, std::size_t i, DType type, const Shape& shape, c
                         sinter::to_string(type), list_types(inputs)));
 }
 
-/// Throws unless x may stand beside weights in `w`: as floats, as e4m3 beside 4 bits, or in a
-/// format whose scales change with those of the weights.
+/// Throws unless x is valid with weights in format `w`: a 16- or 32-bit float, e4m3 with 4-bit
+/// weights, or a format whose scales change at the same k as those of the weights.
 void require_left(const ProductFormats& formats, Types inputs) {
   const ScaleFormat& w = *formats.w;
   const DType type = inputs[0].dtype;
@@ -67,8 +67,8 @@ void require_left(const ProductFormats& formats, Types inputs) {
                         sinter::to_string(x.codes->stored), list_types(inputs)));
 }
 
-/// x [batch..., m, k] and w [n, k] in its format -> [batch..., m, n]: of x's type, or of f32 where
-/// x has 8 bits.
+/// x [batch..., m, k] and w [n, k] in its format -> [batch..., m, n]. The result has x's type, or
+/// f32 if x has 8 bits.
 std::vector<TensorType> infer_scaled(const ProductFormats& formats, Types inputs) {
   if (inputs.size() != formats.input_count())
     invalid(fmt::format("its formats need {} inputs, found {}", formats.input_count(),
@@ -116,7 +116,7 @@ std::vector<TensorType> infer_matmul(const Attrs& attrs, Types inputs) {
   return infer_plain(inputs);
 }
 
-/// Scaled weights as plain ones, dequantized here to the result's type.
+/// Dequantizes scaled weights to the result's type and multiplies plain matrices.
 std::vector<ValueId> decompose_matmul(GraphBuilder& b, const Node& node,
                                       std::span<const ValueId> inputs) {
   if (!has_scaled_weights(node))

@@ -141,7 +141,7 @@ struct SampledRow {
   std::int64_t token() const {
     if (std::ranges::any_of(values, [](float value) { return std::isnan(value); }))
       return std::ssize(values);
-    std::vector<std::int64_t> order;  // most likely first
+    std::vector<std::int64_t> order;  // most probable first
     for (std::int64_t i = 0; i < std::ssize(values); ++i)
       if (allowed[static_cast<std::size_t>(i)]) order.push_back(i);
     if (order.empty()) return -1;
@@ -179,7 +179,7 @@ struct SampledRow {
   }
 };
 
-/// The `wanted` most likely tokens of the row, and the log probabilities of `token` and of them.
+/// The `wanted` most probable tokens of the row, and the log probabilities of `token` and of them.
 void add_logprobs(const Tensor& logits, std::int64_t row, std::int64_t token, std::int64_t wanted,
                   std::span<std::int64_t> likeliest, std::span<double> logprobs) {
   const std::int64_t count = logits.shape()[1];

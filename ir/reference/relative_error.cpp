@@ -14,8 +14,8 @@ constexpr std::size_t place_of(int exponent) {
   return static_cast<std::size_t>(exponent - kLeastExponent);
 }
 
-// A mask's elements are at least 2^12, with no elements in the 4 powers of two below. If rounding
-// left the mask unchanged, 2^6 and 1 power of two suffice.
+// A mask's elements are at least 2^12, and the 4 powers of two below them are empty. If rounding
+// left the mask unchanged, 2^6 and 1 empty power of two suffice.
 constexpr std::size_t kLeastMask = place_of(12), kEmpty = 4;
 constexpr std::size_t kLeastUntouchedMask = place_of(6), kEmptyUntouched = 1;
 // Least factor and maximum of the mask's error: squares of relative errors.

@@ -27,7 +27,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> names) {
-  constexpr std::size_t kLongest = 64;  // the work is quadratic, and files may be hostile
+  constexpr std::size_t kLongest = 64;  // limit, since the cost is quadratic and files may be
+                                        // hostile
   if (word.size() > kLongest) return {};
   std::size_t best = word.size() / 2 + 1;
   std::string found;

@@ -10,11 +10,10 @@
 
 namespace sinter::ir {
 
-/// Letters to insert, remove or change to make `b` of `a`; case does not count.
+/// Levenshtein distance between `a` and `b`, ignoring case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The first of `names` that `word` is least far from; empty if it is far from all of them, or so
-/// long that a stranger must have made it up.
+/// The element of `names` nearest to `word`; empty if none is similar, or if `word` is too long.
 std::string nearest(std::string_view word, std::span<const std::string> names);
 
 /// ": did you mean 'batch'?", or nothing. Names are shown escaped.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of record batches to the inputs of a session: sinter/arrow.h.
+// Binds columns of record batches to a session's inputs: sinter/arrow.h.
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,7 +22,7 @@ namespace {
 
 using arrow::Column;
 
-/// Where the buffers of an array are.
+/// Location of an array's buffers.
 struct Place {
   Memory memory = Memory::kHost;
   int device = -1;
@@ -49,19 +49,19 @@ Place place_of(const ArrowDeviceArray& array) {
           "(3) and managed memory (13) are taken: copy it to one of these",
           array.device_type);
   }
-  // A pointer to the event, which the specification has so for CUDA.
+  // For CUDA the specification defines sync_event as a pointer to the event.
   if (array.device_type != ARROW_DEVICE_CPU && array.sync_event)
     place.event = *static_cast<void**>(array.sync_event);
   return place;
 }
 
-/// What one input is given. Made of all inputs before any is changed.
+/// The new value of one input. All are built before any input changes.
 struct Assignment {
   std::size_t input = 0;
   std::vector<Column> columns;
-  TensorView view;  // its data: of the column, where that is read in place
+  TensorView view;  // its data: the column's own, if that is read in place
   bool in_place = false;
-  bool is_validity = false;  // of the columns, instead of their values
+  bool is_validity = false;  // assigns the columns' validity instead of their values
   arrow::NullValue null = arrow::NullValue::kZero;
 };
 
@@ -78,7 +78,7 @@ class Binder {
   Binder(SessionAccess::Impl& session, const BatchOptions& options, const Place& place)
       : session_(session), options_(options), place_(place) {}
 
-  /// Of `input`, by these columns; and of the input that takes their validity.
+  /// Assigns columns to `input`, and their validity to the input named `mask`.
   void assign(std::size_t input, std::vector<Column> columns, const std::string& mask) {
     with_context(fmt::format("input '{}'", binding(input).name), [&] {
       refuse_taken(input);
@@ -119,7 +119,8 @@ class Binder {
 
   BoundBatch commit(std::int64_t rows) {
     if (place_.event) session_.executor->await_event(place_.event);
-    const runtime::threads::ThreadPool::Caller caller;  // computes while it writes
+    const runtime::threads::ThreadPool::Caller caller;  // counts this thread as computing, because
+                                                        // it writes columns
     BoundBatch bound{rows, {}};
     for (const Assignment& each : assignments_) {
       if (each.in_place) {
@@ -159,7 +160,7 @@ class Binder {
     }
   }
 
-  /// Whether there are nulls, which are allowed then.
+  /// Returns whether there are nulls; throws if they are not allowed.
   bool check_nulls(std::size_t input, const std::vector<Column>& columns, bool masked) const {
     bool any = false;
     for (const Column& column : columns) {

@@ -15,11 +15,11 @@
 namespace sinter::arrow {
 namespace {
 
-/// Lists in lists: more than any tensor has dimensions.
+/// Maximum nesting of lists: more than any tensor has dimensions.
 constexpr int kMaxDepth = 8;
-/// No array is longer: what is computed from lengths then fits 64 bits.
+/// Maximum length of an array: products of lengths then fit in 64 bits.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
-constexpr std::size_t kMostNames = 20;  // in an error
+constexpr std::size_t kMostNames = 20;  // names listed in an error
 
 struct Layout {
   enum class Kind { kElements, kBits, kList } kind = Kind::kElements;
@@ -45,7 +45,7 @@ std::optional<Layout> layout_of(std::string_view format) {
   return list;
 }
 
-/// What there is to do about a type that no tensor has.
+/// The error for a type that no tensor has, with a hint.
 struct Refusal {
   std::string_view prefix, type, hint;
 };
@@ -93,7 +93,7 @@ void check_schema(const ArrowSchema& schema, const std::string& what) {
                                    schema.n_children, schema.children ? "a" : "no"));
 }
 
-/// What holds of an array of any type; `buffers`: how many its type has.
+/// Checks that apply to arrays of any type; `buffers`: number of buffers of the type.
 void check_array(const ArrowArray& array, std::int64_t buffers, const std::string& what) {
   if (!array.release) throw usage_error("the Arrow array of {} was released", what);
   if (array.length < 0 || array.offset < 0 || array.length > kMostElements ||
@@ -108,7 +108,7 @@ void check_array(const ArrowArray& array, std::int64_t buffers, const std::strin
     refuse_array(what, fmt::format("{} nulls and no bitmap of them", array.null_count));
 }
 
-/// The only child of a list, or the i-th of a structure.
+/// The only child of a list, or child `index` of a structure.
 const ArrowArray& child_of(const ArrowSchema& schema, const ArrowArray& array, std::int64_t index,
                            std::int64_t least, const std::string& what) {
   if (array.n_children != schema.n_children || !array.children)
@@ -166,7 +166,7 @@ void read_values(Column& column, const ArrowSchema& schema, const ArrowArray& ar
     return;
   }
   if (schema.dictionary) {
-    // Codes of a dictionary that is not there are an unfinished array.
+    // Dictionary codes without a dictionary: the array is incomplete.
     if (!array.dictionary) refuse_array(what, "its type is a dictionary, and it has none");
     if (!is_integer(layout->dtype))
       refuse_array(what, fmt::format("codes of a dictionary of format '{}'", schema.format));
@@ -281,7 +281,7 @@ Column RecordBatch::column(const std::string& name) const {
   column.name = fmt::format("column '{}'", name);
   column.rows = part_.count;
   const Part part{array_.offset + part_.first, part_.count};
-  // A row that is null is so in all columns.
+  // A null row is null in all columns.
   note_nulls(column, array_, part_, on_device_);
   read_values(column, *schema_.children[*found], *array_.children[*found], part, on_device_, 0);
   if (column.width() > 1) product(column.name, part.count, column.width());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An Arrow array as a column of tensor elements: checked, nothing copied.
+// An Arrow array viewed as a column of tensor elements: checked, not copied.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace sinter::arrow {
 
-/// Bits that say of each `repeat` elements, from the one of bit `first` on, whether they are there.
+/// A validity bitmap from bit `first` on; each bit covers `repeat` elements.
 struct Validity {
   const std::uint8_t* bits = nullptr;
   std::int64_t first = 0, repeat = 1;
@@ -25,46 +25,46 @@ struct Validity {
 
 struct Column {
   std::string name;                 // "column 'age'", for errors
-  DType dtype = DType::kFloat32;    // of the elements, or of a dictionary's codes
-  bool is_bits = false;             // elements are bits: of kBool
-  std::int64_t rows = 0;            // in the part that is taken
+  DType dtype = DType::kFloat32;    // type of the elements, or of a dictionary's codes
+  bool is_bits = false;             // elements are bits: kBool
+  std::int64_t rows = 0;            // number of rows that are bound
   std::vector<std::int64_t> lists;  // sizes of fixed-size lists, outermost first
-  const std::byte* data = nullptr;  // null only without elements
-  std::int64_t first = 0;           // the element that is the part's first
-  std::vector<Validity> validity;   // none: nothing is null
+  const std::byte* data = nullptr;  // null only if there are no elements
+  std::int64_t first = 0;           // index in `data` of the first element bound
+  std::vector<Validity> validity;   // empty: nothing is null
 
-  /// Elements of a row.
+  /// Elements per row.
   std::int64_t width() const;
-  /// The first element; not of bits.
+  /// Address of the first element; not for bits.
   const std::byte* begin() const;
-  /// Rows of lists, and elements, that are null. Of host memory.
+  /// Number of null list rows and null elements, in host memory.
   std::int64_t count_nulls() const;
 };
 
-/// Rows of an array, without its own offset.
+/// A range of rows of an array, not counting the array's own offset.
 struct Part {
   std::int64_t first = 0, count = 0;
 };
 
-/// `rows` of the array from `first_row` on, -1: all there are. Throws Error(kUsage) if there are
-/// not as many, or for a released or impossible array, which is called `what`.
+/// `rows` rows of the array from `first_row` on; -1: up to the end. Throws Error(kUsage) for a
+/// range beyond the end, and for a released or invalid array, which the error calls `what`.
 Part part_of(const ArrowArray& array, std::int64_t first_row, std::int64_t rows,
              const std::string& what);
 
-/// Throws Error(kUsage) for what is inconsistent or of a type that no tensor has. `on_device`:
-/// bitmaps cannot be read, and an array that may have nulls is refused.
+/// Throws Error(kUsage) for inconsistent arrays and types that no tensor has. `on_device`: bitmaps
+/// cannot be read, so an array that may have nulls is refused.
 Column read_column(const ArrowSchema& schema, const ArrowArray& array, const Part& part,
                    const std::string& what, bool on_device);
 
-/// The columns of a record batch, read when they are asked for. Refers to both structures.
+/// The columns of a record batch, read on request. Refers to both structures.
 class RecordBatch {
  public:
-  /// Throws Error(kUsage) for what is no struct array.
+  /// Throws Error(kUsage) unless it is a struct array.
   RecordBatch(const ArrowSchema& schema, const ArrowArray& array, const Part& part, bool on_device);
 
   std::int64_t rows() const { return part_.count; }
   bool has(const std::string& name) const;
-  /// Throws Error(kUsage) listing the names there are, or for a name that two columns have.
+  /// Throws Error(kUsage) listing the known names, or for a name that two columns share.
   Column column(const std::string& name) const;
 
  private:

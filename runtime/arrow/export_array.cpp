@@ -29,8 +29,8 @@ std::string_view format_of(const std::string& name, DType dtype) {
       to_string(dtype));
 }
 
-/// What a structure points to. Its children may be taken out by whoever has the structure, and are
-/// released by it where they were not.
+/// The data that a structure points to. A receiver may move children out; the release callback
+/// releases the others.
 template <typename Structure>
 struct Holder {
   std::string format, name;
@@ -47,7 +47,7 @@ struct Holder {
   }
 };
 
-/// A structure with `holder` and `children` in it.
+/// A structure that owns `holder` and `children`.
 template <typename Structure>
 Released<Structure> hold(std::unique_ptr<Holder<Structure>> holder,
                          std::vector<Released<Structure>> children) {
@@ -74,7 +74,7 @@ Released<ArrowSchema> schema_of(std::string format, std::string name,
   Released<ArrowSchema> made = hold(std::move(holder), std::move(children));
   made.value.format = held.format.c_str();
   made.value.name = held.name.c_str();
-  made.value.flags = ARROW_FLAG_NULLABLE;  // as types are that nobody has said more of
+  made.value.flags = ARROW_FLAG_NULLABLE;  // the default of Arrow's types
   return made;
 }
 

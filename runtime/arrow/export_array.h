@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as Arrow arrays that own their memory.
+// Exports tensors as Arrow arrays that own their memory.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace sinter::arrow {
 
-/// Releases a structure that nobody has taken. One that was taken has no `release`.
+/// Owner of a structure: releases it unless a receiver has moved it out (then `release` is null).
 template <typename Structure>
 struct Released {
   Structure value{};
@@ -29,15 +29,15 @@ struct Released {
   Structure take() { return std::exchange(value, {}); }
 };
 
-/// The type of a tensor's rows: nested fixed-size lists for the dimensions behind the first. Throws
+/// The type of a tensor's rows: nested fixed-size lists for all dimensions but the first. Throws
 /// Error(kUsage) for bfloat16, naming `name`.
 Released<ArrowSchema> make_schema(const std::string& name, DType dtype,
                                   const std::vector<std::int64_t>& shape);
-/// A dense tensor's rows, in host or device memory that `owner` keeps; one of rank 0 is one row.
-/// Elements of bool are bits already.
+/// A dense tensor's rows, in host or device memory that `owner` keeps alive; a tensor of rank 0 is
+/// one row. Bool elements must be bits already.
 Released<ArrowArray> make_array(const std::vector<std::int64_t>& shape, const void* data,
                                 std::shared_ptr<const void> owner);
-/// Structs with these as fields.
+/// Structs with these fields.
 Released<ArrowSchema> make_struct_schema(std::vector<Released<ArrowSchema>> fields);
 Released<ArrowArray> make_struct_array(std::int64_t rows, std::vector<Released<ArrowArray>> fields);
 

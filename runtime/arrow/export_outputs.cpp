@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs of a session as Arrow arrays: sinter/arrow.h.
+// Exports a session's outputs as Arrow arrays: sinter/arrow.h.
 #include <cstring>
 #include <memory>
 #include <new>
@@ -17,7 +17,7 @@ namespace {
 
 using arrow::Released;
 
-/// What Arrow recommends of buffers.
+/// The alignment that Arrow recommends for buffers.
 constexpr std::size_t kAlignment = 64;
 
 struct Exported {
@@ -37,7 +37,7 @@ std::shared_ptr<std::byte> host_memory(std::size_t bytes, const std::string& nam
           [alignment](std::byte* memory) { ::operator delete(memory, alignment); }};
 }
 
-/// A copy, in which bools are bits.
+/// A copy, with bools packed into bits.
 std::shared_ptr<std::byte> copy_of(const TensorView& view, const std::string& name) {
   const std::size_t bytes = view.byte_count();
   if (view.dtype != DType::kBool) {

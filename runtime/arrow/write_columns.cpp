@@ -20,18 +20,17 @@
 namespace sinter::arrow {
 namespace {
 
-/// Several columns are joined in blocks of rows that stay in the cache while column after column is
-/// written into them: blocks of at most kBlockBytes, of whole cache lines of each column.
+/// Several columns are interleaved in blocks of rows, written column by column. A block stays in
+/// the cache: at most kBlockBytes, and whole cache lines of each column.
 constexpr std::int64_t kBlockBytes = 128 << 10;
-constexpr std::int64_t kLineRows = 16;  // of elements of four bytes
+constexpr std::int64_t kLineRows = 16;  // a cache line of 4-byte elements
 constexpr std::int64_t kAhead = 8 * kLineRows;
-/// Columns of four bytes that are put side by side in registers.
+/// Number of 4-byte columns that are transposed in registers.
 constexpr std::size_t kQuad = 4;
-/// Below this, other threads would come too late.
+/// Smaller copies end before other threads would wake up.
 constexpr std::int64_t kAloneBytes = 1 << 20;
 
-/// `count` elements from `first` on, in rows of `width`, which are `stride` bytes apart in the
-/// target.
+/// `count` elements from `first` on, in rows of `width`; `stride` bytes separate the target's rows.
 struct Piece {
   const std::byte* data;
   std::int64_t first, count, width;
@@ -40,8 +39,7 @@ struct Piece {
 };
 using Copy = void (*)(const Piece&);
 
-// Elements of a column by their index. Arrow recommends that they are aligned, and does not demand
-// it.
+// Elements of a column by index. Arrow recommends alignment but does not require it.
 template <typename T>
 struct Numbers {
   const std::byte* data;
@@ -97,12 +95,12 @@ void copy_same(const Piece& piece) {
 
 using Vector = std::uint32_t __attribute__((vector_size(16)));
 
-/// Four columns of elements of four bytes, into places of each row that are side by side.
+/// Interleaves four columns of 4-byte elements into adjacent elements of each row.
 void copy_quad(const std::array<const std::byte*, kQuad>& from, std::int64_t rows, std::byte* to,
                std::int64_t stride) {
   std::int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
-    // The hardware prefetcher does not follow many columns in short runs.
+    // The hardware prefetcher does not follow many streams of short runs.
     if (row % kLineRows == 0)
       for (const std::byte* column : from) __builtin_prefetch(column + 4 * (row + kAhead));
     std::array<Vector, 4> x;
@@ -149,7 +147,7 @@ Copy copy_of(const Column& column, DType to) {
   }
 }
 
-using Element = std::array<std::byte, 8>;  // the first size_of(dtype) of them
+using Element = std::array<std::byte, 8>;  // the first size_of(dtype) bytes count
 
 template <typename T>
 Element element_of(T value) {
@@ -186,8 +184,8 @@ Element nan_of(DType dtype) {
   }
 }
 
-/// Copies past the caches, which have no room for all of a large tensor and would read what is
-/// overwritten. Other threads see it behind finish_stream().
+/// Non-temporal copy: a large tensor exceeds the caches, and ordinary stores would first read the
+/// lines they overwrite. finish_stream() makes it visible to other threads.
 void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
 #ifdef __SSE2__
   if (reinterpret_cast<std::uintptr_t>(to) % sizeof(__m128i) == 0) {
@@ -206,8 +204,8 @@ void finish_stream() {
 #endif
 }
 
-/// Calls body(column index, first row, rows, where the first of them goes, bytes of a row) for
-/// blocks of rows; it returns how many columns it has done, which is mostly one.
+/// Calls body(column index, first row, rows, target of the first row, bytes per row) for blocks of
+/// rows. `body` returns the number of columns it has written, mostly 1.
 template <typename Body>
 void each_block(std::span<const Column> columns, const MutableTensorView& to, int threads,
                 const Body& body) {
@@ -227,7 +225,7 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
   const int team = is_large ? threads : 1;
   const std::int64_t parts = std::min<std::int64_t>(blocks, runtime::threads::parts_of(team));
   runtime::threads::run_parts(parts, team, [&](runtime::threads::Member& member) {
-    // Where rows of several columns are put together before they go to memory at once.
+    // Buffer in which a block's columns are interleaved before non-temporal stores.
     std::vector<std::byte> held(
         is_large && columns.size() > 1 ? static_cast<std::size_t>(block * stride) : 0);
     while (const auto part = member.next())
@@ -243,7 +241,7 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
   });
 }
 
-/// Puts `value` where an element is null.
+/// Writes `value` over null elements.
 void put_nulls(const Column& column, std::int64_t first_row, std::int64_t rows, std::byte* to,
                std::int64_t stride, const Element& value, std::size_t size) {
   if (column.validity.empty()) return;

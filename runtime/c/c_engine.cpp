@@ -29,8 +29,8 @@ static_assert(SINTER_DURATION_BUCKETS == DurationHistogram::kBuckets);
 
 thread_local bool is_in_callback = false;
 
-/// An engine's end waits for its thread, which cannot wait for itself: a callback that holds the
-/// last reference leaves the end to another thread.
+/// Deletes an engine. Its destructor joins the engine's thread, which cannot join itself: a
+/// callback that holds the last reference deletes on another thread.
 void end_engine(Engine* engine) {
   if (is_in_callback)
     std::thread([engine] { delete engine; }).detach();
@@ -53,13 +53,13 @@ constexpr std::pair<sinter_constraint, Constraint::Kind> kConstraints[] = {
     {SINTER_CONSTRAINT_GRAMMAR, Constraint::Kind::kGrammar},
     {SINTER_CONSTRAINT_CHOICE, Constraint::Kind::kChoice},
     {SINTER_CONSTRAINT_STRUCTURAL_TAG, Constraint::Kind::kStructuralTag}};
-/// sinter_generation_request up to `likeliest`, as it was first released.
+/// sinter_generation_request up to `likeliest`: its first released version.
 constexpr std::size_t kFirstRequest = offsetof(sinter_generation_request, constraint);
 
-/// sinter_engine_options up to `user`, as it was first released.
+/// sinter_engine_options up to `user`: its first released version.
 constexpr std::size_t kFirstOptions = offsetof(sinter_engine_options, text_start);
 
-/// A text as the caller makes it.
+/// A detokenizer made of the caller's functions.
 class CallersText : public TokenText {
  public:
   explicit CallersText(const sinter_engine_options& said)
@@ -156,7 +156,7 @@ GenerationRequest request_of(const sinter_generation_request& said) {
   return request;
 }
 
-/// Hands outputs to a program in C.
+/// Passes outputs to a C program.
 class Callback {
  public:
   Callback(sinter_generation_callback call, void* user) : call_(call), user_(user) {}

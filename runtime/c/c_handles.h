@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the handles of the C ABI stand for.
+// The objects behind the C ABI's handles.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct PlanObject {
   explicit PlanObject(Plan plan_in);
 
   Plan plan;
-  // The same as C takes it; pointers into the plan.
+  // The same as C structures; pointers refer to the plan.
   std::vector<std::vector<sinter_dim>> inputs, outputs, entries;
   std::vector<const char*> architectures;
   std::vector<sinter_option> options;
@@ -42,17 +42,17 @@ struct SessionObject {
         outputs(session.plan().outputs().size()) {}
 
   Session session;
-  // What was set last: assigning a shape to one allocates nothing the second time.
+  // Scratch views, kept between calls: assigning a shape allocates only the first time.
   std::vector<TensorView> inputs;
   std::vector<MutableTensorView> outputs;
   std::atomic<bool> busy{false};
 };
 
-/// A number for a handle, which no other handle of the process ever has.
+/// A number for a handle, unique in the process and never reused.
 std::uintptr_t next_handle();
 
-/// The objects of one type of handle that are alive. A handle is a number, not an address: one that
-/// was freed is found to be none, and an object that a call is using outlives its handle.
+/// The live objects of one handle type. A handle is a number, not an address: a freed handle is
+/// detected, and an object in use by a call outlives its handle.
 template <typename Handle, typename Object>
 class Handles {
  public:
@@ -65,14 +65,14 @@ class Handles {
     return reinterpret_cast<Handle*>(number);
   }
 
-  /// Null for what is no handle.
+  /// Null for an invalid handle.
   std::shared_ptr<Object> find(const Handle* handle) const {
     const std::shared_lock lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
     return found == objects_.end() ? nullptr : found->second;
   }
 
-  /// Throws Error(kUsage) for what is no handle.
+  /// Throws Error(kUsage) for an invalid handle.
   std::shared_ptr<Object> at(const Handle* handle) const {
     std::shared_ptr<Object> object = find(handle);
     if (!object)
@@ -82,7 +82,7 @@ class Handles {
   }
 
   void remove(const Handle* handle) {
-    std::shared_ptr<Object> last;  // destroyed after the lock is given back
+    std::shared_ptr<Object> last;  // destroyed after the lock is released
     const std::unique_lock lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
     if (found == objects_.end()) return;
@@ -101,10 +101,10 @@ Handles<sinter_session, SessionObject>& sessions();
 Handles<sinter_device_buffer, DeviceBuffer>& device_buffers();
 Handles<sinter_engine, Engine>& engines();
 
-/// The defaults for NULL.
+/// `options`, or the defaults for NULL.
 SessionOptions session_options_of(const sinter_session_options* options);
 
-/// Calls `body` with the session, which no other thread is in meanwhile.
+/// Calls `body` with the session; fails if another thread is using it.
 template <typename Body>
 sinter_status with_session(sinter_session* session, const Body& body) {
   return guarded([&] {

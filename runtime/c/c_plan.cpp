@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C ABI: versions, errors, plans, what belongs to the process.
+// The C ABI: versions, errors, plans, process-wide settings.
 #include <sinter/log.h>
 #include <sinter/threads.h>
 #include <sinter/version.h>
@@ -66,8 +66,7 @@ std::uintptr_t next_handle() {
   return ++last;
 }
 
-// Never destroyed: what a program has not freed when it ends may still be used by its other
-// threads.
+// Never destroyed: other threads may still use plans that the program has not freed when it ends.
 Handles<sinter_plan, PlanObject>& plans() {
   static auto& handles = *new Handles<sinter_plan, PlanObject>("plan");
   return handles;
@@ -178,8 +177,8 @@ sinter_status sinter_plan_from_memory(const void* bytes, size_t size, sinter_pla
 sinter_status sinter_plan_borrow(const void* bytes, size_t size, void (*release)(void* user),
                                  void* user, sinter_plan** plan) {
   return guarded([&] {
-    // From here on whoever lets go last releases the bytes, be it this call because of an error: a
-    // shared_ptr calls its deleter even if it cannot be made.
+    // From here on the last owner releases the bytes, also if this call fails: a shared_ptr calls
+    // its deleter even if its construction throws.
     std::shared_ptr<const void> owner;
     if (release) owner = std::shared_ptr<const void>(bytes, [=](const void*) { release(user); });
     given(plan, "plan");
@@ -261,7 +260,7 @@ sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* 
     const auto object = c::plans().at(plan);
     const Plan& of = object->plan;
     sinter_plan_facts value{};
-    // These views are of whole strings, which end with a zero, or empty.
+    // These views are empty, or cover whole zero-terminated strings.
     const auto text = [](std::string_view view) { return view.empty() ? "" : view.data(); };
     value.target = text(of.target());
     value.architectures = object->architectures.data();

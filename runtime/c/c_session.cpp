@@ -39,14 +39,14 @@ Memory memory_of(sinter_memory memory) {
   return static_cast<Memory>(memory);
 }
 
-/// Puts a shape of C's into a view's, which keeps its memory.
+/// Copies a C shape into a view's shape, which keeps its capacity.
 void read_shape(std::vector<std::int64_t>& to, std::int32_t rank, const std::int64_t* shape) {
   if (rank < 0) throw usage_error("a tensor has {} dimensions", rank);
   if (rank > 0) given(shape, "shape");
   to.assign(shape, shape + rank);
 }
 
-/// Says in `view` what a program says in `tensor`.
+/// Copies a C tensor's description into `view`.
 template <typename View, typename Tensor>
 void read_tensor(View& view, const Tensor* tensor, const char* what, std::size_t index) {
   const Tensor said = read_struct(tensor, "tensor");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all functions of the C ABI do: turn exceptions into codes, read and write structures that
-// may grow.
+// Shared by all functions of the C ABI: exceptions become status codes, and structures are read and
+// written by their struct_size.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 
 namespace sinter::c {
 
-/// Keeps `message` for sinter_last_error; gives `status` back. Does not throw.
+/// Stores `message` for sinter_last_error and returns `status`. Does not throw.
 sinter_status fail(sinter_status status, const char* message) noexcept;
 
-/// Runs `body` so that no exception leaves it.
+/// Runs `body` and converts exceptions to a status.
 template <typename Body>
 sinter_status guarded(const Body& body) noexcept {
   try {
@@ -37,21 +37,21 @@ sinter_status guarded(const Body& body) noexcept {
   }
 }
 
-/// `pointer`, which must not be null.
+/// Dereferences `pointer`; throws if it is null.
 template <typename T>
 T& given(T* pointer, const char* what) {
   if (!pointer) throw usage_error("{} is NULL", what);
   return *pointer;
 }
 
-/// The `count` elements of an array, which may be null for none.
+/// The `count` elements of an array, which may be null if `count` is 0.
 template <typename T>
 std::span<const T> given_array(const T* data, std::size_t count, const char* what) {
   if (count == 0) return {};
   return {&given(data, what), count};
 }
 
-/// The texts of such an array; `one` names what must not be null in it.
+/// The strings of such an array; the error for a null element calls it `one`.
 inline std::vector<std::string> given_texts(const char* const* data, std::size_t count,
                                             const char* what, const char* one) {
   std::vector<std::string> texts;
@@ -66,7 +66,7 @@ std::vector<T> copied(const T* data, std::size_t count, const char* what) {
   return {elements.begin(), elements.end()};
 }
 
-/// Throws unless `size` can be a structure's of which the first version had `least` bytes.
+/// Throws unless `size` is a plausible struct_size; the first version had `least` bytes.
 inline void check_struct_size(std::size_t size, std::size_t least, const char* what) {
   constexpr std::size_t kMost = 4096;
   if (size < least || size > kMost)
@@ -74,8 +74,8 @@ inline void check_struct_size(std::size_t size, std::size_t least, const char* w
                       size, least);
 }
 
-/// What a program said in a structure, with zeros for members that it does not know. `least`: the
-/// size that the structure had when it was first released.
+/// Copies a program's structure; members unknown to the program are zeros. `least`: the structure's
+/// size in its first release.
 template <typename T>
 T read_struct(const T* from, const char* what, std::size_t least = sizeof(T)) {
   const std::size_t size = given(from, what).struct_size;
@@ -92,7 +92,7 @@ T read_struct(const T* from, const char* what, std::size_t least = sizeof(T)) {
   return result;
 }
 
-/// Tells a program as much of `value` as its structure has room for.
+/// Copies as much of `value` to a program's structure as its struct_size allows.
 template <typename T>
 void write_struct(T* to, T value, const char* what, std::size_t least = sizeof(T)) {
   const std::size_t size = given(to, what).struct_size;

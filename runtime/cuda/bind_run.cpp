@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs, before it: memory, addresses, launches, and the graph of them.
+// Prepares a run: memory, addresses, launches, and their CUDA graph.
 #include <algorithm>
 #include <mutex>
 #include <numeric>
@@ -58,7 +58,7 @@ void CudaExecutor::reserve_memory(const BoundShape& shape) {
   await();
   forget_bound();
   if (outputs_grow) last_outputs_.clear();
-  // The old arena holds nothing between runs, so it makes room for the new one.
+  // The arena keeps no data between runs: frees the old one first, to lower the peak.
   if (arena_grows) arena_ = {};
   const std::uint64_t io = (inputs_grow ? in_.size_after(inputs) : 0) +
                            (outputs_grow ? out_.size_after(outputs) : 0) + states_.growth(states);
@@ -113,7 +113,7 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
         break;
       case fb::BufferKind::State:
         address = states_.address(buffer.binding);
-        result.is_foreign[i] = true;  // nothing but a run changes it
+        result.is_foreign[i] = true;  // candidates must not write it: only a run may change a state
         break;
       case fb::BufferKind::Weight: address = plan_->weights().address(i); break;
       case fb::BufferKind::Arena: address = arena_.address() + shape.layout.offsets[i]; break;
@@ -129,7 +129,8 @@ graphs::DeviceMemory CudaExecutor::number_iterations(const BoundShape& shape,
                                                      BufferAddresses& buffers) {
   std::int64_t most = 0;
   double all = 0;
-  std::vector<std::pair<std::size_t, double>> around;  // loops' last steps, and their iterations
+  std::vector<std::pair<std::size_t, double>> around;  // (last step, iterations) of the enclosing
+                                                       // loops
   std::vector<std::uint32_t> counters;
   const std::vector<ControlMechanism> mechanisms =
       choose_mechanisms(meta(), shape, control_.has_nodes());
@@ -180,15 +181,15 @@ BeforeStep CudaExecutor::load_before(const StreamedRun* run, const BoundShape& s
   return [this, run, &shape, loaded = std::size_t{0}](std::size_t step,
                                                       BufferAddresses& buffers) mutable {
     weight_stream_.set_addresses(*run, meta(), shape.steps, step, buffers);
-    // Tactics are timed with the weights that they will read.
+    // Loads the streamed weights that the step reads, before its tactics are timed.
     for (; loaded <= run->unit_of[step]; ++loaded)
       weight_stream_.load(*run, loaded, stream_.handle());
   };
 }
 
 std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundShape>& shape) {
-  // Timing candidates writes to memory that a run in flight may be using, and an entry that the
-  // cache drops may be running.
+  // Timing writes memory that a run in flight may use, and evicting a cache entry may destroy a
+  // graph that is running.
   await();
   auto run = std::make_shared<BoundRun>();
   run->shape = shape;
@@ -215,8 +216,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   run->weights = weight_stream_.plan_run(meta(), shape->steps);
   run->steps =
       make_launches(*plan_, *shape, buffers, libraries, load_before(run->weights.get(), *shape));
-  // Where data decide how long a loop is, those of no run must not. Where weights are copied, the
-  // copies are what is measured in the whole graph.
+  // Not for loops that end on data: without a run, the data are meaningless. Not with streamed
+  // weights: their copies would dominate the measurement.
   if (!run->weights && is_captured(run->steps) && !timed.empty() && !depends_on_data(run->steps) &&
       choose_in_graph(*shape, buffers, libraries, timed))
     run->steps = make_launches(*plan_, *shape, buffers, libraries);
@@ -238,7 +239,7 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
                                                                 : output_view(i, *shape));
   run->uploads = in_.copies(input_sizes(*shape));
   if (options_.output_memory == Memory::kHost) run->downloads = out_.copies(output_sizes(*shape));
-  // What was timed and cleared for this binding is complete before it can be run on any stream.
+  // Timing and clearing must complete before the run can start on any stream.
   stream_.synchronize();
   if (options_.cuda_graphs) control_.capture_bodies(run->steps, stream_.handle());
   if (is_captured(run->steps)) {

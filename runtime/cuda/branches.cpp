@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that do not need each other, in parallel branches of a graph.
+// Runs independent steps in parallel branches of a CUDA graph.
 #include <algorithm>
 #include <optional>
 
@@ -13,10 +13,10 @@ namespace {
 
 using graphs::Event;
 
-// More branches than this share the GPU too finely to gain anything.
+// More branches divide the GPU too finely to gain anything.
 constexpr std::size_t kMostStreams = 4;
 
-/// What distinguishes a choice of branches in the tuning cache.
+/// The tuning cache's key for a choice of branches.
 std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
                        const std::vector<StepLaunches>& steps) {
   std::string text;
@@ -31,8 +31,8 @@ std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
 void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
                                 const std::vector<StepPlace>& places, CUstream stream) {
   if (places.empty()) {
-    // The first kernel waits for all of the run before, whose states others read at their
-    // beginning.
+    // No early start: later kernels read states at once, so the first kernel must wait for the
+    // whole previous run.
     control_.put_run(steps, stream, false);
     return;
   }
@@ -55,7 +55,7 @@ void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
     for (const std::size_t step : place.waits) ended[step]->make_wait(on);
     const bool begins = !place.follows && place.stream != 0;
     if (begins && place.waits.empty()) start.make_wait(on);
-    // Only behind one kernel may another start before that has ended.
+    // Programmatic dependent launch needs a kernel as its immediate predecessor on the stream.
     steps[i].launch(driver(), on, i > 0 && !begins && place.waits.empty());
     if (ended[i]) ended[i]->record(on);
     is_used[place.stream] = true;
@@ -67,7 +67,7 @@ void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
 std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, BufferAddresses buffers,
                                                    const LibraryContext& libraries,
                                                    const std::vector<StepLaunches>& steps) {
-  // A loop's steps are put again and again, behind each other.
+  // A loop launches its steps repeatedly, on one stream.
   if (std::ranges::any_of(steps, [](const StepLaunches& step) { return step.body_steps() > 0; }))
     return {};
   const MemoryRange workspace{workspace_.address(), workspace_.address() + workspace_.size()};

@@ -17,7 +17,7 @@ namespace {
 
 using graphs::Context;
 
-// What NVIDIA recommends for cuBLASLt on Hopper; cuDNN's fast engines need less.
+// NVIDIA's recommendation for cuBLASLt on Hopper; cuDNN's fast engines need less.
 constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
 
 std::string tuning_file(const plan::PlanData& plan, const SessionOptions& options) {
@@ -26,7 +26,7 @@ std::string tuning_file(const plan::PlanData& plan, const SessionOptions& option
   return plan.path.empty() ? std::string() : plan.path + kTuningSuffix;
 }
 
-/// Whether some step can be done in several ways.
+/// Whether some step has several tactics.
 bool has_choices(const plan::fb::PlanT& plan) {
   return std::ranges::any_of(plan.steps, [](const auto& step) {
     const plan::fb::TacticStepT* choice = step->work.AsTacticStep();
@@ -34,7 +34,7 @@ bool has_choices(const plan::fb::PlanT& plan) {
   });
 }
 
-/// Runs `body`; an Error that leaves it says on which GPU. Makes no text where nothing fails.
+/// Runs `body` and adds the GPU to an Error. Builds no text on success.
 template <typename Body>
 void running_on(const Context& context, const Body& body) {
   try {
@@ -93,13 +93,13 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
   control_.make(meta(), stream_.handle());
   const Context& context = *plan_->context();
   const bool has_libraries = plan_->library() || plan_->cudnn();
-  // Kernels of our own alone are a choice, too.
+  // Also if the choice is only between Sinter's own kernels.
   if (has_libraries || has_choices(plan->meta))
     tuning_ = TuningCache::open(
         tuning_file(*plan, options_),
         tuning_environment(context, plan_->library().get(), plan_->cudnn().get()));
   if (!has_libraries) return;
-  // An allocator's own memory is not what the driver has free.
+  // The driver's free memory says nothing about a custom allocator.
   if (!allocator_)
     require_free_memory(context, kWorkspaceBytes,
                         fmt::format("{} of workspace", format_bytes(kWorkspaceBytes)));
@@ -107,8 +107,8 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
 }
 
 CudaExecutor::~CudaExecutor() {
-  // Memory must not be freed under a run in flight; its errors have nobody left to go to. What the
-  // user gave for outputs may be gone already.
+  // Waits, because memory in use must not be freed. Errors have no receiver any more, and the
+  // user's output memory may already be freed.
   has_targets_in_flight_ = false;
   try {
     await();
@@ -272,8 +272,8 @@ void CudaExecutor::put_all(const BoundRun& run, CUstream stream) {
   put_downloads(run, stream);
 }
 
-/// What is put on a stream that captures becomes part of somebody's graph: later launches of that
-/// would run beside the session's.
+/// Work on a capturing stream becomes part of the user's graph, whose later launches would overlap
+/// the session's runs.
 void CudaExecutor::refuse_capturing(CUstream stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver().stream_is_capturing.raw(stream, &status);
@@ -286,16 +286,16 @@ void CudaExecutor::refuse_capturing(CUstream stream) const {
 
 void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* stream) {
   const Context::Scope scope(*plan_->context());
-  // What the run before leaves in the staging buffer goes to the user's memory first.
+  // Outputs of the previous run leave the staging buffer before it is reused.
   if (has_targets_in_flight_) await();
   CUstream target = stream ? static_cast<CUstream>(stream) : stream_.handle();
   if (stream) refuse_capturing(target);
   const DevicePlan::WeightsLock lock = plan_->lock_weights();
   acquire(shape);
   running_on(*plan_->context(), [&] {
-    // Runs share arena and staging: one starts behind the last. Only of the session's own stream it
-    // is certain that equal handles are one stream: the user may have destroyed theirs, and that of
-    // the thread is another's on another thread.
+    // Runs share arena and staging, so each starts after the last. Equal handles prove equal
+    // streams only for the session's own stream. The user may have destroyed theirs, and
+    // CU_STREAM_PER_THREAD differs between threads.
     const bool is_own = target == stream_.handle();
     if (in_flight_ && !(is_own && in_flight_stream_ == target)) {
       if (in_flight_stream_ == stream_.handle()) done_.record(in_flight_stream_);
@@ -316,7 +316,7 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
       bound_->graph->launch(target);
     else
       put_all(*bound_, target);
-    // At once: the user may destroy the stream before the run is awaited.
+    // Recorded now: the user may destroy the stream before await().
     if (!is_own) done_.record(target);
   });
 }
@@ -326,7 +326,7 @@ void CudaExecutor::await() {
   in_flight_ = false;
   const bool has_targets = std::exchange(has_targets_in_flight_, false);
   const Context::Scope scope(*plan_->context());
-  // What a failed run has left is no output, whoever hears of it first.
+  // Outputs of a failed run are invalid, whichever call reports the failure.
   std::vector<TensorView> outputs = std::exchange(last_outputs_, {});
   running_on(*plan_->context(), [&] {
     if (in_flight_stream_ == stream_.handle())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of CUDA is found on this machine, for `sinter doctor`.
+// The CUDA components of this machine, for `sinter doctor`.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace sinter::runtime {
 
 struct CudaInfo {
   bool has_driver = false;
-  std::string driver_problem;  // why not, and how to get it
-  int driver_version = 0;      // newest CUDA that the driver supports: 13000 for 13.0
+  std::string driver_problem;  // the reason, and the remedy
+  int driver_version = 0;      // newest CUDA version that the driver supports: 13000 for 13.0
   std::vector<GpuInfo> gpus;
   bool has_cublaslt = false;
   std::string cublaslt_problem;
@@ -25,8 +25,8 @@ struct CudaInfo {
   std::string cudnn_version;  // "9.19.0"
 };
 
-/// Loads the driver, cuBLASLt and cuDNN as a session would. Problems are reported, not thrown;
-/// creates no context on any GPU.
+/// Loads the driver, cuBLASLt and cuDNN as a session does. Reports problems instead of throwing;
+/// creates no context.
 CudaInfo query_cuda();
 
 }  // namespace sinter::runtime

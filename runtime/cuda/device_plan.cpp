@@ -19,7 +19,7 @@ using graphs::Context;
 
 struct Architecture {
   int major = 0, minor = 0;
-  bool exact = false;  // "sm_90a": code for that GPU alone
+  bool exact = false;  // "sm_90a": code for exactly that architecture
 };
 
 std::optional<Architecture> parse_architecture(std::string_view text) {
@@ -51,7 +51,7 @@ void check_driver(const fb::PlanT& plan, const graphs::Driver& driver) {
         driver.version() % 1000 / 10);
 }
 
-/// `architecture`: its place in Plan.architectures.
+/// `architecture`: an index in Plan.architectures.
 bool is_for(const fb::KernelVariantT& variant, std::size_t architecture) {
   return variant.architectures.empty() ||
          std::ranges::find(variant.architectures, architecture) != variant.architectures.end();
@@ -90,9 +90,9 @@ std::size_t choose_architecture(const std::vector<std::string>& architectures,
 
 namespace {
 
-/// Plans on GPUs that a session still holds.
+/// Loaded plans that a session still uses.
 struct LoadedPlans {
-  /// The plan whose weights they are, driver, GPU, weight budget.
+  /// Address of the plan that owns the weights, driver, GPU, weight budget.
   using Key = std::tuple<const void*, const void*, int, std::uint64_t>;
 
   std::mutex mutex;
@@ -110,7 +110,7 @@ std::shared_ptr<DevicePlan> DevicePlan::acquire(const CudaEnvironment& environme
                                                 const std::shared_ptr<const plan::PlanData>& plan,
                                                 int device, std::uint64_t weight_budget) {
   LoadedPlans& loaded = LoadedPlans::all();
-  // Held while a plan is loaded: a second session of the plan waits instead of loading it twice.
+  // Held while a plan is loaded: a second session waits for it instead of loading the plan again.
   const std::lock_guard lock(loaded.mutex);
   std::erase_if(loaded.plans, [](const auto& item) { return item.second.expired(); });
   auto& entry =
@@ -130,7 +130,7 @@ DevicePlan::DevicePlan(const CudaEnvironment& environment,
       weight_budget_(weight_budget) {
   const Context::Scope scope(*context_);
   if (!plan_->meta.modules.empty()) check_driver(plan_->meta, context_->driver());
-  // Libraries are hundreds of megabytes: they load while kernels and weights do.
+  // The library is hundreds of megabytes: it loads in parallel with kernels and weights.
   std::future<std::shared_ptr<const CublasLtHandle>> library;
   if (has_work(plan_->meta, fb::Work::MatmulStep))
     library = std::async(std::launch::async, [&environment, this] {
@@ -167,7 +167,7 @@ void DevicePlan::replace_weights(const std::shared_ptr<const plan::PlanData>& pl
   const Context::Scope scope(*context_);
   for (const User* user : users_) user->finish_();
   weights_->write(*plan);
-  // Whoever asks for either plan from now on gets the weights of that.
+  // Later sessions of either plan get the new weights.
   const auto key_of = [&](const std::shared_ptr<const plan::PlanData>& of) {
     return LoadedPlans::Key{of.get(), &context_->driver(), context_->properties().index,
                             weight_budget_};
@@ -179,7 +179,7 @@ void DevicePlan::replace_weights(const std::shared_ptr<const plan::PlanData>& pl
   weights_of_ = plan;
 }
 
-// A plan can do without cuDNN, but whoever misses it is told why.
+// cuDNN is optional; the reason why it is missing is kept for messages.
 void DevicePlan::load_cudnn(const CudaEnvironment& environment) {
   try {
     cudnn_ = make_cudnn_handle(environment.load_cudnn());
@@ -192,7 +192,7 @@ void DevicePlan::load_cudnn(const CudaEnvironment& environment) {
 }
 
 DevicePlan::~DevicePlan() {
-  // Handles of libraries belong to the context that was current when they were made.
+  // A library's handle belongs to the context that was current when it was created.
   const auto scope = context_->scope_nothrow();
   library_.reset();
   cudnn_.reset();
@@ -201,13 +201,13 @@ DevicePlan::~DevicePlan() {
 void DevicePlan::load_kernels() {
   const fb::PlanT& plan = plan_->meta;
   const std::size_t architecture = choose_architecture(plan.architectures, context_->properties());
-  // Modules that no variant uses are not loaded.
+  // Loads only modules that some variant uses.
   std::map<std::size_t, std::size_t> module_of;  // plan module -> modules_
   for (const auto& step : plan.steps)
     plan::for_each_step_work(step->work, [&](const fb::WorkUnion& work) {
       const fb::KernelStepT* kernel = work.AsKernelStep();
       if (!kernel) return;
-      const fb::KernelVariantT* last = nullptr;  // of those for this architecture
+      const fb::KernelVariantT* last = nullptr;  // the last variant for this architecture
       for (const auto& variant : kernel->variants)
         if (is_for(*variant, architecture)) last = variant.get();
       for (const auto& variant : kernel->variants)
@@ -217,7 +217,7 @@ void DevicePlan::load_kernels() {
 }
 
 bool DevicePlan::can_run(const fb::KernelVariantT& variant) const {
-  constexpr int kFirstWithClusters = 9;  // compute capability
+  constexpr int kFirstWithClusters = 9;  // first compute capability with clusters
   const graphs::DeviceProperties& gpu = context_->properties();
   return (variant.cluster <= 1 && variant.maps.empty()) ||
          (gpu.major >= kFirstWithClusters && variant.shared_bytes <= gpu.max_shared_bytes);
@@ -244,12 +244,12 @@ void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& v
     modules_.emplace_back(context_, plan_->modules.subspan(module.offset, module.size),
                           module.name.empty() ? variant.function : module.name);
   }
-  // Code for one GPU alone is missing in the modules of others: the variant is not for them.
+  // Modules of other GPUs lack the function: the variant does not exist for them.
   const CUfunction function = is_last && variant.maps.empty()
                                   ? modules_[at->second].function(variant.function)
                                   : modules_[at->second].find(variant.function);
   if (function == nullptr) return;
-  // Now, not at launch: the limits belong to the function, which sessions share.
+  // Set now, not at launch: the limits belong to the function, which sessions share.
   with_context(fmt::format("step '{}'", step.name), [&] {
     if (variant.shared_bytes > 0)
       graphs::allow_shared_memory(*context_, function, variant.shared_bytes);

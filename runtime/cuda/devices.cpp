@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs and memory on them, for programs that do not link CUDA.
+// GPUs and device memory for programs that do not link CUDA.
 
 #include <sinter/devices.h>
 

@@ -26,9 +26,9 @@ void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, b
   } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
     product->launch(stream);
   } else if (const auto* conv = std::get_if<ConvLaunch>(&work)) {
-    // A convolution with a residual by engine 4 of cuDNN 9.14 (H200) reads what the kernel in front
-    // writes before that has ended, if that says early that the next may start: a library that
-    // launches programmatically would. Drivers before 12.3 cannot add the node that prevents it.
+    // Prevents an early start of this convolution. Engine 4 of cuDNN 9.14 with a residual (H200)
+    // reads the previous kernel's output before that kernel ends, if it triggers programmatic
+    // launch early. Drivers before 12.3 cannot add the node that prevents this.
     if (graphs::can_add_to_capture(driver)) graphs::end_overlap(driver, stream);
     conv->launch(stream);
   } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
@@ -72,7 +72,7 @@ std::vector<std::size_t> runs_of(std::span<const StepLaunches> steps,
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (!steps[i].loop) continue;
     const LoopLaunch& loop = *steps[i].loop;
-    // What the last run counted is of all runs of the loop together.
+    // The last run's counter sums all executions of the loop.
     const std::size_t all = loop.condition == 0     ? runs[i] * static_cast<std::size_t>(loop.trips)
                             : i < iterations.size() ? static_cast<std::size_t>(iterations[i])
                                                     : runs[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a plan with sizes and addresses bound: what a run launches.
+// The launches of a step with bound sizes and addresses.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ struct KernelLaunch {
   const plan::fb::KernelVariantT* variant = nullptr;  // the plan's
   CUfunction function = nullptr;
   graphs::LaunchConfig config;
-  std::vector<std::uint64_t> values;  // of the parameters
-  std::vector<std::int64_t> buffers;  // whose address each is; -1: a number
-  std::vector<CUtensorMap> maps;      // of those behind them
-  std::vector<void*> arguments;       // into values and maps
+  std::vector<std::uint64_t> values;  // of the kernel's parameters
+  std::vector<std::int64_t> buffers;  // buffer whose address the parameter is; -1: a number
+  std::vector<CUtensorMap> maps;      // tensor maps, the parameters after these
+  std::vector<void*> arguments;       // pointers into values and maps
 };
 struct CopyLaunch {
   CUdeviceptr target = 0, source = 0;
@@ -41,7 +41,7 @@ struct ZeroFill {
   std::uint64_t bytes = 0;
 };
 
-/// Whatever a function of the user's puts on the stream.
+/// A user's host operator, which enqueues its own work.
 struct HostLaunch {
   std::shared_ptr<HostCall> call;
   std::shared_ptr<const graphs::DeviceMemory> workspace;
@@ -49,73 +49,75 @@ struct HostLaunch {
 
 using Launch =
     std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill, HostLaunch>;
-/// `early`: a kernel may start before what is in front of it on the stream has ended.
+/// `early`: a kernel may start before its predecessor on the stream has ended (programmatic
+/// dependent launch).
 void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, bool early = true);
-/// Kernels, library calls or copies.
+/// Number of kernels, library calls and copies.
 std::size_t launches_of(const Launch& work);
 
-/// How the GPU gets from one iteration of a loop to the next, or to one of two branches.
+/// How a loop advances to its next iteration, or a branch selects its body.
 enum class ControlMechanism {
-  kCaptured,     // the body is put as often as the loop runs
-  kConditional,  // a conditional node of a graph; outside of a graph as by the host
+  kCaptured,     // unrolled: the body is captured once per iteration
+  kConditional,  // a conditional graph node; outside of a graph as kHost
   kHost,         // the host reads the condition back
 };
 std::string_view to_string(ControlMechanism mechanism);
 
-/// A loop: the steps of its body, which are next, are launched for each iteration. Captured, the
-/// numbers of all iterations lie in memory side by side, and what reads the number gets the address
-/// of its own; else it lies in the counter's own memory.
+/// A loop: launches the steps after it, its body, for each iteration. Unrolled, all iteration
+/// numbers are in an array, and each iteration's readers get the address of its number. Otherwise
+/// the number is in the counter's memory.
 struct LoopLaunch {
   std::size_t steps = 0;
-  std::int64_t trips = 0;     // -1: any number
+  std::int64_t trips = 0;     // -1: unknown
   CUdeviceptr condition = 0;  // 0: none
-  CUdeviceptr counter = 0;    // or the numbers
+  CUdeviceptr counter = 0;    // or the array of iteration numbers
   ControlMechanism mechanism = ControlMechanism::kCaptured;
   std::vector<CUdeviceptr*> readers =
-      {};  // parameters of launches in the body that are its address
-  std::shared_ptr<const graphs::GraphExec> body = {};  // of a loop that the host runs, if it can be
+      {};  // parameters of launches in the body that hold the counter's address
+  std::shared_ptr<const graphs::GraphExec> body = {};  // graph of the body, for a loop that the
+                                                       // host controls, if it can be captured
 };
 
-/// The steps of two branches, which are next; one of them is run.
+/// A branch: runs one of the two bodies that follow it.
 struct BranchLaunch {
   std::size_t then_steps = 0, else_steps = 0;
   CUdeviceptr condition = 0;
   ControlMechanism mechanism = ControlMechanism::kConditional;
 };
 
-/// One step: what it launches, in order; nothing if it has nothing to write for this shape.
+/// One step's launches, in order; empty if it writes nothing for this shape.
 struct StepLaunches {
-  std::size_t index = 0;  // in the plan
+  std::size_t index = 0;  // index in the plan
   std::vector<Launch> works;
-  std::string tactic;  // the one that was taken, of a step that has several
+  std::string tactic;  // the chosen tactic, if the step has several
   std::optional<LoopLaunch> loop = {};
   std::optional<BranchLaunch> branch = {};
-  std::string range = {};  // its name for profilers; empty if none is attached
+  std::string range = {};  // name for profilers; empty if none is attached
 
-  /// `early`: of its first work.
+  /// `early`: applies to the first launch.
   void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;
-  /// Kernels and library calls.
+  /// Number of kernels and library calls.
   std::size_t launches() const;
-  /// Of memory that is the step's own.
+  /// Bytes of workspace that belong to the step.
   std::uint64_t workspace_bytes() const;
-  /// Whether its first kernel starts before the step in front has ended.
+  /// Whether its first kernel starts before the previous step has ended.
   bool overlaps() const;
-  /// The tactic and what libraries chose, for people; empty if nothing was chosen.
+  /// Chosen tactic and library algorithms, human-readable; empty if there was no choice.
   std::string how() const;
-  /// The steps behind it that are its bodies.
+  /// Number of steps after it that are its bodies.
   std::size_t body_steps() const;
 };
 
-/// Whether some step's mechanism is `mechanism`.
+/// Whether some step uses `mechanism`.
 bool uses(std::span<const StepLaunches> steps, ControlMechanism mechanism);
-/// Whether data decide how often some step is run.
+/// Whether data determine how often some step runs.
 bool depends_on_data(std::span<const StepLaunches> steps);
-/// How often each of them is launched in a run; `iterations`, by step: of loops that end on data.
+/// Executions of each step in a run; `iterations`, by step, are needed for loops that end on data.
 std::vector<std::size_t> runs_of(std::span<const StepLaunches> steps,
                                  std::span<const std::int64_t> iterations = {});
 
-/// The device address of every buffer of a plan for one bound shape; `is_foreign` marks those that
-/// are the user's and may be written by runs alone.
+/// Device addresses of all buffers of a plan for one bound shape; `is_foreign` marks those that
+/// only runs may write (the user's memory, and states).
 struct BufferAddresses {
   std::vector<CUdeviceptr> address;
   std::vector<bool> is_foreign;

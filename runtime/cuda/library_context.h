@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What steps that call libraries share in a session.
+// Resources of a session that steps with library calls share.
 #pragma once
 
 #include <cstdint>
@@ -20,38 +20,39 @@ class CublasLtHandle;
 class CudnnHandle;
 class HostOperators;
 
-/// By problem: the number of the tactic that is taken.
+/// Chosen tactic's number, by problem.
 using TakenTactics = std::map<std::string, std::size_t>;
 
-/// A step's tactics, timed one by one.
+/// A step's tactics, each timed alone.
 struct TimedChoice {
   std::string problem;
-  std::vector<double> microseconds;  // of each; infinite: it cannot be done here
-  std::vector<std::string> how;      // of each, for people
+  std::vector<double> microseconds;  // by tactic; infinite: unsupported here
+  std::vector<std::string> how;      // by tactic, human-readable
   std::size_t taken = 0;
-  std::vector<bool> overlaps;  // of each: it starts before the step in front has ended
+  std::vector<bool> overlaps;  // by tactic: whether it starts before the previous step has ended
 };
 
 struct LibraryContext {
   graphs::ContextPtr context;
-  std::shared_ptr<const CublasLtHandle> cublaslt;  // null: no step of the plan needs it
+  std::shared_ptr<const CublasLtHandle> cublaslt;  // null: the plan needs no cuBLASLt
   std::shared_ptr<const CudnnHandle> cudnn;        // null: not needed, or missing
-  CUdeviceptr workspace = 0;                       // one for all: steps run one after the other
+  CUdeviceptr workspace = 0;                       // shared: steps run one after another
   std::uint64_t workspace_bytes = 0;
   std::shared_ptr<TuningCache> tuning;  // null without a library
-  CUstream stream = nullptr;            // for timing candidates
+  CUstream stream = nullptr;            // stream for timing candidates
   FlushBuffer* flush = nullptr;
-  OperandSamples* samples = nullptr;          // of what is timed; null: whatever is there
-  const HostOperators* operators = nullptr;   // null: the plan has none
-  graphs::DeviceAllocatorPtr allocator;       // of their workspaces; null: the driver
-  const TakenTactics* taken = nullptr;        // to take, whatever is stored; others are chosen
-  std::vector<TimedChoice>* timed = nullptr;  // gets the choices that were timed, not found
+  OperandSamples* samples = nullptr;         // sample operands for timing; null: memory as it is
+  const HostOperators* operators = nullptr;  // null: the plan has no host steps
+  graphs::DeviceAllocatorPtr allocator;      // for host operators' workspaces; null: the driver's
+  const TakenTactics* taken = nullptr;  // forced tactics, instead of stored ones; others are chosen
+  std::vector<TimedChoice>* timed = nullptr;  // receives the choices that were timed, not those
+                                              // found in the cache
   bool thorough = false;                      // SessionOptions::thorough_tuning
-  bool conditional_nodes = false;             // loops may be such
+  bool conditional_nodes = false;             // loops may be conditional graph nodes
 };
 
-/// Names GPU, driver and the versions of the libraries that the plan uses: algorithms and
-/// tactics are used only where they were chosen. Null: a library that is not there.
+/// Names the GPU, the driver and the versions of the libraries that the plan uses: a stored choice
+/// is valid only in the same environment. Null: the library is missing.
 std::string tuning_environment(const graphs::Context& context, const CublasLtHandle* cublaslt,
                                const CudnnHandle* cudnn);
 

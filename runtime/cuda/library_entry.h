@@ -7,8 +7,8 @@ namespace sinter::runtime {
 template <typename Library, typename Function>
 class LibraryEntry;
 
-/// One entry point of `Library`. Calling it throws on failure, by `fail(library, status, name)` as
-/// the library's header declares it; `raw` returns the status instead. Zero is success.
+/// One entry point of `Library`. A call throws on failure, through `fail(library, status, name)` of
+/// the library's header; `raw` returns the status instead. 0 is success.
 template <typename Library, typename Status, typename... Args>
 class LibraryEntry<Library, Status (*)(Args...)> {
  public:

@@ -44,7 +44,7 @@ struct Binder {
     return true;
   }
 
-  /// Null if no variant takes this shape on this GPU.
+  /// Null if no variant supports this shape on this GPU.
   const fb::KernelVariantT* find_variant(const fb::KernelStepT& kernel) const {
     for (const auto& variant : kernel.variants)
       if (hold(variant->conditions) && plan.function(*variant)) return variant.get();
@@ -78,7 +78,7 @@ struct Binder {
   }
 
   graphs::LaunchConfig configure(const fb::KernelVariantT& variant, bool& is_empty) const {
-    // The device's limits on grids are the same for every GPU that the project targets.
+    // The grid limits, equal for all supported GPUs.
     constexpr std::array<std::int64_t, 3> kMostBlocks{0x7fffffff, 65535, 65535};
     const auto& gpu = plan.context()->properties();
     if (variant.grid.size() != 3 || variant.block.size() != 3)
@@ -133,10 +133,10 @@ struct Binder {
     for (const auto& map : variant.maps)
       launch.maps.push_back(encode_tensor_map(plan.context()->driver(), plan.plan().meta, *map,
                                               shape, buffers.address[map->buffer]));
-    // Not before all values are there: they must not move any more.
+    // Only now: adding values could have moved the earlier ones.
     for (std::uint64_t& slot : launch.values) {
       launch.arguments.push_back(&slot);
-      if (kernel.packed) break;  // one parameter, which begins here
+      if (kernel.packed) break;  // a single parameter, which begins here
     }
     for (CUtensorMap& map : launch.maps) launch.arguments.push_back(&map);
     return one(std::move(launch));
@@ -179,7 +179,7 @@ struct Binder {
     return one(ConvLaunch(libraries, problem, addresses));
   }
 
-  // Products over no elements are zero, which no library call computes.
+  // A GEMM with K = 0 yields zeros, which no library call computes.
   Launches bind_empty_sum(const plan::MatmulProblem& problem, std::uint32_t result) const {
     const bool is_dense = problem.calls.size() == 1 && problem.calls[0].d == 0 &&
                           problem.d.leading == problem.d.rows &&
@@ -188,7 +188,7 @@ struct Binder {
       throw unsupported_error(
           "a matrix product over a dimension of size 0 with a bias, a residual or a strided "
           "result is not supported on the GPU: give that dimension a size of at least 1");
-    // The activations that a product may have all map zero to zero.
+    // All activations of a GEMM map 0 to 0.
     return one(ZeroFill{buffers.address[result],
                         static_cast<std::uint64_t>(problem.m * problem.n * problem.batch) *
                             size_of(problem.d.dtype)});
@@ -218,8 +218,8 @@ struct Binder {
     return one(std::move(launch));
   }
 
-  /// True if every kernel of the tactic has a variant for this shape and GPU, and the library
-  /// of every part is there; `why` gets a line if it is not.
+  /// True if every kernel of the tactic has a variant for this shape and GPU, and every part's
+  /// library is available; else adds a line to `why`.
   bool can_run(const fb::TacticT& tactic, std::string& why) const {
     if (!hold(tactic.conditions)) return false;
     for (const auto& part : tactic.parts) {
@@ -240,8 +240,8 @@ struct Binder {
     return works;
   }
 
-  /// What distinguishes an tactic in the tuning cache: kernels with their sizes. Products and
-  /// convolutions have entries of their own.
+  /// The tuning cache's key of a tactic: kernels with their sizes. GEMMs and convolutions have
+  /// entries of their own.
   std::string key(const fb::TacticT& tactic) const {
     std::string text = tactic.name;
     for (const auto& part : tactic.parts) {
@@ -321,7 +321,7 @@ struct Binder {
             buffers.address[loop.counter], mechanism}};
   }
 
-  /// Inputs, weights and states are left as they are.
+  /// Sample data overwrite neither inputs nor weights nor states.
   std::vector<OperandSamples::Operand> operands_to_fill(const fb::StepT& step) const {
     std::vector<OperandSamples::Operand> operands;
     for (const std::uint32_t id : step.reads) {
@@ -336,7 +336,7 @@ struct Binder {
   StepLaunches bind(const fb::StepT& step, ControlMechanism mechanism) const {
     if (libraries.samples) libraries.samples->set(operands_to_fill(step));
     if (const fb::TacticStepT* choice = step.work.AsTacticStep()) return bind(step, *choice);
-    if (step.work.type == fb::Work::ExtentStep) return {0, {}, {}};  // kernels read it
+    if (step.work.type == fb::Work::ExtentStep) return {0, {}, {}};  // kernels read the extent
     if (const fb::WhileStepT* loop = step.work.AsWhileStep()) return bind(*loop, mechanism);
     if (const fb::IfStepT* branch = step.work.AsIfStep()) {
       StepLaunches bound;
@@ -348,7 +348,7 @@ struct Binder {
   }
 };
 
-/// Finds what reads the numbers of iterations of loops that are captured.
+/// Finds the launches that read iteration numbers of unrolled loops.
 void find_readers(const fb::PlanT& meta, std::vector<StepLaunches>& steps) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (!steps[i].loop || steps[i].loop->mechanism != ControlMechanism::kCaptured) continue;

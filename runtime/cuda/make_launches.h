@@ -13,18 +13,17 @@
 
 namespace sinter::runtime {
 
-/// What each of `steps` reads and writes that anything writes; `workspace`: that of libraries.
+/// Memory that each of `steps` reads and writes, constants excluded. `workspace`: the libraries'.
 std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
                                   const BufferAddresses& buffers,
                                   std::span<const StepLaunches> steps, MemoryRange workspace);
 
-/// Called before a step of a run is bound: the addresses that it sets hold from there on.
+/// Called before a step is bound; the addresses that it sets are valid from that step on.
 using BeforeStep = std::function<void(std::size_t step, BufferAddresses& buffers)>;
 
-/// Chooses kernel variants, tactics and library algorithms. May time candidates on the
-/// context's stream and write arena and own output buffers doing so: nothing may be in flight.
-/// Throws Error naming the step; Error(kDevice) if a step can only be done by a library that is
-/// missing.
+/// Chooses kernel variants, tactics and library algorithms. May time candidates on the context's
+/// stream, which overwrites the arena and the session's output buffers: no run may be in flight.
+/// Throws Error naming the step; Error(kDevice) if a step needs a missing library.
 std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape& shape,
                                         BufferAddresses buffers, const LibraryContext& libraries,
                                         const BeforeStep& before = {});

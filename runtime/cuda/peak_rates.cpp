@@ -6,13 +6,13 @@
 namespace sinter::runtime {
 namespace {
 
-/// Operations of a multiprocessor in a clock.
+/// Operations per clock of a multiprocessor.
 struct Row {
   int major, minor;
   double scalar, single, tf32, half, int8, float8, fp64;
 };
 
-// An architecture that is not here counts as the one in front of it.
+// An architecture that is not listed uses the row before it.
 constexpr std::array<Row, 6> kRows{{{8, 0, 64, 128, 1024, 2048, 4096, 0, 128},
                                     {8, 6, 128, 256, 256, 512, 2048, 0, 4},
                                     {8, 9, 128, 256, 256, 512, 2048, 1024, 4},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What GPUs compute at most, by their architecture: stated, not measured.
+// Peak rates of GPUs by architecture, from data sheets, not measured.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@
 
 namespace sinter::runtime {
 
-/// Most operations a second by plan::fb::Arithmetic's names, as MachineRates has them: operations
-/// of a multiprocessor in a clock (NVIDIA's architecture white papers; dense products on tensor
-/// cores, accumulating in float32), times multiprocessors, times the highest clock. Empty for a GPU
-/// older than the table.
+/// Peak operations per second, by the names of plan::fb::Arithmetic, as in MachineRates. The rate
+/// is operations per clock and multiprocessor (NVIDIA's architecture white papers; dense
+/// tensor-core operations with float32 accumulators), times multiprocessors, times the highest
+/// clock. Empty for a GPU older than the table.
 std::map<std::string, double> peak_rates(const graphs::DeviceProperties& gpu);
 
 }  // namespace sinter::runtime

@@ -29,11 +29,12 @@ void join(Steps& into, const Steps& other) {
 
 std::vector<StepPlace> place_steps(std::span<const StepMemory> steps, std::size_t streams) {
   std::vector<StepPlace> places(steps.size());
-  std::vector<Steps> ended(steps.size());  // when a step has: which others, itself among them
-  std::vector<std::size_t> last;           // on each stream
+  std::vector<Steps> ended(steps.size());  // by step: which steps have ended when it has, including
+                                           // itself
+  std::vector<std::size_t> last;           // last step of each stream
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Steps before(i + 1);
-    std::vector<std::size_t> needed;  // the latest first; none is implied by those in front of it
+    std::vector<std::size_t> needed;  // latest first; none is implied by earlier entries
     for (std::size_t j = i; j-- > 0;) {
       if (before[j] || !depends(steps[i], steps[j])) continue;
       needed.push_back(j);
@@ -52,7 +53,7 @@ std::vector<StepPlace> place_steps(std::span<const StepMemory> steps, std::size_
       stream = last.size();
       last.push_back(i);
     } else {
-      // The one that has waited longest, where all are busy.
+      // All streams are busy: takes the one whose last step is the oldest.
       if (!stream) stream = static_cast<std::size_t>(std::ranges::min_element(last) - last.begin());
       join(before, ended[last[*stream]]);
       places[i].follows = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps of a plan may run at once, and on which streams. No CUDA.
+// Finds steps of a plan that may run concurrently, and assigns streams. No CUDA.
 #pragma once
 
 #include <cstddef>
@@ -9,29 +9,29 @@
 
 namespace sinter::runtime {
 
-/// Device memory [begin, end).
+/// A range [begin, end) of device memory.
 struct MemoryRange {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// What a step reads and writes, scratch memory among it.
+/// Memory that a step reads and writes, scratch included.
 struct StepMemory {
   std::vector<MemoryRange> reads, writes;
 };
 
-/// Where a step is put.
+/// The placement of a step.
 struct StepPlace {
   std::size_t stream = 0;
-  std::vector<std::size_t> waits;  // steps on other streams that it starts behind
-  bool follows = false;            // its stream has a step before it
+  std::vector<std::size_t> waits;  // steps on other streams for which it waits
+  bool follows = false;            // its stream has an earlier step
 };
 
-/// Puts steps, which are in an order in which they may run, on at most `streams` streams, so that
-/// those neither of which writes what the other reads or writes wait for each other only where
-/// streams are short. A step goes on where the last one that it needs is; the first is on stream 0.
+/// Assigns steps, given in a valid order, to at most `streams` streams. Independent steps (neither
+/// writes what the other reads or writes) wait for each other only if streams run out. A step stays
+/// on the stream of the latest step that it depends on; the first is on stream 0.
 std::vector<StepPlace> place_steps(std::span<const StepMemory> steps, std::size_t streams);
 
-/// Whether all are on one stream.
+/// Whether all steps are on one stream.
 bool one_after_another(std::span<const StepPlace> places);
 
 }  // namespace sinter::runtime

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostDimensions = 5;
 
-/// Nothing is computed with elements: those of one size are alike.
+/// The copy engine does not compute, so only the element size matters.
 CUtensorMapDataType type_of(std::size_t bytes) {
   switch (bytes) {
     case 1: return CU_TENSOR_MAP_DATA_TYPE_UINT8;

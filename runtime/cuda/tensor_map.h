@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: what a kernel hands to the GPU's copy engine.
+// Tensor maps: descriptors that a kernel passes to the GPU's copy engine (TMA).
 #pragma once
 
 #include <cuda.h>
@@ -9,9 +9,9 @@
 
 namespace sinter::runtime {
 
-/// The parameter that a plan's map stands for, for a buffer at `address`. Throws
-/// Error(kUnsupported) if the copy engine does not take these sizes: an extent of 0 or beyond 2^32,
-/// an address or a stride that is no multiple of 16 bytes or beyond 2^40.
+/// Encodes a plan's tensor map for a buffer at `address`. Throws Error(kUnsupported) for sizes that
+/// TMA cannot handle: an extent of 0 or beyond 2^32, an address or stride that is no multiple of 16
+/// bytes, or a stride beyond 2^40.
 CUtensorMap encode_tensor_map(const graphs::Driver& driver, const plan::fb::PlanT& plan,
                               const plan::fb::TensorMapT& map, const BoundShape& shape,
                               CUdeviceptr address);

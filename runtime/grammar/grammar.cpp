@@ -21,13 +21,13 @@
 namespace sinter::grammar {
 namespace {
 
-constexpr std::size_t kMostText = std::size_t{64} << 10;  // bytes of a constraint
-// Units of work (xgrammar_calls.h), of which a core does some 50 million a second.
+constexpr std::size_t kMostText = std::size_t{64} << 10;  // maximum bytes of a constraint
+// Limits in units of work (xgrammar_calls.h); a core does about 50 million per second.
 constexpr std::int64_t kCompileUnits = 100'000'000;
-constexpr std::int64_t kTextUnits = 5'000'000;  // that a text may save up
-constexpr std::int64_t kTokenUnits = 500'000;   // for each of its tokens
-constexpr std::size_t kMostKept = 64;           // grammars
-// The library's own cache knows a rule by 32 bits of a hash: two grammars might get each other's.
+constexpr std::int64_t kTextUnits = 5'000'000;  // maximum unused budget of a text
+constexpr std::int64_t kTokenUnits = 500'000;   // added for each token of a text
+constexpr std::size_t kMostKept = 64;           // maximum number of cached grammars
+// The library's own cache compares only 32 bits of a rule's hash: two grammars might be confused.
 constexpr bool kHasCache = false;
 constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
 constexpr std::size_t kMostGrammarBytes = std::size_t{64} << 20;
@@ -81,7 +81,7 @@ xgrammar::TokenizerInfo tokenizer_of(const std::vector<std::string>& tokens) {
           std::vector<std::int32_t>()};
 }
 
-// One thread, so that what is said on the way is of this call.
+// One thread, because warnings are collected per thread.
 xgrammar::GrammarCompiler compiler_of(const xgrammar::TokenizerInfo& tokenizer) {
   return {tokenizer, 1, kHasCache};
 }
@@ -98,7 +98,7 @@ xgrammar::CompiledGrammar compile_with(xgrammar::GrammarCompiler& compiler,
   return std::move(*result);
 }
 
-/// Texts one after the other, for another process.
+/// Serializes strings for another process.
 std::string packed(const std::vector<std::string>& texts) {
   std::string bytes;
   for (const std::string& text : texts) {
@@ -121,8 +121,8 @@ std::vector<std::string> unpacked(std::string_view bytes) {
   return texts;
 }
 
-// What a library does with a grammar of a client is bounded by units of work where those are
-// counted, and by a process of its own whatever it does.
+// Clients write grammars, so the library's work is bounded: by counted units where it counts them,
+// and in any case by a separate process.
 constexpr sandbox::Task kTask = {
     .name = "the grammar",
     .verb = "compiled",
@@ -162,8 +162,8 @@ struct Compiler::Impl {
       worker = std::make_unique<sandbox::Worker>(kTask, packed(tokens), kLimits);
   }
 
-  /// That of `constraint`, if it is kept. If another thread compiles it, that is waited for; if
-  /// none does, this one is to, and to call end().
+  /// Returns the cached grammar, after a wait if another thread is compiling it. If it returns
+  /// null, this thread must compile and then call end().
   std::shared_ptr<const Grammar> find_or_begin(const Constraint& constraint) {
     std::unique_lock lock(mutex);
     ended.wait(lock, [&] { return std::ranges::find(running, constraint) == running.end(); });
@@ -207,7 +207,7 @@ struct Compiler::Impl {
   xgrammar::GrammarCompiler compiler;
   std::unique_ptr<sandbox::Worker> worker;
   std::mutex compiles;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable ended;
   std::vector<Constraint> running;
   std::list<Kept> kept;
@@ -307,7 +307,7 @@ void Matcher::accept(TokenId token) {
   call_xgrammar(units_, [&] { is_taken = state_->matcher.AcceptToken(token); });
   if (!is_taken) throw internal_error("token {} is none that may come next", token);
   if (!state_->matcher.IsCompleted()) return;
-  // Ends where nothing but a stop token is left.
+  // The text ends if only stop tokens may follow.
   fill();
   auto rest = mask_;
   for (const TokenId stop : stops_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens may come next in a text that a Constraint describes. By xgrammar, which nothing
-// outside of this folder includes.
+// Structured output: the tokens that may come next in a text under a Constraint. Uses xgrammar,
+// which only this folder includes.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace sinter::grammar {
 
-/// A constraint over a vocabulary's tokens, compiled. Immutable: threads share it.
+/// A compiled constraint over a vocabulary's tokens. Immutable and thread-safe.
 class Grammar {
  public:
   struct Impl;
@@ -30,17 +30,16 @@ class Grammar {
   std::unique_ptr<const Impl> impl_;
 };
 
-/// Compiles constraints for one vocabulary. Members may be called from any thread; one constraint
-/// is compiled at a time.
+/// Compiles constraints for one vocabulary. Thread-safe; compiles one constraint at a time.
 class Compiler {
  public:
-  /// `token_bytes` as EngineOptions has it, called for each of `vocabulary` tokens; those without
-  /// bytes are in no text. Throws Error(kUsage) if no token has bytes.
+  /// `token_bytes` as in EngineOptions, called for each of `vocabulary` tokens; tokens without
+  /// bytes never match. Throws Error(kUsage) if no token has bytes.
   Compiler(int vocabulary, const std::function<std::string_view(TokenId)>& token_bytes);
   ~Compiler();
 
-  /// Those of the last are kept. Throws Error(kUsage) with the reason for a constraint that is
-  /// malformed, asks for what is not supported, or takes too much work: some seconds of a core.
+  /// Caches the most recent results. Throws Error(kUsage) with the reason if a constraint is
+  /// malformed, unsupported or too expensive (more than some seconds of a core).
   std::shared_ptr<const Grammar> compile(const Constraint& constraint);
 
  private:
@@ -48,24 +47,24 @@ class Compiler {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Where one text is. A state is a function of the tokens that were accepted.
+/// The matching state of one text, determined by the accepted tokens.
 class Matcher {
  public:
-  /// `stops` end the text, whatever their bytes are. Of `grammar` a reference is kept.
+  /// `stops` end the text, whatever their bytes. Shares ownership of `grammar`.
   Matcher(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> stops);
   Matcher(Matcher&&) noexcept;
   Matcher& operator=(Matcher&&) noexcept;
   ~Matcher();
 
-  /// Bit t % 32 of word t / 32: whether token t may come next. Valid until the next call.
+  /// Bit t % 32 of word t / 32: token t may come next. Valid until the next call.
   std::span<const std::uint32_t> mask();
-  /// Whether no token may.
+  /// Whether no token may come next.
   bool is_stuck();
-  /// Takes a token that may come next. Throws Error(kInternal) for another, and behind the end.
-  /// This and mask() throw Error(kUsage) if a text takes too much work, some milliseconds a token
-  /// in the mean; then the text has no next token.
+  /// Accepts a token that may come next. Throws Error(kInternal) for any other token, and after the
+  /// end. This and mask() throw Error(kUsage) if a text exceeds its budget of work, on average some
+  /// milliseconds per token. After that, no token is valid.
   void accept(TokenId token);
-  /// A stop token came, or nothing else may come.
+  /// A stop token was accepted, or only stop tokens may follow.
   bool has_ended() const { return has_ended_; }
 
  private:
@@ -76,11 +75,11 @@ class Matcher {
   std::vector<TokenId> stops_;
   std::unique_ptr<State> state_;
   std::vector<std::uint32_t> mask_;
-  std::int64_t units_;  // of work, that are left
+  std::int64_t units_;  // remaining budget of work
   bool is_filled_ = false, has_ended_ = false;
 };
 
-/// Whether `mask` has the bit of `token`.
+/// Whether token `token` is set in `mask`.
 inline bool allows(std::span<const std::uint32_t> mask, TokenId token) {
   const auto at = static_cast<std::size_t>(token);
   return at / 32 < mask.size() && ((mask[at / 32] >> (at % 32)) & 1) != 0;

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Constraint::Kind;
 
-constexpr int kMostNesting = 64;  // parentheses of a grammar
+constexpr int kMostNesting = 64;  // maximum nesting of parentheses in a grammar
 
 std::string grammar_of_choices(const std::vector<std::string>& choices) {
   if (choices.empty()) throw usage_error("there is nothing to choose from");
@@ -26,7 +26,7 @@ std::string grammar_of_choices(const std::vector<std::string>& choices) {
   }
   Rules rules;
   rules.add(Expr::choice(std::move(ways)));
-  return rules.ebnf().value();  // each choice is a text
+  return rules.ebnf().value();  // never empty: each choice is a text
 }
 
 std::string grammar_of_expression(const std::string& text) {
@@ -38,10 +38,10 @@ std::string grammar_of_expression(const std::string& text) {
 
 std::string grammar_of_schema(const std::string& text) { return Converter(parsed(text)).run(); }
 
-/// What the library reads by calls of itself.
+/// Limits nesting, because the library parses recursively.
 void check_nesting(std::string_view grammar) {
   int depth = 0;
-  char inside = 0;  // of a text or a set: what ends it
+  char inside = 0;  // the delimiter that ends the current string or character class
   for (std::size_t i = 0; i < grammar.size(); ++i) {
     const char c = grammar[i];
     if (inside == '\n') {
@@ -62,7 +62,7 @@ void check_nesting(std::string_view grammar) {
   }
 }
 
-/// Puts grammars where a tag has schemas, expressions and grammars.
+/// Replaces schemas, expressions and choices in a tag by grammars.
 void replace_in_tag(value& part) {
   if (part.is<picojson::array>())
     for (value& each : part.get<picojson::array>()) replace_in_tag(each);
@@ -82,7 +82,7 @@ void replace_in_tag(value& part) {
     std::string grammar =
         with_context("its JSON schema", [&] { return Converter(object.at("json_schema")).run(); });
     const std::string style = text_at("style");
-    // Other styles spell values in their own way: what the schema asks for has been looked at.
+    // Other styles have their own syntax for values; the schema itself is checked above.
     if (style.empty() || style == "json") replace("json_schema", std::move(grammar));
     object.erase("style");
     if (!style.empty() && style != "json") object["style"] = value(style);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constraints as grammars in EBNF, which xgrammar compiles.
+// Converts constraints to EBNF grammars for xgrammar.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace sinter::grammar {
 
-/// EBNF, or a structural tag with such grammars in it.
+/// EBNF, or a structural tag that contains EBNF.
 struct Source {
   bool is_tag = false;
   std::string text;
 };
 
-/// Schemas and expressions become EBNF here; grammars of the client are looked at. Throws
-/// Error(kUsage) with what is wrong: nothing that xgrammar reads is nested deeper than it can read.
+/// Converts schemas and expressions to EBNF and checks grammars of the client. Throws Error(kUsage)
+/// with the reason. The nesting of the result is within xgrammar's limits.
 Source source_of(const Constraint& constraint);
 
 }  // namespace sinter::grammar

@@ -78,7 +78,7 @@ class Writer {
     copy = bits;
     write(words);
   }
-  /// Rules share one.
+  /// Several rules share one automaton, which is written once.
   void write_object(const CompactFSM& automaton) {
     const auto [at, is_new] = known_.emplace(automaton.ImplPtr(), known_.size());
     size(at->second);
@@ -147,7 +147,7 @@ class Reader {
     if (count > 0) std::memcpy(data, rest_.data(), count);
     rest_.remove_prefix(count);
   }
-  /// Of what takes `each` bytes at least.
+  /// Reads the length of an array whose elements take at least `each` bytes.
   std::size_t size(std::size_t each) {
     std::uint64_t count = 0;
     read(count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled grammars as bytes, from the process that compiled them.
+// Serializes compiled grammars between processes.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@
 
 namespace sinter::grammar {
 
-/// For read_compiled() of the same program. xgrammar's own form, JSON, has the automaton of the
-/// whole grammar once for each rule.
+/// Binary form for read_compiled() of the same program. xgrammar's own JSON form repeats the whole
+/// grammar's automaton for each rule.
 std::string serialized(const xgrammar::CompiledGrammar& grammar);
-/// `tokenizer` is as the grammar was compiled for. Throws Error(kInternal) for other bytes.
+/// `tokenizer` must be the one that the grammar was compiled for. Throws Error(kInternal) for
+/// invalid bytes.
 xgrammar::CompiledGrammar read_compiled(std::string_view bytes,
                                         const xgrammar::TokenizerInfo& tokenizer);
 

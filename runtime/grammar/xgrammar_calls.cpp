@@ -12,16 +12,16 @@
 
 namespace {
 
-/// The call that this thread is in.
+/// The current call of this thread.
 struct Call {
   std::vector<std::string> warnings;
-  std::int64_t units = 0;  // that are left
+  std::int64_t units = 0;  // remaining budget
 };
 thread_local Call* current = nullptr;
 
 }  // namespace
 
-// What a build with XGRAMMAR_LOG_CUSTOMIZE leaves to its user.
+// A build with XGRAMMAR_LOG_CUSTOMIZE requires its user to define this.
 namespace xgrammar {
 
 void LogFatalImpl(const std::string& file, int line, const std::string& message) {
@@ -29,7 +29,7 @@ void LogFatalImpl(const std::string& file, int line, const std::string& message)
 }
 
 void LogMessageImpl(const std::string&, int, int level, const std::string& message) {
-  // A destructor calls this, which cannot throw.
+  // Called by a destructor, so it must not throw.
   if (level == XGRAMMAR_LOG_LEVEL_WARNING && current != nullptr)
     current->warnings.push_back(message);
 }
@@ -46,7 +46,7 @@ void CountWork(std::size_t units) {
 namespace sinter::grammar {
 namespace {
 
-/// Without what is in front of it in the library's source.
+/// The message without the library's source location.
 std::string reason_of(std::string message) {
   constexpr std::string_view kCheck = "is false: ";
   if (const auto at = message.find(kCheck); at != std::string::npos)
@@ -78,7 +78,7 @@ void call_xgrammar(std::int64_t& units, const std::function<void()>& call) {
     } catch (const std::bad_alloc&) {
       throw usage_error("it does not fit into memory");
     } catch (const xgrammar::LogFatalError& error) {
-      // Its own what() has the time and a place in the library.
+      // Its own what() contains the time and a source location.
       throw usage_error(reason_of(error.std::runtime_error::what()));
     } catch (const std::exception& error) {
       throw usage_error(reason_of(error.what()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of xgrammar: what it says, as errors, and an end to what would take too long.
+// Calls xgrammar: converts its messages to errors, and limits its work.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,9 @@
 
 namespace sinter::grammar {
 
-/// Calls what calls xgrammar, for `units` of work at most (CountWork of
-/// tools/cmake/patch_xgrammar.py), and takes off those that were used. Errors, and warnings, which
-/// are of what would be left out, become Error(kUsage). After one the objects that were called are
-/// of no more use.
+/// Calls xgrammar with a budget of `units` of work (CountWork of tools/cmake/patch_xgrammar.py),
+/// and subtracts the work done. Errors become Error(kUsage), and so do warnings, because xgrammar
+/// warns about what it ignores. After an error the objects involved must not be used.
 void call_xgrammar(std::int64_t& units, const std::function<void()>& call);
 
 }  // namespace sinter::grammar

@@ -31,14 +31,14 @@ void add_if_folder(std::vector<std::string>& folders, const fs::path& folder) {
   if (fs::is_directory(folder, ignored)) folders.push_back(folder.string());
 }
 
-/// lib64 and lib of a toolkit.
+/// Adds lib64 and lib of a toolkit.
 void add_toolkit(std::vector<std::string>& folders, const fs::path& root) {
   add_if_folder(folders, root / "lib64");
   add_if_folder(folders, root / "lib");
 }
 
-/// What PyPI's packages hold: nvidia/<package>/lib, of which CUDA 13 has one for all (cu13), and
-/// torch/lib, where some builds of it bring their own.
+/// Adds the library folders of PyPI's packages: nvidia/<package>/lib, where CUDA 13 has one package
+/// for all libraries (cu13), and torch/lib, where some torch builds bundle their own.
 void add_packages(std::vector<std::string>& folders, const fs::path& packages) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -50,7 +50,7 @@ void add_packages(std::vector<std::string>& folders, const fs::path& packages) {
   add_if_folder(folders, packages / "torch" / "lib");
 }
 
-/// A Python environment, or a user's own packages.
+/// Adds a Python environment's packages, or a user's own.
 void add_environment(std::vector<std::string>& folders, const fs::path& environment) {
   std::error_code error;
   std::vector<fs::path> versions;
@@ -63,11 +63,11 @@ void add_environment(std::vector<std::string>& folders, const fs::path& environm
       add_packages(folders, version / packages);
 }
 
-/// The file that this code was loaded from: a program, or a shared library.
+/// The file that contains this code: a program, or a shared library.
 fs::path own_file() {
   Dl_info info{};
   std::error_code error;
-  // A program is known by what it was called, which its path may have completed.
+  // For a program, dladdr returns argv[0], possibly without a path.
   if (dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 && info.dli_fname != nullptr &&
       std::string_view(info.dli_fname).find('/') != std::string_view::npos) {
     fs::path file = fs::canonical(info.dli_fname, error);
@@ -76,7 +76,7 @@ fs::path own_file() {
   return fs::read_symlink("/proc/self/exe", error);
 }
 
-/// The folders above `binary`: build/bin/sinter has the repository two levels up.
+/// The ancestor folders of `binary`: the repository is two levels above build/bin/sinter.
 std::vector<fs::path> folders_above(const std::string& binary) {
   constexpr int kLevels = 5;
   std::vector<fs::path> above;
@@ -89,13 +89,13 @@ std::vector<fs::path> folders_above(const std::string& binary) {
   return above;
 }
 
-/// Whether PyPI's packages of a Python environment lie in `folder`.
+/// Whether `folder` is a package folder of a Python environment.
 bool holds_packages(const fs::path& folder) {
   return folder.filename() == "site-packages" || folder.filename() == "dist-packages";
 }
 
-/// Folders that merely lie above the binary may hold what anybody put there: only one with
-/// tools/setup is believed to hold what that made, and none for everybody's files, as /tmp is.
+/// A folder above the binary may contain anybody's files. It counts as a source tree only if it has
+/// tools/setup and is not world-writable, as /tmp is.
 bool is_source_tree(const fs::path& folder) {
   constexpr fs::perms kForAll = fs::perms::others_write | fs::perms::sticky_bit;
   std::error_code error;
@@ -124,7 +124,7 @@ LibraryFolders cuda_library_folders(const std::string& binary) {
     if (!is_source_tree(folder)) continue;
     add_environment(result.folders, folder / ".venv");
     add_toolkit(result.folders, folder / ".deps/cuda");
-    add_packages(result.folders, folder / ".deps/pypi");  // of tools/setup --cuda, --cudnn
+    add_packages(result.folders, folder / ".deps/pypi");  // packages of tools/setup --cuda, --cudnn
   }
   return result;
 }

@@ -22,8 +22,8 @@ constexpr std::uint64_t kMaxFileBytes = 64u << 20;
 constexpr std::size_t kMaxWords = 128;
 constexpr const char* kThorough = " (thorough)";
 
-// FNV-1a: against truncation and stray edits, not against an adversary; libraries check every
-// algorithm again before it is used.
+// FNV-1a: detects truncation and stray edits, not an adversary; libraries check every algorithm
+// again before use.
 std::uint64_t checksum(std::string_view text) {
   std::uint64_t hash = 14695981039346656037ull;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -45,7 +45,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// Fields end at tabs, entries at line ends; a plan's names may hold anything.
+// Tabs separate fields and line ends separate entries, but a plan's names may contain both.
 std::string printable(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < ' ') c = ' ';

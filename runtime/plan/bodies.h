@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and branches among the steps of a plan: their bodies lie behind them.
+// Loops and branches among a plan's steps: their bodies follow them.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace sinter::plan {
 
-/// The steps behind it that are a step's bodies.
+/// Number of steps after a step that are its bodies.
 std::size_t body_steps(const fb::WorkUnion& work);
 
-/// Of the steps of `range`, the loops that a GPU's graph has as often as they run: their number of
-/// iterations is known at launch, and with what they contain they are not too many launches.
+/// For each step of `range`: true for a loop that a CUDA graph unrolls. Its number of iterations
+/// must be known at launch, and its launches, nested ones included, must not be too many.
 std::vector<bool> captured_loops(const fb::PlanT& plan, const StepRange& range,
                                  std::span<const std::int64_t> expressions);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points: which steps are run for which shapes.
+// Entry points: select the steps that run for a shape.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace sinter::plan {
 
-/// The entry point for values of the plan's symbols: the first whose limits hold; null if the plan
-/// has none, so that all steps are run. Throws Error(kUsage) saying what the plan takes if none
-/// fits.
+/// The entry point for these values of the plan's symbols: the first whose limits hold. Null if the
+/// plan has no entry points and runs all steps. Throws Error(kUsage) listing the plan's limits if
+/// none fits.
 const fb::EntryT* find_entry(const fb::PlanT& plan, std::span<const std::int64_t> symbols);
 
-/// The steps of an entry point, or all.
+/// The steps of an entry point; all steps for null.
 inline StepRange steps_of(const fb::EntryT* entry) {
   return entry == nullptr ? StepRange{} : StepRange{entry->first_step, entry->step_count};
 }
 
-/// Whether `steps` may use the buffer: an arena buffer of others has no meaning for their shapes.
+/// Whether `steps` may use the buffer: the size of another entry point's arena buffer is undefined
+/// for this shape.
 inline bool is_used(const fb::BufferT& buffer, StepRange steps) {
   return buffer.kind != fb::BufferKind::Arena ||
          (buffer.last_step >= steps.first &&

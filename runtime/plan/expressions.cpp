@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the plan's shape expressions.
+// Evaluates a plan's shape expressions.
 #include "runtime/plan/expressions.h"
 
 #include <algorithm>
@@ -20,13 +20,12 @@ std::string describe_symbols(const fb::PlanT& plan, std::span<const std::int64_t
   return text.empty() ? "constants alone" : text;
 }
 
-/// Whose fault it is if an expression has no value: the dimensions', or of constants alone the
-/// plan's.
+/// The error of an expression without a value: wrong dimensions, or a wrong plan if it is constant.
 ErrorCode code_of(std::span<const std::int64_t> symbols) {
   return symbols.empty() ? ErrorCode::kInvalidPlan : ErrorCode::kUsage;
 }
 
-/// The value of expression `i` from those of its operands in `values`.
+/// Evaluates expression `i`; `values` already has its operands.
 std::int64_t value_of(const fb::PlanT& plan, std::size_t i, std::span<const std::int64_t> values,
                       std::span<const std::int64_t> symbols) {
   const fb::ExprNode& node = plan.expressions[i];

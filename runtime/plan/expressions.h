@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single shape expressions of a plan.
+// Evaluates single shape expressions of a plan.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace sinter::plan {
 
-/// The value of expression `index` alone. Symbols that it does not depend on may have any value.
+/// Evaluates expression `index` alone. Symbols on which it does not depend may have any value.
 /// Throws as evaluate_expressions.
 std::int64_t evaluate_expression(const fb::PlanT& plan, std::uint32_t index,
                                  std::span<const std::int64_t> symbols);
 
-/// The values of the plan's symbols as text, "batch=1, sequence=64"; empty if it has none.
+/// The plan's symbols as text, "batch=1, sequence=64"; empty if there are none.
 std::string describe_dimensions(const fb::PlanT& plan, std::span<const std::int64_t> symbols);
 
-/// Symbols that expression `index` depends on, in order. Operands must lie before their expression.
+/// Symbols on which expression `index` depends, sorted. Operands must precede their expression.
 std::vector<std::uint32_t> symbols_of(const fb::PlanT& plan, std::uint32_t index);
 
 }  // namespace sinter::plan

@@ -63,7 +63,7 @@ void visit_kernel(const fb::KernelStepT& kernel, const Visit& visit) {
   }
 }
 
-/// Of a HostStep or an OperatorStep.
+/// For a HostStep or an OperatorStep.
 template <typename Call>
 void visit_tensors(const Call& call, const Visit& visit) {
   for (const auto* list : {&call.inputs, &call.outputs})
@@ -115,7 +115,7 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
   }
 }
 
-/// For each expression whether it depends on a symbol for which `is_meant` is true.
+/// For each expression: whether it depends on a symbol for which `is_meant` is true.
 template <typename IsMeant>
 std::vector<bool> expressions_of(const fb::PlanT& plan, const IsMeant& is_meant) {
   std::vector<bool> result(plan.expressions.size());

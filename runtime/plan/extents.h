@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that a run finds: symbols whose value a step computes.
+// Data-dependent sizes: symbols whose values a step computes.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace sinter::plan {
 
-/// Calls `visit(expression)` for all expressions of a step that say what it does, perhaps several
-/// times; not for those that are figures only.
+/// Calls `visit(expression)`, possibly several times, for all expressions that affect a step's
+/// execution; not for statistics.
 void for_each_expression(const fb::StepT& step,
                          const std::function<void(std::uint32_t expression)>& visit);
 
-/// Buffers of kind Extent.
+/// Number of buffers of kind Extent.
 std::size_t count_extents(const fb::PlanT& plan);
-/// The symbol whose number `buffer` holds; nothing if no expression has it.
+/// The symbol whose value `buffer` holds; nullopt if no expression uses it.
 std::optional<std::size_t> symbol_of_extent(const fb::PlanT& plan, std::uint32_t buffer);
-/// For each expression whether it depends on a number that the run finds.
+/// For each expression: whether it depends on an extent that the run determines.
 std::vector<bool> expressions_from_data(const fb::PlanT& plan);
-/// The same for symbol `symbol` alone.
+/// The same for a single symbol.
 std::vector<bool> expressions_with(const fb::PlanT& plan, std::size_t symbol);
 
-/// Puts the largest numbers that extents may have into `symbols`, whose others are known.
+/// Sets the symbols of extents to their maxima; all other symbols must be set.
 void bind_extents(const fb::PlanT& plan, std::vector<std::int64_t>& symbols);
-/// Throws Error(kUsage) unless `value` may be that of extent `symbol`; `symbols` as bind_extents
-/// left them.
+/// Throws Error(kUsage) unless `value` is in the range of extent `symbol`; `symbols` are those of
+/// bind_extents.
 void check_extent(const fb::PlanT& plan, std::size_t symbol, std::int64_t value,
                   std::span<const std::int64_t> symbols);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixed header in front of every plan file. FORMAT.md describes it byte by byte.
+// The fixed header of every plan file. FORMAT.md describes it byte by byte.
 #pragma once
 
 #include <algorithm>
@@ -29,21 +29,20 @@ struct FileHeader {
   std::uint32_t reserved = 0;
   std::uint64_t file_size = 0;
   std::array<SectionEntry, kSectionCount> sections;
-  std::uint64_t hash = 0;  // of everything before it
+  std::uint64_t hash = 0;  // of all preceding bytes
 };
 static_assert(sizeof(FileHeader) == 32 + 24 * kSectionCount + 8);
 
-/// What may follow a plan: a signature of all that is in front of it. FileHeader::file_size does
-/// not count it.
+/// Optional trailer: a signature of all bytes before it. FileHeader::file_size does not include it.
 struct SignatureTrailer {
   static constexpr char kMagic[8] = {'S', 'N', 'T', 'R', 'S', 'I', 'G', '1'};
   char magic[8] = {'S', 'N', 'T', 'R', 'S', 'I', 'G', '1'};
-  std::array<std::uint8_t, 32> key = {};  // public
+  std::array<std::uint8_t, 32> key = {};  // public key
   std::array<std::uint8_t, 64> signature = {};
 };
 static_assert(sizeof(SignatureTrailer) == 104 && alignof(SignatureTrailer) == 1);
 
-/// Null: it has none, or is too short to be a plan.
+/// Null if the file has no trailer, or is too short to be a plan.
 inline const SignatureTrailer* trailer_of(std::span<const std::byte> file) {
   if (file.size() < sizeof(FileHeader) + sizeof(SignatureTrailer)) return nullptr;
   const auto* trailer = reinterpret_cast<const SignatureTrailer*>(file.data() + file.size() -

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-64, the hash of plan sections and of cache keys.
+// XXH3-64: the hash of plan sections and cache keys.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline std::uint64_t hash64(std::string_view text) {
   return hash64(std::as_bytes(std::span(text.data(), text.size())));
 }
 
-/// The hash of pieces that lie one after the other, without joining them.
+/// Hashes consecutive pieces without concatenating them.
 class Hasher {
  public:
   Hasher();

@@ -14,7 +14,7 @@ namespace {
 
 using fb::ExprOp;
 
-/// "'past', 'seq'": the symbols that a dimension follows from.
+/// The symbols in a dimension's expression: "'past', 'seq'".
 std::string symbol_names(const fb::PlanT& plan, std::uint32_t expression) {
   std::string text;
   for (const std::uint32_t symbol : symbols_of(plan, expression))
@@ -38,8 +38,8 @@ struct Origin {
   std::size_t input, dim;
 };
 
-/// The value of `symbol`, the only unknown one of a dimension, that makes it `size`. The dimension
-/// must be linear in it.
+/// The value of `symbol`, the only unknown of a dimension, for which the dimension is `size`. The
+/// dimension must be linear in it.
 std::int64_t solve(const fb::PlanT& plan, const Origin& at, std::uint32_t symbol, std::int64_t size,
                    std::vector<std::int64_t> values) {
   const std::uint32_t expression = plan.inputs[at.input]->shape[at.dim];
@@ -62,7 +62,8 @@ std::int64_t solve(const fb::PlanT& plan, const Origin& at, std::uint32_t symbol
   return info.min + turns;
 }
 
-/// Finds symbols that occur in expressions only, and checks all dimensions that are expressions.
+/// Solves for symbols that occur only in expressions, and checks all dimensions that are
+/// expressions.
 template <typename IsKnown, typename SetKnown>
 void bind_expressions(const fb::PlanT& plan, const InputShapes& shapes,
                       std::vector<std::int64_t>& values, const IsKnown& is_known,
@@ -121,7 +122,7 @@ void check_input_shape(const fb::PlanT& plan, std::size_t index,
       continue;
     }
     if (node.op() != ExprOp::Symbol) {
-      // What its symbols must be is found when all shapes are known.
+      // bind_expressions solves for its symbols once all shapes are known.
       if (shape[d] < 0)
         throw usage_error("dimension {} of input '{}' is {}", d, binding.name, shape[d]);
       continue;

@@ -16,7 +16,7 @@ template <typename... Args>
   throw invalid_plan_error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The four matrices of a product, in this order everywhere below.
+// The four matrices of a GEMM, in this order everywhere below.
 enum Role { kA = 0, kB = 1, kC = 2, kD = 3 };
 constexpr std::array kRoleNames{"a", "b", "residual", "d"};
 
@@ -51,11 +51,11 @@ struct Product {
   }
 };
 
-// The last element that the matrix reaches must be in its buffer.
+// Checks that the matrix's last element is in its buffer.
 void check_bounds(const Product& product, Role role, std::uint64_t buffer_bytes) {
   const Strided& matrix = product.matrices[role];
   const Shape shape = product.shape(role);
-  using Wide = __int128;  // products of two 64-bit sizes
+  using Wide = __int128;  // for products of two 64-bit sizes
   Wide first = matrix.offset;
   Wide last = matrix.offset;
   const auto walk = [&](std::int64_t extent, std::int64_t stride) {
@@ -124,7 +124,7 @@ bool is_present_and_not(const Product& product, Role role, Order order) {
          !has_order(product.matrices[role], product.shape(role), order);
 }
 
-// Drops dimensions of extent one and merges neighbours that all matrices walk as one.
+// Drops dimensions of extent 1 and merges neighbours that have one common stride in every matrix.
 void merge_batch(Product& product) {
   std::vector<BatchDim> merged;
   for (const BatchDim& dim : product.batch) {
@@ -142,8 +142,8 @@ void merge_batch(Product& product) {
   product.batch = std::move(merged);
 }
 
-// A batch dimension that b does not have makes more rows, if a, the residual and d walk it like
-// rows: fewer and larger products.
+// Turns a batch dimension that b lacks into rows, if a, the residual and d have matching strides:
+// fewer and larger GEMMs.
 bool fold_into_rows(Product& product) {
   for (std::size_t i = product.batch.size(); i-- > 0;) {
     const BatchDim dim = product.batch[i];
@@ -168,7 +168,7 @@ bool fold_into_rows(Product& product) {
   return false;
 }
 
-// The stored matrix in column-major terms; a row-major one is its own transpose.
+// Describes the stored matrix as column-major; a row-major matrix is its transpose.
 LibraryMatrix to_library(const Strided& matrix, Shape shape, Order order) {
   LibraryMatrix result;
   result.dtype = matrix.dtype;
@@ -205,7 +205,7 @@ Order operand_order(const Product& product, Role role) {
   refuse("matrix {} is neither row-major nor column-major", describe(product, role));
 }
 
-// The longest dimension becomes the library's batch; the rest is walked by calls.
+// The longest dimension becomes the library's strided batch; separate calls cover the others.
 void place_batch(const Product& product, MatmulProblem& problem) {
   constexpr std::size_t kMaxCalls = 1 << 16;
   std::vector<BatchDim> walked = product.batch;
@@ -283,11 +283,11 @@ MatmulProblem make_matmul_problem(const fb::PlanT& plan, const fb::MatmulStepT& 
   const auto operand = [&](Role role) {
     const Order stored = operand_order(product, role);
     LibraryMatrix matrix = to_library(product.matrices[role], product.shape(role), stored);
-    // With a row-major result both operands are wanted transposed, which row-major ones are.
+    // A row-major result needs both operands transposed; row-major operands already are.
     matrix.transposed = stored != order;
     return matrix;
   };
-  if (product.k > 0) {  // else the operands have no elements and no order
+  if (product.k > 0) {  // else the operands are empty and have no order
     problem.a = operand(first);
     problem.b = operand(second);
   }

@@ -9,9 +9,9 @@
 namespace sinter::plan {
 namespace {
 
-/// As the addresses that 16-byte vectors, TMA and cache lines of all targets like.
+/// Suffices for 16-byte vectors, TMA and cache lines of all targets.
 constexpr std::uint64_t kArenaAlignment = 256;
-/// Beyond any machine's memory, far from overflow in sums.
+/// Beyond any machine's memory, and sums of it do not overflow.
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 60;
 
 std::uint64_t checked_size(std::size_t buffer, std::int64_t bytes) {
@@ -51,7 +51,7 @@ MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> ex
   std::ranges::stable_sort(order,
                            [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
 
-  std::vector<Placed> placed;  // by offset
+  std::vector<Placed> placed;  // sorted by offset
   for (const std::size_t index : order) {
     const fb::BufferT& buffer = *plan.buffers[index];
     std::uint64_t offset = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan on its way into a file.
+// A plan file during writing.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace sinter::plan {
 
-/// A whole plan that takes the name `path` by commit(), as files::OutputFile does.
+/// A complete plan that commit() renames to `path`, as files::OutputFile does.
 class PlanFile {
  public:
   /// Throws Error(kUsage) if the plan cannot be written there.
   PlanFile(const PlanParts& parts, std::string path);
 
   std::uint64_t size() const { return file_.size(); }
-  /// A pipe or a device, which the plan has gone to and is not read from.
+  /// A pipe or a device: the plan has been written to it and cannot be read back.
   bool is_stream() const { return file_.is_stream(); }
-  /// By what the plan can be read before it has its name. Not of a stream.
+  /// A path for reading the plan before commit(). Not for streams.
   std::string readable_path() const { return file_.readable_path(); }
   void commit() { file_.commit(); }
 

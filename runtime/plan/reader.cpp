@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to plans. Nothing in the bytes is trusted: see FORMAT.md for the order of the checks.
+// Parses plans from bytes, which are untrusted: see FORMAT.md for the order of the checks.
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -70,14 +70,14 @@ FileHeader check_header(Bytes file) {
   return header;
 }
 
-/// The sections in file order; they follow each other without overlap, gaps are zero.
+/// The sections in file order: consecutive, without overlap, with gaps of zeros.
 std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& header) {
   std::array<Bytes, kSectionCount> sections;
   std::uint64_t end = sizeof header;
   for (int i = 0; i < kSectionCount; ++i) {
     const SectionEntry& entry = header.sections[i];
     const std::uint64_t expected = align_section(end);
-    // An empty last section may begin where the padding would end, beyond the file.
+    // An empty last section may begin where its padding would end, which is beyond the file.
     if (entry.offset != expected || entry.offset > file.size() ||
         entry.size > file.size() - entry.offset)
       fail(
@@ -105,7 +105,7 @@ std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& he
   return sections;
 }
 
-/// `file` starts at an address that suits every type in the metadata.
+/// `file` must be aligned for every type in the metadata.
 std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const void> owner,
                                            const std::string& path, const FileCheck& check) {
   if (check) check(file);

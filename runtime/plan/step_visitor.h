@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The works of a step: its own, or those of its tactics' parts.
+// Visits the work of a step: its own, or that of its tactics' parts.
 #pragma once
 
 #include "plan_generated.h"
 
 namespace sinter::plan {
 
-/// Calls `visit(const fb::WorkUnion&)` for everything that a step may do, in the plan's order; for
-/// a choice that is every part of every tactic.
+/// Calls `visit(const fb::WorkUnion&)` for all possible work of a step, in the plan's order; for a
+/// choice, that is every part of every tactic.
 template <typename Visit>
 void for_each_step_work(const fb::WorkUnion& work, const Visit& visit) {
   const fb::TacticStepT* choice = work.AsTacticStep();

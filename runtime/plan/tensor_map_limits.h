@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensor maps can say; see cuTensorMapEncodeIm2col.
+// Limits of tensor maps; see cuTensorMapEncodeIm2col.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,12 @@
 
 namespace sinter::plan {
 
-/// Steps from one window to the next.
+/// Maximum stride between windows (cuTensorMapEncodeIm2col's elementStrides).
 inline constexpr std::int64_t kMostWindowStep = 8;
 
-/// The first and last pixels of windows lie in [-bound, bound) about the tensor's, and a window has
-/// up to twice as many: of a tensor of `rank` dimensions, channels and images included.
+/// Limits of cuTensorMapEncodeIm2col's bounding box: its corners are in [-bound, bound) relative to
+/// the tensor's, and a window extends over up to twice as many pixels. `rank` includes channels and
+/// images.
 inline constexpr int window_bound(std::size_t rank) {
   return rank == 3 ? 1 << 15 : rank == 4 ? 1 << 7 : 1 << 4;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans to bytes. Every byte is a function of the parts: gaps are zero, nothing is taken from the
-// clock or the machine.
+// Serializes plans. Every byte is a function of the parts: gaps are zero, and nothing depends on
+// the time or the machine.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -27,7 +27,7 @@ void put_zeros(const Sink& sink, std::uint64_t count) {
   }
 }
 
-/// In order of their offsets, which must not overlap.
+/// Sorted by offset; pieces must not overlap.
 Pieces sorted(const Pieces& pieces, int section) {
   Pieces result = pieces;
   std::ranges::stable_sort(result,
@@ -43,9 +43,9 @@ Pieces sorted(const Pieces& pieces, int section) {
   return result;
 }
 
-/// The next piece is made while one is written. No two are made at once.
+/// Pipelined: one thread makes the next piece while this one writes the current piece.
 void put_pieces(const Pieces& pieces, const Sink& sink) {
-  constexpr std::uint64_t kLeast = 1 << 16;  // less is not worth a thread
+  constexpr std::uint64_t kLeast = 1 << 16;  // smaller pieces are not worth a thread
   const auto start = [&](std::size_t i) {
     const bool is_large = i < pieces.size() && pieces[i].size >= kLeast;
     return is_large ? std::async(std::launch::async, pieces[i].read) : std::future<PieceBytes>();
@@ -69,8 +69,8 @@ std::uint64_t size_of(const Pieces& pieces) {
   return pieces.empty() ? 0 : pieces.back().offset + pieces.back().size;
 }
 
-/// Everything in file order, each piece read once. The header is zeros there: it has the hashes of
-/// what follows it, and is returned to be put in its place.
+/// Writes all sections in file order and reads each piece once. The header there is zeros, since it
+/// contains the hashes of the sections; the caller writes the returned header over it.
 FileHeader put_plan(const PlanParts& parts, const Sink& sink) {
   flatbuffers::FlatBufferBuilder builder;
   fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &parts.meta));
@@ -110,7 +110,7 @@ FileHeader put_plan(const PlanParts& parts, const Sink& sink) {
 
 PlanFile::PlanFile(const PlanParts& parts, std::string path)
     : file_(std::move(path), {.what = "the plan"}) {
-  // The header, which comes first, is known last.
+  // The header precedes the data but is known last, so a stream needs the whole plan in memory.
   if (file_.is_stream()) {
     file_.write(serialize_plan(parts));
     return;

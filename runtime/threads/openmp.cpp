@@ -9,7 +9,8 @@
 namespace sinter::runtime::threads {
 namespace {
 
-/// What a library brought along (libgomp, libomp, libiomp5: all have these names); we link none.
+/// The OpenMP runtime that a library brought along (libgomp, libomp and libiomp5 share these
+/// names); Sinter links none.
 struct OpenMp {
   void (*set)(int) = nullptr;
   int (*get)() = nullptr;
@@ -23,13 +24,14 @@ struct OpenMp {
 
 std::atomic<const OpenMp*> found = nullptr;
 
-/// Of the process, or of a library that was opened for itself alone.
+/// Finds an OpenMP runtime in the global scope, or one opened with RTLD_LOCAL.
 const OpenMp* look() {
   const auto take = [](void* library) {
     const OpenMp openmp(library);
     if (!openmp.is_whole()) return false;
     const OpenMp* expected = nullptr;
-    const auto* kept = new OpenMp(openmp);  // for good: threads read it while statics are destroyed
+    const auto* kept = new OpenMp(openmp);  // never freed: threads read it during static
+                                            // destruction
     if (!found.compare_exchange_strong(expected, kept)) delete kept;
     return true;
   };
@@ -41,9 +43,9 @@ const OpenMp* look() {
   return nullptr;
 }
 
-/// What a thread asked for. The number of OpenMP's threads is a variable of each, too.
+/// A thread's request. OpenMP's number of threads is also a thread-local variable.
 struct Wish {
-  int wanted = 0;  // how many times
+  int wanted = 0;  // nesting depth
   bool holds = false;
   int before = 0;
 };

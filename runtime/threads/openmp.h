@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenMP teams of the libraries that our threads call: they are always of one thread. Such a
-// library, and OpenMP with it, may be opened while threads compute already: what they asked for
-// holds from then on.
+// Limits OpenMP teams in libraries that the pool's threads call to one thread. Such a library, and
+// OpenMP with it, may be loaded while threads already compute: their requests apply from then on.
 #pragma once
 
 namespace sinter::runtime::threads {
 
-/// True if the process has an OpenMP runtime that can be told. Looks anew until one is there.
+/// True if the process has an OpenMP runtime. Looks again at each call until one is found.
 bool has_openmp();
 
-/// Calls of the calling thread start no OpenMP team from now on.
+/// From now on, calls of this thread start no OpenMP team.
 void stay_out_of_openmp();
 
-/// The same for as long as this lives; then the thread's own setting holds again.
+/// The same for this object's lifetime; then the thread's previous setting is restored.
 class NoOpenMpTeams {
  public:
   NoOpenMpTeams();
@@ -21,8 +20,8 @@ class NoOpenMpTeams {
   NoOpenMpTeams& operator=(const NoOpenMpTeams&) = delete;
 };
 
-/// In front of a call of a library that has_openmp() was asked about: what the calling thread wants
-/// holds, though it wanted it before the library was there.
+/// Call before a library that has_openmp() was asked about: applies this thread's request, even if
+/// it was made before the library was loaded.
 void keep_openmp_out();
 
 }  // namespace sinter::runtime::threads

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's pool: its settings, and its life from the first use to fork and exit.
+// The process's pool: its settings, and its life from first use to fork and exit.
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -20,19 +20,20 @@ namespace sinter {
 namespace runtime::threads {
 namespace {
 
-/// Never destroyed: other objects that outlive main may still compute.
+/// Never destroyed: objects that outlive main may still compute.
 struct Shared {
   std::mutex mutex;
-  ThreadPoolOptions options;  // what the program said last
+  ThreadPoolOptions options;  // the program's last setting
   std::atomic<ThreadPool*> current{nullptr};
-  std::vector<std::unique_ptr<ThreadPool>> all;  // earlier ones, too, which somebody may be using
+  std::vector<std::unique_ptr<ThreadPool>> all;  // including replaced pools, which may still be in
+                                                 // use
 };
 
 Shared& shared_state() {
   static Shared* const state = [] {
     auto* fresh = new Shared;
-    // A child has none of its parent's threads: it leaves the pool behind and makes another with
-    // the same options.
+    // After fork the child has no threads of its parent's: it abandons the pool and creates another
+    // with the same options.
     ::pthread_atfork([] { shared_state().mutex.lock(); }, [] { shared_state().mutex.unlock(); },
                      [] {
                        shared_state().current.store(nullptr);
@@ -43,7 +44,7 @@ Shared& shared_state() {
   return *state;
 }
 
-/// Ends the threads when the process ends or the library is unloaded.
+/// Stops the threads at process exit, or when the library is unloaded.
 struct AtExit {
   ~AtExit() {
     if (ThreadPool* pool = shared_state().current.load()) pool->stop();
@@ -84,12 +85,12 @@ ThreadPoolOptions complete(ThreadPoolOptions options) {
   if (options.threads == 0)
     options.threads =
         std::min(limits::usable_cpus(allowed.size(), limits::cpu_quota()), kMaxThreads);
-  // Threads inherit the processors of the thread that starts them, which may be another by then.
+  // Fixed now: threads inherit the affinity of the thread that starts them, which may be another.
   if (options.cpus.empty()) options.cpus = allowed;
   return options;
 }
 
-/// With the state's mutex held.
+/// The caller holds the state's mutex.
 ThreadPool& make_current(Shared& state, const ThreadPoolOptions& options) {
   static const AtExit at_exit;
   state.all.push_back(std::make_unique<ThreadPool>(complete(options)));

@@ -22,7 +22,7 @@ namespace sinter::runtime::threads {
 namespace {
 
 thread_local bool in_job = false;      // of the calling thread
-thread_local bool is_counted = false;  // as a caller
+thread_local bool is_counted = false;  // this thread counts as a caller
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -55,7 +55,7 @@ void run_body(Job& job, int me) {
   in_job = false;
 }
 
-/// Signals are for the program's own threads.
+/// Blocks signals, which are for the program's own threads.
 class NoSignals {
  public:
   NoSignals() {
@@ -76,14 +76,14 @@ void bind_to(const std::vector<int>& cpus) {
   const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most));
   CPU_ZERO_S(bytes, set);
   for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
-  ::sched_setaffinity(0, bytes, set);  // checked when it was asked for
+  ::sched_setaffinity(0, bytes, set);  // set_thread_pool has checked the processors
   CPU_FREE(set);
 }
 
 }  // namespace
 
 std::optional<std::int64_t> Member::next() {
-  // Who leaves leaves its share to the others: the caller stays to the end.
+  // Other members steal the rest of a worker's share; the caller stays to the end.
   if (me_ != 0 && job_.pool->is_crowded()) return std::nullopt;
   for (;;) {
     auto range = range_at(job_.shares[victim_]);
@@ -124,7 +124,7 @@ bool ThreadPool::is_crowded() const {
          size();
 }
 
-/// True as soon as `ready`, false after the time that may be spun.
+/// Spins until `ready` returns true; false after the spin time.
 template <typename Ready>
 bool ThreadPool::spin(const Ready& ready) const {
   using Clock = std::chrono::steady_clock;
@@ -168,7 +168,7 @@ void ThreadPool::run_job(Job& job, std::int64_t parts, int threads) {
   }
   run_body(job, 0);
   for (int w = 0; w < workers; ++w) {
-    // Who has not begun by now finds nothing left.
+    // A worker that has not begun by now would find no parts left.
     auto offered = reinterpret_cast<std::uintptr_t>(&job);
     if (!workers_[team[w]]->task.compare_exchange_strong(offered, kNothing))
       await(*workers_[team[w]], job);
@@ -176,7 +176,7 @@ void ThreadPool::run_job(Job& job, std::int64_t parts, int threads) {
   if (job.failure) std::rethrow_exception(job.failure);
 }
 
-/// Workers that have nothing to do, up to `most`; how many.
+/// Reserves up to `most` idle workers; returns their number.
 int ThreadPool::reserve(std::uint16_t* workers, int most) {
   if (most <= 0 || stopping_.load(std::memory_order_relaxed)) return 0;
   if (!started_.load(std::memory_order_acquire)) start();
@@ -190,8 +190,9 @@ int ThreadPool::reserve(std::uint16_t* workers, int most) {
   return count;
 }
 
-// Who goes to sleep says so and then looks at `task`; who writes `task` then looks whether anybody
-// sleeps. In one order of all four, at least one sees the other.
+// Dekker-style handshake: a worker sets `asleep` and then reads `task`; a caller writes `task` and
+// then reads `asleep`. All four are sequentially consistent, so at least one sees the other's
+// write.
 void ThreadPool::offer(Worker& worker, Job& job) {
   worker.task.store(reinterpret_cast<std::uintptr_t>(&job));
   if (worker.asleep.load() == 0) return;
@@ -238,7 +239,7 @@ void ThreadPool::work(Worker& worker) {
     active_.fetch_add(1, std::memory_order_relaxed);
     run_body(*job, worker.me);
     active_.fetch_sub(1, std::memory_order_relaxed);
-    // The job is gone as soon as its caller sees this.
+    // Clears `task` last: its caller then destroys the job.
     worker.task.store(kNothing);
     if (worker.awaited.load() == 0) continue;
     worker.finished.fetch_add(1);

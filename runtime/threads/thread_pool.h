@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool of threads that take parts of a caller's work. See sinter/threads.h for what users set.
+// A work-stealing pool whose threads take parts of a caller's work. See sinter/threads.h for users'
+// settings.
 //
 // A job's parts are divided into one share for each member of its team. A member takes parts from
-// the front of its own share, so that from job to job a core sees the same rows, and then from the
-// back of others': a member that has not come, because the machine is busy, has its share taken by
-// those that have, and nobody waits for it. The caller is a member. It waits only for parts that
-// somebody has begun.
+// the front of its own share, so that a core sees the same rows in each job. Then it steals from
+// the back of others' shares. So the share of a member that does not arrive, because the machine is
+// busy, is done by others, and nobody waits for it. The caller is a member. It waits only for parts
+// that a member has begun.
 #pragma once
 
 #include <atomic>
@@ -22,14 +23,14 @@
 namespace sinter::runtime::threads {
 
 inline constexpr int kMaxThreads = 256;
-/// Parts for `threads` threads, of work that can be divided at will: eight for each thread, so that
-/// others soon finish what a late or slow thread leaves.
+/// Number of parts for divisible work on `threads` threads: 8 for each thread, so that others can
+/// finish the parts of a late or slow thread.
 constexpr std::int64_t parts_of(int threads) { return threads > 1 ? 8 * threads : 1; }
 
 class Member;
 class ThreadPool;
 
-/// One caller's work, on the caller's stack while it runs.
+/// One caller's work; it lives on the caller's stack.
 struct Job {
   using Body = void (*)(const void* context, Member& member);
   Job(Body function, const void* argument) : body(function), context(argument) {}
@@ -44,7 +45,7 @@ struct Job {
   int members = 1;
   std::exception_ptr failure;
   std::mutex failure_mutex;
-  Share shares[kMaxThreads];  // the first `members` of them: the others are never touched
+  Share shares[kMaxThreads];  // only the first `members` are used
 };
 
 /// One thread's membership of a team.
@@ -52,11 +53,10 @@ class Member {
  public:
   Member(Job& job, int me) : job_(job), me_(me), victim_(me) {}
 
-  /// The caller is 0; no other thread of this job has the same number, which is less than the
-  /// number of threads that were asked for.
+  /// 0 for the caller; unique in the job, and less than the requested number of threads.
   int me() const { return me_; }
-  /// A part that nobody else has taken. Nothing when there is none left, or when other callers need
-  /// the thread.
+  /// Takes a part that nobody else has. Nullopt if none is left, or if other callers need the
+  /// thread.
   std::optional<std::int64_t> next();
 
  private:
@@ -66,7 +66,7 @@ class Member {
 
 class ThreadPool {
  public:
-  /// `options.threads` > 0. Threads are started when there is a job for them.
+  /// `options.threads` > 0. The first job starts the threads.
   explicit ThreadPool(ThreadPoolOptions options);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -76,14 +76,14 @@ class ThreadPool {
   static ThreadPool& shared();
 
   int size() const { return options_.threads; }
-  /// Waits for the pool's threads, which finish what they have begun, and ends them. Jobs run on
-  /// their callers alone from then on.
+  /// Waits for the pool's threads to finish their current jobs, and ends them. Later jobs run on
+  /// their callers alone.
   void stop();
 
-  /// Calls `body(member)` on the calling thread and on up to `threads` - 1 others at once, and
-  /// returns when all have returned and all of 0 .. parts - 1 (parts < 2^32) have been taken: a
-  /// body takes parts (Member::next) until it gets none. Throws the first exception that a body
-  /// threw; parts that were not begun are dropped then. Called by a body, it runs alone.
+  /// Calls `body(member)` on the calling thread and concurrently on up to `threads` - 1 others. A
+  /// body takes parts of 0 .. parts - 1 (parts < 2^32) with Member::next until none is left.
+  /// Returns when all parts are done. Throws the first exception of a body, and then drops parts
+  /// that were not begun. A nested call runs on its thread alone.
   template <typename Body>
   void run(std::int64_t parts, int threads, const Body& body) {
     Job job(
@@ -92,8 +92,8 @@ class ThreadPool {
     run_job(job, parts, threads);
   }
 
-  /// The calling thread computes, in jobs and in between, as long as this lives: the pool's other
-  /// callers get that many threads fewer.
+  /// Counts the calling thread as computing for this object's lifetime, in jobs and between them:
+  /// the pool's other callers get one thread fewer.
   class Caller {
    public:
     explicit Caller(ThreadPool& pool = shared());
@@ -107,14 +107,15 @@ class ThreadPool {
 
  private:
   friend class Member;
-  /// A thread of the pool. `task` is what it is to do: kNothing, kReserved by a caller that is
-  /// about to say, a job that is offered, or (kBegun added) one that it is at.
+  /// A thread of the pool. `task` is kNothing, kReserved (by a caller that is about to offer a
+  /// job), an offered job, or the current job plus kBegun.
   struct alignas(64) Worker {
     std::atomic<std::uintptr_t> task{0};
     std::atomic<std::uint32_t> asleep{0};
     int me = 0;  // its number in the team, written before a job is offered
-    alignas(64) std::atomic<std::uint32_t> finished{0};  // jobs, while somebody waits
-    std::atomic<std::uint32_t> awaited{0};               // callers that wait for it
+    alignas(64) std::atomic<std::uint32_t> finished{0};  // counts finished jobs while a caller
+                                                         // waits
+    std::atomic<std::uint32_t> awaited{0};               // number of callers that wait for it
     std::thread thread;
   };
   static constexpr std::uintptr_t kNothing = 0, kBegun = 1, kReserved = 2;
@@ -127,7 +128,7 @@ class ThreadPool {
   void join();
   void work(Worker& worker);
   Job* next_job(Worker& worker);
-  /// More threads compute than the pool may have.
+  /// More threads compute than the pool has.
   bool is_crowded() const;
   template <typename Ready>
   bool spin(const Ready& ready) const;
@@ -136,11 +137,11 @@ class ThreadPool {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::mutex start_mutex_;
   std::atomic<bool> started_{false}, stopping_{false};
-  std::size_t running_ = 0;  // workers that have a thread; written before started_
-  alignas(64) std::atomic<int> callers_{0}, active_{0};  // active: workers that are at a job
+  std::size_t running_ = 0;                              // started workers; written before started_
+  alignas(64) std::atomic<int> callers_{0}, active_{0};  // active: workers that execute a job
 };
 
-/// ThreadPool::run in the process's pool.
+/// ThreadPool::run of the process's pool.
 template <typename Body>
 void run_parts(std::int64_t parts, int threads, const Body& body) {
   ThreadPool::shared().run(parts, threads, body);

@@ -19,7 +19,7 @@
 namespace sinter::tools {
 namespace {
 
-/// "model|fp16" as words.
+/// Splits "model|fp16" into words.
 std::vector<std::string> words_of(std::string_view values) {
   std::vector<std::string> words;
   for (std::size_t start = 0; start <= values.size();) {
@@ -46,7 +46,7 @@ void add_row(Command& verb, BuildTexts& texts, const OptionRow& row) {
   if (!row.standard.empty()) option->default_str(std::string(row.standard));
 }
 
-/// "before:X,after:Y" as a set of such words; "all" is every pass's result.
+/// Parses "before:X,after:Y" into a set of points; "all" is every pass's result.
 std::set<std::string> parse_dump(const std::string& text) {
   std::set<std::string> points;
   for (std::size_t start = 0; start < text.size();) {
@@ -71,7 +71,7 @@ std::set<std::string> parse_dump(const std::string& text) {
   return points;
 }
 
-/// Prints graphs, or writes them into numbered files.
+/// Prints graphs, or writes them to numbered files.
 class Dumper {
  public:
   explicit Dumper(const BuildTexts& texts)

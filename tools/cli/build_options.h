@@ -16,33 +16,32 @@
 
 namespace sinter::tools {
 
-/// The options of a verb that compiles, as the command line has them, by their rows
-/// (tools/compiler/options/option_table.h).
+/// Values of a compiling verb's options from the command line, by the rows of
+/// tools/compiler/options/option_table.h.
 struct BuildTexts {
   std::string model;
-  /// By flag: those that were declared, empty as long as they are not given. CLI11 writes into
-  /// them.
+  /// By flag: every declared option, empty unless given. CLI11 writes into these.
   std::map<std::string, std::string, std::less<>> texts;
-  std::map<std::string, std::vector<std::string>, std::less<>> lists;  // may be repeated
+  std::map<std::string, std::vector<std::string>, std::less<>> lists;  // for repeatable options
 
-  /// What was given for an option that is no list; else its default ("model" of --precision), or
-  /// "".
+  /// The value of an option that is no list; if not given, its default ("model" for --precision),
+  /// or "".
   std::string_view text(std::string_view flag) const;
   const std::vector<std::string>& list(std::string_view flag) const;
   bool is_given(std::string_view flag) const;
 };
 
-/// Declares the options of <sinter/compile_option_rows.inc> that `verbs` have: kAll, kNotCompare,
-/// kPasses or kCompile, each with those of the ones before.
+/// Declares the options of <sinter/compile_option_rows.inc> for `verbs`: kAll, kNotCompare, kPasses
+/// or kCompile; each includes the previous ones.
 void add_build_options(Command& verb, BuildTexts& texts, OptionVerbs verbs);
 
-/// Throws Error(kUsage) naming the first option of compiling that was given: `file` is a plan, or a
-/// report, which no such option changes.
+/// Throws Error(kUsage) naming the first given compile option: `file` is a plan or a report, to
+/// which no such option applies.
 void check_no_build_options(const BuildTexts& texts, const std::string& file);
 
-/// What the texts ask for, told on `console`, which must outlive it. Graphs that --dump-ir asks for
-/// are printed on stderr, or into files of --dump-dir. Throws Error(kUsage) quoting what it does
-/// not know.
+/// Parses the texts into BuildOptions that report to `console`, which must outlive this. Prints the
+/// graphs of --dump-ir on stderr, or writes them to --dump-dir. Throws Error(kUsage) quoting
+/// invalid text.
 class BuildRequest {
  public:
   BuildRequest(const BuildTexts& texts, const Console& console);
@@ -52,16 +51,16 @@ class BuildRequest {
   BuildOptions& options() { return options_; }
 
  private:
-  NamedTensors constants_;  // which the options view
+  NamedTensors constants_;  // data that the options view
   BuildOptions options_;
 };
 
-/// What a verb does with one list of steps; its exit code.
+/// Runs a verb on one list of steps; returns its exit code.
 using RunOfEntry = std::function<int(const BuildOptions& options, const Console& console)>;
 
-/// Calls `run` for each entry point of `options` (entries_one_by_one) and says on stdout which it
-/// is; in JSON mode the results become one object, {"entries": [..]}. Without entry points it is
-/// one call. Returns the greatest exit code.
+/// Calls `run` for each entry point of `options` (entries_one_by_one) and prints its name on
+/// stdout. In JSON mode the results become one object, {"entries": [..]}. Without entry points
+/// calls it once. Returns the largest exit code.
 int run_each_entry(const BuildOptions& options, const RunInputs& inputs, const Console& console,
                    const RunOfEntry& run);
 

@@ -41,7 +41,7 @@ int exit_code_of(ErrorCode code) {
   return kInternalError;
 }
 
-/// Options behind one that is refused are not parsed.
+/// Searches the raw arguments: CLI11 does not parse options after a refused one.
 bool asks_for_json(int argc, char** argv) {
   return std::any_of(argv + 1, argv + argc,
                      [](const char* word) { return std::string_view(word) == "--json"; });
@@ -56,7 +56,7 @@ Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model,
 Sinter, 130 interrupted.
 )";
 
-/// --help in groups, of 80 columns.
+/// Formats --help in groups, 80 columns wide.
 class HelpFormatter : public CLI::FormatterBase {
  public:
   explicit HelpFormatter(const Command& root) : root_(root) {}
@@ -72,7 +72,7 @@ class HelpFormatter : public CLI::FormatterBase {
   const Command& root_;
 };
 
-/// Why words were refused, with what was meant perhaps; empty: CLI11 says it.
+/// Why the arguments were refused, with a suggestion if possible; empty: CLI11's message suffices.
 std::string refusal_of(const CLI::App& app, const Command& root, int argc, char** argv) {
   const std::vector<VerbHelp> verbs = verbs_of(root);
   const auto* first = std::find_if(argv + 1, argv + argc,
@@ -112,8 +112,8 @@ constexpr NamedVerb kVerbs[] = {
     {"profile", add_profile}, {"report", add_report},     {"ops", add_ops},
     {"doctor", add_doctor}};
 
-/// Declares the verbs of a command line: of one that begins with a verb's name that one, which is
-/// most of what a short verb's process would do; of --version alone none.
+/// Declares the verbs of a command line. If it begins with a verb's name, declares only that one,
+/// since declaring all takes most of a short run's time; for --version none.
 void add_verbs(Cli& cli, std::string_view first, std::span<const AddVerb> more) {
   if (first == "--version") return;
   const auto named = std::ranges::find(kVerbs, first, &NamedVerb::name);
@@ -184,7 +184,7 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
 }  // namespace
 
 int run_cli(int argc, char** argv, std::span<const AddVerb> more) {
-  // Before there are threads: texts of operators may be a stranger's.
+  // Started before any thread exists, because operator definitions may be untrusted.
   if (std::any_of(argv + 1, argv + argc, [](std::string_view word) {
         return word == "--op" || word.starts_with("--op=");
       }))

@@ -10,9 +10,9 @@ struct Cli;
 /// Adds a verb to the command.
 using AddVerb = void (*)(Cli& cli);
 
-/// With the verbs of tools/cli/verbs, and `more` of who calls. Returns the exit code: 0 done; 1 a
-/// comparison failed; 2 usage; 3 unsupported; 4 invalid model; 5 invalid plan; 6 out of memory; 7
-/// device; 70 a defect of Sinter.
+/// Runs the command line with the verbs of tools/cli/verbs and `more`. Returns the exit code: 0
+/// success; 1 a comparison failed; 2 usage; 3 unsupported; 4 invalid model; 5 invalid plan; 6 out
+/// of memory; 7 device; 70 a defect of Sinter.
 int run_cli(int argc, char** argv, std::span<const AddVerb> more = {});
 
 }  // namespace sinter::tools

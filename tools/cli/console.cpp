@@ -18,17 +18,17 @@ namespace sinter::tools {
 
 namespace {
 
-/// What cannot be written is asked for at the end (finish_output): a stream remembers.
+/// Write errors are sticky on the stream; finish_output reports them at the end.
 void put(std::FILE* stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
 }
 
 void put_json(const nlohmann::ordered_json& object) {
-  // Names of a model need not be UTF-8, which JSON is.
+  // A model's names may be invalid UTF-8, which JSON does not allow.
   put(stdout, object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-/// Lines behind the first stand in by two, so that none of them looks like a message of its own.
+/// Indents all lines but the first by two, so that none looks like a separate message.
 std::string as_message(std::string_view text) {
   std::string result;
   for (const char c : ir::shown_lines(text)) {
@@ -38,8 +38,8 @@ std::string as_message(std::string_view text) {
   return result;
 }
 
-/// Wrong use and wrong files are told of in one line, whatever names there are in it; a compiler's
-/// log, or a list of what is not supported, has lines.
+/// Errors of usage and of input files fit on one line, whatever names they contain. A compiler's
+/// log, or a list of unsupported nodes, has several lines.
 std::string error_text(ErrorCode code, std::string_view message) {
   const bool is_line = code == ErrorCode::kUsage || code == ErrorCode::kInvalidModel ||
                        code == ErrorCode::kInvalidPlan;
@@ -139,7 +139,7 @@ std::string finish_output() {
   const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   const int cause = errno;
   if (is_whole) return "";
-  // Who calls again in this process has another try.
+  // Resets the streams for further calls in this process.
   __fpurge(stdout);
   std::clearerr(stdout);
   std::cout.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb prints: data on stdout, notes and progress on stderr. What does something to a
-// terminal is shown escaped in all of it; text of others that shall not begin a line, such as a
-// model's names, goes through ir::shown first.
+// Output of a verb: data on stdout, notes and progress on stderr. Escapes terminal control
+// characters everywhere. Untrusted text that must not begin a line, such as a model's names, goes
+// through ir::shown first.
 #pragma once
 
 #include <chrono>
@@ -20,47 +20,47 @@ namespace sinter::tools {
 struct Console {
   bool json = false;
   bool quiet = false;
-  bool wide = false;  // tables keep their width on a terminal, too
-  /// Takes results in JSON mode in place of stdout, for one that is put together of several.
+  bool wide = false;  // tables keep their full width on a terminal
+  /// Receives JSON results instead of stdout, for callers that combine several.
   std::function<void(const nlohmann::ordered_json& object)> collect;
 
-  /// A line on stdout; nothing in JSON mode.
+  /// Prints a line on stdout; no effect in JSON mode.
   void print(std::string_view line) const;
   template <typename First, typename... Rest>
   void print(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
     print(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
   }
-  /// Characters that a line of stdout has, of tables that are made to fit: the terminal's ($COLUMNS
-  /// counts more); 0: as many as it takes, where stdout is no terminal or `wide` is asked for.
+  /// Line width for tables on stdout: the terminal's ($COLUMNS takes precedence); 0: unlimited, if
+  /// stdout is no terminal or with `wide`.
   std::size_t line_width() const;
-  /// The verb's result in JSON mode; nothing otherwise.
+  /// Prints the verb's result in JSON mode; otherwise no effect.
   void result(const nlohmann::ordered_json& object) const;
-  /// A line on stderr, unless quiet.
+  /// Prints a line on stderr, unless quiet.
   void note(std::string_view line) const;
-  /// "error: ..." on stderr, and in JSON mode an object with "error" on stdout.
+  /// Prints "error: ..." on stderr and, in JSON mode, an object with "error" on stdout.
   void error(ErrorCode code, std::string_view message) const;
-  /// The same, in JSON mode with what is known of the nodes that it is about.
+  /// The same; in JSON mode includes the affected nodes.
   void error(const CompileError& error) const;
-  /// How far a stage is, and how long it will take: a bar on stderr, drawn only on a terminal and
-  /// not if quiet. Whatever is printed next takes its place.
+  /// Draws a progress bar with the remaining time on stderr, only on a terminal and unless quiet.
+  /// The next output replaces it.
   void progress(std::string_view stage, std::size_t done, std::size_t total) const;
 
  private:
   void clear_bar() const;
-  mutable std::string stage_;  // whose bar is drawn; empty: none is
+  mutable std::string stage_;  // stage of the visible bar; empty: none
   mutable int percent_ = -1;
   mutable std::chrono::steady_clock::time_point stage_start_;
 };
 
-/// " 12 s left", " 3 min left" of what has taken `seconds` for `done` of `total`; empty as long as
-/// that says little.
+/// Remaining time, " 12 s left" or " 3 min left", estimated from `seconds` for `done` of `total`;
+/// empty while the estimate is unreliable.
 std::string time_left(double seconds, std::size_t done, std::size_t total);
 
-/// Writes what is left for stdout; says what was lost of it, or nothing.
+/// Flushes stdout; returns a description of lost output, or an empty string.
 std::string finish_output();
 
-/// What a call of the compiler tells, on `console`, which must outlive it: diagnostics as notes,
-/// progress as bars.
+/// Prints a compiler call's diagnostics as notes and its progress as bars on `console`, which must
+/// outlive it.
 Monitor monitor_of(const Console& console);
 
 }  // namespace sinter::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --inputs, --shapes, --input-range and --seed: what a verb runs something on.
+// --inputs, --shapes, --input-range and --seed: the inputs of a verb's run.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace sinter::tools {
 
-/// As the command line has them.
+/// Inputs as written on the command line.
 struct InputTexts {
-  RunInputs inputs;                 // what needs no reading
-  std::string shapes;               // for random inputs
+  RunInputs inputs;                 // options that need no parsing
+  std::string shapes;               // shapes of random inputs
   std::vector<std::string> ranges;  // NAME=LOW..HIGH for random inputs
 };
 void add_input_options(Command& verb, InputTexts& texts);
-/// Throws Error(kUsage) quoting what it does not know.
+/// Throws Error(kUsage) quoting invalid text.
 RunInputs parse(const InputTexts& texts);
 
 }  // namespace sinter::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine has: GPUs, drivers, libraries.
+// Examines this machine: GPUs, drivers, libraries.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace sinter::tools {
 
-/// Creates the context of `device`, if `plan` is for CUDA, and keeps it to the end of the process.
-/// Returns the microseconds that took.
+/// Creates the context of `device`, if `plan` is for CUDA, and keeps it until the process ends.
+/// Returns the microseconds that this took.
 double create_context(const Plan& plan, int device);
 
-/// One line for each thing that doctor looks for.
+/// One line of `doctor`.
 struct Finding {
   std::string what;
   bool found = false;
-  std::string detail;  // version and path, or how to get it
+  std::string detail;  // version and path, or how to install it
 };
 struct MachineReport {
   std::vector<Finding> findings;
-  // Of plans for GPUs; those for the CPU are compiled and run everywhere.
+  // For GPU targets; CPU plans compile and run everywhere.
   bool compiles_for_gpus = false, runs_on_gpus = false;
 };
 MachineReport examine_machine();

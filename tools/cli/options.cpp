@@ -81,10 +81,10 @@ Option* Option::check_existing_folder() {
 
 namespace {
 
-/// "-o,--output", of "-o,--output FILE".
+/// The names: "-o,--output" in "-o,--output FILE".
 std::string names_of(const std::string& declared) { return declared.substr(0, declared.find(' ')); }
 
-/// "FILE"; empty without one.
+/// The type: "FILE"; empty if there is none.
 std::string type_of(const std::string& declared) {
   const std::size_t space = declared.find(' ');
   return space == std::string::npos ? "" : declared.substr(space + 1);
@@ -133,7 +133,7 @@ VerbHelp Command::describe() const {
   }
   verb.options.insert(verb.options.end(), described_.begin(), described_.end());
   for (const auto& command : commands_)
-    if (command->app_.get_name().empty())  // a group of options
+    if (command->app_.get_name().empty())  // an option group
       for (OptionHelp& option : command->describe().options)
         verb.options.push_back(std::move(option));
   return verb;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of the command line. Behind them is CLI11, whose headers cost a file some four seconds of
-// compile time: options.cpp and cli.cpp alone include them.
+// Command-line options over CLI11. Its headers cost about 4 seconds of compile time per file, so
+// only options.cpp and cli.cpp include them.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class Option;
 
 namespace sinter::tools {
 
-/// What may be said of an option behind its declaration; each returns the option. A value that an
-/// option refuses, and a missing or excluded option, are usage errors (exit code 2).
+/// Modifiers of a declared option; each returns the option. Invalid values, and missing or excluded
+/// options, are usage errors (exit code 2).
 class Option {
  public:
   explicit Option(CLI::Option& option) : option_(option) {}
@@ -28,21 +28,21 @@ class Option {
   Option& operator=(const Option&) = delete;
 
   Option* required();
-  /// `--help` shows the value that the variable has now.
+  /// `--help` shows the variable's current value as the default.
   Option* capture_default_str();
   Option* default_str(const std::string& text);
-  /// Says something else in --help than what it was declared with.
+  /// Replaces the help text of the declaration.
   Option* describe(const std::string& help);
-  /// Takes exactly `values` values.
+  /// Requires exactly `values` values.
   Option* expected(int values);
-  /// Given only together with `other`.
+  /// Valid only together with `other`.
   Option* needs(Option* other);
-  /// Never given together with `other`, or with the option of this name.
+  /// Invalid together with `other`, or with the option of this name.
   Option* excludes(Option* other);
   Option* excludes(const std::string& name);
   Option* check_positive();
   Option* check_range(std::int64_t least, std::int64_t most);
-  /// No others; --help and completion list them, and an error names the nearest.
+  /// Restricts the values; --help and completion list them, and an error suggests the nearest.
   Option* check_one_of(const std::vector<std::string>& values);
   Option* check_existing_folder();
 
@@ -54,58 +54,59 @@ class Option {
   bool optional_value_ = false;
 };
 
-/// The `sinter` command, or one of its verbs. Owns its options and verbs; variables that options
-/// write must live until the command line is parsed.
+/// The `sinter` command, or one of its verbs. Owns its options and verbs. Variables of options must
+/// live until the command line is parsed.
 class Command {
  public:
   explicit Command(CLI::App& app);
   ~Command();
 
-  /// The heading of --help under which options stand that are declared from here on.
+  /// Heading in --help for the options declared from here on.
   void group(const std::string& title) { group_ = title; }
   const std::string& group() const { return group_; }
-  /// A command line that --help ends with. Files have the names of the tests' folder: model.onnx,
-  /// model.plan, in.npz, .. (tests/tools/help/help_test.cpp runs them).
+  /// An example at the end of --help. Files must exist in the tests' folder: model.onnx,
+  /// model.plan, in.npz, .. (tests/tools/help/help_test.cpp runs the examples).
   void example(const std::string& command, const std::string& comment = "");
-  /// All that was declared, for --help, `sinter help` and completion.
+  /// A description of all declarations, for --help, `sinter help` and completion.
   VerbHelp describe() const;
   const std::vector<std::unique_ptr<Command>>& commands() const { return commands_; }
 
   /// `names`: "plan" for a positional argument, else "--name TYPE" or "-n,--name TYPE", where TYPE
-  /// is what --help calls the value: FILE, SHAPES, N. T: std::string, int,
-  /// std::int64_t, std::uint64_t, double, an std::optional of the last three, or std::vector of
-  /// strings for what may be given several times.
+  /// is the name of the value in --help: FILE, SHAPES, N. T: std::string, int, std::int64_t,
+  /// std::uint64_t, double, std::optional of the last three, or a vector of strings for repeatable
+  /// options.
   template <typename T>
   Option* add_option(const std::string& names, T& value, const std::string& help);
-  /// One of two words: `value` becomes whether it is `on`.
+  /// An option with two words: `value` becomes true for `on`.
   Option* add_switch(const std::string& names, bool& value, const std::string& on,
                      const std::string& off, const std::string& help);
-  /// An option that may be given several times; `take` is called with each value.
+  /// A repeatable option; calls `take` with each value.
   Option* add_each(const std::string& names, std::function<void(const std::string&)> take,
                    const std::string& help);
-  /// --threads: the size of the process's pool of threads for CPU plans.
+  /// --threads: the number of threads in the process's pool for CPU plans.
   Option* add_threads_option();
-  /// --no-graph makes the variable false.
+  /// --no-graph sets the variable to false.
   Option* add_graph_flag(bool& cuda_graphs);
   /// --weight-budget, for runs on a GPU.
   Option* add_weight_budget(std::uint64_t& bytes);
-  /// `names` that begin with '!' make the variable false.
+  /// Names that start with '!' set the variable to false.
   Option* add_flag(const std::string& names, bool& value, const std::string& help);
-  /// A flag that may have a value behind '=' ("--serve TYPE"); without one `value` becomes `plain`.
+  /// A flag with an optional value after '=' ("--serve TYPE"); without a value, `value` becomes
+  /// `plain`.
   Option* add_flag(const std::string& name, std::string& value, const std::string& plain,
                    const std::string& help);
-  /// A flag that only other options speak of.
+  /// A flag without a variable, for use in other options' conditions.
   Option* add_flag(const std::string& names, const std::string& help);
-  /// Says of a flag that CLI11 has by itself what --help shows.
+  /// Sets the help of a flag that CLI11 itself provides.
   void describe_flag(const std::string& names, const std::string& help);
-  /// An option declared before; throws if there is none of this name.
+  /// An option declared before; throws for an unknown name.
   Option* get_option(const std::string& name);
 
   Command* add_subcommand(const std::string& name, const std::string& help);
-  /// Options of which `require_option` says how many must be given.
+  /// A group of options; require_option sets how many of them must be given.
   Command* add_option_group(const std::string& name);
   void require_option(int count);
-  /// What the verb does, called once everything is parsed.
+  /// The verb's action, called after parsing.
   void callback(std::function<void()> run);
 
  private:
@@ -121,7 +122,7 @@ class Command {
   std::vector<OptionHelp> described_;
 };
 
-/// A heading for the options that are declared while this is there.
+/// Sets the heading of options declared during this object's lifetime.
 class OptionsUnder {
  public:
   OptionsUnder(Command& command, const std::string& title)

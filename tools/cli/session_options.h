@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sessions that a verb makes run on and with.
+// Options of the sessions that a verb creates.
 #pragma once
 
 #include <sinter/session.h>
@@ -8,7 +8,7 @@
 
 namespace sinter::tools {
 
-/// Adds --device and --op-library. A library is opened as the command line is parsed.
+/// Adds --device and --op-library. Parsing the command line opens the libraries.
 void add_session_options(Command& verb, SessionOptions& options);
 
 }  // namespace sinter::tools

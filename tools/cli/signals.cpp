@@ -8,8 +8,8 @@ namespace {
 
 void clean_up_and_end(int signal) {
   files::remove_temporary_files();
-  // The default action, so that the caller sees which signal it was. A library may have put this
-  // handler back without its flags (NVRTC 13.0 does): then the handler is still installed, and the
+  // Restores the default action, so that the caller sees the signal. A library may have reinstalled
+  // this handler without its flags (NVRTC 13.0 does); then the handler is still installed and the
   // signal blocked.
   struct sigaction action {};
   action.sa_handler = SIG_DFL;

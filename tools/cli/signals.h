@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that end the process.
+// Cleans up on signals that end the process.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace sinter::tools {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP take temporary files along before they end the
-/// process, as far as they would have ended it: what has a handler, or is ignored, stays so.
+/// During its lifetime, SIGINT, SIGTERM and SIGHUP delete temporary files before they end the
+/// process. Signals that are handled or ignored already stay so.
 class CleanUpOnSignals {
  public:
   CleanUpOnSignals();

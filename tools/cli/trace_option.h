@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --trace: times of steps into a file that Perfetto and chrome://tracing show.
+// --trace: writes step times to a file for Perfetto and chrome://tracing.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace sinter::tools {
 
 void add_trace_option(Command& verb, std::string& path);
-/// Writes the trace and notes how it is looked at.
+/// Writes the trace and notes how to view it.
 void write_trace(const std::string& path, const std::string& trace, const Console& console);
 
 }  // namespace sinter::tools

@@ -13,7 +13,8 @@
 namespace sinter::tools {
 namespace {
 
-// Those that Sinter has under the same name (--minShapes, --iterations, ..) are understood as such.
+// trtexec's options without an equal Sinter option. Options with the same name (--minShapes,
+// --iterations, ..) are accepted as they are.
 constexpr std::array<std::string_view, 12> kOfTrtexec = {
     "--onnx",        "--saveEngine", "--loadEngine",
     "--fp16",        "--bf16",       "--int8",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people who know TensorRT's command line type here.
+// Translates command lines of TensorRT's trtexec.
 #pragma once
 
 #include <span>
@@ -7,8 +7,7 @@
 
 namespace sinter::tools {
 
-/// The command of Sinter that does what `words`, with options of trtexec among them, ask for; empty
-/// if there are none.
+/// The Sinter command equivalent to `words`, if these contain options of trtexec; else empty.
 std::string command_for_trtexec(std::span<const char* const> words);
 
 }  // namespace sinter::tools

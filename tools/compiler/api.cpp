@@ -36,7 +36,7 @@ CompileError compile_error(const Error& error, const Reporter& reporter) {
 
 namespace {
 
-/// A call of <sinter/compiler.h>.
+/// Runs a function of <sinter/compiler.h>.
 template <typename Body>
 decltype(auto) library_call(const Monitor& monitor, Body&& body) {
   return at_boundary(monitor, OptionNames::kFields, std::forward<Body>(body));
@@ -198,7 +198,7 @@ ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
 
 namespace {
 
-/// Names of a model need not be UTF-8, which JSON is.
+/// A model's names may be invalid UTF-8, which JSON does not allow.
 std::string json_text(const nlohmann::ordered_json& object) {
   return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -215,7 +215,7 @@ std::string why(const Model& model, std::string_view node_a, std::string_view no
     };
     const BuildOptions build(model, options);
     const auto text = [&](const nlohmann::ordered_json& json) {
-      return reporter.spelled(json_text(json));  // reasons name options
+      return reporter.spelled(json_text(json));  // reasons contain names of options
     };
     if (options.entries.empty()) return text(explain(build));
     nlohmann::ordered_json entries = nlohmann::ordered_json::array();

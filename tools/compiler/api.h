@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boundary of the compiler: what happens inside becomes what <sinter/compiler.h> promises.
+// The exception boundary of the compiler: converts internal errors to those of <sinter/compiler.h>.
 #pragma once
 
 #include <exception>
@@ -9,11 +9,11 @@
 
 namespace sinter::tools {
 
-/// `error` with what `reporter` has heard and, last, why.
+/// `error` with the reporter's diagnostics and, last, the reason.
 CompileError compile_error(const Error& error, const Reporter& reporter);
 
-/// Calls `body` with a Reporter for `monitor`; an Error that leaves it becomes a CompileError, as
-/// does a lack of memory. `names`: what messages call options.
+/// Calls `body` with a Reporter for `monitor`; converts an Error, or a lack of memory, to
+/// CompileError. `names`: how messages name options.
 template <typename Body>
 decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& body) {
   Reporter reporter(monitor, names);
@@ -22,17 +22,18 @@ decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& bod
   } catch (const CompileError&) {
     throw;
   } catch (const Error& error) {
-    std::throw_with_nested(compile_error(error, reporter));  // for what else it knows: FileError
+    std::throw_with_nested(compile_error(error, reporter));  // nested, for more specific types:
+                                                             // FileError
   } catch (const std::exception&) {
-    // What a callback of the caller's throws is the caller's, unless it says what it lacks.
+    // Exceptions of the caller's callbacks pass through, except out-of-memory errors.
     const Error error = current_error();
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     throw compile_error(error, reporter);
   }
 }
 
-/// sinter::compile and sinter::compare without their boundary. `path`: the plan's file; empty: it
-/// stays in memory. Progress of measurements is stage "measuring".
+/// sinter::compile and sinter::compare without the exception boundary. `path`: the plan's file;
+/// empty: in memory. Progress of measurements is stage "measuring".
 CompileResult compile_model(const BuildOptions& options, const std::string& path,
                             Reporter& reporter);
 CompareResult compare_builds(const BuildOptions& options, const CompareOptions& compare,

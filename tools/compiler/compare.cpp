@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One model compiled in several ways, side by side.
+// Compares variants of one compiled model.
 #include <algorithm>
 
 #include "runtime/plan/plan_data.h"
@@ -11,7 +11,7 @@
 namespace sinter::tools {
 namespace {
 
-/// What is measured.
+/// A variant to measure.
 struct Variant {
   std::string name;
   Plan plan;
@@ -20,7 +20,7 @@ struct Variant {
   std::vector<double> compute, wall;
 };
 
-/// The variant that has the model's own weights, where others are asked for.
+/// The variant with the model's own weights, if others are requested.
 constexpr const char* kModelWeights = "model-weights";
 
 struct Build {
@@ -71,7 +71,7 @@ CompareResult compare_builds(const BuildOptions& options, const CompareOptions& 
     const auto bytes = plan::serialize_plan(built.plan.parts);
     const auto plan = Plan::from_memory(bytes);
     for (const bool graph : {false, true}) {
-      // Weights are compared as plans run.
+      // Compares weights only in the default mode of running.
       const bool launches = target.traits().generates_kernels;
       if (graph ? !launches : launches && build.name == kModelWeights) continue;
       auto session = compare.session;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model to a plan and all that is said of it.
+// Compiles a model to a plan with all results.
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -19,7 +19,7 @@
 namespace sinter::tools {
 namespace {
 
-/// Measures the plan's errors and records them in its manifest, with what they were measured on.
+/// Measures the plan's errors and records them, with their inputs, in its manifest.
 Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
                          const Reporter& reporter) {
   Accuracy accuracy = with_context("--verify runs the plan", [&] {
@@ -39,7 +39,7 @@ Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
   return accuracy;
 }
 
-/// All but the plan.
+/// The result without the plan.
 CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   CompileResult result;
   result.target = built.target.to_string();
@@ -74,7 +74,7 @@ CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   return result;
 }
 
-/// Whether the model is paged if it turns out to be a decoder: nothing else is asked of its inputs.
+/// Whether a recognized decoder is paged: nothing else may determine the model's inputs.
 bool finds_decoders(const BuildOptions& options, const frontend::ImportedModel& model) {
   const bool has_own_inputs = options.verify || options.packed || !options.entries.empty() ||
                               !options.states.find || !options.states.pairs.empty() ||
@@ -84,7 +84,7 @@ bool finds_decoders(const BuildOptions& options, const frontend::ImportedModel& 
          fusion::may_be_decoder(of_later_steps(model));
 }
 
-/// The plan, of many texts if the model is a decoder.
+/// Builds the plan, paged if the model is a decoder.
 BuildResult build(const BuildOptions& options, Reporter& reporter) {
   const auto target = resolve_target(options.target);
   const auto start = std::chrono::steady_clock::now();
@@ -115,7 +115,7 @@ BuildResult build(const BuildOptions& options, Reporter& reporter) {
                                          "inputs, since it cannot be paged ({})",
                                          error.what()));
   }
-  model.warnings.clear();  // that were said
+  model.warnings.clear();  // already reported
   return finish(build_plan(options, std::move(model), target, reporter));
 }
 
@@ -123,7 +123,7 @@ BuildResult build(const BuildOptions& options, Reporter& reporter) {
 
 CompileResult compile_model(const BuildOptions& options, const std::string& path,
                             Reporter& reporter) {
-  // Before minutes are spent; files of external data are known behind import.
+  // Checked before minutes of work; files of external data are known after import.
   std::vector<std::string> inputs = options.weights.calibration_files;
   inputs.insert(inputs.end(), {options.model.path, options.tuning.file});
   if (options.verify && options.serve.paging)
@@ -163,7 +163,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     }
   }
   reporter.check();
-  // What had the plan's name stays until nothing can fail any more.
+  // An existing file is replaced only after nothing can fail any more.
   std::optional<plan::PlanFile> file;
   if (path.empty()) {
     result.plan = plan::serialize_plan(built.plan.parts);

@@ -13,7 +13,7 @@
 namespace sinter::tools {
 namespace {
 
-/// The entry points that take `shapes`, those of some inputs.
+/// The entry points that accept `shapes` of some inputs.
 std::vector<EntryLimits> that_take(std::vector<EntryLimits> entries, const BuildOptions& options,
                                    const Shapes& shapes, const Reporter& reporter) {
   if (shapes.empty()) return entries;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points one by one, for what shows or does one list of steps.
+// Handles entry points one by one, for verbs that work on a single list of steps.
 #pragma once
 
 #include <string>
@@ -9,16 +9,15 @@
 
 namespace sinter::tools {
 
-/// One list of steps: what is compiled for one entry point, with its dimensions in place of the
-/// entry points.
+/// One list of steps: the options for one entry point, with its dimensions instead of entry points.
 struct OneEntry {
-  std::string name;  // empty: there are no entry points
-  std::string dims;  // for people: "seq=2..2048"
+  std::string name;  // empty: no entry points
+  std::string dims;  // human-readable: "seq=2..2048"
   BuildOptions options;
 };
 
-/// One for each entry point of `options` that takes the shapes of `inputs`; without entry points
-/// `options` as they are. Throws Error(kUsage) if no entry point takes the shapes.
+/// One for each entry point of `options` that accepts the shapes of `inputs`; without entry points,
+/// `options` unchanged. Throws Error(kUsage) if no entry point accepts the shapes.
 std::vector<OneEntry> entries_one_by_one(const BuildOptions& options, const RunInputs& inputs,
                                          const Reporter& reporter);
 

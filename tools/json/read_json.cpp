@@ -13,16 +13,15 @@
 namespace sinter::tools {
 namespace {
 
-/// `reason` repeats what was read, which may be long.
+/// Truncates `reason`, which quotes the input.
 Error not_json(std::string_view what, std::string_view reason) {
   constexpr std::size_t kMost = 300;
   return usage_error("{} is not JSON: {}{}", what, reason.substr(0, kMost),
                      reason.size() > kMost ? " .." : "");
 }
 
-/// Builds values as they end, from within to without: what grows is moved, never copied. `only`: of
-/// the outermost object this member alone is kept, and limits are not looked at, for the text has
-/// been read before.
+/// Builds values bottom-up, by moves only. `only`: keeps this member of the outermost object, and
+/// checks no limits, because the text has been read before.
 template <typename Json>
 class Reader : public nlohmann::json_sax<Json> {
   using Base = nlohmann::json_sax<Json>;
@@ -75,7 +74,7 @@ class Reader : public nlohmann::json_sax<Json> {
   using Object = typename Json::object_t;
   struct Frame {
     bool is_object;
-    std::string key;  // of the member that comes
+    std::string key;  // key of the next member
     std::vector<std::pair<std::string, Json>> members;
     typename Json::array_t list;
   };
@@ -115,7 +114,7 @@ class Reader : public nlohmann::json_sax<Json> {
       throw usage_error("{} has an object with the key '{}' twice", what_, twice->substr(0, 100));
     Object object;
     if constexpr (std::is_same_v<Json, nlohmann::ordered_json>) {
-      // By its base: its own would look for each key among all.
+      // Through the base class: the derived one searches all keys at each insertion.
       std::vector<typename Object::value_type>& list = object;
       list.reserve(members.size());
       for (auto& [name, value] : members) list.emplace_back(std::move(name), std::move(value));
@@ -128,7 +127,7 @@ class Reader : public nlohmann::json_sax<Json> {
   std::string what_;
   const JsonLimits& limits_;
   std::optional<std::string_view> only_;
-  bool is_wanted_ = false;  // what is read lies in the member that is kept
+  bool is_wanted_ = false;  // inside the member to keep
   Json root_;
   std::vector<Frame> open_;
   std::size_t values_ = 0, numbers_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libsndfile and libsamplerate that Sinter calls, opened when the first of each
-// is. One more: a row more.
+// Lazy stubs for the functions of libsndfile and libsamplerate that Sinter calls. A further
+// function needs one more row.
 #include <samplerate.h>
 #include <sndfile.h>
 

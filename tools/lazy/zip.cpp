@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libzip that Sinter calls, opened when the first of them is. One more: a row
-// more.
+// Lazy stubs for the functions of libzip that Sinter calls. A further function needs one more row.
 #include <zip.h>
 
 #include "runtime/libraries/lazy/lazy_library.h"

@@ -29,7 +29,7 @@ class Collector {
       places_.emplace(key_of(result.nodes[i].origins), static_cast<int>(i));
   }
 
-  /// `makers`: of the graph's inputs, the nodes that they come from. Returns those of its outputs.
+  /// `makers`: producer nodes of the graph's inputs. Returns those of its outputs.
   std::vector<int> add(const Graph& graph, const std::vector<int>& makers, int region) {
     std::vector<int> of(graph.values().size(), -1);
     for (std::size_t i = 0; i < graph.inputs().size() && i < makers.size(); ++i)
@@ -38,7 +38,7 @@ class Collector {
       std::vector<int> sources;
       for (const ValueId input : node.inputs) sources.push_back(of[input.position()]);
       if (node.op->kind == OpKind::kFused && node.body) {
-        // A fused node in another one, as in a horizontal kernel, is a part of that kernel.
+        // A nested fused node, as in a horizontal kernel, belongs to the outer kernel.
         const int inner = region >= 0 ? region : next_region_++;
         const std::vector<int> results = add(*node.body, sources, inner);
         for (std::size_t i = 0; i < node.outputs.size(); ++i)
@@ -48,7 +48,7 @@ class Collector {
       const int place = add_node(graph, node, region);
       for (const int source : sources) connect(source, place);
       for (const ValueId output : node.outputs) of[output.position()] = place;
-      // What is in a loop hangs below it.
+      // Nodes of a loop's body become children of the loop.
       if (node.body) add(*node.body, std::vector<int>(node.body->inputs().size(), place), region);
     }
     std::vector<int> results;
@@ -65,7 +65,7 @@ class Collector {
     const std::string type = ir::to_string(graph.type(node.outputs.back()));
     const auto next = static_cast<int>(result_.nodes.size());
     if (!node.origins.empty()) {
-      // One ONNX node may be computed by several kernels, each of which has its own part of it.
+      // Several kernels may compute parts of one ONNX node.
       const auto [found, is_new] = places_.emplace(
           region < 0 ? key_of(node.origins) : fmt::format("{}\n{}", key_of(node.origins), region),
           next);
@@ -90,7 +90,7 @@ class Collector {
     return next;
   }
 
-  /// The first operators of the IR that a node became, where the model's own is not known.
+  /// Appends the first IR operators of a node whose ONNX operator is unknown.
   void add_operator(const Node& node, OnnxNode& of) const {
     constexpr std::size_t kLongest = 40;
     if (operators_.contains(of.name) || of.op.find(node.op->name) != std::string::npos) return;
@@ -108,14 +108,14 @@ class Collector {
   std::map<std::string, int> places_;
 };
 
-/// As many zeros as `size`, which take no memory.
+/// `size` zero bytes, which use no physical memory.
 std::shared_ptr<const void> zeros(std::size_t size) {
   void* mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw Error(ErrorCode::kOutOfMemory, "out of host memory");
   return {mapped, [size](void* p) { munmap(p, size); }};
 }
 
-/// Zeros of the types of all constants of which `text` has a hash only.
+/// Zeros for all constants that `text` stores as a hash.
 ir::ConstantPool pool_of_zeros(std::string_view text) {
   struct Wanted {
     DType dtype;
@@ -181,7 +181,7 @@ std::vector<const Node*> fused_nodes(const Graph& graph) {
 std::vector<Graph> graphs_of_text(std::string_view text) {
   const ir::ConstantPool pool = pool_of_zeros(text);
   std::vector<Graph> graphs;
-  // Each begins on a line of its own; nothing else begins so.
+  // A graph starts on its own line; nothing else starts so.
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t next = text.find("\ngraph @", at);
     const std::size_t end = next == std::string_view::npos ? text.size() : next + 1;

@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kOpen = "<script type=\"application/json\" id=\"data\">";
 constexpr std::string_view kClose = "</script>";
 
-/// Names of a model may hold anything. Within a script element only '<' ends or opens something,
-/// and it stands in strings alone.
+/// Escapes '<', which is the only character that can end a script element; in JSON it occurs only
+/// within strings. A model's names may contain anything.
 std::string safe_json(const nlohmann::ordered_json& data) {
   const std::string text = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::string safe;
@@ -38,7 +38,7 @@ std::string safe_html(std::string_view text) {
   return safe;
 }
 
-/// The template names files as {{file:NAME}}, the page's title as {{title}} and its data as
+/// Fills in the template's placeholders: files {{file:NAME}}, the title {{title}} and the data
 /// {{data}}.
 std::string fill(std::string_view page, std::string_view title, std::string_view data) {
   std::string result;

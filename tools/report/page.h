@@ -13,7 +13,7 @@ struct PageFile {
 };
 const std::vector<PageFile>& page_files();
 
-/// The text of page/NAME; empty if there is no such file.
+/// The text of page/NAME; empty if it does not exist.
 std::string_view page_file(std::string_view name);
 
 }  // namespace sinter::tools

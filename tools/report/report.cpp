@@ -31,7 +31,7 @@ namespace {
 using nlohmann::ordered_json;
 using plan::fb::PlanT;
 
-/// "x [1, 64], mask [1, 64]", as profiles have shapes.
+/// Parses "x [1, 64], mask [1, 64]", the form in profiles.
 Shapes shapes_of_profile(const std::string& text) {
   Shapes shapes;
   for (std::size_t at = 0; at < text.size();) {
@@ -75,8 +75,8 @@ class StepRegions {
     }
   }
 
-  /// Regions and steps come in the same order; some regions take several steps, and copies stand
-  /// between them. `of_region`: grows by the number of the first step of each, or -1.
+  /// Matches regions to steps, which have the same order. A region may take several steps, with
+  /// copies in between. Appends each region's first step, or -1, to `of_region`.
   void add_regions(const ir::Graph& graph, ordered_json& steps, std::vector<int>& of_region) {
     for (const ir::Node* region : fused_nodes(graph)) {
       const std::string stem = codegen::name_stem(*region) + "_";
@@ -84,7 +84,7 @@ class StepRegions {
       while (at < plan_.steps.size() && !(plan_.steps[at]->name.starts_with(stem) &&
                                           plan_.steps[at]->origins == region->origins))
         ++at;
-      if (at == plan_.steps.size())  // a family may name its steps otherwise
+      if (at == plan_.steps.size())  // a family may name its steps differently
         for (at = next_; at < plan_.steps.size(); ++at)
           if (!region->origins.empty() && plan_.steps[at]->origins == region->origins) break;
       if (at == plan_.steps.size()) {
@@ -119,12 +119,12 @@ ordered_json graph_json(const OnnxGraph& graph, const std::vector<int>& step_of_
   return json;
 }
 
-/// What compiling tells beside the plan.
+/// Results of compilation besides the plan.
 struct Compiled {
   const frontend::ImportedModel& model;
   const fusion::Context& context;
   const std::vector<fusion::PassTime>& passes;
-  ordered_json errors;  // of its regions; null: not measured
+  ordered_json errors;  // errors of its regions; null: not measured
 };
 
 ordered_json errors_of_regions(const BuildResult& built, const ReportOptions& how,
@@ -157,7 +157,7 @@ void add_compiled(const Compiled& compiled, ordered_json& report) {
   }
 }
 
-/// A profile that is taken now; null where the plan does not run here, with a note why.
+/// Profiles now; null, with a note, if the plan cannot run here.
 ordered_json take_profile(const Plan& plan, const ReportOptions& how, Reporter& reporter) {
   ProfileOptions options;
   options.inputs = how.inputs;
@@ -169,7 +169,7 @@ ordered_json take_profile(const Plan& plan, const ReportOptions& how, Reporter& 
     json.update(to_json(profile));
     return json;
   } catch (const Error& error) {
-    // What is known without running it is not lost: it may need a GPU, or other inputs.
+    // Static data stay available: the plan may need a GPU, or other inputs.
     if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kInternal) throw;
     reporter.note("report",
                   fmt::format("the report has no times, as the plan did not run: {}; give other "

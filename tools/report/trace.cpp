@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Threads of the trace are its lines.
+// Each row of the trace is a thread.
 constexpr int kSteps = 1, kParts = 2, kWhole = 3;
 
 ordered_json event(const std::string& name, const char* category, int line, double start,

@@ -10,10 +10,10 @@
 
 namespace sinter::tools {
 
-/// A trace of a run's `steps`, as profile_steps gives them, in any order: an event for each step
-/// and below it one for each of its parts, one after the other in the plan's order, with bytes,
-/// operations, schedules and ONNX nodes as arguments. `whole_us`: of the run as it is replayed, on
-/// a line of its own; 0: not known. `what`: the trace's name, for people.
+/// A trace of a run's `steps` from profile_steps, in any order. It has an event per step and,
+/// below, one per part, sequentially in the plan's order. Arguments are bytes, operations,
+/// schedules and ONNX nodes. `whole_us`: the replayed run, in a separate row; 0: unknown. `what`:
+/// the trace's name.
 std::string trace_of(const Plan& plan, const std::vector<StepTime>& steps, double whole_us,
                      const std::string& what);
 

@@ -32,7 +32,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A file at a time, as `--format` says.
+/// Prints one file's transcript in the format of `--format`.
 void print(const TranscribeArguments& options, const Transcript& transcript,
            const Console& console) {
   if (options.format == "srt") return console.print(to_srt(transcript));
@@ -45,7 +45,7 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
   how.translate = options.task == "translate";
   how.previous_text = !options.no_previous_text;
   if (options.format != "text") how.timestamps = true;
-  // What cannot be read is said before models are loaded.
+  // Reads the files first: errors appear before models are loaded.
   std::vector<std::vector<float>> sounds;
   for (const std::string& file : options.files)
     sounds.push_back(read_audio(file, options.most_seconds));
@@ -54,11 +54,13 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
   const auto encoder = Plan::load(options.encoder);
   const auto decoder = Plan::load(options.plan);
   double load_seconds = seconds_since(start);
-  create_context(decoder, options.session.device);  // the driver's time, not ours
+  create_context(decoder, options.session.device);  // excludes the driver's start-up from the
+                                                    // measured time
   start = Clock::now();
   Transcriber transcriber(encoder, decoder, tokenizer, options.session);
   if (!how.language.empty() && !transcriber.tokens().languages.empty())
-    transcriber.tokens().language(how.language);  // refused before anything runs
+    transcriber.tokens().language(how.language);  // throws for an unknown language before anything
+                                                  // runs
   transcriber.warm_up();
   load_seconds += seconds_since(start);
   nlohmann::ordered_json json = {{"plan", options.plan},

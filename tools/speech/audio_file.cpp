@@ -31,7 +31,7 @@ sf_count_t size_of_source(void* user) { return static_cast<Source*>(user)->size(
 
 sf_count_t seek_source(sf_count_t offset, int whence, void* user) {
   auto& source = *static_cast<Source*>(user);
-  // Offsets come from the file: they may be anything.
+  // The file determines offsets, so any value is possible.
   const sf_count_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? source.at : source.size();
   if (offset < -from || offset > source.size() - from) return -1;
   return source.at = from + offset;
@@ -53,7 +53,7 @@ struct CloseFile {
   void operator()(SNDFILE* file) const { sf_close(file); }
 };
 
-/// `samples` of `rate` a second at kSampleRate.
+/// Resamples `samples` from `rate` to kSampleRate.
 std::vector<float> resampled(std::vector<float> samples, int rate, const std::string& name) {
   if (rate == kSampleRate) return samples;
   SRC_DATA data{};
@@ -86,7 +86,7 @@ std::vector<float> decode_audio(std::span<const std::byte> bytes, const std::str
   if (info.samplerate < kLeastRate || info.samplerate > kMostRate)
     throw usage_error("'{}' has {} samples a second, not {} to {}", name, info.samplerate,
                       kLeastRate, kMostRate);
-  // The number of samples that a header says need not be there: they are counted as they come.
+  // Counts samples while reading: the header's number may be wrong.
   const auto most = static_cast<std::size_t>(most_seconds * info.samplerate);
   constexpr std::size_t kFrames = 1 << 14;
   const auto channels = static_cast<std::size_t>(info.channels);

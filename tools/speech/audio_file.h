@@ -9,15 +9,15 @@
 
 namespace sinter::tools {
 
-/// Samples a second of all sound here.
+/// Sample rate of all sound here, in Hz.
 constexpr int kSampleRate = 16000;
 
-/// The sound of a WAV, FLAC, Ogg or MP3 file as samples within -1 and 1: the mean of its channels,
-/// resampled to kSampleRate. Throws Error(kUsage) naming `path` if it cannot be read, is no such
-/// file, is empty or has more than `most_seconds`.
+/// Decodes a WAV, FLAC, Ogg or MP3 file to samples in [-1, 1]: the mean of its channels, resampled
+/// to kSampleRate. Throws Error(kUsage) naming `path` if it is unreadable, of another format, empty
+/// or longer than `most_seconds`.
 std::vector<float> read_audio(const std::string& path, double most_seconds);
 
-/// The same of the bytes of a file, which errors call `name`.
+/// The same for a file's bytes; errors call it `name`.
 std::vector<float> decode_audio(std::span<const std::byte> bytes, const std::string& name,
                                 double most_seconds);
 

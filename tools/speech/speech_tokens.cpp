@@ -12,11 +12,11 @@
 namespace sinter::tools {
 namespace {
 
-// OpenAI's checkpoints of English alone have this many tokens; those of all languages have more.
+// Vocabulary size of OpenAI's English-only checkpoints; multilingual ones have more.
 constexpr std::int64_t kEnglishVocabulary = 51864;
 
-// What is written but not said, as OpenAI's decoder has it; and notes of music, which begin with
-// bytes that nothing else begins with.
+// Symbols that OpenAI's decoder suppresses, since they are not spoken; and music notes, whose first
+// bytes are unique to them.
 constexpr std::array<std::string_view, 47> kNotSpoken = {
     "\"",  "#",  "(",  ")",   "*",   "+",   "/",   ":",  ";",   "<",  "=",  ">",
     "@",   "[",  "\\", "]",   "^",   "_",   "`",   "{",  "|",   "}",  "~",  "「",
@@ -38,7 +38,7 @@ std::int64_t first_of(const Tokenizer& tokenizer, const std::string& text) {
 
 std::set<std::int64_t> not_spoken(const Tokenizer& tokenizer) {
   std::set<std::int64_t> result;
-  // Between words a hyphen and an apostrophe are spoken, in front of one they are not.
+  // A hyphen or apostrophe within a word is spoken; one before a word is not.
   for (const char* text : {" -", " '"}) result.insert(first_of(tokenizer, text));
   for (const auto text : kNotSpoken)
     for (const char* before : {"", " "}) {

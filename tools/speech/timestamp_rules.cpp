@@ -31,7 +31,7 @@ void apply_timestamp_rules(const SpeechTokens& tokens, std::span<const std::int6
     forbid(0, first);
     forbid(first + kMostFirst + 1, size);
   } else if (is_time(1)) {
-    // Behind a pair, or the first one, words; behind the end of a segment a begin or the end.
+    // After a pair, or the first time, comes text; after a segment's end comes a begin or the end.
     if (text.size() < 2 || is_time(2))
       forbid(first, size);
     else

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens may follow in a text with times, as the Whisper paper has it and OpenAI's decoder
-// does.
+// Constraints on timestamp tokens, from the Whisper paper and OpenAI's decoder.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,10 @@
 
 namespace sinter::tools {
 
-/// Makes the logits of tokens that may not follow `text` (the tokens since the prompt) minus
-/// infinity: times come in pairs, the end of a segment and the begin of the next, but for the last
-/// one; they do not go back; a segment is not empty; the first token is a time of the first second;
-/// and where all times together are likelier than any other token, it is a time.
+/// Sets the logits of tokens that may not follow `text` (the tokens since the prompt) to minus
+/// infinity. Times come in pairs, a segment's end and the next one's begin, except the last. They
+/// do not decrease. A segment is not empty. The first token is a time in the first second. If all
+/// times together are more probable than any other token, the next token is a time.
 void apply_timestamp_rules(const SpeechTokens& tokens, std::span<const std::int64_t> text,
                            std::span<float> logits);
 

@@ -18,14 +18,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kAudio = "audio";
-constexpr int kStepTokens = 256;     // the text of a window before, and what stands around it
-constexpr double kTimestamp = 0.02;  // seconds from a time to the next
+constexpr int kStepTokens = 256;     // text of the previous window, with its special tokens
+constexpr double kTimestamp = 0.02;  // seconds between consecutive times
 
 double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-/// The logarithm of the sum of all exponentials.
+/// Logarithm of the sum of the exponentials.
 double log_sum(std::span<const float> logits) {
   const double largest = std::ranges::max(logits);
   double sum = 0;
@@ -48,7 +48,7 @@ std::unique_ptr<engine::PagedExecutor> executor_of(const Plan& decoder,
 }  // namespace
 
 struct Transcriber::Window {
-  std::vector<std::int64_t> text;  // without the token that ends it
+  std::vector<std::int64_t> text;  // without its end token
   double mean_log_probability = 0, no_speech_probability = 0;
 };
 
@@ -118,8 +118,8 @@ Transcriber::Window Transcriber::decode(const Encoded& encoded,
                                         std::optional<std::int64_t>& language, std::uint64_t draw) {
   const auto start = Clock::now();
   const auto start_token = static_cast<TokenId>(tokens_.start);
-  // Behind <|startoftranscript|> the model says whether there is speech, and in which language. The
-  // latter is asked without the text before.
+  // After <|startoftranscript|> the model predicts whether there is speech, and the language. The
+  // language is predicted without the previous text.
   if (!language && !tokens_.languages.empty())
     language = likeliest_language(logits_behind(encoded, {start_token}));
   GenerationRequest request;
@@ -184,7 +184,7 @@ Transcriber::Window Transcriber::decode(const Encoded& encoded,
 
 namespace {
 
-/// Segments of a window with times, in samples from its begin, and how far the next one is.
+/// The timed segments of a window, and the distance to the next window's begin.
 struct Cut {
   struct Part {
     double begin = 0, end = 0;  // seconds
@@ -202,12 +202,12 @@ Cut cut_at_times(std::span<const std::int64_t> text, std::int64_t first, double 
     return static_cast<double>(text[i] - first) * kTimestamp;
   };
   const std::size_t size = text.size();
-  std::vector<std::size_t> ends;  // behind the end of a segment that another one follows
+  std::vector<std::size_t> ends;  // index after the end of each segment that another one follows
   for (std::size_t i = 1; i < size; ++i)
     if (is_time(i) && is_time(i - 1)) ends.push_back(i);
   const bool ends_whole = size >= 2 && is_time(size - 1) && !is_time(size - 2);
   if (ends.empty()) {
-    // One segment, to its own end if it says one.
+    // A single segment, up to its own end time if there is one.
     double end = seconds;
     for (std::size_t i = 0; i < size; ++i)
       if (is_time(i) && text[i] != first) end = std::min(seconds, time_of(i));
@@ -221,7 +221,8 @@ Cut cut_at_times(std::span<const std::int64_t> text, std::int64_t first, double 
     cut.parts.push_back({from, time_of(end - 1), text.subspan(begin, end - begin)});
     begin = end;
   }
-  // Behind the last pair a segment begins that the window does not have whole.
+  // The window contains only the begin of the segment after the last pair: the next window starts
+  // there.
   if (!ends_whole) cut.seconds = std::min(seconds, time_of(ends.back() - 1));
   return cut;
 }
@@ -278,7 +279,7 @@ Transcript Transcriber::transcribe(std::span<const float> samples,
         before.insert(before.end(), each.tokens.begin(), each.tokens.end());
       transcript.segments.push_back(std::move(segment));
     }
-    // A window that begins and ends at once would come again.
+    // An empty window would repeat forever.
     const auto moved = static_cast<std::size_t>(std::llround(cut.seconds * kSampleRate));
     at += moved == 0 ? part.size() : moved;
   }

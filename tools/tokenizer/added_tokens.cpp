@@ -82,11 +82,11 @@ void AddedTokens::find_all(
     std::string_view text, bool normalized,
     const std::function<void(std::size_t, std::size_t, std::optional<TokenId>)>& use) const {
   const ByteTrie& trie = tries_[normalized ? 1 : 0];
-  std::size_t done = 0;  // of what was given back
+  std::size_t done = 0;  // end of the text passed on
   std::size_t spaces_begin = 1,
-              spaces_end = 0;  // of white space that was looked at, so that it is once
+              spaces_end = 0;  // end of the white space already scanned, so that it is scanned once
   for (std::size_t at = 0; at < text.size() && !trie.is_empty();) {
-    // The longest name from here on.
+    // The longest name that starts here.
     std::size_t end = at;
     TokenId id = ByteTrie::kNoValue;
     ByteTrie::Node node = trie.walk(ByteTrie::kRoot, text[at]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that a tokenizer has besides its model's: wherever a text has their names.
+// Added tokens: names that are matched in a text before the tokenizer's model runs.
 #pragma once
 
 #include <functional>
@@ -17,20 +17,20 @@ namespace sinter::tools {
 
 class AddedTokens {
  public:
-  /// `tokens` of null: none. Ids are those that Hugging Face's library gives: the model's for names
-  /// that it has, else one after the other. Throws Error(kUsage) for what is no such list.
+  /// `tokens` = null: none. Ids are those of Hugging Face's library: the model's for known names,
+  /// else consecutive ones. Throws Error(kUsage) for an invalid list.
   void read(const Fields::Json* tokens, const Model& model, const Normalizers& normalizers);
 
   std::optional<TokenId> find(std::string_view name) const;
-  /// What decoders are given: the name, as normalizers make it where texts are normalized first.
+  /// The input of decoders: the token's name, normalized if it is matched in normalized text.
   std::optional<std::string_view> text_of(TokenId id) const;
   bool is_special(TokenId id) const;
-  /// Whether decoding leaves a token of this text out where it skips special ones.
+  /// Whether decoding omits a token with this text when it skips special ones.
   bool is_special_text(std::string_view text) const { return special_.contains(std::string(text)); }
   TokenId limit() const { return limit_; }
 
-  /// Calls `use(begin, end, id)` for the parts of `text` in order, without an id for text. With
-  /// `normalized` tokens that are looked for in normalized texts, else the others.
+  /// Calls `use(begin, end, id)` for the parts of `text` in order; text has no id. `normalized`
+  /// selects the tokens that are matched in normalized text, else the others.
   void find_all(
       std::string_view text, bool normalized,
       const std::function<void(std::size_t, std::size_t, std::optional<TokenId>)>& use) const;
@@ -46,8 +46,8 @@ class AddedTokens {
   std::unordered_map<TokenId, Token> tokens_;
   std::unordered_map<std::string, TokenId> ids_;
   std::unordered_map<std::string, bool> special_;
-  ByteTrie tries_[2];  // of the text as it is, and normalized
-  TokenId limit_ = 0;  // one more than the largest id
+  ByteTrie tries_[2];  // for unmodified text, and for normalized text
+  TokenId limit_ = 0;  // largest id plus 1
 };
 
 }  // namespace sinter::tools

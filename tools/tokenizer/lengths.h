@@ -7,17 +7,17 @@
 
 namespace sinter::tools {
 
-/// How a file wants long texts to be cut, the tokens around them counted.
+/// The file's rule for cutting long texts; special tokens around them count.
 struct Truncation {
   std::size_t tokens = 0;
-  bool from_left = false;    // the end stays
-  bool only_second = false;  // of pairs: a single text that is too long is refused
+  bool from_left = false;    // cuts the beginning instead of the end
+  bool only_second = false;  // for pairs: a single text that is too long is refused
 };
 
-/// How a file wants texts to be made longer.
+/// The file's rule for padding texts.
 struct Padding {
-  std::size_t tokens = 0;    // 0: as many as the longest text has
-  std::size_t multiple = 0;  // then up to a multiple of this; 0: none
+  std::size_t tokens = 0;    // 0: the longest text's length
+  std::size_t multiple = 0;  // rounds up to a multiple of this; 0: no rounding
   std::int64_t id = 0;
   bool from_left = false;
 };

@@ -37,7 +37,7 @@ std::optional<Truncation> truncation_of(const Json* section, const PostProcessor
   if (strategy != "LongestFirst" && strategy != "OnlyFirst" && strategy != "OnlySecond")
     unsupported_part(fmt::format("the strategy '{}' of truncation", strategy));
   result.only_second = strategy == "OnlySecond";
-  fields.skip({"stride"});  // of what is cut off
+  fields.skip({"stride"});  // concerns only the part that is cut off
   fields.finish();
   if (result.tokens < around.count(false))
     throw usage_error("tokenizer: truncation leaves {} tokens, and {} special ones are put around",

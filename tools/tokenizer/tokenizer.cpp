@@ -12,7 +12,7 @@
 namespace sinter::tools {
 namespace {
 
-/// `text` in pieces: added tokens, and what pre-tokenizers cut.
+/// Splits `text` into pieces: added tokens, and parts from the pre-tokenizers.
 Passage pieces_of(const TokenizerData& data, std::string_view text) {
   if (engine::repaired_utf8(text) != text) throw usage_error("the text is not UTF-8");
   require_text_size(text.size());
@@ -27,7 +27,7 @@ Passage pieces_of(const TokenizerData& data, std::string_view text) {
       fragment.origins.resize(fragment.text.size());
       Origin origin = fragment.begin;
       for (std::size_t i = 0; i < fragment.text.size(); ++i) {
-        // Each byte of a character comes from its first.
+        // All bytes of a character have the origin of its first.
         if ((fragment.text[i] & 0xC0) != 0x80) origin = static_cast<Origin>(begin + i);
         fragment.origins[i] = origin;
       }
@@ -49,8 +49,8 @@ struct Encoded {
   bool is_whole = true;
 };
 
-/// The ids of one text without what stands around it; no more than `most`, and some, of its
-/// beginning or its end.
+/// The ids of one text without special tokens, from its beginning or its end; stops after the first
+/// piece that exceeds `most` ids.
 Encoded encode_one(const TokenizerData& data, std::string_view text, std::size_t most,
                    bool from_left) {
   const Passage passage = pieces_of(data, text);
@@ -131,7 +131,7 @@ Tokenizer::Pair Tokenizer::encode_pair_cut(std::string_view first, std::string_v
             room);
       kept[1] = std::min(kept[1], room - kept[0]);
     } else if (kept[0] + kept[1] > room) {
-      // The longer one first: the shorter one has its length, or half of the room.
+      // The longer text is cut first: to the shorter one's length, or each to half of the room.
       const std::size_t shorter = kept[0] > kept[1] ? 1 : 0, longer = 1 - shorter;
       kept[longer] =
           kept[shorter] > room ? kept[shorter] : std::max(kept[shorter], room - kept[shorter]);
@@ -150,7 +150,7 @@ Tokenizer::Pair Tokenizer::encode_pair_cut(std::string_view first, std::string_v
         texts[i].resize(kept[i]);
     }
   }
-  // What stands around a single text stands around the first of two, too.
+  // The first text of a pair has the same special tokens as a single text.
   const auto single = data_->post_processors.apply({texts[0]}, true);
   result.ids = data_->post_processors.apply({std::move(texts[0]), std::move(texts[1])}, true);
   result.second =

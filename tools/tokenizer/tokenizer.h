@@ -20,8 +20,8 @@ struct TokenizerData;
 
 class Tokenizer {
  public:
-  /// Throws Error(kUsage) if the file cannot be read or is not such a file, Error(kUnsupported) for
-  /// parts and fields that it does not know, by their names.
+  /// Throws Error(kUsage) if the file is unreadable or no tokenizer.json, Error(kUnsupported),
+  /// naming them, for unknown parts and fields.
   static Tokenizer load(const std::string& path);
   /// `json`: the contents of the file.
   static Tokenizer parse(std::string_view json);
@@ -31,12 +31,12 @@ class Tokenizer {
 
   static constexpr std::size_t kAnyNumber = std::numeric_limits<std::size_t>::max();
 
-  /// Ids of `text`, with the tokens that the file puts around every text if `add_special`. Names of
-  /// added tokens in `text` become these tokens. Throws Error(kUsage) if `text` is not UTF-8, has
-  /// no tokens in this vocabulary, or more than `most`, which is found out before all are made.
+  /// Ids of `text`, with the file's special tokens if `add_special`. Names of added tokens in
+  /// `text` become these tokens. Throws Error(kUsage) if `text` is not UTF-8, has no tokens in this
+  /// vocabulary, or has more than `most`, which is detected early.
   std::vector<std::int64_t> encode(std::string_view text, bool add_special = true,
                                    std::size_t most = kAnyNumber) const;
-  /// Of two texts that belong together.
+  /// Ids of a pair of texts.
   std::vector<std::int64_t> encode_pair(std::string_view first, std::string_view second,
                                         bool add_special = true) const;
 
@@ -44,30 +44,30 @@ class Tokenizer {
     std::vector<std::int64_t> ids;
     bool is_cut = false;
   };
-  /// As encode(), but cut as the file says (truncation()).
+  /// As encode(), but cut by the file's rule (truncation()).
   Cut encode_cut(std::string_view text, bool add_special = true,
                  std::size_t most = kAnyNumber) const;
   struct Pair {
     std::vector<std::int64_t> ids;
-    std::size_t second = 0;  // the first id behind the first text and what stands around it
+    std::size_t second = 0;  // index of the first id after the first text and its special tokens
     bool is_cut = false;
   };
-  /// As encode_pair(), but cut as the file says.
+  /// As encode_pair(), but cut by the file's rule.
   Pair encode_pair_cut(std::string_view first, std::string_view second) const;
-  /// Makes the ids of a text as long as the file wants a single one to be (padding()).
+  /// Pads the ids of a single text by the file's rule (padding()).
   void pad(std::vector<std::int64_t>& ids) const;
-  /// What the file says of long texts and short ones, if it does.
+  /// The file's rules for long and short texts, if any.
   const std::optional<Truncation>& truncation() const;
   const std::optional<Padding>& padding() const;
 
-  /// The text of ids as they come: joined it is what decode() gives.
+  /// Streaming decoder: its results concatenated equal decode().
   class Stream {
    public:
     ~Stream();
     Stream(Stream&&) noexcept;
-    /// The text that is certain by now and was not given back before.
+    /// The text that has become certain since the last call.
     std::string add(std::int64_t id);
-    /// What is left, behind the last id.
+    /// The pending text after the last id.
     std::string finish();
 
    private:
@@ -78,13 +78,12 @@ class Tokenizer {
   };
   /// The tokenizer must outlive the stream.
   Stream stream(bool skip_special) const;
-  /// The text of `ids`, where bytes that are no UTF-8 become U+FFFD.
+  /// The text of `ids`; invalid UTF-8 becomes U+FFFD.
   std::string decode(std::span<const std::int64_t> ids, bool skip_special) const;
 
-  /// What a token is within a text: bytes, which need not be whole characters. Nothing for ids that
-  /// do not exist.
+  /// The bytes of a token within a text, not necessarily whole characters; empty for unknown ids.
   std::string_view bytes_of(std::int64_t id) const;
-  /// Whether `id` is an added token that marks something and is no text.
+  /// Whether `id` is an added token that is special, not text.
   bool is_special(std::int64_t id) const;
   /// The id of a token by its name in the file.
   std::optional<std::int64_t> id_of(std::string_view token) const;

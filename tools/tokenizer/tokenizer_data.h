@@ -28,10 +28,10 @@ struct TokenizerData {
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
 
-  /// What decoders are given for a token; none for ids that do not exist.
+  /// The decoders' input for a token; nullopt for unknown ids.
   std::optional<std::string_view> text_of(TokenId id) const;
 
-  // What tokens are within a text, made when somebody asks first.
+  // Decoded tokens within a text, computed at first use.
   mutable std::once_flag middles_made;
   mutable std::vector<std::string> middles;
 };

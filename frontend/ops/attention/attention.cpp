@@ -18,7 +18,7 @@ std::optional<DType> softmax_precision(NodeContext& node) {
   return require_dtype(type, "attribute 'softmax_precision'");
 }
 
-/// A mask that is shorter than the keys hides the rest of them.
+/// Pads a mask that is shorter than the keys: the remaining keys are hidden.
 ValueId padded_mask(NodeContext& node, ValueId mask, const Dim& keys) {
   const Shape shape = node.shape(mask);
   if (shape.empty() || shape.back() == keys || shape.back() == Dim(1)) return mask;
@@ -31,16 +31,18 @@ ValueId padded_mask(NodeContext& node, ValueId mask, const Dim& keys) {
                    {"fill", is_bool ? 0.0 : -std::numeric_limits<double>::infinity()}});
 }
 
-/// Which keys a query sees by its place: query i has the place p = i + offset among the keys.
+/// Visible keys by position: query i has the position p = i + offset among the keys.
 struct Window {
   Dim offset = 0;
-  ValueId lengths;  // keys of each sample, if valid: the offset is then lengths - queries
-  std::optional<std::int64_t> behind, ahead;  // keys p - behind .. p + ahead; without: no limit
+  ValueId lengths;  // number of keys per sample, if valid: the offset is then lengths - queries
+  std::optional<std::int64_t> behind, ahead;  // visible keys p - behind .. p + ahead; nullopt:
+                                              // unlimited
 };
 
 std::optional<std::int64_t> window_size(NodeContext& node, const char* name) {
   const std::int64_t size = node.attr_int(name, -1);
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // keys: far from overflow
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // limit of the window in keys: far from
+                                                         // overflow
   if (size < -1) node.invalid("attribute '{}' is {}; it must be -1 or more", name, size);
   return size < 0 ? std::nullopt : std::optional(std::min(size, kMost));
 }
@@ -58,8 +60,7 @@ Window read_window(NodeContext& node, const Dim& past) {
   return window;
 }
 
-/// Adds what hides keys by their place. Tests of the form j < limit are what a fused attention
-/// skips keys by.
+/// Adds the masks of a window. Fused attention skips keys only for tests of the form j < limit.
 void add_window(NodeContext& node, const Window& window, const Dim& queries, const Dim& keys,
                 AttentionForm& form) {
   const bool by_length = window.lengths.valid();
@@ -81,7 +82,7 @@ void add_window(NodeContext& node, const Window& window, const Dim& queries, con
   };
   if (window.ahead)
     form.masks.push_back(j.with("Less", place() + static_cast<double>(*window.ahead + 1)).value());
-  // The last query's place is that of the last key.
+  // The last query has the last key's position.
   if (by_length && window.ahead != 0) form.masks.push_back(j.with("Less", *lengths).value());
   if (window.behind)
     form.masks.push_back(
@@ -116,7 +117,7 @@ void attention(NodeContext& node) {
   if (node.rank(form.q) != 4)
     node.invalid("Q must have three or four dimensions, but is {}", node.type(form.q));
   add_window(node, read_window(node, past), node.shape(form.q)[2], keys, form);
-  // A row that is only causal sees its first key.
+  // With causal masking alone, every row sees at least its first key.
   form.zeros_if_hidden = !form.masks.empty() || form.window > 0;
   const AttentionStages stages = attend(node, form);
   node.output(0, is_flat ? merge_heads(node, stages.y) : stages.y);
@@ -129,7 +130,7 @@ void attention(NodeContext& node) {
   if (node.output_is_used(3)) node.output(3, node.cast(shown[mode], node.dtype(form.q)));
 }
 
-/// Attention with graphs of the model's own between its steps.
+/// Attention with subgraphs of the model between its steps.
 void flex_attention(NodeContext& node) {
   AttentionForm form{node.input(0, "Q"), node.input(1, "K"), node.input(2, "V")};
   form.scale = node.has_attr("scale") ? node.attr_float("scale") : default_scale(node, form.q);
@@ -139,7 +140,7 @@ void flex_attention(NodeContext& node) {
     if (!node.has_attr(name)) return nullptr;
     return [&node, name](ValueId value) {
       const auto results = node.subgraph(name, {{value}}, std::string("/") + name);
-      if (!results) return value;  // it has been refused: what is made of it is dropped
+      if (!results) return value;  // unsupported nodes were noted: the result is dropped
       if (results->size() != 1 || node.type(results->front()) != node.type(value))
         node.invalid("its graph '{}' must have one output of type {}", name, node.type(value));
       return results->front();
@@ -150,8 +151,8 @@ void flex_attention(NodeContext& node) {
   node.output(attend(node, form).y);
 }
 
-/// Inputs X, cos_cache, sin_cache, position_ids: with positions the caches are tables, without them
-/// they hold the angles of every token.
+/// Inputs X, cos_cache, sin_cache, position_ids. With positions the caches are tables; without,
+/// they have the angles of every token.
 void rotary_embedding(NodeContext& node) {
   ValueId x = node.input(0, "X"), cos = node.input(1, "cos_cache"),
           sin = node.input(2, "sin_cache");

@@ -50,7 +50,7 @@ ValueId apply_mask(NodeContext& node, ValueId scores, ValueId mask) {
   return node.add("Where", {mask, scores, node.constant(dtype, -kInfinity)});
 }
 
-/// True where row i may see column j: j <= i + offset, and j > i + offset - window if there is one.
+/// True where row i may see column j: j <= i + offset and, with a window, j > i + offset - window.
 ValueId causal_mask(NodeContext& node, const Dim& offset, const Dim& rows, const Dim& columns,
                     std::int64_t window) {
   const ir::Ranges& ranges = node.builder().ranges();
@@ -66,7 +66,7 @@ ValueId causal_mask(NodeContext& node, const Dim& offset, const Dim& rows, const
   return node.add("And", {seen, near});
 }
 
-/// Indices of [batch, heads, rows, size], where dimension 2 has those of `rows` [batch, count].
+/// Index tensors for [batch, heads, rows, size], with `rows` [batch, count] for dimension 2.
 std::vector<Term> row_indices(NodeContext& node, const Shape& shape, const Term& rows) {
   const Shape given = rows.shape();
   return {iota(node, shape[0], 0, 4), iota(node, shape[1], 1, 4),
@@ -90,7 +90,7 @@ AttentionStages attend(NodeContext& node, const AttentionForm& form) {
   const bool is_grouped = *group != Dim(1);
   ValueId q = form.q, k = form.k, v = form.v;
   if (is_grouped) {
-    // One more dimension, that of the group, along which k and v are broadcast.
+    // Adds a group dimension, along which k and v are broadcast.
     q = node.reshape(q, {q_shape[0], k_shape[1], *group, rows, q_shape[3]});
     k = node.reshape(k, {k_shape[0], k_shape[1], Dim(1), columns, k_shape[3]});
     v = node.reshape(v, {v_shape[0], v_shape[1], Dim(1), columns, v_shape[3]});

@@ -9,7 +9,7 @@ namespace sinter::frontend {
 
 namespace {
 
-/// True where a key lies before the end of its sample and, where there are begins, not before that.
+/// True for keys before their sample's end and, with begins, from its begin on.
 ValueId within(NodeContext& node, ValueId mask, const ScoreSizes& sizes, bool has_begins) {
   const Term place = iota(node, sizes.keys, 3, 4);
   const auto numbers = [&](const Dim& begin) {
@@ -22,8 +22,8 @@ ValueId within(NodeContext& node, ValueId mask, const ScoreSizes& sizes, bool ha
   return before_end.with("And", place.with("GreaterOrEqual", numbers(sizes.batch))).value();
 }
 
-/// Cumulated lengths say where samples begin in packed rows. Here rows are not packed: of constants
-/// that is checked, of others it is said.
+/// Cumulative lengths give the begins of samples in packed rows. Rows are not packed here: checks
+/// this for constants, and warns for other values.
 void check_starts(NodeContext& node, ValueId mask, const ScoreSizes& sizes) {
   const ir::Tensor* known = node.builder().constant_of(mask);
   if (known == nullptr || !sizes.queries.is_constant() || !sizes.keys.is_constant())
@@ -51,7 +51,7 @@ ValueId kept_by_lengths(NodeContext& node, ValueId mask, std::string_view what,
   return within(node, mask, sizes, false);
 }
 
-/// Rows of the queries and columns of the keys of a mask for all positions.
+/// Selects the current queries' rows and the keys' columns from a mask for all positions.
 ValueId of_all_positions(NodeContext& node, ValueId mask, std::string_view what,
                          const ScoreSizes& sizes) {
   const Shape shape = node.shape(mask);

@@ -13,11 +13,11 @@ namespace {
 
 struct ActivationRow {
   std::string_view name;
-  int parameters;  // 1: alpha, 2: alpha and beta
+  int parameters;  // number: 1: alpha, 2: alpha and beta
   double alpha, beta;
 };
 
-// Names and defaults of the specification of RNN.
+// Names and defaults in the specification of RNN.
 constexpr ActivationRow kActivations[] = {
     {"Relu", 0, 0, 0},         {"Tanh", 0, 0, 0},
     {"Sigmoid", 0, 0, 0},      {"Softsign", 0, 0, 0},
@@ -29,8 +29,8 @@ constexpr ActivationRow kActivations[] = {
 
 }  // namespace
 
-// alpha and beta are lists without gaps: each activation takes as many as it has, while there are
-// any.
+// alpha and beta are lists without gaps: each activation consumes its number of values, as long as
+// there are any.
 std::vector<Activation> read_activations(NodeContext& node, std::vector<std::string> fallback,
                                          std::size_t directions) {
   std::vector<std::string> names;
@@ -49,7 +49,7 @@ std::vector<Activation> read_activations(NodeContext& node, std::vector<std::str
   for (const std::string& name : names) {
     const auto* row = std::find_if(
         std::begin(kActivations), std::end(kActivations),
-        // "tanh" and "TanH" are in models as well.
+        // Case-insensitive: models contain "tanh" and "TanH".
         [&](const ActivationRow& candidate) { return same_name(candidate.name, name); });
     if (row == std::end(kActivations)) node.unsupported("activation '{}' is not known", name);
     Activation activation{std::string(row->name), row->alpha, row->beta};
@@ -70,7 +70,7 @@ ValueId apply(NodeContext& node, const Activation& activation, ValueId x) {
   };
   if (name == "Softsign")
     return node.add("Div", {x, node.add("Add", {number(1), node.add("Abs", {x})})});
-  if (name == "Softplus")  // max(x, 0) + log(1 + exp(-|x|)), which does not overflow
+  if (name == "Softplus")  // max(x, 0) + log(1 + exp(-|x|)) does not overflow
     return node.add(
         "Add",
         {node.add("Relu", {x}),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations of recurrent layers, which have parameters and defaults of their own.
+// Activations of recurrent layers, which have their own parameters and defaults.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Activation {
   double alpha = 0, beta = 0;
 };
 
-/// Activations of all directions in order: those of attribute 'activations', or `fallback` for each
+/// Activations of all directions in order: from attribute 'activations', or `fallback` for each
 /// direction.
 std::vector<Activation> read_activations(NodeContext& node, std::vector<std::string> fallback,
                                          std::size_t directions);

@@ -10,7 +10,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// The input of the model whose one bool `condition` is, if it is that.
+/// The model's scalar bool input from which `condition` is a view; nullopt if it is none.
 std::optional<ValueId> flag_behind(NodeContext& node, ValueId condition) {
   ValueId value = condition;
   for (const ir::Node* from; (from = node.builder().producer(value)) != nullptr;) {
@@ -23,7 +23,7 @@ std::optional<ValueId> flag_behind(NodeContext& node, ValueId condition) {
   return value;
 }
 
-/// One if `condition` is true, else zero: where it compares sizes.
+/// For a comparison of sizes: 1 if `condition` is true, else 0.
 std::optional<Dim> condition_on_sizes(NodeContext& node, ValueId condition) {
   const ir::Node* test = node.builder().producer(condition);
   if (test == nullptr || test->inputs.size() != 2) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<Dim> condition_on_sizes(NodeContext& node, ValueId condition) {
   return ir::min(ir::max(more + Dim(or_equal ? 1 : 0), 0, ranges), 1, ranges);
 }
 
-/// The dimension in which alone two tensors differ.
+/// The only dimension in which two tensors differ; nullopt for several.
 std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::TensorType& b) {
   if (a.dtype != b.dtype || a.shape.size() != b.shape.size()) return std::nullopt;
   std::optional<std::size_t> found;
@@ -50,8 +50,8 @@ std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::Te
   return found;
 }
 
-/// `a` where `is_a` is one, else `b`, of another size along `axis`: angles for short texts and for
-/// long ones are tables of different lengths. It is a view of both.
+/// Selects `a` if `is_a` is 1, else `b`, whose size along `axis` differs: short and long texts have
+/// tables of angles of different lengths. The result is a view of both.
 ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, std::size_t axis) {
   const Shape of_a = node.shape(a), of_b = node.shape(b);
   std::vector<Dim> starts(of_a.size(), Dim(0));
@@ -62,13 +62,13 @@ ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, st
                   {{"starts", starts}, {"steps", Ints(own.size(), 1)}, {"shape", own}});
 }
 
-/// Whether an If takes one branch instead of computing both and selecting. A branch costs a GPU as
-/// much time as some 20 MB of memory traffic, and a few pointwise operators of small tensors become
-/// one kernel: these are selected.
+/// Whether an If becomes a branch, instead of computing both bodies and selecting. On a GPU a
+/// branch costs as much as 20 MB of memory traffic. Small bodies of pointwise operators fuse to one
+/// kernel, so they are computed and selected.
 bool takes_branch(const ir::GraphBuilder& builder, std::span<const ir::Node* const> nodes) {
   constexpr std::size_t kMostOperators = 32;
   constexpr std::int64_t kMostElements = 1 << 18;
-  // The sizes that it finds are needed outside.
+  // Sizes that the body determines are needed outside.
   if (std::ranges::any_of(nodes, [](auto* node) { return node->op->kind == ir::OpKind::kExtent; }))
     return false;
   const auto is_cheap = [&](const ir::Node* node) {
@@ -81,8 +81,8 @@ bool takes_branch(const ir::GraphBuilder& builder, std::span<const ir::Node* con
   return nodes.size() > kMostOperators || !std::ranges::all_of(nodes, is_cheap);
 }
 
-/// The outputs of an If whose branches are `yes` and `no`: of each output the values in both. The
-/// branch that is not taken is not computed.
+/// The outputs of an If that executes only one of the branches `yes` and `no`; each output has a
+/// value in both.
 std::vector<ValueId> take_branch(NodeContext& node, ValueId condition, WhileBody& yes,
                                  WhileBody& no, const std::vector<ValueId>& then_values,
                                  const std::vector<ValueId>& else_values) {
@@ -153,7 +153,7 @@ void if_then_else(NodeContext& node) {
     const ValueId a = (*then_values)[i], b = (*else_values)[i];
     auto is_a = condition_on_sizes(node, condition);
     const auto axis = only_difference(node.type(a), node.type(b));
-    // A size is one that the run finds.
+    // The run determines the size.
     if (!is_a && axis && !flag_behind(node, condition))
       is_a = node.size_from_data(node.cast(flag, DType::kInt64), Dim(1), "/condition");
     if (is_a && axis) {

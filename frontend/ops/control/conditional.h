@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// If: decided at import, selected between, or a branch of the plan.
+// If: decided at import, computed on both sides and selected, or a branch of the plan.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace sinter::frontend {
 
-/// What a condition is at compile time, if it is known.
+/// The value of a condition, if it is known at compile time.
 std::optional<bool> known_condition(NodeContext& node, ValueId condition);
 
 /// The importer of If.

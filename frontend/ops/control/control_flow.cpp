@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop and Scan: unrolled at import, or loops of the plan; the table of control flow.
+// Loop and Scan: unrolled at import, or loops of the plan; the operator table of control flow.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,15 +14,15 @@ namespace {
 
 std::string iteration_label(std::int64_t i) { return fmt::format("[{}]", i); }
 
-/// No run counts so far. Exporters write a trip count beyond it where there is none: INT64_MAX.
+/// No loop runs this often. Exporters write INT64_MAX for an unlimited trip count.
 constexpr std::int64_t kEndless = std::int64_t{1} << 48;
 
-/// What ONNX says of when a loop ends: after `trips` iterations, if that is known, and when a
-/// condition is false.
+/// ONNX's two end conditions of a loop: after `trips` iterations, if known, and when a condition is
+/// false.
 struct LoopEnd {
-  std::optional<Dim> trips;  // nothing: none given, beyond kEndless, or `limit`
-  ValueId limit;             // a number that only the run knows; or invalid
-  ValueId condition;         // whether there is a first iteration; invalid: there is
+  std::optional<Dim> trips;  // nullopt: none given, beyond kEndless, or data-dependent (`limit`)
+  ValueId limit;             // a data-dependent number; invalid: none
+  ValueId condition;         // whether the first iteration runs; invalid: always
 };
 
 LoopEnd read_end(NodeContext& node) {
@@ -41,7 +41,7 @@ LoopEnd read_end(NodeContext& node) {
   return end;
 }
 
-/// What a loop leaves: its carried values, then what each iteration adds to its scan outputs.
+/// A loop's results: carried values, then the values stacked from each iteration's scan outputs.
 struct LoopResult {
   std::vector<ValueId> carried, scanned;
 };
@@ -54,16 +54,17 @@ std::size_t check_loop_body(NodeContext& node, std::size_t carried) {
   return outputs - 1 - carried;
 }
 
-/// A carried value that each iteration adds something to, of one size: what they add is collected.
+/// A carried value to which each iteration appends a part of constant size; the parts are
+/// collected.
 struct GrowingValue {
-  std::size_t carried;  // its number
+  std::size_t carried;  // its index
   NodeContext::Growth growth;
 };
 
-/// `initial` with what each iteration has added, `all`: [iterations, ..].
+/// `initial` with the collected parts `all` [iterations, ..] appended.
 ValueId grown(NodeContext& node, ValueId initial, ValueId all, NodeContext::Growth growth) {
   Shape shape = node.shape(all);
-  std::vector<std::int64_t> order;  // the iterations go in front of what grows
+  std::vector<std::int64_t> order;  // moves the iterations before the growing dimension
   for (std::int64_t d = 1; d < std::ssize(shape); ++d) order.push_back(d);
   order.insert(order.begin() + growth.axis, 0);
   if (growth.axis != 0) all = node.transpose(all, order);
@@ -77,8 +78,8 @@ ValueId grown(NodeContext& node, ValueId initial, ValueId all, NodeContext::Grow
       growth.axis);
 }
 
-/// As a loop of the plan; nothing after nodes that are not supported. `tentative`: it may be
-/// unrolled instead, which can do more; nothing where that is better or the only way.
+/// Imports the loop as a While node; nullopt after unsupported nodes. `tentative`: nullopt also if
+/// unrolling is better, or the only possibility.
 std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
                                    const std::vector<ValueId>& carried, std::size_t scanned,
                                    bool tentative) {
@@ -93,7 +94,7 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
       inputs.push_back(body.state(carried[k]));
       continue;
     }
-    // Of nothing and what it adds an iteration makes what it adds.
+    // The initial value is empty, so the body's result is exactly the part that it appends.
     Shape none = node.shape(carried[k]);
     growth->axis = node.normalise_axis(growth->axis, std::ssize(none));
     none[static_cast<std::size_t>(growth->axis)] = 0;
@@ -104,7 +105,7 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
       tentative ? node.try_subgraph("body", inputs) : node.subgraph("body", inputs);
   if (!outputs) return std::nullopt;
   const bool goes_on = known_condition(node, outputs->front()).value_or(false);
-  // It may be known once the number of the iteration is.
+  // The condition may become constant when unrolled, since the iteration number is known then.
   if (tentative && !goes_on) return std::nullopt;
   bool keeps_types = true;
   for (std::size_t k = 0; k < carried.size(); ++k)
@@ -158,9 +159,8 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
   return result;
 }
 
-/// One iteration after the other. Nothing if some node is not supported. `decided` becomes false if
-/// the data of the model's inputs decide whether there is a next one, by the condition `by`, or if
-/// there are too many.
+/// Unrolls the loop. Nullopt for unsupported nodes. Sets `decided` to false if the condition `by`
+/// depends on the model's inputs, or if there are too many iterations.
 std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
                                    std::vector<ValueId> carried, std::size_t scanned, bool& decided,
                                    ValueId& by) {
@@ -191,7 +191,7 @@ std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
       collected[k].push_back((*outputs)[1 + carried.size() + k]);
     running = i + 1 >= limit || goes_on(outputs->front());
   }
-  // A loop that never runs still has scan outputs of a shape: that of its body's.
+  // A loop with 0 iterations still needs shapes for its scan outputs: those of its body.
   const auto shapes = i == 0 && scanned > 0 ? run_body(0) : std::nullopt;
   if (i == 0 && scanned > 0 && !shapes) return std::nullopt;
   LoopResult result{std::move(carried), {}};
@@ -214,7 +214,7 @@ void loop(NodeContext& node) {
       if (!*known) end.trips = 0;
     }
   std::optional<LoopResult> result;
-  // Whether the body alone says how often it runs, and no more often than a number.
+  // True if no input of the loop, only constants and the body, determines when it ends.
   const bool can_unroll =
       !end.condition.valid() && !end.limit.valid() && (!end.trips || end.trips->is_constant());
   if (can_unroll && (!end.trips || end.trips->value() > kMostUnrolled))
@@ -223,7 +223,7 @@ void loop(NodeContext& node) {
   ValueId by;
   if (can_unroll && !result) result = unrolled(node, end, carried, scanned, decided, by);
   if (!decided) {
-    // Unrolled it could do more, were it known how often it runs.
+    // Unrolling would support more nodes if the number of iterations were known.
     const auto need_end = [&] {
       for (const ValueId value : {end.limit, end.condition, by})
         if (value.valid()) node.folder().need(value);
@@ -248,7 +248,7 @@ Ints per_scan(NodeContext& node, const char* name, std::size_t count) {
   return values;
 }
 
-/// Of each of `count`: whether it is read or written from the end.
+/// Directions of `count` sequences or outputs: whether each is read or written from the end.
 Ints read_directions(NodeContext& node, const char* name, std::size_t count) {
   auto values = per_scan(node, name, count);
   for (const std::int64_t value : values)
@@ -257,8 +257,8 @@ Ints read_directions(NodeContext& node, const char* name, std::size_t count) {
   return values;
 }
 
-/// What a scan works on: values before the first iteration, sequences and the dimensions along
-/// which they are read, and which of them from the end.
+/// A scan's inputs: initial states, and sequences with the axes and directions in which they are
+/// read.
 struct ScanInputs {
   std::vector<ValueId> states, sequences;
   Ints axes, directions;
@@ -278,7 +278,7 @@ ScanInputs read_scan(NodeContext& node, std::vector<ValueId> inputs, const char*
   return scan;
 }
 
-/// The length of all sequences.
+/// The common length of all sequences.
 Dim scan_length(NodeContext& node, const ScanInputs& scan) {
   std::optional<Dim> length;
   for (std::size_t k = 0; k < scan.sequences.size(); ++k) {
@@ -290,7 +290,7 @@ Dim scan_length(NodeContext& node, const ScanInputs& scan) {
   return *length;
 }
 
-/// Runs the body along the sequences; see iterate.
+/// Runs the body over the sequences; see iterate.
 std::optional<IterationResult> run_scan(NodeContext& node, const ScanInputs& scan,
                                         const std::vector<bool>& backwards,
                                         const std::string& label) {
@@ -321,7 +321,7 @@ void scan(NodeContext& node) {
   if (!result) return;
   for (std::size_t k = 0; k < states; ++k) node.output(k, result->states[k]);
   for (std::size_t k = 0; k < collected; ++k) {
-    // The first dimension, where the iterations are, goes to its axis.
+    // Moves the first dimension, the iterations, to the output's axis.
     const std::int64_t rank = node.rank(result->collected[k]);
     const std::int64_t axis = node.normalise_axis(axes[k], rank);
     std::vector<std::int64_t> order;
@@ -332,8 +332,8 @@ void scan(NodeContext& node) {
   }
 }
 
-/// Before opset 9 every input has a batch dimension in front of all others, and the sequences lie
-/// along the second one.
+/// Before opset 9 every input has a leading batch dimension, and sequences run along the second
+/// dimension.
 void scan_of_batches(NodeContext& node) {
   if (node.has_input(0))
     node.unsupported(
@@ -347,7 +347,7 @@ void scan_of_batches(NodeContext& node) {
         "its batch is {}; the scan of each sample is unrolled at compile time, so it "
         "must be known and at most {}",
         batch, kMaxIterations);
-  std::vector<std::vector<ValueId>> outputs;  // of every sample
+  std::vector<std::vector<ValueId>> outputs;  // by output, then by sample
   for (std::int64_t b = 0; b < batch.value(); ++b) {
     std::vector<ValueId> sample;
     for (const ValueId value : all) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RNN, GRU and LSTM: one operator whose body is a loop over a sequence, unrolled where it is short.
+// RNN, GRU and LSTM: one operator whose body is a loop over a sequence, unrolled if short.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// One recurrent node: its sizes and the inputs that all directions share.
+/// One recurrent node: its sizes and the inputs common to all directions.
 struct Layer {
   std::int64_t gates = 0;
   Dim steps, batch, hidden;
@@ -22,24 +22,24 @@ struct Layer {
   std::size_t directions = 1;
   bool starts_backwards = false;
   bool batch_first = false;  // layout 1
-  bool quantized = false;    // weights of 8 bits, whose left operands are quantized as they come
+  bool quantized = false;    // 8-bit weights; left operands are quantized dynamically
   std::optional<double> clip;
   ValueId x;  // [steps, batch, inputs]
 };
 
-/// What the steps of all directions read; see ir/ops/recurrent.cpp. What is not given is invalid.
+/// Operands of the steps of all directions; see ir/ops/recurrent.cpp. Missing inputs are invalid.
 struct Operands {
   ValueId projected, recurrent, recurrent_bias, h, c, lengths;
   ValueId peepholes;  // [directions, 3 * hidden]
 };
 
-/// One direction of it.
+/// Operands of one direction.
 struct Direction {
   ValueId projected;  // [steps, batch, gates * hidden]: the input's part, bias included
   ValueId recurrent;  // [hidden, gates * hidden]
-  ValueId scale;      // of `recurrent` if it is quantized: one value, or one for each column
+  ValueId scale;      // scale of quantized `recurrent`: one value, or one per column
   std::optional<ValueId> zero_point;
-  ValueId recurrent_bias;  // [gates * hidden], or invalid: part of `projected`
+  ValueId recurrent_bias;  // [gates * hidden]; invalid: included in `projected`
   ValueId peepholes;       // [3 * hidden], or invalid
   std::vector<Activation> activations;
 };
@@ -88,7 +88,7 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
   if (node.has_attr("clip")) {
     const double clip = node.attr_float("clip");
     if (!(clip >= 0)) node.invalid("attribute 'clip' is {}", clip);
-    // Every other runtime takes it so, and exporters write it.
+    // As in all other runtimes; exporters write it.
     if (clip == 0)
       node.warn("attribute 'clip' is 0, which is taken as no clipping");
     else
@@ -97,7 +97,7 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
   return layer;
 }
 
-/// A state as the node gives it, [directions, batch, hidden]; invalid if it does not.
+/// The initial state [directions, batch, hidden] of the node; invalid if missing.
 ValueId given_state(NodeContext& node, const Layer& layer, std::size_t i, const char* what) {
   if (!node.has_input(i)) return {};
   const Dim count(static_cast<std::int64_t>(layer.directions));
@@ -108,13 +108,13 @@ ValueId given_state(NodeContext& node, const Layer& layer, std::size_t i, const 
   return layer.batch_first ? node.transpose(state, {1, 0, 2}) : state;
 }
 
-/// Of direction `d`: [batch, hidden].
+/// The initial state [batch, hidden] of direction `d`.
 ValueId initial_state(NodeContext& node, const Layer& layer, ValueId given, std::int64_t d) {
   if (given.valid()) return element(node, given, 0, d);
   return node.expand(node.constant(layer.dtype, 0), {layer.batch, layer.hidden});
 }
 
-/// Parameter `i` of quantized weights: one value for a direction, or one for each column.
+/// Parameter `i` of quantized weights for direction `d`: one value, or one per column.
 ValueId weight_parameter(NodeContext& node, const Layer& layer, std::size_t i, const char* what,
                          std::int64_t d) {
   const ValueId value = node.input(i, what);
@@ -124,8 +124,8 @@ ValueId weight_parameter(NodeContext& node, const Layer& layer, std::size_t i, c
   return element(node, value, 0, d);
 }
 
-/// The input's part of all steps and directions is one product. The recurrent bias joins it unless
-/// `separate_recurrent_bias`. Quantized weights are read by read_direction.
+/// The input projection of all steps and directions is one matmul. It includes the recurrent bias
+/// unless `separate_recurrent_bias`. read_direction reads quantized weights.
 Operands read_operands(NodeContext& node, const Layer& layer, bool separate_recurrent_bias,
                        bool has_cell) {
   const Dim rows = Dim(layer.gates) * layer.hidden,
@@ -163,7 +163,7 @@ Operands read_operands(NodeContext& node, const Layer& layer, bool separate_recu
   return result;
 }
 
-/// What direction `d` reads, by itself.
+/// The operands of direction `d`.
 Direction read_direction(NodeContext& node, const Layer& layer, const Operands& operands,
                          std::int64_t d) {
   const Dim rows = Dim(layer.gates) * layer.hidden;
@@ -197,7 +197,7 @@ Direction read_direction(NodeContext& node, const Layer& layer, const Operands& 
   return result;
 }
 
-/// Gate `i` of `gates`: [.., gates * hidden] -> [.., hidden].
+/// Gate `i`: [.., gates * hidden] -> [.., hidden].
 ValueId gate(NodeContext& node, const Layer& layer, ValueId gates, std::int64_t i) {
   return part(node, gates, node.rank(gates) - 1, Dim(i) * layer.hidden, layer.hidden);
 }
@@ -233,8 +233,8 @@ States rnn_step(NodeContext& node, const Layer& layer, const Direction& directio
   return {activate(node, layer, direction.activations[0], sum), {}};
 }
 
-/// Gates z, r, h; see the specification of GRU. With a recurrent bias of its own the reset gate is
-/// applied after the product (linear_before_reset).
+/// Gates z, r, h; see the specification of GRU. With a separate recurrent bias, the reset gate is
+/// applied after the matmul (linear_before_reset).
 template <bool kLinearBeforeReset>
 States gru_step(NodeContext& node, const Layer& layer, const Direction& direction,
                 ValueId projected, const States& before) {
@@ -288,8 +288,8 @@ States lstm_step(NodeContext& node, const Layer& layer, const Direction& directi
   return {node.add("Mul", {output, apply(node, h, c)}), c};
 }
 
-/// Runs one direction; its outputs of all steps in the sequence's order, [steps, batch, hidden],
-/// and the last states.
+/// Runs one direction. Returns the outputs of all steps in the sequence's order, [steps, batch,
+/// hidden]; `states` become the last ones.
 ValueId run_direction(NodeContext& node, const Layer& layer, const Direction& direction,
                       ValueId lengths, bool backwards, Step step, States& states) {
   const bool has_cell = states.c.valid();
@@ -303,7 +303,7 @@ ValueId run_direction(NodeContext& node, const Layer& layer, const Direction& di
             step(node, layer, direction, at.element(direction.projected, 0, backwards), before);
         ValueId output = next.h;
         if (lengths.valid()) {
-          // Steps behind a sequence's end change nothing, and their output is zero.
+          // Steps after a sequence's end keep the states and output zero.
           const ValueId t =
               backwards
                   ? node.add("Sub", {node.folder().scalar_of(layer.steps - Dim(1)), at.number})
@@ -364,7 +364,7 @@ std::vector<ValueId> run_layer(NodeContext& node, const Layer& layer, const Cell
   return results;
 }
 
-/// What about the layer no kernel of its own would do; empty if it is as usual.
+/// A feature of the layer that single-kernel layers do not support; empty if there is none.
 std::string special(const Layer& layer, const CellKind& cell,
                     const std::vector<Activation>& activations, const Operands& operands) {
   for (std::size_t i = 0; i < activations.size(); ++i)
@@ -376,7 +376,7 @@ std::string special(const Layer& layer, const CellKind& cell,
   return cell.input_forget ? "its forget gate is made of its input gate" : "";
 }
 
-/// The layer as one node whose body is run_layer.
+/// Imports the layer as a single Recurrent node with run_layer's graph as its body.
 std::vector<ValueId> as_one(NodeContext& node, const Layer& layer, const CellKind& cell,
                             const std::vector<Activation>& activations, Operands operands) {
   const std::string direction = layer.directions == 2    ? "bidirectional"
@@ -403,7 +403,7 @@ std::vector<ValueId> as_one(NodeContext& node, const Layer& layer, const CellKin
   }
   const std::vector<ValueId> results = run_layer(node, layer, cell, activations, operands);
   ExtractedBody extracted = extract_body(node.builder(), placeholders, results);
-  // Peepholes alone are captured: they come last, and the operator that has them is special.
+  // Only peepholes are captured: they come last, and the node is marked as special.
   inputs.insert(inputs.end(), extracted.captured.begin(), extracted.captured.end());
   return node.builder().add_multi("Recurrent", inputs, attrs, std::move(extracted.body));
 }
@@ -439,7 +439,7 @@ void import_lstm(NodeContext& node, bool quantized) {
 
 void lstm(NodeContext& node) { import_lstm(node, false); }
 
-/// All steps of the input are quantized together, and the state of all samples in each step.
+/// Quantizes all steps of the input together, and each step's states of all samples together.
 void dynamic_quantize_lstm(NodeContext& node) { import_lstm(node, true); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LinearAttention and CausalConvWithState: layers that carry a state from run to run.
+// LinearAttention and CausalConvWithState: layers with a state that persists between runs.
 #include <cmath>
 
 #include "frontend/ops/attention/attention_core.h"
@@ -11,8 +11,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// A convolution of each channel by itself that looks at the past only; the state is the last
-/// k - 1 positions.
+/// Causal depthwise convolution; the state is the last k - 1 positions.
 void causal_conv_with_state(NodeContext& node) {
   const ValueId x = node.input(0, "input"), weights = node.input(1, "weight");
   const Shape shape = node.shape(x);
@@ -43,10 +42,10 @@ void causal_conv_with_state(NodeContext& node) {
   if (node.output_is_used(1)) node.output(1, part(node, padded, 2, shape[2], kept));
 }
 
-/// S' = decay * S + k (v - k S)..: see the specification of LinearAttention. One step after the
-/// other, in float32.
+/// S' = decay * S + k (v - k S)..: see the specification of LinearAttention. Sequential steps in
+/// float32.
 void linear_attention(NodeContext& node) {
-  // 'chunk_size' is not read: how to compute, not what
+  // ignores 'chunk_size', which affects only the algorithm
   const ValueId query = node.input(0, "query");
   const std::int64_t q_heads = node.attr_int("q_num_heads"), heads = node.attr_int("kv_num_heads");
   const std::string rule = node.attr_string("update_rule", "gated_delta");

@@ -15,11 +15,11 @@ using ir::Node;
 
 namespace {
 
-/// Builds the body's graph out of nodes around it.
+/// Builds the body's graph from nodes of the surrounding graph.
 class BodyExtractor {
  public:
-  /// `takes_all`: what has been made since the first placeholder belongs to the body; else what
-  /// depends on one.
+  /// `takes_all`: all nodes added since the first placeholder belong to the body; otherwise only
+  /// those that depend on a placeholder.
   BodyExtractor(const ir::GraphBuilder& outer, std::span<const ValueId> placeholders,
                 bool takes_all)
       : outer_(outer), body_("body"), takes_all_(takes_all) {
@@ -37,7 +37,7 @@ class BodyExtractor {
     return body_.finish();
   }
 
-  /// What the body's inputs are outside.
+  /// The outer values of the body's inputs.
   const std::vector<ValueId>& inputs() const { return inputs_; }
 
  private:
@@ -45,7 +45,7 @@ class BodyExtractor {
     return std::ranges::any_of(values, [&](ValueId value) { return inner_.contains(value); });
   }
 
-  /// The nodes that could depend on a placeholder, in topological order, by their first output.
+  /// Nodes that may depend on a placeholder, in topological order, by first output.
   std::map<ValueId, const Node*> ancestors(std::span<const ValueId> outputs) const {
     std::map<ValueId, const Node*> found;
     std::vector<ValueId> open(outputs.begin(), outputs.end());
@@ -53,7 +53,7 @@ class BodyExtractor {
       const ValueId value = open.back();
       open.pop_back();
       const Node* node = outer_.producer(value);
-      // Values are numbered as they are made.
+      // Ids increase in creation order.
       if (node == nullptr || value < inputs_.front() || inner_.contains(value) ||
           !found.emplace(node->outputs.front(), node).second)
         continue;
@@ -71,7 +71,8 @@ class BodyExtractor {
     for (std::size_t i = 0; i < outputs.size(); ++i) inner_.emplace(node.outputs[i], outputs[i]);
   }
 
-  /// True for values that a kernel generates without reading: an Iota, a size, an expanded scalar.
+  /// True for values that a kernel can generate without reading memory: an Iota, a size, an
+  /// expanded scalar.
   bool is_generated(ValueId value) const {
     if (const ir::Tensor* constant = outer_.constant_of(value))
       return constant->element_count() == 1;
@@ -84,8 +85,8 @@ class BodyExtractor {
            std::ranges::all_of(node->inputs, [&](ValueId input) { return is_generated(input); });
   }
 
-  /// A value in the body: a constant is one there, too, what is generated is so there, and what
-  /// does not change is an input.
+  /// Maps a value into the body: constants and generated values are repeated there, other
+  /// loop-invariant values become inputs.
   ValueId import(ValueId value) {
     if (const auto known = inner_.find(value); known != inner_.end()) return known->second;
     ValueId inner;

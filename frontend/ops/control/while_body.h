@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that stay loops: the body of a While node, built among the nodes around it.
+// Loops that are not unrolled: builds the body of a While node among the surrounding nodes.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@
 
 namespace sinter::frontend {
 
-/// Iterations that a loop is unrolled to; one of more stays a loop. What is unrolled fuses across
-/// iterations, and what an iteration does may depend on its number.
+/// Maximum iterations of an unrolled loop. Unrolled iterations fuse with each other, and their
+/// nodes may depend on the iteration's number.
 inline constexpr std::int64_t kMostUnrolled = 16;
 
-/// What `outputs` are of `placeholders`, as a graph of its own whose first inputs these are. A
-/// constant is one in the graph, too, what is generated is so there; other values that do not
-/// depend on the placeholders are its further inputs, `captured`. The placeholders are older than
-/// what is computed from them. `takes_all`: whatever has been made since them belongs to the graph.
+/// The computation of `outputs` from `placeholders` as a graph, with the placeholders as its first
+/// inputs. Constants and generated values are repeated in the graph. Other values that do not
+/// depend on placeholders become further inputs, `captured`. Placeholders must be created before
+/// their dependents. `takes_all`: the graph gets all nodes added since the placeholders.
 struct ExtractedBody {
   std::shared_ptr<const ir::Graph> body;
   std::vector<ir::ValueId> captured;
@@ -29,42 +29,42 @@ ExtractedBody extract_body(const ir::GraphBuilder& builder,
                            std::span<const ir::ValueId> placeholders,
                            std::span<const ir::ValueId> outputs, bool takes_all = false);
 
-/// A loop under construction. Its body's nodes are added to the graph around it, on placeholders
-/// for values that change from one iteration to the next. finish() moves the nodes that depend on
+/// A loop under construction. Its body's nodes are first added to the surrounding graph, on
+/// placeholders for values that change between iterations. finish() moves nodes that depend on
 /// placeholders into the body; the others run once, before the loop.
 class WhileBody {
  public:
   explicit WhileBody(NodeContext& node);
 
-  /// The number of the iteration, from 0: i64[].
+  /// The iteration's number, from 0: i64[].
   ir::ValueId index() const { return index_; }
-  /// A value that is `initial` in the first iteration; what it is in the next, finish() is told.
+  /// Adds a state with the value `initial` in the first iteration; finish() gets its next value.
   ir::ValueId state(ir::ValueId initial);
-  /// Element number index() of `sequence`, which has `trips` elements along `axis`; from the end,
-  /// if it is read backwards.
+  /// Element index() of `sequence`, which has `trips` elements along `axis`; with `backwards`,
+  /// counted from the end.
   ir::ValueId element(ir::ValueId sequence, std::int64_t axis, const ir::Dim& trips,
                       bool backwards);
-  /// Collects `value` of all iterations: a state [trips, ..] whose element index(), or the same
-  /// from the end, is replaced by it. finish() returns it behind the other states, in order.
+  /// Collects `value` of all iterations in a state [trips, ..]: each iteration replaces element
+  /// index(), with `backwards` counted from the end. finish() returns these states after the
+  /// others, in order.
   void collect(ir::ValueId value, const ir::Dim& trips, bool backwards);
 
-  /// When the loop ends.
+  /// End conditions of the loop.
   struct End {
-    std::optional<ir::Dim> trips;  // number of iterations; nothing: any
-    // If valid: bools of one element, whether there is a first iteration and a next one.
+    std::optional<ir::Dim> trips;  // number of iterations; nullopt: any
+    // Scalar bools, if valid: whether the first, and the next, iteration runs.
     ir::ValueId first, next;
   };
-  /// Adds the While node. `after`: the states behind an iteration, in the order in which they were
-  /// declared. Returns them behind the last one. Throws Error(kUnsupported) if the type of one
-  /// changes.
+  /// Adds the While node. `after`: the states at an iteration's end, in the order of their
+  /// declaration. Returns the final states. Throws Error(kUnsupported) if a state's type changes.
   std::vector<ir::ValueId> finish(End end, std::span<const ir::ValueId> after);
 
-  // A branch is a loop of at most one iteration: what has been made since the object was.
-  /// Whether `value` is of the branch.
+  // A branch is a loop of at most one iteration with all nodes added since this object's creation.
+  /// Whether the branch computes `value`.
   bool made(ir::ValueId value) const;
-  /// The nodes of the branch behind `outputs`; valid until the next one is added.
+  /// The branch's nodes that `outputs` depend on; valid until the next node is added.
   std::vector<const ir::Node*> nodes_of(std::span<const ir::ValueId> outputs) const;
-  /// `values` of the branch where `condition` is true, else `otherwise`.
+  /// Returns the branch's `values` if `condition` is true, else `otherwise`.
   std::vector<ir::ValueId> finish_branch(ir::ValueId condition,
                                          std::span<const ir::ValueId> otherwise,
                                          std::span<const ir::ValueId> values);
@@ -73,8 +73,8 @@ class WhileBody {
   struct State {
     ir::ValueId initial, before, after;
   };
-  /// `end`, with a condition in the place of a number of iterations that the run finds: a host that
-  /// launches them does not know it.
+  /// Replaces a data-dependent number of iterations by a condition, since the launching host does
+  /// not know the number.
   End counted_on_data(End end);
   ir::ValueId number_of(const ir::Dim& trips, bool backwards);
 
@@ -84,23 +84,23 @@ class WhileBody {
   bool takes_all_ = false;
 };
 
-/// One iteration over sequences, unrolled or of a While.
+/// One iteration over sequences, of an unrolled loop or a While.
 struct Iteration {
   ir::ValueId number;               // i64[]
-  std::vector<ir::ValueId> states;  // before it
-  std::string label;                // tells this copy of the nodes from others: "[3]", or ""
-  /// Its element of `sequence` along `axis`; from the end, if it is read backwards.
+  std::vector<ir::ValueId> states;  // values before the iteration
+  std::string label;                // distinguishes this copy of the nodes: "[3]", or ""
+  /// The iteration's element of `sequence` along `axis`; with `backwards`, counted from the end.
   std::function<ir::ValueId(ir::ValueId sequence, std::int64_t axis, bool backwards)> element;
 };
-/// The states behind an iteration or behind the last; what an iteration collects, or what all do,
-/// along a new first dimension.
+/// States after an iteration, or after the last one. `collected`: values of one iteration, or of
+/// all along a new first dimension.
 struct IterationResult {
   std::vector<ir::ValueId> states, collected;
 };
 
-/// Runs `body` `count` times: unrolled if that is a number of at most kMostUnrolled. `backwards`,
-/// of each value that is collected: the first iteration's is the last element. Nothing if `body`
-/// returns nothing, as when some node is not supported.
+/// Runs `body` `count` times; unrolls up to kMostUnrolled iterations. `backwards`: for each
+/// collected value, whether the first iteration writes the last element. Nullopt if `body` returns
+/// nullopt, as for unsupported nodes.
 std::optional<IterationResult> iterate(
     NodeContext& node, const ir::Dim& count, std::vector<ir::ValueId> states,
     const std::vector<bool>& backwards,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embeddings of com.microsoft. Source: ContribOperators.md of
-// ONNX Runtime 1.2x.
+// Rotary embeddings of com.microsoft. Source: ContribOperators.md of ONNX Runtime 1.2x.
 #include <cmath>
 
 #include "frontend/ops/attention/attention_core.h"
@@ -16,7 +15,8 @@ void refuse_attr(NodeContext& node, const char* name, std::int64_t plain) {
     node.unsupported("attribute '{}' is {}; export with {}", name, value, plain);
 }
 
-/// The heads of x [batch, length, heads * size] by the attributes, or by what the angles turn.
+/// The number of heads of x [batch, length, heads * size], from the attributes or from the rotated
+/// size.
 std::int64_t heads_to_rotate(NodeContext& node, ValueId x, std::int64_t turned, const Dim& pairs) {
   if (const std::int64_t heads = node.attr_int("num_heads", 0); heads != 0) return heads;
   if (turned != 0)
@@ -28,7 +28,7 @@ std::int64_t heads_to_rotate(NodeContext& node, ValueId x, std::int64_t turned, 
   return count->value();
 }
 
-/// position_ids as [batch, length]. One position is that of the first token.
+/// position_ids as [batch, length]. A single position is the first token's.
 ValueId rotary_positions(NodeContext& node, ValueId x, const Dim& rows) {
   const ValueId positions = node.input(1, "position_ids");
   const Dim batch = node.shape(x)[0], length = node.shape(x)[2];

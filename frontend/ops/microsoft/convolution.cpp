@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and pooling of com.microsoft: with activations, and with channels last.
+// Convolutions and pooling of com.microsoft: with activations, and channels last.
 #include "frontend/ops/fused_activation.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
@@ -8,7 +8,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// `y`, and what the node has behind its convolution: + Z, and an activation.
+/// Adds the node's residual Z and activation to `y`.
 ValueId with_rest(NodeContext& node, ValueId y) {
   if (node.has_input(3)) {
     const ValueId z = node.input(3, "Z");
@@ -21,14 +21,14 @@ ValueId with_rest(NodeContext& node, ValueId y) {
 
 void fused_conv(NodeContext& node) { node.output(with_rest(node, import_conv(node))); }
 
-/// Weights lie as those of Conv.
+/// Weights have Conv's layout.
 void nhwc_fused_conv(NodeContext& node) {
   const ValueId x = channels_first(node, node.input(0, "X"));
   node.output(with_rest(node, channels_last(node, import_conv(node, x, node.input(1, "W")))));
 }
 
-/// Weights are [M, kernel.., C / group]: so ONNX Runtime's kernel reads them, and so its optimiser
-/// writes them.
+/// Weights are [M, kernel.., C / group], as ONNX Runtime's kernel reads and its optimizer writes
+/// them.
 void nhwc_conv(NodeContext& node) {
   const ValueId x = channels_first(node, node.input(0, "X"));
   const ValueId weights = channels_first(node, node.input(1, "W"));

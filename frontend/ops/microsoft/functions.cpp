@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft that ONNX Runtime's optimiser and exporters for it write: fused
-// activations and products. They are taken apart again.
+// Fused activations and matmuls of com.microsoft, which ONNX Runtime's optimizer and exporters
+// write; decomposed here.
 #include <algorithm>
 
 #include "frontend/ops/control/unroll.h"
@@ -14,7 +14,7 @@ namespace {
 
 // ---- Activations
 
-/// `x` and input `i`, a bias of its last dimension.
+/// `x` plus input `i`, a bias along its last dimension.
 ValueId biased(NodeContext& node, ValueId x, std::size_t i) {
   const ValueId bias = node.input(i, "bias");
   if (node.rank(x) == 0) node.invalid("input is a scalar; a bias needs a dimension");
@@ -30,7 +30,7 @@ void gelu(NodeContext& node) { node.output(node.add("Gelu", {node.x()})); }
 void bias_gelu(NodeContext& node) { node.output(node.add("Gelu", {biased(node, node.x(), 1)})); }
 void fast_gelu(NodeContext& node) { node.output(node.add("GeluTanh", {with_bias(node)})); }
 
-/// Of x + bias the first half of the last dimension, times Gelu of the second.
+/// Splits x + bias along the last dimension and multiplies the first half with Gelu of the second.
 void bias_split_gelu(NodeContext& node) {
   const ValueId x = biased(node, node.x(), 1);
   const std::int64_t last = node.rank(x) - 1;
@@ -54,9 +54,9 @@ void quick_gelu(NodeContext& node) {
   node.output(node.add("Mul", {x, node.add("Sigmoid", {node.add("Mul", {x, alpha})})}));
 }
 
-// ---- Products
+// ---- Matrix products
 
-/// Dimension 0 moved in front of the last one, then the last two exchanged, as asked for.
+/// Moves dimension 0 before the last one if `batch`, then exchanges the last two if `matrix`.
 ValueId turned(NodeContext& node, ValueId x, bool batch, bool matrix) {
   const auto rank = static_cast<std::size_t>(node.rank(x));
   if (rank < 2) return x;
@@ -67,7 +67,7 @@ ValueId turned(NodeContext& node, ValueId x, bool batch, bool matrix) {
   return node.transpose(x, perm);
 }
 
-/// alpha * A' * B', whose vectors are taken as they are.
+/// alpha * A' * B'; vectors are not transposed.
 ValueId scaled_product(NodeContext& node) {
   const auto operand = [&](std::size_t i, const char* what, const char* batch, const char* matrix) {
     return turned(node, node.input(i, what), node.attr_int(batch, 0) != 0,
@@ -82,7 +82,7 @@ ValueId scaled_product(NodeContext& node) {
 
 void fused_matmul(NodeContext& node) { node.output(scaled_product(node)); }
 
-/// Attributes activation_alpha, _beta and _gamma, as far as they are given.
+/// Attributes activation_alpha, _beta and _gamma that the node has.
 std::vector<double> activation_numbers(NodeContext& node) {
   std::vector<double> numbers;
   for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GroupQueryAttention of com.microsoft: its caches, and where in them each sample stands. Source:
+// GroupQueryAttention of com.microsoft: its caches, and each sample's position in them. Source:
 // ContribOperators.md of ONNX Runtime 1.3x.
 #include <algorithm>
 
@@ -48,7 +48,7 @@ void refuse_what_is_not_supported(NodeContext& node) {
     node.invalid("q_norm_weight and k_norm_weight must be given together");
 }
 
-/// Queries, keys and values by heads, of one packed input or three.
+/// Reads queries, keys and values by heads, from one packed input or three.
 void read_projections(NodeContext& node, AttentionForm& form) {
   const std::int64_t heads = node.attr_int("num_heads"), kv_heads = node.attr_int("kv_num_heads");
   const ValueId query = node.input(kQuery, "query");
@@ -64,7 +64,7 @@ void read_projections(NodeContext& node, AttentionForm& form) {
   form.v = part(node, all, 1, heads + kv_heads, kv_heads);
 }
 
-/// Root mean squares of each head of queries and keys, if their weights are given.
+/// RMS-normalizes each head of queries and keys, if their weights are given.
 void normalise_heads(NodeContext& node, AttentionForm& form) {
   if (!node.has_input(kQueryNorm)) return;
   constexpr double kOnnxRuntimes = 1e-6;
@@ -74,7 +74,7 @@ void normalise_heads(NodeContext& node, AttentionForm& form) {
                   {{"axis", std::int64_t{3}}, {"epsilon", epsilon}});
 }
 
-/// past_key or past_value, which must fit the new rows in all but its length.
+/// past_key or past_value; must match the new rows in all dimensions but the length.
 ValueId past_input(NodeContext& node, Input i, const char* name, ValueId rows) {
   const ValueId past = node.input(i, name);
   const Shape shape = node.shape(past), wanted = node.shape(rows);
@@ -88,8 +88,8 @@ ValueId past_input(NodeContext& node, Input i, const char* name, ValueId rows) {
   return past;
 }
 
-/// How many tokens each sample has, int64 [batch, 1]: with those of this step, and before it. A
-/// prompt may be padded behind its tokens; then seqlens_k says less than the queries are.
+/// Number of tokens per sample, int64 [batch, 1], including this step's and before it. A prompt may
+/// be padded at its end; then seqlens_k is less than the number of queries.
 struct Lengths {
   Term after, before;
 };
@@ -101,7 +101,7 @@ Lengths read_lengths(NodeContext& node, const Dim& batch, const Dim& rows) {
   return {after, after - after.with("Min", size_of_dim(node, rows))};
 }
 
-/// The place of each query among its sample's tokens, [batch, queries].
+/// Positions of the queries in their samples, [batch, queries].
 Term places_of(NodeContext& node, const Lengths& lengths, const Dim& rows) {
   return lengths.before + iota(node, rows, 1, 2);
 }
@@ -117,7 +117,7 @@ void turn_heads(NodeContext& node, AttentionForm& form, ValueId places) {
   form.k = rotate(node, form.k, cos, sin, interleaved);
 }
 
-/// Each token needs its angles: that is how many the model can have.
+/// The tables of angles limit the number of tokens.
 void limit_to_angles(NodeContext& node, const Shape& lengths) {
   const Shape table = node.shape(node.input(kCos, "cos_cache"));
   if (table.empty()) return;
@@ -126,7 +126,7 @@ void limit_to_angles(NodeContext& node, const Shape& lengths) {
     if (rows) node.limit(length, *rows);
 }
 
-/// total_sequence_length as a size; where it is data, the caches grow by the new rows.
+/// total_sequence_length as a size; if it is data-dependent, caches grow by the new rows.
 Dim total_length(NodeContext& node, const Dim& past, const Dim& rows) {
   if (node.has_input(kTotal))
     if (const auto known = node.folder().contents(node.input(kTotal, "total_sequence_length"));
@@ -136,15 +136,15 @@ Dim total_length(NodeContext& node, const Dim& past, const Dim& rows) {
   return past + rows;
 }
 
-/// Caches of every token. ONNX Runtime makes present as long as the longer of past and
-/// total_sequence_length: a cache that grows, or one buffer that is long enough for all steps.
+/// Caches with all tokens. ONNX Runtime makes present as long as the larger of past and
+/// total_sequence_length: a growing cache, or one buffer for all steps.
 void attend_to_all(NodeContext& node, AttentionForm& form, const Lengths& lengths,
                    const Term& places) {
   const Shape rows = node.shape(form.k);
   const ValueId past_key = past_input(node, kPastKey, "past_key", form.k),
                 past_value = past_input(node, kPastValue, "past_value", form.v);
   const Dim past = node.shape(past_key)[2], total = total_length(node, past, rows[2]);
-  // In a buffer of a known length all tokens have to fit, and each needs its angles.
+  // A buffer of known length must hold all tokens, and each token needs its angles.
   if (past.is_constant() && past.value() > 0) node.limit(total, past.value());
   if (node.has_input(kCos) && !node.has_input(kPositions)) limit_to_angles(node, {past, total});
   const Dim keys = ir::max(past, total, node.builder().ranges());
@@ -154,7 +154,7 @@ void attend_to_all(NodeContext& node, AttentionForm& form, const Lengths& length
   const Term key = iota(node, keys, 3, 4), place = per_query(places),
              end = per_query(lengths.after);
   const bool is_causal = node.attr_int("causal", 1) != 0;
-  // What a padded query sees ends with its sample, too.
+  // Padded queries also see only their sample's tokens.
   form.masks.push_back(key.with("Less", is_causal ? (place + 1).with("Min", end) : end).value());
   if (form.window > 0)
     form.masks.push_back(key.with("Greater", place - static_cast<double>(form.window)).value());
@@ -162,7 +162,7 @@ void attend_to_all(NodeContext& node, AttentionForm& form, const Lengths& length
 }
 
 /// With attribute sliding_window_cache: how many of the last `tokens` a cache of `capacity` rows
-/// holds. It drops as many at once as it has rows more than the window.
+/// holds. It evicts its rows beyond the window at once.
 Term resident(const Term& tokens, const Dim& capacity, std::int64_t window) {
   NodeContext& node = tokens.node();
   const Term size = size_of_dim(node, capacity);
@@ -171,7 +171,8 @@ Term resident(const Term& tokens, const Dim& capacity, std::int64_t window) {
   return tokens - step * ((more + step - 1) / step);
 }
 
-/// Caches of the last tokens, of any length that holds the window: the oldest first, and no wrap.
+/// Caches of the last tokens, of any length that holds the window: oldest first, without
+/// wraparound.
 void attend_to_window(NodeContext& node, AttentionForm& form, const Lengths& lengths,
                       const Term& places) {
   if (node.attr_int("causal", 1) == 0 || form.window <= 0)
@@ -191,19 +192,19 @@ void attend_to_window(NodeContext& node, AttentionForm& form, const Lengths& len
              kept = resident(lengths.after, capacity, form.window);
   const ValueId all_keys = append_to_cache(node, past_key, form.k),
                 all_values = append_to_cache(node, past_value, form.v);
-  // Row r of past and new rows: the place of its token among the sample's.
+  // Position in its sample of row r's token, among past and new rows.
   const Term row = iota(node, keys, 1, 2), size = size_of_dim(node, capacity);
   const Term is_new = row.with("GreaterOrEqual", size);
   const Term token = lengths.before + row - select(is_new, size, held);
   const auto per_key = [&](const Term& x) { return x.reshape({rows[0], 1, 1, keys}); };
   const Term place = places.reshape({rows[0], 1, rows[2], 1});
-  // One mask: a fused attention takes no more.
+  // A single mask, because fused attention accepts only one.
   const Term is_seen = per_key(token).with("LessOrEqual", place);
   const Term is_near = per_key(token).with("Greater", place - static_cast<double>(form.window));
   const Term is_held = per_key(is_new.with("Or", row.with("Less", held)));
   form.masks.push_back(is_seen.with("And", is_near).with("And", is_held).value());
   form.window = 0;
-  // Row i of present comes from the row whose token is i + after - kept.
+  // Row i of present is a copy of the row with token i + after - kept.
   const Term wanted = iota(node, capacity, 1, 2) + (lengths.after - kept);
   const Term from =
       wanted - lengths.before + select(wanted.with("Less", lengths.before), held, size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts of com.microsoft. Every expert computes every token, and weights of zero keep
-// those out that a token does not choose: the result is that of sending tokens to experts, whose
-// numbers depend on data.
+// Mixtures of experts of com.microsoft. Every expert computes every token, and zero weights remove
+// experts that a token does not select. The result equals that of routing, whose numbers of tokens
+// per expert depend on data.
 #include <algorithm>
 #include <cmath>
 
@@ -40,8 +40,8 @@ Mixture read_mixture(NodeContext& node) {
   return {node.reshape(x, {count, shape.back()}), count, shape.back().value(), experts.value()};
 }
 
-/// What each expert's result counts for each token, [tokens, experts]: the softmax of the router,
-/// zero for all but the k largest. `mixing`, if valid, has these numbers instead.
+/// The weight of each expert for each token, [tokens, experts]: the router's softmax, with zeros
+/// outside the top k. `mixing`, if valid, provides the weights instead.
 Term routing_weights(NodeContext& node, const Mixture& m, ValueId mixing) {
   const std::int64_t k = node.attr_int("k", 1);
   if (k < 1 || k > m.experts)
@@ -81,7 +81,7 @@ Term swiglu(const Term& gate, const Term& linear, const Gating& form) {
   return g * (g * form.alpha).apply("Sigmoid") * (l + form.beta);
 }
 
-/// The two halves of the last dimension of h: neighbours of each other, or behind each other.
+/// The two halves of the last dimension of h: interleaved, or one after the other.
 std::pair<Term, Term> halves(NodeContext& node, const Term& h, bool interleaved) {
   Shape split = h.shape();
   const auto half = ir::divide_exactly(split.back(), 2);
@@ -95,7 +95,7 @@ std::pair<Term, Term> halves(NodeContext& node, const Term& h, bool interleaved)
   return {Term(node, element(node, pairs, axis, 0)), Term(node, element(node, pairs, axis, 1))};
 }
 
-/// What follows the first product `h`; `other` is the product with fc3, if the node has that.
+/// The activation after the first matmul `h`; `other` is the result of fc3, if the node has it.
 Term activated(NodeContext& node, const Term& h, const std::optional<Term>& other) {
   const std::string name = node.attr_string("activation_type", "relu");
   const std::int64_t fusion = node.attr_int("swiglu_fusion", 0);
@@ -124,7 +124,7 @@ Term activated(NodeContext& node, const Term& h, const std::optional<Term>& othe
 
 // ---- Experts
 
-/// The inputs of one of an expert's products.
+/// Input indices of one of an expert's matmuls.
 struct Product {
   const char* name;
   std::size_t weights, bias;
@@ -165,12 +165,12 @@ void mixture_of_experts(NodeContext& node) {
   give(node, reduce("ReduceSum", y.cast(DType::kFloat32) * shares, 0));
 }
 
-// ---- Experts of few bits
+// ---- Experts with quantized weights
 
 struct QuantizedWeights {
   const char* name;
   std::size_t weights, scales, bias, zeros;
-  std::int64_t bits, block;  // block 0: a row is one
+  std::int64_t bits, block;  // block 0: one block per row
 };
 
 const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what) {
@@ -181,7 +181,7 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what)
   return *tensor;
 }
 
-/// Expert `e`'s weights as those of a product of its own.
+/// One expert's weights as those of a separate matmul.
 class QuantizedExpert {
  public:
   QuantizedExpert(NodeContext& node, const Mixture& m, const Dim& inputs,
@@ -212,7 +212,7 @@ class QuantizedExpert {
     check_shape(node, node.input(product.zeros, "zero_points"), "its zero points", scales);
   }
 
-  /// h [tokens, inputs] times the transpose of expert `e`'s weights, and its bias.
+  /// h [tokens, inputs] times the transpose of expert `e`'s weights, plus its bias.
   Term product(const Term& h, std::int64_t e) const {
     const auto of_expert = [&](const Tensor& tensor) {
       const std::size_t bytes =
@@ -238,7 +238,8 @@ class QuantizedExpert {
   }
 
  private:
-  /// Without blocks the numbers of all rows lie in one row of bytes, else each row has its own.
+  /// Without blocks, the zero points of all rows are packed in one row of bytes; else each row has
+  /// its own.
   Tensor zero_points(std::span<const std::byte> packed) const {
     const bool is_flat = product_.block == 0;
     const std::int64_t pitch = (w_.blocks * w_.bits + 7) / 8;
@@ -273,7 +274,7 @@ void refuse_other_formats(NodeContext& node) {
 }
 
 void quantized_mixture_of_experts(NodeContext& node) {
-  // 'accuracy_level' is not read: it says how rough tokens may become; here they stay as they are
+  // ignores 'accuracy_level', which permits rounding of the tokens; here they stay exact
   refuse_other_formats(node);
   const Mixture m = read_mixture(node);
   const std::int64_t bits = node.attr_int("expert_weight_bits", 4),

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kNone = ~std::size_t{0};
 
-/// Where an operator has its optional inputs.
+/// Indices of an operator's optional inputs.
 struct Inputs {
   std::size_t bias, mask, attention_bias, past_key, past_value;
 };
@@ -37,7 +37,7 @@ void refuse_shared_buffer(NodeContext& node) {
         "without buffer sharing");
 }
 
-/// Masks, scale and attention of a form that has q, k and v, `past` of whose keys are of the past.
+/// Adds masks, scale and attention to a form with q, k and v; the first `past` keys are the past.
 AttentionStages finish(NodeContext& node, AttentionForm& form, const Inputs& inputs,
                        const Dim& past) {
   const DType dtype = node.dtype(form.q);
@@ -54,7 +54,7 @@ AttentionStages finish(NodeContext& node, AttentionForm& form, const Inputs& inp
   return attend(node, form);
 }
 
-/// Masked scores as they are given out: what is hidden has the least number, not -infinity.
+/// Masked scores for output: hidden ones are the type's lowest number instead of -infinity.
 ValueId visible_scores(NodeContext& node, ValueId scores) {
   const DType dtype = node.dtype(scores);
   const double least = dtype == DType::kFloat16    ? -65504.0
@@ -63,10 +63,10 @@ ValueId visible_scores(NodeContext& node, ValueId scores) {
   return node.add("Max", {scores, node.constant(dtype, least)});
 }
 
-// ---- Attention: one product for q, k and v
+// ---- Attention: one matmul for q, k and v
 
-/// Turns the queries and keys of tokens from `past` on, pairs half of the turned part apart:
-/// pair i of p by position * 10000^(-i / p).
+/// Rotates queries and keys, for tokens from position `past` on. A pair's elements are half the
+/// rotated size apart; pair i of p turns by position * 10000^(-i / p).
 void rotate_by_position(NodeContext& node, AttentionForm& form, const Dim& past) {
   const Shape shape = node.shape(form.q);
   const std::int64_t given = node.attr_int("rotary_embedding_dim", 0);
@@ -91,7 +91,7 @@ void rotate_by_position(NodeContext& node, AttentionForm& form, const Dim& past)
   form.k = rotate(node, form.k, cos, sin, false);
 }
 
-/// Sizes of queries, keys and values, `width` in all.
+/// Sizes of queries, keys and values; their sum is `width`.
 std::vector<Dim> hidden_sizes(NodeContext& node, const Dim& width, ValueId weights) {
   std::vector<Dim> sizes;
   const auto given =
@@ -151,7 +151,7 @@ void packed_attention(NodeContext& node) {
   attend_to_self(node, projected, weights, {2, 3, 5, 4, 4});
 }
 
-/// The product of integers: (input - zero point) (weight - zero point) * scales + bias.
+/// Integer matmul: (input - zero point) (weight - zero point) * scales + bias.
 void quantized_attention(NodeContext& node) {
   const ValueId x = node.input(0, "input"), weights = node.input(1, "weight");
   check_projection(node, x, weights);
@@ -166,7 +166,7 @@ void quantized_attention(NodeContext& node) {
       one_number(node, 3, "input_scale").cast(DType::kFloat32) * as_float(node, weight_scale);
   Term projected =
       (sum.cast(DType::kFloat32) * step).cast(node.dtype(node.input(3, "input_scale")));
-  if (node.has_input(2)) {  // ONNX Runtime's quantizer leaves out that of an Attention without
+  if (node.has_input(2)) {  // ONNX Runtime's quantizer omits the bias if the Attention has none
     const ValueId bias = node.input(2, "bias");
     check_shape(node, bias, "bias", {node.shape(weights)[1]});
     projected = projected + Term(node, bias);
@@ -174,7 +174,7 @@ void quantized_attention(NodeContext& node) {
   attend_to_self(node, projected.value(), weights, {2, 5, kNone, 8, 8});
 }
 
-// ---- MultiHeadAttention: queries, keys and values of their own
+// ---- MultiHeadAttention: separate queries, keys and values
 
 /// Part `i` of [batch, length, heads, parts, size] as [batch, heads, length, size].
 ValueId unpacked(NodeContext& node, ValueId packed, std::int64_t i) {
@@ -187,8 +187,8 @@ void check_packed(NodeContext& node, ValueId packed, const char* what, std::int6
               {shape[0], shape[1], Dim(node.attr_int("num_heads")), Dim(parts), shape[4]});
 }
 
-/// q, k and v of a node, and whether k and v are a cache: that of a cross-attention, whose bias is
-/// in it.
+/// q, k and v of a node, and whether k and v are a cross-attention's cache, which includes the
+/// bias.
 struct Projections {
   ValueId q, k, v;
   bool is_cache = false;
@@ -227,7 +227,7 @@ Projections read_projections(NodeContext& node) {
   return found;
 }
 
-/// Adds the parts of `bias`: one vector of the queries, of the keys, of the values.
+/// Adds the parts of `bias`, which concatenates vectors for queries, keys and values.
 void add_bias(NodeContext& node, ValueId bias, Projections& to) {
   const auto width = [&](ValueId value) { return node.shape(value)[1] * node.shape(value)[3]; };
   check_shape(node, bias, "bias", {width(to.q) + width(to.k) + width(to.v)});
@@ -242,7 +242,7 @@ void add_bias(NodeContext& node, ValueId bias, Projections& to) {
   }
 }
 
-/// Puts the past before k and v; its length.
+/// Prepends the past to k and v; returns its length.
 Dim append_to_past(NodeContext& node, const Inputs& inputs, Projections& to) {
   if (!has_both(node, inputs.past_key, "past_key", inputs.past_value, "past_value")) return 0;
   if (to.is_cache)
@@ -285,7 +285,7 @@ void multi_head_attention(NodeContext& node) {
   attend_to(node, read_projections(node), {3, 4, 5, 6, 7});
 }
 
-/// One new token, whose keys and values may lie behind its query.
+/// One new token; its keys and values may follow its query in one input.
 void decoder_attention(NodeContext& node) {
   refuse_shared_buffer(node);
   refuse_beams(node, {7, 8, 9});

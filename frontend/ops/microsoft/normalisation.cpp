@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations of com.microsoft, with what ONNX Runtime's optimiser puts in front of them and
-// behind them. They are taken apart again.
+// Normalizations of com.microsoft, fused by ONNX Runtime's optimizer with the operators before and
+// after them; decomposed here.
 #include "frontend/ops/normalisation.h"
 
 #include "frontend/ops/control/unroll.h"
@@ -14,7 +14,7 @@ namespace {
 
 double read_epsilon(NodeContext& node) { return node.attr_float("epsilon", 1e-12f); }
 
-/// Input `i`, a vector over the last dimension of x.
+/// Input `i`: a vector along the last dimension of x.
 ValueId over_last(NodeContext& node, std::size_t i, const char* what, ValueId x) {
   const ValueId value = node.input(i, what);
   if (node.rank(x) == 0) node.invalid("input is a scalar; it needs a dimension to normalise over");
@@ -57,13 +57,13 @@ void skip_simplified_layer_normalization(NodeContext& node) {
 
 // ---- Embeddings
 
-/// Numbers, or integers with a scale and a zero point.
+/// Floats, or integers with a scale and a zero point.
 struct Table {
-  ValueId values = {};  // may be invalid
+  ValueId values = {};  // invalid: the node lacks it
   std::optional<Term> scale = {}, zero = {};
 };
 
-/// What `picked`, elements of `table`, stand for.
+/// Dequantizes `picked`, elements of `table`.
 ValueId meaning(NodeContext& node, const Table& table, ValueId picked) {
   if (!table.scale) return picked;
   const Term difference_of = difference(node, picked, table.zero->value());
@@ -75,13 +75,13 @@ ValueId rows_of(NodeContext& node, const Table& table, ValueId indices) {
                  node.add("Gather", {table.values, indices}, {{"axis", std::int64_t{0}}}));
 }
 
-/// What a node sums up, rows of tables, and what the sum is scaled with.
+/// Tables whose rows a node adds, and the normalization's parameters.
 struct Embeddings {
   Table word, position, segment;
   Table gamma, beta;
 };
 
-/// Positions of the tokens: given in input 8, or counted from zero.
+/// Positions of the tokens: input 8, or 0, 1, ..
 ValueId position_rows(NodeContext& node, const Table& table, const Dim& batch, const Dim& length,
                       bool are_given) {
   if (are_given) {
@@ -95,7 +95,7 @@ ValueId position_rows(NodeContext& node, const Table& table, const Dim& batch, c
   return meaning(node, table, part(node, rows, 0, 0, length));
 }
 
-/// Output 1: how many elements of each row of the mask, input 7, are one.
+/// Output 1: the number of ones in each row of the mask, input 7.
 void output_lengths(NodeContext& node, const Dim& batch, const Dim& length) {
   if (!node.output_is_used(1)) return;
   if (!node.has_input(7))
@@ -136,7 +136,7 @@ void embed_layer_normalization(NodeContext& node) {
         node.has_input(8));
 }
 
-/// Tables, gamma and beta are integers, with scales and zero points of one number each.
+/// Tables, gamma and beta are integers, with scalar scales and zero points.
 void quantized_embed_layer_normalization(NodeContext& node) {
   const auto table = [&](std::size_t i, const char* what) {
     return Table{node.input(i, what), one_number(node, i + 6, "scale").cast(DType::kFloat32),
@@ -177,8 +177,8 @@ void microsoft_group_norm(NodeContext& node) {
   node.output(channels_last(node, group_norm(node, channels_first(node, x))));
 }
 
-/// Input 3, skip, as what broadcasts to x [N, C, spatial..]: of x's shape and layout, or one number
-/// for each channel, [N, C] or with dimensions of one.
+/// Input 3, skip, in a shape that broadcasts to x [N, C, spatial..]: x's shape and layout, or one
+/// number per channel, [N, C] or with dimensions of 1.
 ValueId read_skip(NodeContext& node, ValueId x, bool last) {
   ValueId skip = node.input(3, "skip");
   const Shape shape = node.shape(x);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases of attention by the distance of tokens, of com.microsoft.
+// Relative position biases of attention, of com.microsoft.
 #include <cmath>
 
 #include "frontend/ops/attention/attention_core.h"
@@ -11,8 +11,8 @@
 namespace sinter::frontend {
 namespace {
 
-/// The bucket of each distance (key - query): of T5, each small distance has its own, and of larger
-/// ones they grow with the logarithm up to `max_distance`.
+/// T5's bucket for each distance (key - query): small distances have their own buckets; the width
+/// of larger ones grows logarithmically up to `max_distance`.
 Term buckets(const Term& distance, std::int64_t count, std::int64_t max_distance, bool both_ways) {
   std::optional<Term> first;
   Term back = (0 - distance).with("Max", 0);
@@ -45,15 +45,15 @@ void relative_position_bias(NodeContext& node) {
     node.invalid("attribute 'max_distance' is {}, which {} buckets reach without it", max_distance,
                  count);
   const Term distance = iota(node, keys, 1, 2) - iota(node, queries, 0, 2);
-  // The table's numbers lie by columns: those of a head are neighbours.
+  // The table is column-major: the numbers of a head are contiguous.
   const ValueId by_heads = node.reshape(table, {shape[1], shape[0]});
   const Term found = buckets(distance, count, max_distance, both_ways);
   const ValueId bias = node.add("Gather", {by_heads, found.value()}, {{"axis", std::int64_t{1}}});
   node.output(node.reshape(bias, {Dim(1), shape[1], queries, keys}));
 }
 
-/// rel_pos times a gate that the queries make: u (r a - 1) + 2, where u and r are sigmoids of sums
-/// over the halves of query * weight + bias.
+/// Multiplies rel_pos by a gate computed from the queries: u (r a - 1) + 2, where u and r are
+/// sigmoids of sums over the halves of query * weight + bias.
 void gated_relative_position_bias(NodeContext& node) {
   if (node.has_input(6))
     node.unsupported("its tokens are packed without padding (token_offset): export with padding");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft on quantized tensors, as ONNX Runtime's quantizer writes them: each
-// input has a scale and a zero point behind it, the result is rounded to those of its own
+// Quantized operators of com.microsoft, as ONNX Runtime's quantizer writes them. Each input is
+// followed by its scale and zero point; the result is quantized with its own
 // (docs/ContribOperators.md of ONNX Runtime).
 #include "frontend/ops/products.h"
 #include "frontend/ops/quantization/quantized.h"
@@ -17,7 +17,7 @@ Term scale_of(NodeContext& node, std::size_t i) {
   return scale.cast(DType::kFloat32);
 }
 
-/// Input `i`, which must be of 8 bits, less the zero point in input `zero`.
+/// Input `i`, which must have 8 bits, minus the zero point in input `zero`.
 Term exact_difference(NodeContext& node, std::size_t i, std::size_t zero, const char* what) {
   const ValueId values = node.input(i, what);
   if (node.dtype(values) != DType::kUInt8 && node.dtype(values) != DType::kInt8)
@@ -26,13 +26,14 @@ Term exact_difference(NodeContext& node, std::size_t i, std::size_t zero, const 
   return difference(node, values, optional_input(node, zero));
 }
 
-/// Input `i`, whose scale and zero point are the inputs behind it, as float32.
+/// Input `i` dequantized to float32; its scale and zero point are the next two inputs.
 Term dequantized(NodeContext& node, std::size_t i, const char* what) {
   if (node.has_input(i + 2)) (void)one_number(node, i + 2, "zero point");
   return exact_difference(node, i, i + 2, what).cast(DType::kFloat32) * scale_of(node, i + 1);
 }
 
-/// Gives `y` rounded to the scale in input `i` and the zero point behind it; without one to `type`.
+/// Outputs `y` quantized with the scale in input `i` and the zero point in the next; `type` applies
+/// without a zero point.
 void output_quantized(NodeContext& node, const Term& y, std::size_t i, DType type) {
   const Term scale = scale_of(node, i);
   if (!node.has_input(i + 1)) return node.output(quantized(y, scale, y.number(0), type).value());
@@ -50,7 +51,7 @@ void qlinear_elementwise(NodeContext& node) {
 }
 constexpr char kAddOp[] = "Add", kMulOp[] = "Mul";
 
-/// One input, and the result's scale and zero point in inputs 3 and 4.
+/// One input; the result's scale and zero point are inputs 3 and 4.
 template <typename Function>
 void qlinear_unary(NodeContext& node, const Function& function) {
   output_quantized(node, function(dequantized(node, 0, "X")), 3, node.dtype(node.x()));
@@ -65,7 +66,7 @@ void qlinear_leaky_relu(NodeContext& node) {
                 [&](const Term& x) { return x.with("LeakyRelu", node.attr_float("alpha", 0.01)); });
 }
 
-/// Opset 13 takes one dimension, those before it all from the axis on.
+/// From opset 13 on the softmax is over one dimension, before over all dimensions from the axis on.
 void qlinear_softmax(NodeContext& node) {
   qlinear_unary(node, [&](const Term& x) {
     const std::int64_t rank = node.rank(x.value());
@@ -82,7 +83,7 @@ void qlinear_softmax(NodeContext& node) {
   });
 }
 
-/// `function` of x as [N, C, spatial..], which may be given with channels last.
+/// Applies `function` to x as [N, C, spatial..]; x may have channels last.
 template <typename Function>
 Term by_channels(NodeContext& node, const Term& x, const Function& function) {
   require_spatial(node, x.value());
@@ -116,7 +117,7 @@ void qlinear_where(NodeContext& node) {
   output_quantized(node, select(condition, x, y), 7, node.dtype(node.input(1, "X")));
 }
 
-/// The result's scale and zero point come first, then three inputs for each part.
+/// The result's scale and zero point come first, then three inputs per part.
 void qlinear_concat(NodeContext& node) {
   const std::size_t count = node.input_count();
   if (count < 5 || count % 3 != 2)
@@ -128,8 +129,8 @@ void qlinear_concat(NodeContext& node) {
                    node.dtype(node.input(2, "part")));
 }
 
-/// alpha * a_scale * b_scale * (A B + C) of integers; weights may have a scale and a zero point for
-/// each column. Without a scale of its own the result is float32.
+/// alpha * a_scale * b_scale * (A B + C) of integers; weights may have a scale and a zero point per
+/// column. Without an output scale the result is float32.
 void qlinear_gemm(NodeContext& node) {
   if (node.has_input(2)) (void)one_number(node, 2, "a_zero_point");
   const auto turned = [&](const Term& matrix, const char* attribute) {
@@ -140,7 +141,7 @@ void qlinear_gemm(NodeContext& node) {
                                             : Term(node, node.transpose(matrix.value(), {1, 0}));
   };
   const Term a = turned(exact_difference(node, 0, 2, "A"), "transA");
-  // Zero points are for columns, which are rows of a transposed B.
+  // Zero points are per column; these are rows of a transposed B.
   const Term b_values(node, node.input(3, "B"));
   Term b = turned(b_values.cast(DType::kInt32), "transB");
   if (node.has_input(5)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft on weights of few bits, whose blocks of elements share a scale.
+// Operators of com.microsoft on block-quantized weights.
 #include <algorithm>
 #include <numeric>
 
@@ -30,8 +30,8 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   return *tensor;
 }
 
-/// The numbers, less the middle of their range, as a format has them; columns in this order, if
-/// there is one.
+/// The numbers minus the middle of their range, as ScaleFormat stores them; columns are permuted by
+/// `order`, if it is not empty.
 Tensor packed_values(NodeContext& node, const BlockedWeights& w, const Ints& order) {
   const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
   if (w.bits == 4 && 2 * w.pitch() == w.columns && order.empty())
@@ -39,7 +39,7 @@ Tensor packed_values(NodeContext& node, const BlockedWeights& w, const Ints& ord
   return scaled_values(packed, w, order);
 }
 
-/// Packed zero points as int8, others as float32; less the middle.
+/// Zero points minus the middle: packed ones as int8, others as float32.
 Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   const bool is_packed = node.dtype(node.input(3, "zero_points")) == DType::kUInt8;
   const std::int64_t pitch = is_packed ? (w.blocks * w.bits + 7) / 8 : w.blocks;
@@ -49,8 +49,8 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   return scaled_zeros(zeros, w);
 }
 
-/// Input g_idx says to which group of scales each column belongs. Returns the columns in the order
-/// of their groups, which has to fill blocks; nothing if they lie so.
+/// Input g_idx gives the group of scales for each column. Returns the columns sorted by group;
+/// groups must fill blocks. Empty if they are sorted already.
 Ints columns_by_group(NodeContext& node, const BlockedWeights& w) {
   const Tensor& groups = constant_input(node, 4, "g_idx", w.columns);
   const auto group_of = [&](std::int64_t column) {
@@ -89,7 +89,7 @@ BlockedWeights read_weights(NodeContext& node) {
   return w;
 }
 
-/// Input `i` under `shape`, which it may have flattened.
+/// Input `i` as `shape`; the model may have flattened it.
 Term shaped(NodeContext& node, std::size_t i, const char* what, const Shape& shape) {
   const ValueId value = node.input(i, what);
   if (node.rank(value) != 1 || ir::element_count(shape) != node.shape(value)[0])
@@ -97,7 +97,7 @@ Term shaped(NodeContext& node, std::size_t i, const char* what, const Shape& sha
   return Term(node, value).reshape(shape);
 }
 
-/// The weights [rows, columns] in float32, of numbers, scales and zero points that are computed.
+/// The weights [rows, columns] in float32, dequantized at run time from computed inputs.
 Term dequantized_weights(NodeContext& node, const BlockedWeights& w) {
   const Shape by_block{w.rows, w.blocks, w.block}, one_each{w.rows, w.blocks, 1};
   const Term bytes =
@@ -120,8 +120,8 @@ Term dequantized_weights(NodeContext& node, const BlockedWeights& w) {
   return {node, part(node, all.value(), 1, 0, w.columns)};
 }
 
-/// A times the transpose of weights of few bits: in a format where they are constants, else what
-/// they stand for is computed in each run.
+/// A times the transpose of quantized weights: in a ScaleFormat if they are constant, else
+/// dequantized in each run.
 ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
   Ints order;
   if (node.has_input(4)) order = columns_by_group(node, w);
@@ -148,7 +148,7 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
 
 /// A [.., K] times the transpose of block-quantized weights [N, K].
 void matmul_nbits(NodeContext& node) {
-  // 'accuracy_level' is not read: it says how rough A may become; here it stays as it is
+  // ignores 'accuracy_level', which permits rounding of A; here it stays exact
   ValueId a = node.input(0, "A");
   const BlockedWeights w = read_weights(node);
   check_dtype(node, node.input(1, "B"), "B", {DType::kUInt8});
@@ -163,10 +163,10 @@ void matmul_nbits(NodeContext& node) {
   node.output(is_vector ? node.reshape(y, {Dim(w.rows)}) : y);
 }
 
-/// A [.., K] times the transpose of NVFP4 weights [N, K]: floats of 4 bits in bytes, the scale of
-/// each block as a code of e4m3, and one for all.
+/// A [.., K] times the transpose of NVFP4 weights [N, K]: packed 4-bit floats, an e4m3 scale for
+/// each block, and one global scale.
 void matmul_fp4(NodeContext& node) {
-  // 'input_scale' is not read: it is for activations of 4 bits; here they stay as they are
+  // ignores 'input_scale', which is for 4-bit activations; here they are not quantized
   ValueId a = node.input(0, "A");
   const std::int64_t block = node.attr_int("block_size", 16);
   if (block < 1 || block > kMostSize || block % 16 != 0)
@@ -205,7 +205,7 @@ void matmul_fp4(NodeContext& node) {
   node.output(is_vector ? node.reshape(y, {Dim(n)}) : y);
 }
 
-// ---- MatMulBnb4: numbers of 4 bits that index a table
+// ---- MatMulBnb4: 4-bit indices into a table
 
 /// bitsandbytes' number formats: FP4 (sign, 2 bits of exponent, 1 of mantissa) and the quantiles of
 /// a normal distribution, NF4 (QLoRA, appendix E).
@@ -217,10 +217,10 @@ constexpr double kBnbTables[2][16] = {
      0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
      0.7229568362236023, 1}};
 
-/// A [.., K] times the transpose of weights [N, K] (or A [.., N] times them), which lie flattened,
-/// the first number of a byte in its high half, with a scale for each block.
+/// A [.., K] times the transpose of weights [N, K] (or A [.., N] times the weights). They are
+/// flattened, with the first number of a byte in its high nibble and a scale per block.
 void matmul_bnb4(NodeContext& node) {
-  // 'training_mode' is not read: it is about gradients
+  // ignores 'training_mode', which concerns gradients
   const std::int64_t n = node.attr_int("N"), k = node.attr_int("K"),
                      block = node.attr_int("block_size"), type = node.attr_int("quant_type");
   if (n < 1 || k < 1 || n > kMostSize || k > kMostSize || block < 1 || block > kMostSize)
@@ -263,7 +263,8 @@ void gather_block_quantized(NodeContext& node) {
   if (block < 1 || block > kMostSize) node.invalid("block_size {} is no size of a block", block);
   if (gathered == quantized)
     node.unsupported("it gathers along the axis of its blocks: gather along another one");
-  // Of int4 and uint4 the importer holds a byte each already; bytes hold what `bits` says.
+  // The importer already stores int4 and uint4 as one byte each; bytes contain numbers of `bits`
+  // bits.
   const bool is_packed = !node.is_four_bit(0);
   if (is_packed && type == DType::kInt8)
     node.unsupported("data is {}; supported are int4, uint4 and uint8", node.type(data));

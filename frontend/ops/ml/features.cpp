@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of ai.onnx.ml that prepare columns: scaling, encoding, filling in, picking.
+// Operators of ai.onnx.ml that prepare columns: scaling, encoding, imputing, selecting.
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// One number for all columns, or one for each, behind what `x` has in front.
+/// One number for all columns, or one per column, broadcast along the leading dimensions of `x`.
 Term per_column(const Term& x, const std::vector<double>& values, DType dtype,
                 std::string_view what) {
   NodeContext& node = x.node();
@@ -63,7 +63,7 @@ void binarizer(NodeContext& node) {
   node.output(x.with("Greater", node.attr_float("threshold", 0)).cast(x.dtype()).value());
 }
 
-/// Columns of each input, cut or filled with zeros to the number that the node says.
+/// Concatenates the inputs' columns, each cut or zero-padded to the node's width.
 void feature_vectorizer(NodeContext& node) {
   const auto widths = node.attr_ints("inputdimensions");
   std::vector<ValueId> parts;
@@ -146,7 +146,7 @@ std::optional<ir::Tensor> encoder_table(const NodeContext& node, const std::stri
   return node.attr_tensor(what + "_tensor");
 }
 
-/// From version 4 on a key that is NaN stands for elements that are.
+/// From version 4 on a NaN key matches NaN elements.
 template <bool kFindsNan>
 void label_encoder(NodeContext& node) {
   const Term x(node, node.input(0, "X"));
@@ -168,7 +168,7 @@ void label_encoder(NodeContext& node) {
   else
     other = static_cast<double>(node.attr_value("default_int64", -1));
 
-  // The place of the key that the element is, or of the default behind all.
+  // The index of the matching key, or of the default after all keys.
   Shape shape = x.shape();
   const auto axis = shape.size();
   shape.emplace_back(1);

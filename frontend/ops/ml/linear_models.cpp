@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear models of ai.onnx.ml: a product with weights that the node has as attributes.
+// Linear models of ai.onnx.ml: a matmul with weights in the node's attributes.
 #include "frontend/ops/ml/scores.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"
@@ -31,7 +31,8 @@ void linear_regressor(NodeContext& node) {
   node.output(transform_scores(y, read_post_transform(node)).value());
 }
 
-/// One row of coefficients stands for the second of two classes, whose score is above zero.
+/// A single row of coefficients gives the second of two classes, which wins if its score is
+/// positive.
 void linear_classifier(NodeContext& node) {
   const Ints labels = read_labels(node, "classlabels_ints", "classlabels_strings");
   const auto intercepts = node.attr_floats("intercepts");

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO",
                                             "PROBIT"};
 
-/// sqrt(2) erfinv(2 p - 1) by Winitzki's formula, as ONNX Runtime has it.
+/// sqrt(2) erfinv(2 p - 1) by Winitzki's formula, as in ONNX Runtime.
 Term probit(const Term& p) {
   constexpr double kA = 0.147;
   const Term x = p * 2 - 1;
@@ -23,11 +23,11 @@ Term probit(const Term& p) {
   return x.apply("Sign") * root * std::numbers::sqrt2;
 }
 
-/// The softmax of elements other than zero, in which zeros stay.
+/// The softmax of nonzero elements; zeros stay zero.
 Term softmax_zero(const Term& scores) {
   const Term most = reduce("ReduceMax", scores, 1, true);
   const Term is_zero = abs(scores).with("LessOrEqual", 1e-7);
-  // ONNX Runtime's: what counts as zero is scaled, too, and counts for nothing in the sum.
+  // As in ONNX Runtime: elements near zero are scaled but excluded from the sum.
   const Term kept = scores * most.apply("Neg").apply("Exp");
   const Term power = (scores - most).apply("Exp");
   const Term total = reduce("ReduceSum", select(is_zero, power.number(0), power), 1, true);

@@ -30,7 +30,7 @@ Term kernels(const Term& x, const Term& vectors, const std::string& type) {
   if (type == "SIGMOID") return (product(x, turned(vectors)) * gamma + offset).apply("Tanh");
   if (type != "RBF")
     node.invalid("kernel_type '{}' is none of LINEAR, POLY, RBF and SIGMOID", type);
-  // Not by |x|^2 + |v|^2 - 2 xv, in which near ones would cancel.
+  // Avoids the cancellation of |x|^2 + |v|^2 - 2 xv for near vectors.
   const Shape xs = x.shape(), vs = vectors.shape();
   const Term difference =
       x.reshape({xs[0], Dim(1), xs[1]}) - vectors.reshape({Dim(1), vs[0], vs[1]});
@@ -47,7 +47,7 @@ std::vector<double> support_values(NodeContext& node, std::int64_t count, const 
   return values;
 }
 
-/// The kernels times `weights` [count, results]. A linear kernel and the weights are one matrix.
+/// The kernels times `weights` [count, results]. A linear kernel folds into the weights.
 Term weighted_kernels(NodeContext& node, const Term& x, std::int64_t count,
                       const std::vector<double>& weights, std::int64_t results) {
   const std::vector<double> vectors = support_values(node, count, x);
@@ -67,9 +67,9 @@ Term weighted_kernels(NodeContext& node, const Term& x, std::int64_t count,
   return product(x, float_constant(node, matrix, {columns, results}, "coefficients"));
 }
 
-/// Probabilities of `classes` whose pairs have the probabilities `pairs`, for the first of two, as
-/// columns [rows, 1]: libsvm's second method of pairwise coupling (Wu, Lin, Weng 2004). It iterates
-/// until a bound is met, in two to four rounds; rows that have met it stay as they are.
+/// Probabilities of `classes` as columns [rows, 1]. `pairs` are the pairwise probabilities of the
+/// first of two classes. Uses libsvm's second method of pairwise coupling (Wu, Lin, Weng 2004). It
+/// iterates until it converges, in 2 to 4 rounds; converged rows stay unchanged.
 std::vector<Term> coupled(const std::vector<Term>& pairs, std::size_t classes) {
   constexpr int kRounds = 6;
   std::vector<std::vector<Term>> r(classes, std::vector<Term>(classes, pairs[0])), q = r;
@@ -136,7 +136,7 @@ void svm_regressor(NodeContext& node) {
   node.output(select(y.with("Greater", 0), y.number(1), y.number(-1)).value());
 }
 
-/// Classes without support vectors: liblinear's form, a row of coefficients for each class.
+/// No support vectors: liblinear's form, with a row of coefficients per class.
 void linear_svm(NodeContext& node, const Ints& labels) {
   const Term x = read_float_rows(node);
   const std::vector<double> coefficients = floats_of(node, "coefficients"),
@@ -154,8 +154,8 @@ void linear_svm(NodeContext& node, const Ints& labels) {
   node.output(1, transform_scores(scores, read_post_transform(node)).value());
 }
 
-/// Classes i < j meet in one score each, which is above zero for i; the class that wins most is the
-/// label.
+/// One-against-one: each pair i < j has a score, which is positive for i; the class with most wins
+/// is the label.
 void svm_classifier(NodeContext& node) {
   const Ints labels = read_labels(node, "classlabels_ints", "classlabels_strings");
   const auto classes = std::ssize(labels);

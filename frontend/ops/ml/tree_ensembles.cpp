@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tree ensembles of ai.onnx.ml: both older forms, whose nodes have numbers of their own in their
-// tree, and the one of opset 5.
+// Tree ensembles of ai.onnx.ml: both older forms, with node ids per tree, and the form of opset 5.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,14 +18,14 @@ constexpr std::pair<std::string_view, BranchMode> kModes[] = {
     {"BRANCH_GTE", BranchMode::kGte}, {"BRANCH_GT", BranchMode::kGt},
     {"BRANCH_EQ", BranchMode::kEq},   {"BRANCH_NEQ", BranchMode::kNeq}};
 
-/// Attribute `name` of integers, which it must have.
+/// The required integer attribute `name`.
 Ints need_ints(const NodeContext& node, std::string_view name) {
   std::optional<Ints> values = node.attr_ints(name);
   if (!values) node.invalid("attribute '{}' is missing", name);
   return *std::move(values);
 }
 
-/// Attribute `name` of floats, or tensor `name`_as_tensor; nothing if it has neither.
+/// Attribute `name` of floats, or tensor `name`_as_tensor; nullopt if both are missing.
 std::optional<std::vector<double>> numbers(const NodeContext& node, const std::string& name) {
   if (const auto tensor = node.attr_tensor(name + "_as_tensor"); tensor && tensor->element_count())
     return tensor->to_doubles();
@@ -46,8 +45,8 @@ void check_length(const NodeContext& node, std::string_view name, const Values& 
                  values.size(), other, length);
 }
 
-/// The trees of TreeEnsembleRegressor and -Classifier; leaves' weights have names that begin with
-/// `prefix`, and attribute `ids` has the targets' numbers.
+/// The trees of TreeEnsembleRegressor and -Classifier. Attributes of leaf weights start with
+/// `prefix`; attribute `ids` has the targets' indices.
 TreeModel read_numbered_trees(const NodeContext& node, const std::string& prefix,
                               const std::string& ids) {
   const Ints trees = need_ints(node, "nodes_treeids"),
@@ -73,8 +72,8 @@ TreeModel read_numbered_trees(const NodeContext& node, const std::string& prefix
   TreeModel model;
   using Key = std::pair<std::int64_t, std::int64_t>;
   std::map<Key, TreeEdge> edges;
-  std::vector<std::size_t> branches;  // their places among the nodes
-  std::set<std::int64_t> known;       // trees
+  std::vector<std::size_t> branches;  // their indices among the nodes
+  std::set<std::int64_t> known;       // ids of trees
   for (std::size_t i = 0; i < trees.size(); ++i) {
     TreeEdge edge{(*modes)[i] == "LEAF", 0};
     edge.index = edge.is_leaf ? std::ssize(model.leaves) : std::ssize(branches);
@@ -121,7 +120,7 @@ TreeModel read_numbered_trees(const NodeContext& node, const std::string& prefix
     if (found == edges.end())
       node.invalid("a weight is for node {} of tree {}, which does not exist", leaf_nodes[i],
                    leaf_trees[i]);
-    // Weights of inner nodes count for nothing.
+    // Ignores weights of inner nodes.
     if (found->second.is_leaf)
       model.leaves[static_cast<std::size_t>(found->second.index)].push_back(
           {targets[i], weights[i]});
@@ -129,7 +128,7 @@ TreeModel read_numbered_trees(const NodeContext& node, const std::string& prefix
   return model;
 }
 
-/// Sets how targets combine what trees give; true for the mean.
+/// Sets how targets combine the trees' results; returns true for the mean.
 bool set_combination(const NodeContext& node, const std::string& name, TreeModel& model) {
   if (name == "MIN")
     model.combine = "min";
@@ -144,7 +143,7 @@ Term mean_of_trees(const Term& scores, const TreeModel& model) {
   return scores / static_cast<double>(model.roots.size());
 }
 
-/// Adds `base`, one number for each target, to a sum: a tree of one leaf behind the others.
+/// Adds `base`, one number per target, to a sum: as a last tree with a single leaf.
 void add_base(TreeModel& model, const std::vector<double>& base) {
   for (std::size_t target = 0; target < base.size(); ++target) {
     model.roots.push_back({true, std::ssize(model.leaves)});
@@ -169,7 +168,7 @@ void tree_ensemble_regressor(NodeContext& node) {
   node.output(transform_scores(y, read_post_transform(node)).cast(DType::kFloat32).value());
 }
 
-/// Two classes, of which the leaves have weights for one alone: ONNX Runtime's rules.
+/// Two classes with leaf weights for only one: follows ONNX Runtime's rules.
 void output_binary(NodeContext& node, const TreeModel& model, const Ints& labels,
                    PostTransform transform, const std::vector<double>& base) {
   TreeModel single = model;
@@ -268,7 +267,7 @@ void tree_ensemble(NodeContext& node) {
     branch.missing_is_true = !missing.empty() && missing[i] != 0;
     branch.if_true = {true_is_leaf[i] != 0, if_true[i]};
     branch.if_false = {false_is_leaf[i] != 0, if_false[i]};
-    if (branch.mode == BranchMode::kMember) {  // a NaN ends each node's set
+    if (branch.mode == BranchMode::kMember) {  // NaN separates the nodes' sets
       while (member < members.size() && !std::isnan(members[member]))
         branch.members.push_back(members[member++]);
       if (member == members.size())
@@ -283,7 +282,7 @@ void tree_ensemble(NodeContext& node) {
   for (std::size_t i = 0; i < targets.size(); ++i)
     model.leaves.push_back({{targets[i], weights[i]}});
   for (const std::int64_t root : need_ints(node, "tree_roots")) {
-    // A tree of one leaf is a node both of whose edges lead there.
+    // A tree of one leaf is encoded as a node whose two edges lead to it.
     model.roots.push_back({false, root});
     if (root < 0 || root >= std::ssize(model.branches)) continue;
     const TreeBranch& branch = model.branches[static_cast<std::size_t>(root)];

@@ -11,14 +11,14 @@
 namespace sinter::frontend {
 namespace {
 
-/// The largest number of the element type that is not above `value`.
+/// The largest number of the element type up to `value`.
 double at_most(DType dtype, double value) {
   if (dtype == DType::kFloat64 || std::isinf(value)) return value;
   const auto near = static_cast<float>(value);
   return near <= value ? near : std::nextafter(near, -std::numeric_limits<float>::infinity());
 }
 
-/// The largest number of the element type that is below `value`.
+/// The largest number of the element type less than `value`.
 double below(DType dtype, double value) {
   if (dtype == DType::kFloat64) return std::nextafter(value, -kInfinity);
   const double near = at_most(dtype, value);
@@ -26,7 +26,7 @@ double below(DType dtype, double value) {
   return std::nextafter(static_cast<float>(near), -std::numeric_limits<float>::infinity());
 }
 
-/// Writes nodes so that both successors of one lie side by side, behind it.
+/// Writes the node table: a node's two successors are adjacent and follow it.
 class TableWriter {
  public:
   TableWriter(NodeContext& node, DType dtype, std::int64_t columns, const TreeModel& model)
@@ -49,10 +49,10 @@ class TableWriter {
     }
   }
 
-  std::vector<std::int32_t> nodes_;  // column, first, missing
+  std::vector<std::int32_t> nodes_;  // column, first successor, missing
   std::vector<double> thresholds_;
   std::vector<std::int64_t> roots_;
-  std::vector<std::set<std::int64_t>> leaves_;  // of each tree
+  std::vector<std::set<std::int64_t>> leaves_;  // by tree
 
  private:
   struct Pending {
@@ -76,7 +76,7 @@ class TableWriter {
     to[2] = missing ? 1 : 0;
     thresholds_[static_cast<std::size_t>(slot)] = threshold;
   }
-  /// A node that leads every row on to `target`.
+  /// A node that sends all rows to `target`.
   void set_jump(std::int64_t slot, std::int64_t target) { set(slot, 0, target, true, kInfinity); }
 
   void place(const TreeEdge& edge, std::int64_t slot) {
@@ -106,7 +106,7 @@ class TableWriter {
       case BranchMode::kEq:
         return find(branch, slot, {branch.split}, branch.if_true, branch.if_false,
                     branch.missing_is_true);
-      case BranchMode::kNeq:  // which a NaN is
+      case BranchMode::kNeq:  // NaN is unequal
         return find(branch, slot, {branch.split}, branch.if_false, branch.if_true, false);
       case BranchMode::kMember:
         return find(branch, slot, branch.members, branch.if_true, branch.if_false,
@@ -114,7 +114,7 @@ class TableWriter {
     }
   }
 
-  /// x <= threshold leads to what a condition of truth `first` leads to.
+  /// x <= threshold has the successor of a condition whose truth is `first`.
   void compare(const TreeBranch& branch, std::int64_t slot, double threshold, bool first) {
     const std::int64_t next = allocate(2);
     set(slot, branch.column, next, branch.missing_is_true == first, threshold);
@@ -122,7 +122,8 @@ class TableWriter {
     pending_.push_back({first ? branch.if_false : branch.if_true, next + 1});
   }
 
-  /// x is one of `values`: from the largest on, each is between what is larger and the rest.
+  /// x is in `values`: from the largest on, tests whether x lies between a value and the next
+  /// smaller number.
   void find(const TreeBranch& branch, std::int64_t slot, std::vector<double> values,
             const TreeEdge& hit, const TreeEdge& miss, bool missing_hits) {
     std::erase_if(values, [&](double v) { return at_most(dtype_, v) != v; });
@@ -137,7 +138,7 @@ class TableWriter {
       hits.push_back(inner + 1);
       slot = inner;
     }
-    if (values.empty() && missing_hits) {  // a NaN alone hits
+    if (values.empty() && missing_hits) {  // only NaN hits
       const std::int64_t next = allocate(2);
       set(slot, branch.column, next, false, kInfinity);
       misses.push_back(next);
@@ -149,7 +150,7 @@ class TableWriter {
     lead(misses, miss);
   }
 
-  /// Several nodes to one place, which lies behind them.
+  /// Sends several nodes to one successor, which must follow them.
   void lead(const std::vector<std::int64_t>& slots, const TreeEdge& edge) {
     if (slots.empty()) return;
     if (edge.is_leaf || slots.size() == 1) {
@@ -157,7 +158,7 @@ class TableWriter {
       return;
     }
     const std::int64_t target =
-        allocate(2);  // successors come in pairs; nothing leads to the second
+        allocate(2);  // successors are allocated in pairs; the second one is unused
     for (const std::int64_t slot : slots) set_jump(slot, target);
     pending_.push_back({edge, target});
   }
@@ -170,8 +171,8 @@ class TableWriter {
   std::deque<Pending> pending_;
 };
 
-/// The first target of each tree, if every leaf of a tree has one weight, for a target of the
-/// tree's own; else nothing.
+/// The target of each tree, if all leaves of a tree have exactly one weight, for the same target;
+/// else empty.
 std::vector<std::int64_t> own_targets(const TreeModel& model, const TableWriter& table) {
   std::vector<std::int64_t> targets;
   for (const std::set<std::int64_t>& leaves : table.leaves_) {
@@ -211,7 +212,7 @@ ValueId add_trees(NodeContext& node, ValueId x, const TreeModel& model) {
   const auto leaves = std::ssize(model.leaves);
   node.take_memory(leaves * width * static_cast<std::int64_t>(size_of(dtype)),
                    fmt::format("{} leaves of {} weights", leaves, width));
-  // What no leaf gives must not count: for sums that is zero, for others it is taken out below.
+  // Missing weights must have no effect: 0 for sums; for others they are removed below.
   const double none = model.combine == "sum" ? 0 : model.combine == "min" ? kInfinity : -kInfinity;
   std::vector<double> weights(static_cast<std::size_t>(leaves * width), none);
   bool has_gaps = false;

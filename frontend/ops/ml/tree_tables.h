@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decision trees of ai.onnx.ml as the tables of ir's TreeEnsemble.
+// Encodes decision trees of ai.onnx.ml as tables of ir's TreeEnsemble.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,10 @@
 
 namespace sinter::frontend {
 
-/// How a node divides rows by the element of a column: by comparing it with the node's split, or by
-/// looking for it among the node's members.
+/// How a node tests a column's element: by comparison with its split, or by membership in its set.
 enum class BranchMode : std::uint8_t { kLeq, kLt, kGte, kGt, kEq, kNeq, kMember };
 
-/// Where a branch leads: to another branch or to a leaf, by number.
+/// An edge to another branch or to a leaf, by index.
 struct TreeEdge {
   bool is_leaf = false;
   std::int64_t index = 0;
@@ -24,7 +23,7 @@ struct TreeBranch {
   std::int64_t column = 0;
   double split = 0;
   std::vector<double> members;
-  bool missing_is_true = false;  // a NaN goes where the condition is true, whatever it says
+  bool missing_is_true = false;  // NaN follows the true edge, whatever the condition
   TreeEdge if_true, if_false;
 };
 struct LeafWeight {
@@ -32,7 +31,7 @@ struct LeafWeight {
   double weight = 0;
 };
 
-/// Trees as a model has them.
+/// Trees as in the model.
 struct TreeModel {
   std::vector<TreeEdge> roots;
   std::vector<TreeBranch> branches;
@@ -41,9 +40,9 @@ struct TreeModel {
   std::string combine = "sum";  // or min, max
 };
 
-/// What the trees give for rows `x` [rows, columns] of float32 or float64, of x's type:
-/// [rows, targets]. Throws Error(kInvalidModel) for trees with cycles, columns that x lacks, splits
-/// that are NaN, and targets that do not exist.
+/// Evaluates the trees on `x` [rows, columns], float32 or float64; the result [rows, targets] has
+/// x's type. Throws Error(kInvalidModel) for cycles, columns that x lacks, NaN splits, and invalid
+/// targets.
 ValueId add_trees(NodeContext& node, ValueId x, const TreeModel& model);
 
 }  // namespace sinter::frontend

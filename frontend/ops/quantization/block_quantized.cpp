@@ -47,7 +47,7 @@ BlockedWeights blocked_weights(const ir::Attrs& attrs) {
           attrs.get_int("block"), attrs.get_int("blocks")};
 }
 
-/// Whether there can be such weights.
+/// Whether the attributes describe valid weights.
 bool are_sizes(const ir::Attrs& attrs) {
   constexpr std::int64_t kMost = std::int64_t{1} << 26;
   const BlockedWeights w = blocked_weights(attrs);

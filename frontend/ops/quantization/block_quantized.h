@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of few bits in bytes, whose blocks of elements share a scale: as com.microsoft's
-// operators have them.
+// Block-quantized weights of few bits, packed in bytes: the format of com.microsoft's operators.
 #pragma once
 
 #include <optional>
@@ -9,31 +8,32 @@
 
 namespace sinter::frontend {
 
-/// A matrix [rows, columns] of numbers of `bits`, a row of `blocks` blocks of `block` elements.
+/// A matrix [rows, columns] of `bits`-bit numbers; a row has `blocks` blocks of `block` elements.
 struct BlockedWeights {
   std::int64_t rows, columns, bits, block, blocks;
-  /// The middle of the numbers' range, which stands for zero unless the model says otherwise.
+  /// The middle of the numbers' range: the default zero point.
   int middle() const { return 1 << (bits - 1); }
-  /// Bytes of a row.
+  /// Bytes per row.
   std::int64_t pitch() const { return blocks * (block * bits / 8); }
 };
 
-/// Number `i` of a row of `bits`-bit numbers, the first ones in the low bits of each byte.
+/// Number `i` of a row of `bits`-bit numbers; the first ones are in the low bits of each byte.
 int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits);
 
-/// The bytes of `packed`, which hold the numbers, as a format has them: less the middle;
-/// of each row column order[i] is the i-th, if there is an order.
+/// The numbers in the bytes `packed`, minus the middle, as ScaleFormat stores them. If `order` is
+/// not empty, column i of the result is column order[i].
 ir::Tensor scaled_values(const ir::Tensor& packed, const BlockedWeights& w, const Ints& order = {});
-/// Zero points [rows, blocks], packed as the numbers are (u8) or floats, less the middle.
+/// Zero points [rows, blocks] minus the middle; the input is packed like the numbers (u8), or
+/// floats.
 ir::Tensor scaled_zeros(const ir::Tensor& zeros, const BlockedWeights& w);
 
-/// x [.., m, columns] times the transpose of weights in a format: `values` of the
-/// function above, scales and zero points (less the middle) [rows, blocks].
+/// x [.., m, columns] times the transpose of the weights: `values` from scaled_values(), scales and
+/// zero points (minus the middle) [rows, blocks].
 ValueId scaled_matmul(NodeContext& node, ValueId x, const BlockedWeights& w,
                       const ir::Tensor& values, const ir::Tensor& scales,
                       const std::optional<ir::Tensor>& zero_points);
 
-/// The numbers of `x` [.., n], bytes of 8 / `bits` each, as [.., count]; of 8 bits `x` itself.
+/// Unpacks `x` [.., n], bytes of 8 / `bits` numbers, to [.., count]; for 8 bits returns `x`.
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count);
 
 /// Throws Error(kUnsupported) unless `bits` is 2, 4 or 8.

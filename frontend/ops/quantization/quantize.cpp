@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantization, and products and convolutions of quantized values. Formulas are those of the ONNX
+// Quantization, and matmuls and convolutions of quantized values, with the formulas of the ONNX
 // operator specification: quantized values are round(x / scale) + zero point, saturated.
 #include "frontend/model/initializers.h"
 #include "frontend/ops/products.h"
@@ -11,10 +11,10 @@
 namespace sinter::frontend {
 namespace {
 
-/// How the elements of a tensor share scales and zero points.
+/// How elements of a tensor share scales and zero points.
 struct Grouping {
   std::int64_t axis = 0;
-  std::int64_t block_size = 0;  // 0: one scale for a slice along `axis`, or for all
+  std::int64_t block_size = 0;  // 0: one scale per slice along `axis`, or one for all
 };
 
 Grouping read_grouping(NodeContext& node, ValueId x, ValueId scale) {
@@ -24,14 +24,14 @@ Grouping read_grouping(NodeContext& node, ValueId x, ValueId scale) {
   const std::int64_t axis = node.attr_int("axis", 1);
   grouping.block_size = node.attr_int("block_size", 0);
   if (grouping.block_size < 0) node.invalid("attribute 'block_size' is negative");
-  // Without a dimension to choose, the axis means nothing and is often out of range.
+  // For a scalar scale the axis is meaningless and often out of range.
   const bool is_blocked = grouping.block_size != 0 && node.rank(scale) == node.rank(x);
   if (ir::element_count(node.shape(scale)) != Dim(1) || is_blocked)
     grouping.axis = node.rank(x) == 0 ? 0 : node.normalise_axis(axis, node.rank(x));
   return grouping;
 }
 
-/// `parameter` (a scale or zero point) in a shape that broadcasts to `shape`.
+/// Reshapes `parameter` (a scale or zero point) to broadcast to `shape`.
 ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const Grouping& grouping) {
   const Shape own = node.shape(parameter);
   if (own.empty() || (own.size() == 1 && own[0] == Dim(1))) return node.reshape(parameter, {});
@@ -56,8 +56,8 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
   return spread_blocks(node, parameter, shape, grouping.axis, grouping.block_size);
 }
 
-/// A scale, which is a float, and the zero point in input 2, of the same shape and of 8 or 16 bits
-/// (of int32 DequantizeLinear has one too). One value is one under any shape.
+/// Checks the scale, a float, and the zero point in input 2: the same shape, and 8 or 16 bits (for
+/// DequantizeLinear also int32). A single value may have any shape.
 void check_parameters(NodeContext& node, ValueId scale, bool has_int32) {
   const auto shown = [&](ValueId value) { return ir::to_string(node.type(value)); };
   if (!is_arithmetic_float(node.dtype(scale)) || node.dtype(scale) == DType::kFloat64)
@@ -84,7 +84,7 @@ void quantize_linear(NodeContext& node) {
   check_parameters(node, scale, false);
   check_dtype(node, x, "its input",
               {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt32});
-  // 'precision' is not read: computed in float32 or wider
+  // ignores 'precision': computed in float32 or wider
   DType to = DType::kUInt8;
   const auto stated = static_cast<int>(node.attr_int("output_dtype", 0));
   const bool is_narrow = node.has_input(2) ? node.is_four_bit(2) : is_four_bit(stated);
@@ -106,7 +106,7 @@ void quantize_linear(NodeContext& node) {
     require_zeros(node, 2, "y_zero_point");
     return quantize_to_float8(node, x, spread(node, scale, shape, grouping), to);
   }
-  // 'saturate' is not read: integers saturate
+  // ignores 'saturate': integers saturate
   const Term zero =
       node.has_input(2)
           ? as_float(node, spread(node, node.input(2, "y_zero_point"), shape, grouping))
@@ -151,7 +151,7 @@ struct Quantized {
   Term values, scale, zero;
 };
 
-/// To uint8, so that the whole range of `x` and zero have a value.
+/// Quantizes to uint8 so that the range covers `x` and zero.
 Quantized quantize_dynamically(NodeContext& node, const Term& x) {
   Ints axes;
   for (std::int64_t axis = 0; axis < node.rank(x.value()); ++axis) axes.push_back(axis);
@@ -164,7 +164,7 @@ Quantized quantize_dynamically(NodeContext& node, const Term& x) {
   };
   const Term low = extreme("ReduceMin", "Min"), high = extreme("ReduceMax", "Max");
   const Term scale = (high - low).with("Quotient", 255);
-  // Without a spread there is no scale: all is zero then, and any zero point will do.
+  // A constant x of zeros has scale 0: the result is zero for any zero point.
   const Term exact = (0 - low).with("Quotient", scale);
   const Term zero = exact.apply("Round").cast(DType::kUInt8);
   return {quantized(x, scale, zero.cast(DType::kFloat32), DType::kUInt8), scale, zero};
@@ -239,14 +239,14 @@ Term with_bias(NodeContext& node, const Term& y, std::size_t i) {
   return node.has_input(i) ? y + Term(node, node.input(i, "bias")) : y;
 }
 
-/// com.microsoft: a float matrix, quantized as DynamicQuantizeLinear does, times integers.
+/// com.microsoft: a float matrix, quantized as by DynamicQuantizeLinear, times integers.
 void dynamic_quantize_matmul(NodeContext& node) {
   const ValueId y = multiply_dynamic(node, node.input(0, "A"), node.input(1, "B"),
                                      node.input(2, "b_scale"), optional_input(node, 3));
   node.output(with_bias(node, Term(node, y), 4).value());
 }
 
-/// com.microsoft: MatMulInteger and what the sums stand for.
+/// com.microsoft: MatMulInteger with dequantized sums.
 void matmul_integer_to_float(NodeContext& node) {
   const Term product = integer_product(node, node.input(0, "A"), optional_input(node, 4),
                                        node.input(1, "B"), optional_input(node, 5));
@@ -258,7 +258,7 @@ void matmul_integer_to_float(NodeContext& node) {
   node.output(with_bias(node, y.cast(node.dtype(node.input(2, "a_scale"))), 6).value());
 }
 
-/// A parameter of the weights, one value or one for each output channel, along dimension `axis` of
+/// A parameter of the weights (a scalar, or one value per output channel) along dimension `axis` of
 /// `rank`.
 ValueId channel_parameter(NodeContext& node, ValueId parameter, std::int64_t rank,
                           std::size_t axis) {
@@ -290,7 +290,7 @@ void conv_integer(NodeContext& node) {
 void qlinear_conv(NodeContext& node) {
   check_eight_bits(node, {{0, "x"}, {3, "w"}, {7, "y_zero_point"}});
   check_scales(node, {{1, "x_scale"}, {4, "w_scale"}, {6, "y_scale"}});
-  const bool is_last = node.attr_int("channels_last", 0) != 0;  // of com.microsoft alone
+  const bool is_last = node.attr_int("channels_last", 0) != 0;  // com.microsoft only
   const ValueId given = node.input(0, "x"), w = node.input(3, "w");
   const ValueId x = is_last ? channels_first(node, given) : given;
   const ValueId w_scale = node.input(4, "w_scale"),
@@ -333,7 +333,7 @@ ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, 
   merged[axis] = own[axis] * Dim(block);
   const ValueId all = node.reshape(node.expand(node.reshape(parameter, split), repeated), merged);
   if (merged[axis] == shape[axis]) return all;
-  merged[axis] = shape[axis];  // the last block may be cut short
+  merged[axis] = shape[axis];  // the last block may be shorter
   return node.add("Slice", {all},
                   {{"starts", std::vector<Dim>(shape.size(), Dim(0))},
                    {"steps", Ints(shape.size(), 1)},
@@ -346,7 +346,7 @@ ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId 
   const Term product =
       integer_product(node, left.values.value(), left.zero.value(), weights, zero_point);
   const Term by = Term(node, matrix_parameter(node, scale, false)) * left.scale;
-  // No value has a spread: its product is zero, as its scale is.
+  // A constant operand of zeros has scale 0, so its product is zero.
   return (product.cast(DType::kFloat32) * by).value();
 }
 

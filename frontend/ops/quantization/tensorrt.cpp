@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantization to floats of 8 bits as TensorRT's Model Optimizer exports it, in a domain of its
-// own: E4M3FN with one scale for a tensor, saturated.
+// Quantization to 8-bit floats in the domain of TensorRT's Model Optimizer: E4M3FN with one scale
+// per tensor, saturated.
 #include "frontend/ops/quantization/quantized.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
@@ -38,7 +38,7 @@ void quantize_float8(NodeContext& node) {
 
 void dequantize_float8(NodeContext& node) {
   ValueId x = node.x();
-  // Quantized weights may lie in the model as bytes.
+  // The model may store quantized weights as bytes.
   if (const Tensor* codes = node.builder().constant_of(x);
       codes != nullptr && codes->dtype() == DType::kUInt8)
     x = node.builder().constant(ir::apply(kFloat8OfCodes, {}, std::span(codes, 1)).front());

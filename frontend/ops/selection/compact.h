@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places where flags are true, in order.
+// Stream compaction: the positions of true flags, in order.
 #pragma once
 
 #include "frontend/ops/term.h"
@@ -7,14 +7,15 @@
 namespace sinter::frontend {
 
 struct Places {
-  Dim count;   // found by the run
+  Dim count;   // determined by the run
   Term index;  // [count] i64, ascending
 };
-/// `flags`: bool [length], of which `most` are true. `suffix` tells the sizes of a node apart.
+/// `flags`: bool [length], at most `most` of them true. `suffix` distinguishes several sizes of a
+/// node.
 Places places_of(NodeContext& node, const Term& flags, const std::string& suffix = {},
                  const std::optional<Dim>& most = {});
 
-/// The numbers of dimensions of `shape` that row-major places stand for, each of the shape of
+/// Converts row-major positions in `shape` to an index tensor per dimension, each with the shape of
 /// `places`.
 std::vector<Term> unravelled(const Term& places, const Shape& shape);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that keep the elements that data chooses: how many those are the run finds.
+// Operators that select elements by data; the run determines their number.
 #include "frontend/ops/selection/compact.h"
 #include "frontend/ops/table/op_table.h"
 
@@ -10,9 +10,9 @@ Term non_zero_flags(const Term& x) {
   return x.dtype() == DType::kBool ? x : x.with("Equal", 0.0).apply("Not");
 }
 
-/// The same of a tensor that is known when compiling, as masks of sizes are.
+/// The same for a tensor that is known at compile time, such as a mask of sizes.
 ValueId known_places(NodeContext& node, const ir::Tensor& x) {
-  Ints places;  // one after the other, each with an index for each dimension
+  Ints places;  // concatenated indices, one per dimension for each element
   const Ints shape = x.shape().empty() ? Ints{1} : Ints(x.shape());
   Ints index(shape.size());
   for (std::int64_t i = 0; i < x.element_count(); ++i) {
@@ -31,7 +31,7 @@ ValueId known_places(NodeContext& node, const ir::Tensor& x) {
   return node.add("Transpose", {rows}, {{"perm", Ints{1, 0}}});
 }
 
-/// The places of elements that are not zero, a column for each.
+/// The indices of nonzero elements, a column for each.
 void non_zero(NodeContext& node) {
   const Term x(node, node.x());
   const Shape shape = x.shape().empty() ? Shape{Dim(1)} : x.shape();
@@ -44,7 +44,7 @@ void non_zero(NodeContext& node) {
   node.output(node.concat(rows, 0));
 }
 
-/// The slices along an axis, or the elements, whose condition is true.
+/// The slices along an axis, or the elements, for which the condition is true.
 void compress(NodeContext& node) {
   Term x(node, node.x());
   Term condition(node, node.input(1, "condition"));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unique: sorted, told apart from their neighbours, and counted; how many there are the run finds.
+// Unique: sorts, compares neighbours and counts; the run determines the number of groups.
 #include "frontend/ops/selection/compact.h"
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {
 
-// Slices are compared element by element, by a sort for each.
+// Maximum columns: slices are compared by one sort per element.
 constexpr std::int64_t kMostColumns = 64;
 
 Term rows_at(const Term& rows, const Term& places) {
@@ -30,19 +30,19 @@ Term sort_places(const Term& keys, const Dim& count) {
                          {{"axis", std::int64_t{0}}, {"count", std::vector<Dim>{count}}})};
 }
 
-/// The places of rows [count, columns] in ascending order, equal ones in the order of the places.
+/// Indices that sort rows [count, columns] in ascending order; stable.
 Term order_of(const Term& rows) {
   const Dim count = rows.shape()[0];
   const std::int64_t columns = rows.shape()[1].value();
   const auto column = [&](std::int64_t c) { return slice_one(rows, 1, Dim(c)).reshape({count}); };
   Term order = sort_places(column(columns - 1), count);
-  // From the last column to the first: a sort leaves equal ones as they are.
+  // Least significant column first: the sorts are stable.
   for (std::int64_t c = columns - 1; c-- > 0;)
     order = rows_at(order, sort_places(rows_at(column(c), order), count));
   return order;
 }
 
-/// Of rows in order, whether each differs from the one before it.
+/// For sorted rows: whether each differs from the previous one.
 Term begins_group(const Term& sorted) {
   NodeContext& node = sorted.node();
   const Term place = iota(node, sorted.shape()[0], 0, 1);
@@ -55,7 +55,7 @@ void unique(NodeContext& node) {
   const Term x(node, node.x());
   const Shape shape = x.shape();
   const bool has_axis = node.has_attr("axis");
-  Ints perm, back;  // the axis to the front, and back
+  Ints perm, back;  // permutations of the axis to the front, and back
   if (has_axis) {
     const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), std::ssize(shape));
     perm.push_back(axis);
@@ -82,11 +82,11 @@ void unique(NodeContext& node) {
   Term first = places.index, indices = rows_at(order, first);
   const Term running(node, node.add("Scan", {begins.cast(DType::kInt64).value()},
                                     {{"axis", std::int64_t{0}}, {"combine", std::string("sum")}}));
-  const Term group = running - 1;  // of each sorted row
+  const Term group = running - 1;  // by sorted row
   Term inverse = scattered(numbers_of(node, count, 0), group, order, "none");
   Term counts = scattered(numbers_of(node, found, 0), numbers_of(node, count, 1), group, "sum");
   if (node.attr_int("sorted", 1) == 0) {
-    // In the order in which they occur first.
+    // In the order of first occurrence.
     const Term as_met = sort_places(indices, found);
     const Term rank =
         scattered(numbers_of(node, found, 0), iota(node, found, 0, 1), as_met, "none");

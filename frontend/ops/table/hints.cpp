@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about an operator that import does not know.
+// Hints for operators that the importer does not know.
 #include <fmt/format.h>
 
 #include "frontend/ops/table/op_table.h"
@@ -11,7 +11,7 @@ struct Row {
   std::string_view name, advice;
 };
 
-// Operators that cannot be compiled as they are, and what a model can say instead.
+// Operators that cannot be compiled, and alternatives for a model.
 constexpr Row kHintRows[] = {
     {"RandomNormal", "pass random numbers in as an input"},
     {"RandomNormalLike", "pass random numbers in as an input"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows follow from the schemas: tests/conformance/check_schemas.py --inputs writes them, and
+// Generated from the schemas: tests/conformance/check_schemas.py --inputs writes the rows, and
 // without that option compares them.
 #include "frontend/ops/table/input_names.h"
 

@@ -9,8 +9,8 @@ namespace sinter::frontend {
 
 namespace {
 
-/// The operators of ONNX whose inputs may be floats of 8 bits. tests/conformance/check_schemas.py
-/// compares them with its schemas.
+/// ONNX operators whose inputs may be 8-bit floats. tests/conformance/check_schemas.py compares the
+/// list with ONNX's schemas.
 constexpr std::string_view kOfFloat8[] = {
     "BitCast",        "Cast",    "CastLike",      "DequantizeLinear",
     "Dropout",        "Flatten", "Identity",      "IsInf",
@@ -99,7 +99,8 @@ std::int64_t holds_until(const OpRow& row) {
 
 std::vector<OpAttribute> attributes_of(const OpRow& row) {
   const auto number = [](std::string_view text, std::int64_t& to) {
-    std::from_chars(text.data(), text.data() + text.size(), to);  // an empty one leaves it
+    std::from_chars(text.data(), text.data() + text.size(), to);  // empty text leaves `to`
+                                                                  // unchanged
   };
   std::vector<OpAttribute> attributes;
   std::string_view rest = row.attributes;

@@ -13,45 +13,45 @@
 
 namespace sinter::frontend {
 
-/// Imports one node: reads its inputs and attributes and sets its outputs.
+/// Imports one node: reads its inputs and attributes, sets its outputs.
 using ImportFunction = void (*)(NodeContext& node);
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
 inline constexpr std::string_view kMl = "ai.onnx.ml";
-inline constexpr std::string_view kTrt = "trt";  // TensorRT's, as its Model Optimizer writes them
-/// The last version of ai.onnx.ml that its rows hold for: all were compared with its schemas.
+inline constexpr std::string_view kTrt = "trt";  // TensorRT's operators, as its Model Optimizer
+                                                 // writes them
+/// The last version of ai.onnx.ml for which its rows hold: all were compared with its schemas.
 inline constexpr std::int64_t kMlHoldsUntil = 5;
 
-/// Element types of what an operator computes on; sizes, indices and masks beside it have types of
-/// their own.
+/// Element types of the data that an operator computes on; sizes, indices and masks have other
+/// types.
 enum class Types : std::uint8_t { kOfFamily, kAny, kNumbers, kFloats, kIntegers, kBools };
 std::string_view to_string(Types types);
 
-/// What an operator does with constants of 4-bit integers, which are held as int8 or uint8: refuses
-/// them, reads them, or makes the same of them in another shape (its first output is such, too).
+/// How an operator handles constants of 4-bit integers, which are stored as int8 or uint8: refuses
+/// them, reads them, or only changes their shape (its first output is then 4-bit, too).
 enum class FourBits : std::uint8_t { kRefuses, kReads, kKeeps };
 
-/// The last version of ai.onnx that a row holds for unless it says otherwise: all were compared
-/// with ONNX's schemas up to it. To raise it, run tests/conformance/check_schemas.py with a newer
-/// ONNX.
+/// The last version of ai.onnx for which a row holds by default: all were compared with ONNX's
+/// schemas up to it. To raise it, run tests/conformance/check_schemas.py with a newer ONNX.
 inline constexpr std::int64_t kRowsHoldUntil = 28;
 
-/// What is known of one operator: `import` handles `name` of `domain` ("" is ai.onnx) from
-/// `since_version` on, until a row of the same name with a higher version takes over.
+/// One operator: `import` handles `name` of `domain` ("" is ai.onnx) from `since_version` on, until
+/// a row of the same name with a higher version.
 struct OpRow {
   std::string_view name;
   int since_version = 1;
   ImportFunction import = nullptr;
-  /// Names of the attributes that `import` knows, separated by spaces; any other is an error. With
-  /// the versions that have it, where not all do: "k:-9 largest:11- directions:8-8".
+  /// Names of the supported attributes, separated by spaces; others are errors. Versions follow
+  /// where not all have it: "k:-9 largest:11- directions:8-8".
   std::string_view attributes = {};
   std::string_view domain = {};
   Types types = Types::kOfFamily;
   FourBits four_bits = FourBits::kRefuses;
-  /// The last version of the domain that the row holds for. 0: kRowsHoldUntil, and of other
-  /// domains, which have had one version, `since_version`.
+  /// The last version of the domain for which the row holds. 0: kRowsHoldUntil or, for other
+  /// domains, which have only one version, `since_version`.
   std::int64_t until = 0;
-  /// Inputs may be floats of 8 bits, which ONNX has few operators for; see op_table.cpp.
+  /// Inputs may be 8-bit floats, which few ONNX operators accept; see op_table.cpp.
   bool takes_float8 = false;
 };
 using OpRows = std::initializer_list<OpRow>;
@@ -63,10 +63,10 @@ struct OpAttribute {
   std::string_view name;
   std::int64_t first = 0, last = 0;  // versions that have it
 };
-/// The attributes of `row`, in its order, with versions among those that it holds for.
+/// The attributes of `row`, in its order, with the versions of the row that have them.
 std::vector<OpAttribute> attributes_of(const OpRow& row);
 
-/// One family of operators for each file in this folder.
+/// One family of operators per file in this folder.
 extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps, kShapeOps,
     kSliceOps, kGeneratorOps, kNormalizationOps, kMatmulOps, kEinsumOps, kQuantizeOps, kSignalOps,
     kConvolutionOps, kDeformConvOps, kPoolingOps, kControlFlowOps, kRecurrentOps, kAttentionOps,
@@ -80,21 +80,20 @@ extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps,
 struct OpFamily {
   std::string_view title;
   const OpRows* rows = nullptr;
-  Types types = Types::kFloats;  // of rows that say nothing else
+  Types types = Types::kFloats;  // default for rows without types
 };
 std::span<const OpFamily> op_families();
 
 /// All rows of all families, by name and version.
 const std::vector<OpRow>& all_op_rows();
-/// The row for `name` in version `opset` of `domain`, or null. It may hold for lower ones only.
+/// The row for `name` in version `opset` of `domain`, or null. It may hold only for lower versions.
 const OpRow* find_op_row(std::string_view domain, std::string_view name, std::int64_t opset);
-/// True if the operator is known in some version of `domain`.
+/// True if some version of `domain` has the operator.
 bool is_known_op(std::string_view domain, std::string_view name);
 
-/// What to say behind "the operator is not known".
+/// A hint after "the operator is not known".
 std::string hint(std::string_view domain, std::string_view name);
-/// What a model can say instead of an operator whose result depends on data or chance; empty for
-/// others.
+/// An alternative to an operator whose result depends on data or chance; empty for others.
 std::string advice_of(std::string_view domain, std::string_view name);
 
 }  // namespace sinter::frontend

@@ -16,8 +16,8 @@
 namespace sinter::frontend {
 namespace {
 
-/// Which versions of the operator of `row` have `attribute`, which `version` lacks, and what
-/// `version` has in its place.
+/// The versions of `row`'s operator that have `attribute`, which `version` lacks, and the
+/// replacement in `version`.
 std::string where_else(std::span<const OpInput> inputs, const OpAttribute& attribute,
                        std::int64_t version) {
   std::string text = version < attribute.first ? fmt::format("opsets from {} on", attribute.first)
@@ -28,8 +28,8 @@ std::string where_else(std::span<const OpInput> inputs, const OpAttribute& attri
   return text;
 }
 
-/// What is known of attributes, for a node of `row` in `version`: those of other rows of the
-/// operator say where they are from.
+/// Known attributes for a node of `row` in `version`; those of the operator's other rows carry a
+/// note about their versions.
 std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t version,
                                              std::span<const OpInput> inputs) {
   std::vector<KnownAttribute> known;
@@ -50,8 +50,8 @@ std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t vers
   return known;
 }
 
-/// An input that nobody reads would make another model than the one that its author meant: axes of
-/// ReduceSum are an input from opset 13 on, and were an attribute.
+/// An ignored input would silently change the model's meaning: axes of ReduceSum are an input from
+/// opset 13 on and were an attribute before.
 void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64_t version,
                        std::span<const OpInput> inputs) {
   int given = node.input_size();
@@ -60,7 +60,7 @@ void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64
     return;
   std::vector<std::string_view> names;
   for (const OpInput& input : inputs) names.push_back(input.name);
-  // Operators of other domains get inputs without a new version.
+  // Operators of other domains may gain inputs without a new version.
   throw Error(
       row.domain.empty() ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
       fmt::format(
@@ -69,7 +69,7 @@ void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64
           names.size(), names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
-/// Inputs that share an element type, by its name.
+/// Indices of inputs that share an element type, by type parameter.
 using Sharing = std::map<std::string_view, std::vector<std::size_t>>;
 
 Sharing sharing_inputs(const std::vector<OpInput>& known, std::span<const ValueId> inputs) {
@@ -81,7 +81,7 @@ Sharing sharing_inputs(const std::vector<OpInput>& known, std::span<const ValueI
   return sharing;
 }
 
-/// `constant` as `dtype`; nothing if a number of it has no such.
+/// `constant` converted to `dtype`; nullopt if that changes a number.
 std::optional<ir::Tensor> as_type(const ir::Tensor& constant, DType dtype) {
   const std::vector<double> values = constant.to_doubles();
   const ir::Tensor result = ir::Tensor::from_doubles(dtype, constant.shape(), values);
@@ -92,7 +92,7 @@ std::optional<ir::Tensor> as_type(const ir::Tensor& constant, DType dtype) {
   return result;
 }
 
-/// The one float type of those inputs at `places` that are no constants, or nothing.
+/// The common float type of the non-constant inputs at `places`, or nullopt.
 std::optional<DType> computed_type(const ir::GraphBuilder& builder, std::span<const ValueId> inputs,
                                    const std::vector<std::size_t>& places) {
   std::optional<DType> found;

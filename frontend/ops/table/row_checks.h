@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's attributes and inputs against those that its operator has in its version.
+// Checks a node's attributes and inputs against those of its operator's version.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,27 @@
 
 namespace sinter::frontend {
 
-/// Checks nodes; what it knows of an operator it makes once.
+/// Checks nodes against the table; caches what it derives for an operator.
 class RowChecks {
  public:
   /// Throws Error(kInvalidModel) for an attribute that `row` lacks in `version`, with the versions
-  /// that have it and what stands in its place, and for inputs that the operator does not have
-  /// (kUnsupported outside of ai.onnx).
+  /// that have it and its replacement, and for surplus inputs (kUnsupported outside of ai.onnx).
   void check(const onnx::NodeProto& node, const OpRow& row, std::int64_t version);
 
-  /// Throws Error if an input is a float of 8 bits, which the operator of `row` does not take:
-  /// kInvalidModel where ONNX says so, kUnsupported for operators of other domains.
+  /// Throws Error if an input is an 8-bit float that the operator of `row` does not accept:
+  /// kInvalidModel if ONNX forbids it, kUnsupported for operators of other domains.
   void check_float8(const OpRow& row, std::int64_t version, const ir::GraphBuilder& builder,
                     std::span<const ValueId> inputs);
-  /// Throws Error(kInvalidModel) where inputs that the operator wants of one element type have
-  /// several. A constant of floats beside computed values of another float type, as converters of
-  /// precision leave behind, takes theirs if all its numbers can, and `warn` is told.
+  /// Throws Error(kInvalidModel) if inputs that must share an element type differ. A float constant
+  /// beside computed values of another float type, as precision converters leave it, is converted
+  /// if all its numbers are representable; `warn` is called.
   void unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
                    std::span<ValueId> inputs, const std::function<void(const std::string&)>& warn);
 
  private:
   struct Known {
     std::vector<KnownAttribute> attributes;
-    std::optional<std::vector<OpInput>> inputs;  // nothing: they are not known
+    std::optional<std::vector<OpInput>> inputs;  // nullopt: not known
   };
   const Known& known(const OpRow& row, std::int64_t version);
 

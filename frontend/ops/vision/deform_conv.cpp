@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeformConv: a convolution whose windows are sampled at positions that are data.
+// DeformConv: a convolution whose sampling positions are data.
 #include <fmt/format.h>
 
 #include "frontend/ops/table/op_table.h"
@@ -10,7 +10,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// The two neighbours of position `x` along a dimension of `extent` elements; what lies outside is
+/// The two neighbours of position `x` along a dimension of `extent` elements; outside, elements are
 /// zero.
 std::vector<Tap> neighbours(NodeContext& node, const Term& x, const Dim& extent) {
   const Term last = size_of_dim(node, extent, x.dtype()) - 1;
@@ -22,8 +22,8 @@ std::vector<Tap> neighbours(NodeContext& node, const Term& x, const Dim& extent)
   return {tap(left, 1 - t), tap(left + 1, t)};
 }
 
-/// Windows as [batch, offset group, channel of the group, kernel.., windows..], then a product with
-/// the weights for each group of channels.
+/// Gathers windows as [batch, offset group, channel of the group, kernel.., windows..], then
+/// multiplies with the weights of each group of channels.
 void deform_conv(NodeContext& node) {
   const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
   require_spatial(node, x);
@@ -66,7 +66,7 @@ void deform_conv(NodeContext& node) {
                        kernel);
   });
 
-  // Dimensions: 0 batch, 1 offset group, 2 channel, then those of the kernel and of the windows.
+  // Dimensions: 0 batch, 1 offset group, 2 channel, then the kernel's and the windows'.
   const std::size_t rank = 3 + 2 * spatial;
   Shape positions{shape[0], Dim(offset_group), Dim(1)};
   positions.insert(positions.end(), kernel.begin(), kernel.end());

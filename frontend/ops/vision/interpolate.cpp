@@ -4,7 +4,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// The taps of dimension `d` on, for chosen indices before it.
+/// Sums the taps of dimensions `d`.. for the indices chosen in earlier dimensions.
 Term weighted(const Term& data, const std::vector<std::vector<Tap>>& taps, DType compute,
               std::vector<Term>& chosen) {
   if (chosen.size() == taps.size()) return take(data, chosen).cast(compute);

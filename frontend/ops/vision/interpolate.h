@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading between elements: weighted sums of neighbours along several dimensions.
+// Interpolation: weighted sums of neighbours along several dimensions.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace sinter::frontend {
 
-/// One neighbour along one dimension: its index (in range), its weight (nothing: one, and it is the
-/// only neighbour), and where it is not there at all but counts as zero.
+/// One neighbour along one dimension: its index (in range), its weight (nullopt: the only
+/// neighbour, with weight 1), and where it is outside and counts as zero.
 struct Tap {
   Term index;
   std::optional<Term> weight;
   std::optional<Term> inside;
 };
 
-/// sum over taps[0], taps[1], .. of the product of their weights with data[indices]; taps has an
-/// entry for each dimension of the data. Index tensors broadcast to the result's shape. The result
-/// is of type `compute`.
+/// Sum over taps[0], taps[1], .. of the product of their weights with data[indices]. `taps` has an
+/// entry per dimension of the data. Index tensors broadcast to the result's shape. The result has
+/// type `compute`.
 Term interpolate(const Term& data, const std::vector<std::vector<Tap>>& taps, DType compute);
 
-/// The weights of Keys' cubic convolution for the neighbours at -1, 0, 1 and 2 of a point at t in
-/// [0, 1); a is his parameter, usually -0.75 or -0.5.
+/// Weights of Keys' cubic convolution for the neighbours at -1, 0, 1 and 2 of a point at t in [0,
+/// 1); a is Keys' parameter, usually -0.75 or -0.5.
 std::array<Term, 4> cubic_weights(const Term& t, double a);
 
 }  // namespace sinter::frontend

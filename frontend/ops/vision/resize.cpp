@@ -13,19 +13,19 @@ namespace {
 using Mode = ResizeMode;
 using Axis = ResizeAxis;
 
-/// A size of `elements`, which may be any number.
+/// Rounds `elements` to a valid size.
 std::int64_t whole_size(NodeContext& node, double elements) {
-  constexpr double kMost = 0x1p48;  // far from overflow, and from what any memory holds
+  constexpr double kMost = 0x1p48;  // far from overflow and beyond any memory
   if (!(elements >= 0 && elements <= kMost))
     node.unsupported("a dimension of {} elements", elements);
   return static_cast<std::int64_t>(elements);
 }
 
-/// floor(dim * scale), with the scale as the nearest simple fraction where the size is a symbol.
+/// floor(dim * scale); for symbolic sizes, the scale is the nearest simple fraction.
 Dim scaled_size(NodeContext& node, const Dim& dim, double scale) {
   if (!(scale > 0 && std::isfinite(scale)))
     node.invalid("scale {} is not a positive number", scale);
-  if (dim.is_constant())  // in float32, as scales are
+  if (dim.is_constant())  // in float32, since scales are float32
     return whole_size(node,
                       std::floor(static_cast<float>(dim.value()) * static_cast<float>(scale)));
   constexpr int kLargest = 1024;
@@ -88,7 +88,7 @@ Mode read_mode(NodeContext& node) {
   node.invalid("attribute 'mode' must be nearest, linear or cubic, but is '" + mode + "'");
 }
 
-/// Upsample, and Resize before it had a choice of coordinates: nearest elements are ONNX Runtime's.
+/// Upsample, and Resize before it had coordinate modes: nearest elements follow ONNX Runtime.
 void resize_asymmetric(NodeContext& node) {
   std::vector<Axis> axes = all_axes(node.shape(node.input(0, "X")));
   Ints which(axes.size());
@@ -104,7 +104,7 @@ void resize_asymmetric(NodeContext& node) {
   finish(node, std::move(axes), std::move(how));
 }
 
-/// One scale for all of `which`, so that the result fits into, or covers, the sizes wanted.
+/// One scale for all of `which`, so that the result fits into, or covers, the requested sizes.
 void keep_aspect_ratio(NodeContext& node, std::vector<Axis>& axes, const Ints& which, bool larger) {
   std::optional<double> scale;
   for (const std::int64_t d : which) {
@@ -131,7 +131,7 @@ void resize(NodeContext& node) {
   if (const auto given = node.opset() >= 18 ? node.attr_ints("axes") : std::nullopt) {
     which = *given;
     for (std::int64_t& axis : which) axis = node.normalise_axis(axis, std::ssize(shape));
-    node.normalise_axes(which, std::ssize(shape));  // refuses repeated ones
+    node.normalise_axes(which, std::ssize(shape));  // refuses duplicates
   }
   Resizing how;
   how.mode = read_mode(node);

@@ -10,28 +10,28 @@ namespace {
 using Mode = ResizeMode;
 using Axis = ResizeAxis;
 
-/// What `single` rounds.
+/// Kind of value that `single` rounds.
 enum class Result {
   kAny,
-  kQuotient,         // of two float32: it never lies in the middle between two float32
-  kFlooredQuotient,  // only its floor is read, or that of it less a half: bits behind those of a
-                     // float32 may stay
+  kQuotient,         // of two float32: it is never halfway between two float32
+  kFlooredQuotient,  // only its floor, or the floor of it minus a half, is read: bits beyond
+                     // float32's may stay
 };
 
-/// The nearest float32, as f64.
+/// The nearest float32, as a double.
 double single(double x, Result = Result::kAny) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   return std::abs(x) <= kLargest ? static_cast<double>(static_cast<float>(x)) : x;
 }
 
-/// The same by arithmetic on bits: no compiler contracts it with the operation in front, and
-/// neither a lower precision nor a reference that keeps all digits changes the result.
+/// The same by bit arithmetic: no compiler contracts it with the previous operation. Neither a
+/// lower precision nor a wider reference evaluation changes the result.
 Term single(const Term& x, Result result = Result::kAny) {
   NodeContext& node = x.node();
   const auto as = [&](const Term& value, DType to) {
     return Term(node, node.add("BitCast", {value.value()}, {{"to", to}}));
   };
-  constexpr int kDropped = 52 - 23;  // bits of the mantissas
+  constexpr int kDropped = 52 - 23;  // number of dropped mantissa bits
   constexpr double kUnit = std::int64_t{1} << kDropped;
   const Term bits = as(x, DType::kInt64);
   if (result == Result::kFlooredQuotient) return as(bits + kUnit / 2, DType::kFloat64);
@@ -43,7 +43,7 @@ Term single(const Term& x, Result result = Result::kAny) {
   return as(up().with("BitwiseAnd", -kUnit), DType::kFloat64);
 }
 
-/// Whether the nearest element is the floor of the position.
+/// Whether the nearest element is the position's floor.
 bool is_floored(const Resizing& how, const Axis& axis) {
   return how.nearest == "floor" || (how.nearest == "simple" && axis.scale.value_or(1) >= 1);
 }
@@ -57,23 +57,23 @@ Term choose(const Term& condition, const Term& yes, const Term& no) {
 bool is_several(double to) { return to > 1; }
 Term is_several(const Term& to) { return to.with("Greater", 1.0); }
 
-/// What a dimension's positions are computed from. T is double or Term.
+/// Operands for a dimension's positions. T is double or Term.
 template <typename T>
 struct Sizes {
-  T x, from, to;  // the element of the output, and both sizes
+  T x, from, to;  // the output element, and both sizes
   T scale;        // as given, or to / from
   bool may_be_one, must_be_one;
-  bool is_long;  // float32 does not hold the middles of all elements
+  bool is_long;  // float32 cannot represent the midpoints between all elements
 
-  /// `several`, or `one` where the output is one element wide.
+  /// `several`, or `one` if the output is one element wide.
   T of_width(const T& several, const T& one) const {
     return !may_be_one ? several : must_be_one ? one : choose(is_several(to), several, one);
   }
   T zero() const { return number_like(x, 0); }
 };
 
-/// The position in the input that element x of the output stands for; formulas of the ONNX
-/// specification of Resize.
+/// The position in the input for element x of the output, by the formulas in ONNX's specification
+/// of Resize.
 template <typename T>
 T between_elements(const Resizing& how, const Axis& axis, const Sizes<T>& s) {
   const T width = axis.scale ? s.scale * s.from : s.to;  // before rounding
@@ -92,9 +92,9 @@ T between_elements(const Resizing& how, const Axis& axis, const Sizes<T>& s) {
   return up - 0.5;
 }
 
-/// The same for nearest neighbours. There rounding decides between elements, and scales are rounded
-/// themselves: 3 / float32(1/3) is below 9, but 9 in float32. So each operation is of float32, in
-/// the order of TensorFlow's and ONNX Runtime's.
+/// The same for nearest neighbours. Rounding decides between elements, and scales are rounded
+/// themselves: 3 / float32(1/3) is below 9, but 9 in float32. So each operation is in float32, in
+/// the order of TensorFlow and ONNX Runtime.
 template <typename T>
 T of_nearest(const Resizing& how, const Axis& axis, const Sizes<T>& s) {
   const auto f32 = [&](const T& value, Result result = Result::kAny) {
@@ -116,18 +116,18 @@ T of_nearest(const Resizing& how, const Axis& axis, const Sizes<T>& s) {
     const T along = divide(f32(f32(s.x * part) * last), s.to - 1);
     return s.of_width(f32(f32(last * axis.roi_begin) + along), f32(last * middle));
   }
-  if (c == "half_pixel_symmetric") {  // its last sum is of float64
+  if (c == "half_pixel_symmetric") {  // its last sum is in float64
     const T adjusted = f32(1 - divide(s.to, f32(scale * s.from)));
     return f32(f32((s.from / 2.0) * adjusted) + (s.x + 0.5) / scale - 0.5);
   }
   const T up = locate(s.x + 0.5, scale);
   if (c == "tf_half_pixel_for_nn") return up;
-  const T half = up - 0.5;  // exact, but for what lies in front of the first element
+  const T half = up - 0.5;  // exact, except before the first element
   return c == "pytorch_half_pixel" ? s.of_width(half, s.zero()) : half;
 }
 
-/// How far from the middle between two elements a position still counts as there: float32 seldom
-/// has the middle itself. ONNX Runtime's.
+/// Tolerance for positions halfway between two elements, as in ONNX Runtime: float32 rarely
+/// represents the midpoint.
 constexpr double kMiddle = 1e-6;
 
 double floor_of(double x) { return std::floor(x); }
@@ -207,7 +207,7 @@ std::int64_t nearest_element(const Resizing& how, const Axis& axis, double posit
 
 Term nearest_element(const Resizing& how, const Axis& axis, const Term& position) {
   const Term last = size_of_dim(position.node(), axis.from, DType::kFloat64) - 1;
-  // The cast cuts off what is behind the point.
+  // The cast truncates.
   const Term near = is_floored(how, axis) ? position : round_as(how, axis, position);
   return clamp(near, 0, last).cast(DType::kInt64);
 }

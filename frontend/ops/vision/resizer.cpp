@@ -33,7 +33,7 @@ class Resizer {
       for (std::size_t d = 0; d < axes.size(); ++d)
         if (axes[d].changes) filter(axes[d], d);
     } else {
-      // A few dimensions at a time: each multiplies the number of neighbours.
+      // A few dimensions at once: each multiplies the number of neighbours.
       const std::size_t most = how_.mode == Mode::kLinear ? 3 : how_.mode == Mode::kCubic ? 2 : 64;
       std::vector<std::size_t> left;
       for (std::size_t d = 0; d < axes.size(); ++d)
@@ -70,7 +70,7 @@ class Resizer {
     return result;
   }
 
-  /// Repeats each element, or takes every so-manieth, as a view; false if that is not it.
+  /// Repeats each element, or takes every n-th, as a view; false if the resize is neither.
   bool nearest_view(const std::vector<Axis>& axes, std::size_t d) {
     const Axis& axis = axes[d];
     if (has_table(axis)) {
@@ -101,7 +101,7 @@ class Resizer {
                              {{"starts", starts}, {"steps", steps}, {"shape", sliced}})};
       return true;
     }
-    // An integer scale: (q * s + r) maps to q for every r < s under these rules.
+    // An integer scale s: (q * s + r) maps to q for every r < s under these rules.
     const auto times = ir::divide_exactly(axis.to, axis.from);
     if (!times || !times->is_constant() || times->value() < 1) return false;
     const bool is_tf = how_.coordinates == "tf_half_pixel_for_nn";
@@ -251,7 +251,7 @@ class Resizer {
     x_ = Term(node_, sum).reshape(result);
   }
 
-  /// x times `weights` [from, to] along dimension `d`.
+  /// Multiplies x by `weights` [from, to] along dimension `d`.
   void multiply(std::size_t d, const Term& weights) {
     const std::size_t rank = x_.shape().size();
     Ints perm(rank);
@@ -264,7 +264,7 @@ class Resizer {
     x_ = {node_, rank > 1 ? node_.transpose(y, perm) : node_.reshape(y, {sizes[1]})};
   }
 
-  /// Elements on either side of the input that a filter reaches, as those at its border.
+  /// Number of border elements that a filter reaches beyond either side of the input.
   Dim reach(const Axis& axis) {
     const ir::Ranges& ranges = node_.builder().ranges();
     const std::int64_t support = how_.mode == Mode::kCubic ? 2 : 1;
@@ -275,13 +275,13 @@ class Resizer {
         node_.unsupported("antialias of a scale of {} along a symbolic dimension", scale);
       return Dim(static_cast<std::int64_t>(std::ceil(static_cast<double>(support) / scale)) + 1);
     }
-    if (axis.to == Dim(0)) return Dim(support + 1);  // there is no element to filter
+    if (axis.to == Dim(0)) return Dim(support + 1);  // no output element to filter
     const Dim wide = ir::ceil_div(Dim(support) * axis.from, axis.to, ranges);
     return ir::max(wide, Dim(support), ranges) + Dim(1);
   }
 
-  /// The filter as a formula, where sizes are symbols: of the input with its border repeated on
-  /// both sides, which `x_` becomes, as no weight may be lost there.
+  /// The filter as a formula, for symbolic sizes. It applies to the input with its border repeated
+  /// on both sides, which `x_` becomes, so that no weight is lost there.
   Term computed_filter(const Axis& axis, std::size_t d) {
     const Dim margin = reach(axis), all = axis.from + Dim(2) * margin;
     const auto number = [&](const Dim& dim) { return size_of_dim(node_, dim, DType::kFloat64); };
@@ -313,7 +313,7 @@ class Resizer {
     const double scale =
         std::min(axis.scale.value_or(static_cast<double>(to) / static_cast<double>(from)), 1.0);
     const double support = how_.mode == Mode::kCubic ? 2 : 1;
-    // A filter that is far wider than the input would weigh its first and last element alone.
+    // A filter far wider than the input would weigh only its first and last element.
     const double widest = 4 * static_cast<double>(from) + 4;
     if (support / scale > widest)
       node_.unsupported("antialias of a scale of {} along dimension {} of {}", scale, d, from);
@@ -325,7 +325,7 @@ class Resizer {
     std::vector<bool> is_used(static_cast<std::size_t>(count), false);
     for (std::int64_t o = 0; o < to; ++o) {
       const double p = all[static_cast<std::size_t>(o)];
-      // ONNX counts a whole position as the right end of the interval before it.
+      // ONNX counts an integer position as the right end of the previous interval.
       const double base = std::ceil(p) - 1;
       std::vector<double> weights;
       double sum = 0;

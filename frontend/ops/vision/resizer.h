@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing along dimensions: which input elements an output element is made of.
+// Resizes along dimensions: each output element is a combination of input elements.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace sinter::frontend {
 
-/// `x` with each of its dimensions as `axes` say, of the type of x.
+/// Resizes each dimension of `x` by `axes`; keeps the type.
 Term resized(NodeContext& node, Term x, Resizing how, std::vector<ResizeAxis> axes);
 
 }  // namespace sinter::frontend

@@ -6,10 +6,10 @@
 namespace sinter::frontend {
 namespace {
 
-/// Where regions begin and how large their bins are, along y and x: [regions] in elements.
+/// Begins of the regions and sizes of their bins, along y and x: [regions] in elements.
 struct Regions {
   std::vector<Term> begin, bin;
-  std::vector<Dim> pooled;  // bins
+  std::vector<Dim> pooled;  // number of bins
 };
 
 Regions read_regions(NodeContext& node, const Term& rois) {
@@ -26,7 +26,7 @@ Regions read_regions(NodeContext& node, const Term& rois) {
     };
     const Term begin = edge(d == 0 ? 1 : 0);
     Term length = edge(d == 0 ? 3 : 2) - begin;
-    if (!half_pixel) length = length.with("Max", 1);  // regions turned inside out become small
+    if (!half_pixel) length = length.with("Max", 1);  // gives inverted regions a small size
     all.begin.push_back(begin.reshape({rois.shape()[0]}));
     all.bin.push_back(
         (length / static_cast<double>(all.pooled[d].value())).reshape({rois.shape()[0]}));
@@ -34,10 +34,10 @@ Regions read_regions(NodeContext& node, const Term& rois) {
   return all;
 }
 
-/// What each of `size` elements counts in the mean of a bin's samples along a dimension, [regions,
-/// bins, size], where a bin has n = ceil(its size) samples. These lie half an element to one apart,
-/// or are one: the few that are next to an element begin with the first at or behind the element
-/// before it.
+/// The weight of each of `size` elements in the mean of a bin's samples along a dimension,
+/// [regions, bins, size]. A bin has n = ceil(its size) samples. These are half an element to one
+/// apart, or there is one; so only the few samples next to an element count, starting with the
+/// first at or after the previous element.
 Term sample_weights(NodeContext& node, const Regions& all, std::size_t d, const Dim& size) {
   const Dim regions = all.bin[d].shape()[0];
   const auto each = [&](const Term& value) { return value.reshape({regions, 1, 1, 1}); };
@@ -57,8 +57,8 @@ Term sample_weights(NodeContext& node, const Regions& all, std::size_t d, const 
          count.reshape({regions, 1, 1});
 }
 
-/// Means where the number of samples follows from each region: products with what each row and each
-/// column counts, which take any number of samples.
+/// Means for a number of samples that depends on the region: matmuls with the weights of rows and
+/// columns, which allow any number of samples.
 Term average_of_regions(NodeContext& node, const Term& x, const Term& batch, const Regions& all) {
   const Shape shape = x.shape();
   const Dim regions = batch.shape()[0], images = shape[0];
@@ -80,7 +80,7 @@ Term average_of_regions(NodeContext& node, const Term& x, const Term& batch, con
   return turned(partial, {2, 0, 3, 1}).with("MatMul", weights).cast(x.dtype());
 }
 
-/// Averages (or maxima) of bilinear samples in a grid of bins over each region of interest.
+/// Averages (or maxima) of bilinear samples in a grid of bins for each region of interest.
 void roi_align(NodeContext& node) {
   const Term x(node, node.input(0, "X")), rois(node, node.input(1, "rois"));
   const Term batch(node, node.input(2, "batch_indices"));
@@ -102,7 +102,7 @@ void roi_align(NodeContext& node) {
     return node.output(average_of_regions(node, x, batch, all).value());
   }
 
-  // Over [regions, channels, bins y, bins x, samples y, samples x].
+  // Dimensions: [regions, channels, bins y, bins x, samples y, samples x].
   constexpr std::size_t kRank = 6;
   const Dim regions = rois.shape()[0];
   const auto per_region = [&](const Term& value) {
@@ -128,7 +128,7 @@ void roi_align(NodeContext& node) {
   if (mode == "avg") {
     value = interpolate(x, taps, type);
   } else {
-    // ONNX takes the largest of the four weighted neighbours, not of their sum.
+    // ONNX takes the maximum of the four weighted neighbours, not of their sum.
     for (const Tap& y : taps[2])
       for (const Tap& column : taps[3]) {
         const Term part = take(x, {taps[0][0].index, taps[1][0].index, y.index, column.index}) *

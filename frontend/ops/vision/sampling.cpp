@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images sampled at positions that are data: GridSample, AffineGrid, RoiAlign.
+// Sampling of images at positions that are data: GridSample and AffineGrid.
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/interpolate.h"
 
@@ -8,8 +8,8 @@ namespace {
 
 enum class Padding { kZeros, kBorder, kReflection };
 
-/// Reflects `x` at `low` and `high` until it lies between: even stretches of the way from `low` run
-/// forwards, odd ones backwards.
+/// Reflects `x` at `low` and `high` into the range: even multiples of the range run forwards, odd
+/// ones backwards.
 Term reflect(const Term& x, const Term& low, const Term& high) {
   const Term range = high - low, way = abs(x - low);
   const Term turns = floor(way / range);
@@ -18,7 +18,7 @@ Term reflect(const Term& x, const Term& low, const Term& high) {
   return select(odd, high - rest, low + rest);
 }
 
-/// One spatial dimension of `extent` elements, of which samples are taken at `x`, in elements.
+/// Taps for one spatial dimension of `extent` elements, sampled at `x` (in elements).
 std::vector<Tap> grid_taps(NodeContext& node, const std::string& mode, Padding padding,
                            bool align_corners, const Dim& extent, Term x) {
   const Term size = size_of_dim(node, extent, x.dtype()), last = size - 1;
@@ -27,7 +27,7 @@ std::vector<Tap> grid_taps(NodeContext& node, const std::string& mode, Padding p
   const auto outside = [&](const Term& at) {
     return at.with("Less", low).with("Or", at.with("Greater", high));
   };
-  // Cubic weights follow from the position as it is, and each tap is moved inside by itself: so do
+  // Cubic weights use the unmodified position, and each tap is moved inside separately, as in
   // PyTorch and ONNX Runtime. (ONNX's reference moves the position first.)
   if (mode != "cubic" && padding == Padding::kBorder)
     x = select(outside(x), clamp(x, 0, last), x);
@@ -79,7 +79,7 @@ void grid_sample(NodeContext& node) {
   std::vector<std::vector<Tap>> taps = {{{iota(node, from[0], 0, rank), {}, {}}},
                                         {{iota(node, from[1], 1, rank), {}, {}}}};
   for (std::size_t d = 2; d < rank; ++d) {
-    // Positions are given in reverse order of the dimensions, from -1 to 1.
+    // The grid has the coordinates in reverse order of the dimensions, from -1 to 1.
     Shape per_position(at.begin(), at.end() - 1);
     per_position.insert(per_position.begin() + 1, Dim(1));
     const Term n = slice_one(grid, rank - 1, static_cast<std::int64_t>(rank - 1 - d))
@@ -92,7 +92,7 @@ void grid_sample(NodeContext& node) {
   node.output(interpolate(x, taps, type).cast(x.dtype()).value());
 }
 
-/// Positions of an image's elements from -1 to 1, under an affine map for each batch element.
+/// Positions of an image's elements from -1 to 1, transformed by an affine map per batch element.
 void affine_grid(NodeContext& node) {
   const Term theta(node, node.input(0, "theta"));
   const std::vector<Dim> size = node.sizes(1, "size");
@@ -110,7 +110,7 @@ void affine_grid(NodeContext& node) {
     return slice_one(theta, 2, static_cast<std::int64_t>(i)).reshape(shape);
   };
   std::optional<Term> sum;
-  for (std::size_t i = 0; i < n; ++i) {  // x runs along the last spatial dimension
+  for (std::size_t i = 0; i < n; ++i) {  // x belongs to the last spatial dimension
     const Dim& extent = size[size.size() - 1 - i];
     const Term at = iota(node, extent, n - i, rank, DType::kFloat64);
     const Term count = size_of_dim(node, extent, DType::kFloat64);

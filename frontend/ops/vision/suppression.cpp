@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NonMaxSuppression: how many rows it selects the run finds, unless it is asked for as many as
-// there may be.
+// NonMaxSuppression: the run determines the number of rows, unless the maximum is requested.
 
 #include <fmt/format.h>
 
@@ -12,7 +11,7 @@
 namespace sinter::frontend {
 namespace {
 
-/// Corners (low, low, high, high) of [batches, boxes, 4].
+/// Corners (low, low, high, high) of boxes [batches, boxes, 4].
 Term corners_of(const Term& boxes, bool centred) {
   const auto part = [&](std::int64_t i) { return slice_one(boxes, 2, i); };
   const Term a = part(0), b = part(1), c = part(2), d = part(3);
@@ -20,7 +19,7 @@ Term corners_of(const Term& boxes, bool centred) {
   if (centred) {  // x, y, width, height
     const Term x = c / 2, y = d / 2;
     corners = {b - y, a - x, b + y, a + x};
-  } else {  // y, x of two corners across from each other
+  } else {  // y, x of two opposite corners
     corners = {a.with("Min", c), b.with("Min", d), a.with("Max", c), b.with("Max", d)};
   }
   std::vector<ValueId> values;
@@ -29,8 +28,8 @@ Term corners_of(const Term& boxes, bool centred) {
   return {boxes.node(), boxes.node().concat(values, 2)};
 }
 
-/// Boxes of every class in the order of their scores are kept unless a better one that is kept
-/// overlaps them; then the places of those that are are collected.
+/// Greedy suppression: in the order of scores, keeps a box of a class unless it overlaps a kept
+/// one; then collects the kept boxes' indices.
 void non_max_suppression(NodeContext& node) {
   const Term boxes(node, node.input(0, "boxes")), scores(node, node.input(1, "scores"));
   const Shape shape = scores.shape();
@@ -43,7 +42,7 @@ void non_max_suppression(NodeContext& node) {
   ir::require_equal(boxes.shape(), {shape[0], shape[2], Dim(4)}, unfit);
   const bool centred = node.attr_int("center_point_box", 0) != 0;
   const double iou = node.has_input(3) ? node.scalar(3, "iou_threshold") : 0.0;
-  // Most boxes of each class; nothing: no limit.
+  // Maximum number of boxes per class; nullopt: unlimited.
   std::optional<Dim> most = Dim(0);
   ValueId limit;
   if (node.has_input(2)) {
@@ -87,7 +86,7 @@ void non_max_suppression(NodeContext& node) {
     columns.push_back(column.reshape({places.count, Dim(1)}).value());
   const ValueId selected = node.concat(columns, 1);
   if (!node.pads_selections()) return node.output(selected);
-  // As many rows as there may be.
+  // Pads to the maximum number of rows.
   node.output(
       node.add("Pad", {selected},
                {{"begins", Shape{0, 0}}, {"ends", Shape{rows - places.count, 0}}, {"fill", -1.0}}));

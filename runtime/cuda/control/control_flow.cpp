@@ -15,7 +15,7 @@ namespace {
 
 namespace fb = plan::fb;
 
-// The driver wants the zero behind the text.
+// The driver needs a terminating zero.
 constexpr char kCounting[] =
 #include "runtime/cuda/control/count_iteration.ptx.inc"
     ;
@@ -28,9 +28,9 @@ struct Account {
   std::uint64_t iterations = 0, overrun = 0, goes_on = 0;
 };
 
-/// How deep loops and branches lie in each other.
+/// Maximum nesting depth of loops and branches.
 std::size_t depth_of(const fb::PlanT& meta) {
-  std::vector<std::size_t> ends;  // of the bodies that are open
+  std::vector<std::size_t> ends;  // of the open bodies
   std::size_t deepest = 0;
   for (std::size_t i = 0; i < meta.steps.size(); ++i) {
     while (!ends.empty() && ends.back() <= i) ends.pop_back();
@@ -83,7 +83,7 @@ void ControlFlow::make(const fb::PlanT& meta, CUstream stream) {
       set_branch_ = setting_->function("sinter_set_branch");
       set_iteration_ = setting_->function("sinter_set_iteration");
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kDevice) throw;  // a driver that does not resolve the function
+      if (error.code() != ErrorCode::kDevice) throw;  // a driver that cannot resolve the function
     }
   counting_.emplace(load(kCounting));
   count_iteration_ = counting_->function("sinter_count_iteration");
@@ -113,7 +113,7 @@ void ControlFlow::put_run(std::span<const StepLaunches> steps, CUstream stream, 
 bool ControlFlow::put(std::span<const StepLaunches> steps, CUstream stream, bool early,
                       std::size_t depth, AroundSteps* around) {
   for (std::size_t i = 0; i < steps.size(); i += 1 + steps[i].body_steps()) {
-    // Only behind one kernel may another start before that has ended.
+    // Programmatic dependent launch needs a kernel as its immediate predecessor on the stream.
     if (around != nullptr && around->before(i, stream)) early = false;
     steps[i].launch(context_->driver(), stream, early);
     early = early || !steps[i].works.empty();
@@ -209,7 +209,7 @@ void ControlFlow::put_branch(std::span<const StepLaunches> steps, CUstream strea
     put(is_true ? then_steps : else_steps, stream, false, depth + 1);
     return;
   }
-  // Both conditions are set before a branch may change what they are read from.
+  // Sets both conditions first: a branch may overwrite the value that they are computed from.
   const graphs::Conditional if_true(context_, stream), if_false(context_, stream);
   launch_one<3>(driver, set_branch_, stream, {branch.condition, 1, if_true.handle()});
   launch_one<3>(driver, set_branch_, stream, {branch.condition, 0, if_false.handle()});

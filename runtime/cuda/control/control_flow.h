@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and branches of a launch list, put on a stream or into a graph that it captures.
+// Launches loops and branches of a launch list on a stream, or captures them into its graph.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,49 @@
 
 namespace sinter::runtime {
 
-/// The mechanism of each step that has one, by its place among those of `steps`. A loop whose
-/// number of iterations is known is captured, unless that were too many launches.
+/// The control mechanism of each loop and branch in `steps`. A loop with a known number of
+/// iterations is unrolled into the graph, unless that takes too many launches.
 std::vector<ControlMechanism> choose_mechanisms(const plan::fb::PlanT& meta,
                                                 const BoundShape& shape, bool conditional_nodes);
 
-/// What is put around the steps of a run; a loop or branch is one with its bodies.
+/// Hooks around the steps of a run; a loop or branch with its bodies counts as one step.
 class AroundSteps {
  public:
   virtual ~AroundSteps() = default;
-  /// Before step number `step` of the run. True: it waits for something besides what is in front.
+  /// Called before step number `step` of the run. True: the step waits for more than its
+  /// predecessor on the stream.
   virtual bool before(std::size_t step, CUstream stream) = 0;
   virtual void after(std::size_t step, CUstream stream) = 0;
 };
 
-/// What a session's loops and branches need of its GPU.
+/// A session's resources for loops and branches on its GPU.
 class ControlFlow {
  public:
-  /// `max_iterations`: of all loops of a run together that are not captured.
+  /// `max_iterations`: limit of a run's total iterations of loops that are not unrolled.
   ControlFlow(graphs::ContextPtr context, std::int64_t max_iterations);
 
-  /// Makes memory and kernels if the plan has loops or branches; not in a capture.
+  /// Allocates memory and loads kernels if the plan has loops or branches; not during capture.
   void make(const plan::fb::PlanT& meta, CUstream stream);
-  /// Whether loops may be conditional nodes: the driver has them, and assembles a kernel that sets
-  /// their condition.
+  /// Whether loops can be conditional nodes: the driver must support them and assemble the kernel
+  /// that sets the condition.
   bool has_nodes() const { return set_iteration_ != nullptr; }
 
-  /// A run's steps: all of them, one after the other, and bodies as loops and branches say.
-  /// `early`: of the first work. Waits for the stream where the host decides, which no capture
-  /// allows.
+  /// Launches a run's steps in order, and bodies as loops and branches require. `early`: the first
+  /// kernel may start early (programmatic dependent launch). Synchronizes the stream where the host
+  /// decides, which capture forbids.
   void put_run(std::span<const StepLaunches> steps, CUstream stream, bool early,
                AroundSteps* around = nullptr);
-  /// Captures the bodies of loops that the host runs.
+  /// Captures the bodies of loops that the host controls.
   void capture_bodies(std::span<StepLaunches> steps, CUstream stream);
 
-  /// The plan's step at which a run that has ended was beyond max_iterations, if one was; what
-  /// this clears. `stream`: one that later runs are on.
+  /// The loop step at which a finished run exceeded max_iterations, if any; clears it. `stream`: a
+  /// stream that later runs use.
   std::optional<std::size_t> take_overrun(CUstream stream);
-  /// By step: iterations of loops in the last run that was put outside of a capture.
+  /// By step: iterations of loops in the last run that was not captured.
   std::span<const std::int64_t> iterations() const { return iterations_; }
 
  private:
-  /// Both return whether a kernel that comes next may start early.
+  /// Both return whether the next kernel may start early.
   bool put(std::span<const StepLaunches> steps, CUstream stream, bool early, std::size_t depth,
            AroundSteps* around = nullptr);
   bool put_loop(std::span<const StepLaunches> steps, CUstream stream, bool early,
@@ -74,10 +75,10 @@ class ControlFlow {
   std::int64_t max_iterations_;
   std::optional<graphs::Module> counting_, setting_;
   CUfunction count_iteration_ = nullptr, set_iteration_ = nullptr, set_branch_ = nullptr;
-  graphs::DeviceMemory account_;         // see count_iteration.ptx.inc
-  graphs::PinnedMemory read_;            // a copy of it, and a condition
-  std::vector<graphs::Stream> streams_;  // of bodies, by depth
-  const StepLaunches* first_ = nullptr;  // of the steps that are being put
+  graphs::DeviceMemory account_;         // layout: see count_iteration.ptx.inc
+  graphs::PinnedMemory read_;            // host copy of it, and of a condition
+  std::vector<graphs::Stream> streams_;  // for bodies, by nesting depth
+  const StepLaunches* first_ = nullptr;  // first step of the current run
   std::vector<std::int64_t> iterations_;
 };
 

@@ -50,8 +50,8 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// The first library found (cuda_libraries.h), loaded once and kept. Throws Error(kDevice) with
-  /// what was tried and how to get it.
+  /// The first library found (cuda_libraries.h), loaded once and never unloaded. Throws
+  /// Error(kDevice) with the paths tried and the remedy.
   static std::shared_ptr<const CublasLt> system();
 
   /// The library's version as it reports it: 130000 for 13.0.0.
@@ -79,8 +79,7 @@ class CublasLtHandle {
 
   const CublasLt& library() const { return *library_; }
   cublasLtHandle_t handle() const { return handle_; }
-  /// True at the first call for `key`: its kernels may still have to be loaded, which must not
-  /// happen while a graph is captured.
+  /// True at the first call for `key`: loading its kernels during graph capture is not allowed.
   bool is_first_use(const std::string& key) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace sinter::runtime {
 namespace {
 
-// Newest first; both have the interface that the header declares.
+// Newest first; both versions have the interface that the header declares.
 constexpr const char* kCublasLtNames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 
 std::shared_ptr<const CublasLt> load_cublaslt() {
@@ -52,7 +52,7 @@ const char* CublasLt::status_name(cublasStatus_t status) const {
 
 std::shared_ptr<const CublasLt> CublasLt::system() {
   static std::mutex mutex;
-  // The library is never closed: its own threads and atexit handlers may outlive our users.
+  // Never closed: its threads and atexit handlers may outlive Sinter's objects.
   static auto* loaded = new std::shared_ptr<const CublasLt>();
   const std::lock_guard lock(mutex);
   if (!*loaded) *loaded = load_cublaslt();

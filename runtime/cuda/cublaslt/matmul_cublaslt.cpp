@@ -80,7 +80,7 @@ Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProble
                                       : tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
                                               : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t made = nullptr;
-  // Products of 8-bit floats are scaled by one, which is the library's default.
+  // GEMMs of 8-bit floats have scale 1, which is the library's default.
   library->library().desc_create(&made, compute,
                                  wide    ? CUDA_R_64F
                                  : exact ? CUDA_R_32I
@@ -101,8 +101,8 @@ Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProble
   return descriptor;
 }
 
-// Partial sums in the compute type, added in a fixed order. In place uses atomics, whose order
-// changes from run to run; in the output type they would be rounded to 16 bits.
+// Split-K partial sums are kept in the compute type and added in a fixed order. The in-place scheme
+// uses atomics, so its order varies; the output-type scheme rounds partial sums to 16 bits.
 constexpr std::uint32_t kReductionSchemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 bool is_deterministic(const CublasLt& library, const cublasLtMatmulAlgo_t& algorithm) {
@@ -126,7 +126,7 @@ std::string algorithm_text(const CublasLt& library, const cublasLtMatmulAlgo_t& 
 constexpr std::size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(std::uint64_t);
 static_assert(sizeof(cublasLtMatmulAlgo_t) % sizeof(std::uint64_t) == 0);
 
-// The largest power of two, up to 256, that divides all addresses that a matrix has in the calls.
+// The largest power of two, up to 256, that divides every address of a matrix in all calls.
 std::uint32_t alignment(CUdeviceptr base, const plan::LibraryMatrix& matrix,
                         const std::vector<plan::MatmulProblem::Call>& calls,
                         std::int64_t plan::MatmulProblem::Call::*offset) {
@@ -137,7 +137,7 @@ std::uint32_t alignment(CUdeviceptr base, const plan::LibraryMatrix& matrix,
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
-/// alpha or beta in the scale type: float64 for products of that, i32 for those of integers.
+/// alpha or beta in the scale type: float64 for float64 GEMMs, int32 for integer ones.
 class Factor {
  public:
   Factor(float value, DType operands)
@@ -252,7 +252,7 @@ struct MatmulLaunch::Impl {
     return results;
   }
 
-  // Nothing if the library does not take `which`.
+  // Nullopt if the library rejects `which`.
   std::optional<std::uint64_t> workspace_of(const cublasLtMatmulAlgo_t& which) const {
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status =
@@ -278,7 +278,8 @@ struct MatmulLaunch::Impl {
     return true;
   }
 
-  // Median time of all calls of the product, caches cold; nothing if the library refuses to run it.
+  // Median time of all calls of the GEMM with cold caches; nullopt if the library refuses to run
+  // it.
   std::optional<double> time(const cublasLtMatmulAlgo_t& candidate, CUdeviceptr target) const {
     return cold_time(context.context, context.stream, *context.flush,
                      [&] { return run(candidate, target); });
@@ -304,8 +305,8 @@ struct MatmulLaunch::Impl {
       if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
     }
     if (context.samples) context.samples->fill(context.stream);
-    // The library lists its favourite first: a later one must beat it by more than the timer's
-    // noise.
+    // The library's first candidate is its preferred one: another must be faster by more than the
+    // timing noise.
     constexpr double kClearlyFaster = 0.97;
     double best = -1, favourite = -1;
     const auto all = candidates(aligned);

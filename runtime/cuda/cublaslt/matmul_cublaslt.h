@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products through cuBLASLt.
+// GEMMs through cuBLASLt.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace sinter::runtime {
 
-/// Base addresses of a product's buffers, in the order of the problem: a is the problem's a.
+/// Base addresses of a GEMM's buffers, in the problem's order: a is the problem's a.
 struct MatmulAddresses {
   CUdeviceptr a = 0, b = 0, c = 0, d = 0, bias = 0;
-  /// Bytes of d's buffer if it is the user's, which nothing but a run may write to: candidates are
-  /// then timed on scratch memory of that size. Zero: d is the session's own.
+  /// Size of d's buffer if it is the user's and may be written only by runs: candidates are then
+  /// timed on scratch memory of that size. 0: the buffer is the session's own.
   std::uint64_t foreign_d_bytes = 0;
 };
 
-/// A product with addresses and an algorithm, ready to be launched or captured.
+/// A GEMM with addresses and an algorithm, ready to be launched or captured.
 class MatmulLaunch {
  public:
-  /// Chooses the algorithm: the stored one for this problem if the library still takes it, else the
-  /// fastest of the library's candidates, timed on the context's stream and stored. Only
-  /// deterministic algorithms that accumulate in the compute type are considered. Throws
-  /// Error(kUnsupported) for types or an epilogue that the library lacks, Error(kInternal) for an
-  /// activation that the compiler should not have put here.
+  /// Chooses the algorithm: the stored one if the library still accepts it, else the fastest
+  /// candidate, which is timed on the context's stream and stored. Considers only deterministic
+  /// algorithms that accumulate in the compute type. Throws Error(kUnsupported) for types or
+  /// epilogues that the library lacks, Error(kInternal) for an activation that the compiler should
+  /// not emit.
   MatmulLaunch(const LibraryContext& context, const plan::MatmulProblem& problem,
                const MatmulAddresses& addresses);
   ~MatmulLaunch();
@@ -34,7 +34,7 @@ class MatmulLaunch {
 
   void launch(CUstream stream) const;
   std::size_t calls() const;
-  /// Of the context's workspace.
+  /// Bytes used of the context's workspace.
   std::uint64_t workspace_bytes() const;
 
  private:

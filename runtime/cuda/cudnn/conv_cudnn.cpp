@@ -16,7 +16,7 @@ struct ConvLaunch::Impl {
   ConvProblem problem;
   ConvAddresses addresses;
   std::shared_ptr<const ConvPlan> plan;
-  std::optional<CudnnDescriptor> pack;  // the plan's tensors at the addresses
+  std::optional<CudnnDescriptor> pack;  // the plan's tensors and their addresses
 
   const std::shared_ptr<const Cudnn>& library() const { return context.cudnn->library(); }
 
@@ -63,7 +63,7 @@ struct ConvLaunch::Impl {
     throw unsupported_error("no engine does this convolution in {}{}", describe(), reasons);
   }
 
-  /// Throws Error(kUnsupported) if it does not fit the problem or the workspace.
+  /// Throws Error(kUnsupported) if it supports neither the problem nor the workspace limit.
   std::shared_ptr<const ConvPlan> ready(const EngineChoice& choice) const {
     auto made = context.cudnn->plan(problem.key() + " " + choice.text(), [&](cudnnHandle_t handle) {
       return std::make_shared<const ConvPlan>(CudnnTarget{library(), handle, nullptr}, problem,
@@ -75,7 +75,7 @@ struct ConvLaunch::Impl {
     return made;
   }
 
-  /// The same, where a candidate that the library cannot make ready is only one less.
+  /// The same, but returns null for a candidate that the library rejects.
   std::shared_ptr<const ConvPlan> try_ready(const EngineChoice& choice,
                                             std::vector<std::string>& why) const {
     try {
@@ -87,7 +87,7 @@ struct ConvLaunch::Impl {
     }
   }
 
-  /// False if the library refuses to run it. What fails on the GPU is thrown.
+  /// False if the library refuses to run it. Throws errors of the GPU.
   bool try_run(const ConvPlan& what, const CudnnDescriptor& where,
                std::vector<std::string>& why) const {
     try {
@@ -105,7 +105,7 @@ struct ConvLaunch::Impl {
     context.cudnn->execute(what.handle(), where.handle(), stream);
   }
 
-  /// Where candidates may write.
+  /// Memory that candidates may write.
   CUdeviceptr scratch_output(graphs::DeviceMemory& scratch) const {
     if (addresses.foreign_output_bytes == 0) return addresses.output;
     if (!scratch.address())
@@ -113,7 +113,7 @@ struct ConvLaunch::Impl {
     return scratch.address();
   }
 
-  /// False if what was stored is not what the library takes now.
+  /// False if the library rejects the stored choice.
   bool restore(const std::string& key, graphs::DeviceMemory& scratch) {
     const auto stored = context.tuning->find(key);
     const auto choice = stored ? EngineChoice::from(stored->blob) : std::nullopt;
@@ -134,14 +134,14 @@ struct ConvLaunch::Impl {
     const std::lock_guard lock(context.tuning->timing_mutex());
     graphs::DeviceMemory scratch;
     if (!restore(key, scratch)) search(key, scratch);
-    // The scratch memory may still be written to.
+    // Work on the scratch memory may be in flight.
     if (scratch.address()) context.context->driver().stream_synchronize(context.stream);
     pack.emplace(make_pack(*plan, addresses.output));
   }
 
   void search(const std::string& key, graphs::DeviceMemory& scratch) {
-    // The library lists its favourite first: a later one must beat it by more than the timer's
-    // noise.
+    // The library's first candidate is its preferred one: another must be faster by more than the
+    // timing noise.
     constexpr double kClearlyFaster = 0.97;
     std::vector<std::string> why;
     double best = -1;

@@ -11,9 +11,9 @@ namespace {
 
 namespace fb = plan::fb;
 
-constexpr std::size_t kSpatial = 2;  // where spatial dimensions begin
+constexpr std::size_t kSpatial = 2;  // index of the first spatial dimension
 
-// `stored`: the dense tensor's sizes in the order in which they are stored.
+// `stored`: the dense tensor's sizes in memory order.
 ConvTensor make_tensor(std::vector<std::int64_t> stored, bool channels_last) {
   if (stored.size() == kSpatial + 1) stored.insert(stored.begin() + (channels_last ? 1 : 2), 1);
   std::vector<std::int64_t> strides(stored.size(), 1);

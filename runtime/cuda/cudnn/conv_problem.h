@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution with sizes bound, in the terms of a library that takes strides. No CUDA.
+// A convolution with bound sizes, as sizes and strides for a library. No CUDA.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace sinter::runtime {
 
-/// Sizes and strides (in elements) in the order n, c, then spatial, however the elements lie.
+/// Sizes and strides (in elements) in the order n, c, spatial, independent of the memory layout.
 struct ConvTensor {
   std::vector<std::int64_t> sizes, strides;
 
@@ -21,8 +21,8 @@ struct ConvTensor {
 };
 
 /// output = activation(input * weight + bias + residual). The bias has one element per output
-/// channel, the residual is stored like the output. With fewer than two spatial dimensions one of
-/// size 1 is put in front, since libraries know convolutions of two and three.
+/// channel; the residual has the output's layout. Libraries support 2 and 3 spatial dimensions, so
+/// a convolution with 1 gets a leading dimension of size 1.
 struct ConvProblem {
   DType dtype = DType::kFloat32;
   ConvTensor input, weight, output;  // weight: m, c / group, then the kernel
@@ -34,15 +34,15 @@ struct ConvProblem {
   plan::fb::MathMode math = plan::fb::MathMode::Default;
 
   std::int64_t group() const { return weight.sizes[1] > 0 ? input.sizes[1] / weight.sizes[1] : 1; }
-  /// True if the result has no elements.
+  /// True if the output is empty.
   bool is_empty() const;
-  /// True if its sums are over nothing: no input element or no channel is there to be read.
+  /// True if each sum is empty: there are no input elements or no channels.
   bool sums_nothing() const;
-  /// Equal for problems that an engine suits alike (addresses apart), and readable.
+  /// Equal for problems that can share an engine (apart from addresses); human-readable.
   std::string key() const;
 };
 
-/// Sizes that do not belong together have been refused before, when the plan's shape was bound.
+/// Inconsistent sizes were refused when the plan's shape was bound.
 ConvProblem bind_conv(const plan::fb::PlanT& plan, const plan::fb::ConvStepT& step,
                       std::span<const std::int64_t> expressions);
 

@@ -19,9 +19,8 @@
 
 namespace sinter::runtime {
 
-/// Throws Error(kUnsupported) where cuDNN says that it does not support something,
-/// Error(kOutOfMemory) where it could not allocate, else Error(kDevice); with the call's name and
-/// the library's reason.
+/// Throws Error(kUnsupported) for cuDNN's "not supported" statuses, Error(kOutOfMemory) for a
+/// failed allocation, else Error(kDevice); with the call's name and the library's reason.
 [[noreturn]] void fail(const Cudnn& library, cudnnStatus_t status, std::string_view call);
 
 // X(member, entry point)
@@ -46,8 +45,8 @@ class Cudnn {
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
 
-  /// The first library found (cuda_libraries.h), loaded once and kept. Throws Error(kDevice) with
-  /// what was tried and how to get it.
+  /// The first library found (cuda_libraries.h), loaded once and never unloaded. Throws
+  /// Error(kDevice) with the paths tried and the remedy.
   static std::shared_ptr<const Cudnn> system();
 
   /// "9.19.0"
@@ -68,8 +67,8 @@ class Cudnn {
 
 class ConvPlan;
 
-/// A cuDNN handle of the current context, and the convolutions that were made ready on it. Sessions
-/// on any thread share it, which the library allows to one thread at a time.
+/// A cuDNN handle of the current context, and the convolutions prepared with it. Sessions on any
+/// thread share it; a lock serializes them, since cuDNN allows one thread at a time.
 class CudnnHandle {
  public:
   explicit CudnnHandle(std::shared_ptr<const Cudnn> library);
@@ -79,18 +78,18 @@ class CudnnHandle {
 
   const std::shared_ptr<const Cudnn>& library() const { return library_; }
 
-  /// Calls `use` with the handle, which nobody else uses meanwhile.
+  /// Calls `use` with exclusive access to the handle.
   template <typename Use>
   auto with(const Use& use) const {
     const std::lock_guard lock(mutex_);
     return use(handle_);
   }
-  /// Puts an execution plan on `stream`.
+  /// Enqueues an execution plan on `stream`.
   void execute(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t variant_pack,
                CUstream stream) const;
 
-  /// What `make` makes for `key` with the handle, kept: making one can take a second, as some
-  /// engines are compiled.
+  /// Returns the cached plan for `key`, or calls `make`. That can take a second, since some engines
+  /// are compiled at run time.
   std::shared_ptr<const ConvPlan> plan(
       const std::string& key,
       const std::function<std::shared_ptr<const ConvPlan>(cudnnHandle_t)>& make) const;

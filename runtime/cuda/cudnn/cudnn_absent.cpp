@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of the sources that use cuDNN, in a build that has not found cuDNN's headers: every
-// plan then runs as on a machine without cuDNN.
+// Replaces the sources that use cuDNN in a build without cuDNN's headers: every plan then runs as
+// on a machine without cuDNN.
 
 #include "runtime/cuda/cudnn/conv_cudnn.h"
 #include "runtime/format_error.h"

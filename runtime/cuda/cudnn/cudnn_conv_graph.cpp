@@ -10,7 +10,7 @@ namespace {
 
 namespace fb = plan::fb;
 
-// Every buffer of a plan, and what a user may give, is aligned to this many bytes.
+// Alignment in bytes of a plan's buffers and of user memory.
 constexpr std::int64_t kTensorAlignment = 16;
 
 cudnnDataType_t cudnn_type(DType type) {
@@ -27,7 +27,7 @@ cudnnDataType_t cudnn_type(DType type) {
   }
 }
 
-/// Adds operations one behind the other; the value of the last is `value_`.
+/// Chains operations; `value_` is the last one's result.
 class Builder {
  public:
   Builder(std::shared_ptr<const Cudnn> library, const ConvProblem& problem,
@@ -82,7 +82,8 @@ class Builder {
         .set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, true)
         .finalize();
   }
-  /// What the next operation writes: a value inside the graph, or behind the last the output.
+  /// The output of the next operation: a virtual tensor, or the graph's output for the last
+  /// operation.
   const CudnnDescriptor& result() {
     if (--left_ == 0) return stored(problem_.output, ConvRole::kOutput);
     return tensor(problem_.output, compute_, next_id_++)
@@ -192,7 +193,7 @@ class Builder {
   std::deque<CudnnDescriptor>& parts_;
   std::vector<ConvGraph::Scalar>& scalars_;
   cudnnDataType_t stored_, compute_;
-  std::size_t left_;  // operations that are still to be added
+  std::size_t left_;  // number of operations still to add
   std::int64_t next_id_ = 100;
   const CudnnDescriptor* value_ = nullptr;
   std::vector<CudnnDescriptor> operations_;

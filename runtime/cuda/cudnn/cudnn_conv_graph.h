@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution as an operation graph of cuDNN.
+// A convolution as a cuDNN operation graph.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace sinter::runtime {
 
-/// The device whose engines are asked for: a handle's, or one that a finalized descriptor of device
-/// properties describes (cuDNN 9.8), which needs no GPU.
+/// The device whose engines are queried: the handle's, or one described by a finalized descriptor
+/// of device properties (cuDNN 9.8), which needs no GPU.
 struct CudnnTarget {
   std::shared_ptr<const Cudnn> library;
   cudnnHandle_t handle = nullptr;
-  cudnnBackendDescriptor_t device = nullptr;  // set: `handle` is not used
+  cudnnBackendDescriptor_t device = nullptr;  // if set, `handle` is unused
 
-  /// Sets the attribute for whichever of the two it is.
+  /// Sets the attribute of the handle or of the device properties.
   void set_on(CudnnDescriptor& descriptor, cudnnBackendAttributeName_t handle_attribute,
               cudnnBackendAttributeName_t device_attribute) const;
 };
 
-/// Unique ids of the tensors that a convolution reads and writes; others are inside its graph.
+/// Unique ids of a convolution's inputs and outputs; other tensors are virtual.
 enum class ConvRole : std::int64_t { kInput = 1, kWeight, kBias, kResidual, kOutput };
 
-/// Convolution, + residual, + bias, activation: in this order, which is that of cuDNN's compiled
-/// engines (its runtime-compiled ones take any). Values between the operations are float32, or
-/// float64 for float64, and never in memory.
+/// Operations in this order: convolution, + residual, + bias, activation. cuDNN's precompiled
+/// engines require it; its runtime-compiled ones take any order. Intermediate values are float32,
+/// or float64 for float64, and never in memory.
 class ConvGraph {
  public:
   ConvGraph(const CudnnTarget& target, const ConvProblem& problem);
 
   const CudnnDescriptor& descriptor() const { return graph_; }
-  /// Constants of the activation, passed by their address on the host.
+  /// Constants of the activation, passed by host address.
   struct Scalar {
     std::int64_t id = 0;
-    double wide = 0;  // of float64 graphs
+    double wide = 0;  // for float64 graphs
     float narrow = 0;
     bool is_wide = false;
     const void* address() const { return is_wide ? static_cast<const void*>(&wide) : &narrow; }
@@ -46,7 +46,7 @@ class ConvGraph {
   const std::vector<Scalar>& scalars() const { return scalars_; }
 
  private:
-  std::deque<CudnnDescriptor> parts_;  // what the operations refer to
+  std::deque<CudnnDescriptor> parts_;  // descriptors to which the operations refer
   std::vector<Scalar> scalars_;
   std::vector<CudnnDescriptor> operations_;
   CudnnDescriptor graph_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's descriptors: made, filled by attribute, finalized.
+// cuDNN descriptors: created, set by attribute, finalized.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace sinter::runtime {
 
-/// Owns one descriptor. Setting and getting throw as `fail` says.
+/// Owns one descriptor. Setters and getters throw as `fail` does.
 class CudnnDescriptor {
  public:
   CudnnDescriptor(std::shared_ptr<const Cudnn> library, cudnnBackendDescriptorType_t type)
@@ -69,7 +69,7 @@ class CudnnDescriptor {
     return *this;
   }
 
-  /// At most `most` values, as many as there are.
+  /// Gets up to `most` values.
   template <typename Value>
   std::vector<Value> get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                          std::int64_t most) const {
@@ -83,7 +83,7 @@ class CudnnDescriptor {
     const auto values = get<std::int64_t>(name, CUDNN_TYPE_INT64, 1);
     return values.empty() ? 0 : values[0];
   }
-  /// At most `most` descriptors of `type`, which the library fills.
+  /// Gets up to `most` descriptors of `type`, which the library fills.
   std::vector<CudnnDescriptor> get(cudnnBackendAttributeName_t name,
                                    cudnnBackendDescriptorType_t type, std::int64_t most) const {
     std::vector<CudnnDescriptor> values;

@@ -11,11 +11,11 @@ namespace {
 
 namespace fb = plan::fb;
 
-// As many as cuBLASLt is asked for; heuristics order them well enough: see README.md.
+// The same number as for cuBLASLt; heuristics order them well enough: see README.md.
 constexpr std::size_t kMostCandidates = 8;
-// Each costs a run of NVRTC: a fifth of a second, and a second on a slow machine.
+// Each needs a run of NVRTC: 0.2 s, or 1 s on a slow machine.
 constexpr std::size_t kMostCompiled = 3;
-constexpr std::int64_t kMostProposals = 16;  // of one heuristic mode
+constexpr std::int64_t kMostProposals = 16;  // for each heuristic mode
 constexpr std::int64_t kMostKnobs = CUDNN_KNOB_TYPE_COUNTS;
 
 struct Notes {
@@ -37,18 +37,18 @@ struct Notes {
   }
 };
 
-/// Why an engine's arithmetic is not what a plan promises; null if it is.
+/// Why an engine's arithmetic violates a plan's guarantees; null if it does not.
 const char* numerical_refusal(const Notes& notes, const ConvProblem& problem) {
   if (notes.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return "is not deterministic";
   if (notes.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION))
     return "accumulates in less than float32";
   const bool tf32 = problem.dtype == DType::kFloat32 && problem.math == fb::MathMode::Tf32;
   if (notes.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) && !tf32) return "rounds its operands";
-  // Tensor cores take float32 as tf32; for float64 and 16 bits they are exact.
+  // Tensor cores round float32 operands to tf32; for float64 and 16-bit types they are exact.
   if (notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) && problem.dtype == DType::kFloat32 && !tf32)
     return "takes float32 as tf32";
-  // Transformed values are larger than what they come from: in 16 bits they lose digits, and with
-  // large tiles so do sums in float32.
+  // Transformed values are larger than the operands, so they lose digits in 16 bits; with large
+  // tiles float32 sums do, too.
   if (notes.has(CUDNN_NUMERICAL_NOTE_FFT)) return "transforms its operands by FFT";
   if (notes.has(CUDNN_NUMERICAL_NOTE_WINOGRAD) &&
       (size_of(problem.dtype) < 4 || notes.has(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13)))
@@ -113,7 +113,7 @@ EngineChoice read_config(const CudnnDescriptor& config, std::int64_t engine) {
   return choice;
 }
 
-/// Calls `body`; what the library does not support only adds to `why`.
+/// Calls `body`; adds errors of unsupported features to `why`.
 template <typename Body>
 void attempt(std::vector<std::string>& why, const Body& body) {
   try {
@@ -172,14 +172,15 @@ class Search {
     const std::int64_t count =
         graph_.descriptor().get(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT);
     for (std::int64_t number = 0; number < count && !is_full(); ++number) {
-      // A heuristic has proposed it with settings of its own.
+      // A heuristic has proposed this engine with its own knobs.
       if (std::ranges::any_of(found_,
                               [&](const EngineChoice& known) { return known.engine == number; }))
         continue;
       attempt(why_, [&] {
         const EngineChoice choice{number, {}};
         const CudnnDescriptor engine = make_engine(target_, graph_, number);
-        // Compiling it to see whether it suits would take long: a heuristic would have proposed it.
+        // Checking a runtime-compiled engine means compiling it; heuristics propose the suitable
+        // ones.
         if (Notes(engine).is_compiled_now()) return;
         make_plan(target_, make_config(target_, engine, choice));
         consider(engine, choice);

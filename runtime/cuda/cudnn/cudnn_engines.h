@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines of cuDNN for a convolution: which are candidates, and one made ready to run.
+// cuDNN engines for a convolution: the candidates, and an engine prepared to run.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace sinter::runtime {
 
-/// An engine by cuDNN's number, and its settings ("knobs") by type and value.
+/// An engine by cuDNN's number, and its knobs as (type, value).
 struct EngineChoice {
   std::int64_t engine = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> knobs;
@@ -23,15 +23,15 @@ struct EngineChoice {
   /// "engine 41 (2=4, 13=1)"
   std::string text() const;
   AlgorithmBlob blob() const;
-  /// Nothing for a blob that is none of an engine.
+  /// Nullopt if the blob describes no engine.
   static std::optional<EngineChoice> from(const AlgorithmBlob& blob);
 };
 
 /// An engine prepared for a convolution. Immutable except where noted.
 class ConvPlan {
  public:
-  /// Throws Error(kUnsupported) if the engine does not take the convolution, or does it in a way
-  /// that we do not accept: see ConvLaunch.
+  /// Throws Error(kUnsupported) if the engine rejects the convolution, or its arithmetic is not
+  /// allowed: see ConvLaunch.
   ConvPlan(const CudnnTarget& target, const ConvProblem& problem, const EngineChoice& choice);
 
   cudnnBackendDescriptor_t handle() const { return plan_.handle(); }
@@ -39,8 +39,7 @@ class ConvPlan {
   const EngineChoice& choice() const { return choice_; }
   std::uint64_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// True at the first call: its kernels may still have to be loaded, which must not happen while a
-  /// graph is captured.
+  /// True at the first call: loading its kernels during graph capture is not allowed.
   bool is_first_use() const { return !used_.exchange(true); }
 
  private:
@@ -51,9 +50,9 @@ class ConvPlan {
   mutable std::atomic<bool> used_ = false;
 };
 
-/// What the library proposes, best first, each once: heuristics of mode A, B and fallback, then, if
-/// few are left of those, every engine as it is. Engines that we do not accept are left out; `why`
-/// gets a line for each reason.
+/// The library's candidates, best first, without duplicates: heuristics of modes A, B and fallback,
+/// then, if few remain, every engine with default knobs. Omits engines whose arithmetic is not
+/// allowed; `why` gets a line for each reason.
 std::vector<EngineChoice> conv_candidates(const CudnnTarget& target, const ConvProblem& problem,
                                           std::vector<std::string>& why);
 

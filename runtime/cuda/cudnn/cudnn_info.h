@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN and its handles as names, and what is known of the library, without the library's headers.
+// Forward declarations for cuDNN and its handles, and facts about the library, without its headers.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace sinter::runtime {
 class Cudnn;        // the library
 class CudnnHandle;  // a handle of the library in a context
 
-/// The machine's cuDNN. Throws Error(kDevice) with what was tried and how to get it.
+/// Loads the machine's cuDNN. Throws Error(kDevice) with the paths tried and the remedy.
 std::shared_ptr<const Cudnn> load_cudnn();
 /// A handle of the current context.
 std::shared_ptr<const CudnnHandle> make_cudnn_handle(std::shared_ptr<const Cudnn> library);

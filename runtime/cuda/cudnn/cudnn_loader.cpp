@@ -24,7 +24,7 @@ std::shared_ptr<const Cudnn> load_library() {
       [handle = opened.handle](const char* symbol) { return dlsym(handle, symbol); }, opened.path);
 }
 
-// Thousands are the category, as the header's CUDNN_STATUS_CATEGORY has it.
+// The thousands digit is the category, as in the header's CUDNN_STATUS_CATEGORY.
 bool is_unsupported(cudnnStatus_t status) {
   return status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
 }
@@ -51,7 +51,7 @@ Cudnn::Cudnn(const Resolver& resolve, std::string path) : path_(std::move(path))
     return address;
   };
   const std::size_t version = reinterpret_cast<std::size_t (*)()>(find("cudnnGetVersion"))();
-  // Up to version 8 a major version counts 1000.
+  // Up to version 8, the major version counts 1000.
   version_ = version >= kOldestVersion
                  ? fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)
                  : fmt::format("{}.{}.{}", version / 1000, version / 100 % 10, version % 100);
@@ -79,7 +79,7 @@ std::string Cudnn::reason(cudnnStatus_t status) const {
 
 std::shared_ptr<const Cudnn> Cudnn::system() {
   static std::mutex mutex;
-  // The library is never closed: its own threads and atexit handlers may outlive our users.
+  // Never closed: its threads and atexit handlers may outlive Sinter's objects.
   static auto* loaded = new std::shared_ptr<const Cudnn>();
   const std::lock_guard lock(mutex);
   if (!*loaded) *loaded = load_library();
@@ -105,7 +105,8 @@ void CudnnHandle::execute(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_
 std::shared_ptr<const ConvPlan> CudnnHandle::plan(
     const std::string& key,
     const std::function<std::shared_ptr<const ConvPlan>(cudnnHandle_t)>& make) const {
-  constexpr std::size_t kMostPlans = 1024;  // shapes change without end in some services
+  constexpr std::size_t kMostPlans = 1024;  // a limit, since the shapes of some services vary
+                                            // without bound
   const std::lock_guard lock(mutex_);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
   auto made = make(handle_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is free on a GPU, before something is allocated.
+// Checks a GPU's free memory before an allocation.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sinter::runtime {
 
-/// Throws Error(kOutOfMemory) with `account` if less than `bytes` are free on the GPU.
+/// Throws Error(kOutOfMemory) with the text `account` if the GPU has fewer than `bytes` free.
 void require_free_memory(const graphs::Context& context, std::uint64_t bytes,
                          const std::string& account);
 /// "1.50 GiB", "3.0 MiB", "512 bytes".

@@ -42,7 +42,7 @@ std::vector<std::uint64_t> IoRegion::grown(std::span<const std::uint64_t> wanted
   std::vector<std::uint64_t> sizes = capacities_;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] <= sizes[i]) continue;
-    // A slot that grows again grows by half, so that slowly rising shapes move it seldom.
+    // Grows by at least half, so that slowly rising shapes rarely move the slot.
     const std::uint64_t least = sizes[i] + sizes[i] / 2;
     sizes[i] = round_up(std::max(wanted[i], least));
   }
@@ -69,13 +69,13 @@ bool IoRegion::reserve(std::span<const std::uint64_t> wanted, CUstream stream) {
   device_ = std::move(device);
   capacities_ = sizes;
   offsets_ = std::move(offsets);
-  // Library algorithms are timed on what is there: zeros rather than what somebody left.
+  // Library algorithms are timed on this memory: zeros, not another owner's data.
   context_->driver().memset_d8_async(device_.address(), 0, total, stream);
   return true;
 }
 
 std::vector<RegionCopy> IoRegion::copies(std::span<const std::uint64_t> used) const {
-  // Copying this much too much costs less than starting another copy (about 2 us at 25 GB/s).
+  // Copying a gap of this size costs less than another copy (about 2 us at 25 GB/s).
   constexpr std::uint64_t kMostGap = 32u << 10;
   std::vector<RegionCopy> result;
   for (std::size_t i = 0; i < used.size(); ++i) {

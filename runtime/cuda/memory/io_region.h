@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host and device memory for a plan's inputs or outputs, side by side.
+// Pinned host and device memory for a plan's inputs or outputs, at equal offsets.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace sinter::runtime {
 
-/// One copy between the host's and the device's part: the same offset in both.
+/// One copy between the host part and the device part, at the same offset.
 struct RegionCopy {
   std::uint64_t offset = 0, bytes = 0;
 };
 
-/// A slot for each binding, at the same offset of a pinned and of a device allocation, so that
-/// neighbours travel in one copy. Slots grow; growing moves everything.
+/// One slot per binding, at the same offset of a pinned and a device allocation, so that one copy
+/// moves several neighbours. Slots only grow; growth moves the whole region.
 class IoRegion {
  public:
-  /// `pinned`: whether there is a host part. The device's part is from `allocator`, if there is
-  /// one.
+  /// `pinned`: whether there is a host part. `allocator` provides the device part; null: the
+  /// driver.
   IoRegion(graphs::ContextPtr context, std::size_t slots, bool pinned,
            graphs::DeviceAllocatorPtr allocator = nullptr);
 
-  /// Makes slot i hold at least wanted[i] bytes. The host part's contents are kept; the device's
-  /// part is zeros, by `stream`. True if addresses changed. Nothing may be in flight if
-  /// needs_growth(wanted). Throws Error(kOutOfMemory), leaving the region as it was or empty, but
+  /// Ensures that slot i holds wanted[i] bytes. On growth, keeps the host part's contents and sets
+  /// the device part to zeros on `stream`. True if addresses changed. No run may be in flight if
+  /// needs_growth(wanted). Throws Error(kOutOfMemory); the region is then unchanged or empty, but
   /// usable.
   bool reserve(std::span<const std::uint64_t> wanted, CUstream stream);
   bool needs_growth(std::span<const std::uint64_t> wanted) const;
@@ -40,7 +40,7 @@ class IoRegion {
   std::byte* host_base() const { return pinned_.data(); }
   std::uint64_t size() const { return device_.size(); }
 
-  /// The copies that move used[i] bytes of each slot i, neighbours with little between them joined.
+  /// Copies that move the first used[i] bytes of each slot; joins neighbours with small gaps.
   std::vector<RegionCopy> copies(std::span<const std::uint64_t> used) const;
 
  private:

@@ -13,23 +13,24 @@
 
 namespace sinter::runtime {
 
-/// One allocation for each state of a plan, of zeros until something is written. All calls queue on
-/// the stream that they are given and wait for it; nothing else may be using the memory.
+/// One allocation per state of a plan, initially zeros. All calls enqueue on the given stream and
+/// wait for it; no other work may use the memory.
 class StateMemory {
  public:
   StateMemory(graphs::ContextPtr context, std::size_t states,
               graphs::DeviceAllocatorPtr allocator = nullptr);
 
   bool needs_growth(std::span<const std::uint64_t> wanted) const;
-  /// Device bytes that reserve(wanted) will add.
+  /// Device bytes by which reserve(wanted) grows.
   std::uint64_t growth(std::span<const std::uint64_t> wanted) const;
-  /// Makes state i hold at least wanted[i] bytes; one that grows moves and is zero. Throws
+  /// Ensures that state i holds wanted[i] bytes; a state that grows moves and becomes zeros. Throws
   /// Error(kOutOfMemory).
   void reserve(std::span<const std::uint64_t> wanted, CUstream stream);
 
-  /// The value of state `index` from host or device memory; there is room for it.
+  /// Sets state `index` from host or device memory; reserve() must have made room.
   void write(std::size_t index, const TensorView& view, CUstream stream);
-  /// The first `bytes` of state `index` on the host, until the next call for this state.
+  /// Copies the first `bytes` of state `index` to the host; valid until the next call for this
+  /// state.
   const void* read(std::size_t index, std::uint64_t bytes, CUstream stream);
   void clear(CUstream stream);
 
@@ -43,7 +44,7 @@ class StateMemory {
   graphs::ContextPtr context_;
   graphs::DeviceAllocatorPtr allocator_;
   std::vector<graphs::DeviceMemory> memory_;
-  std::vector<std::vector<std::byte>> copies_;  // on the host, of what was read
+  std::vector<std::vector<std::byte>> copies_;  // host copies for read()
 };
 
 }  // namespace sinter::runtime

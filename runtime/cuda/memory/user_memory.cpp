@@ -13,10 +13,10 @@ using graphs::Context;
 
 namespace {
 
-// Kernels access up to 16 bytes at a time from the start of every buffer.
+// Kernels access buffers with vectors of up to 16 bytes.
 constexpr std::uint64_t kPointerAlignment = 16;
 
-/// The user's allocator for the memory of one GPU.
+/// Adapts the user's allocator to the memory of one GPU.
 class UserAllocator final : public graphs::DeviceAllocator {
  public:
   UserAllocator(std::shared_ptr<Allocator> allocator, int device)
@@ -76,7 +76,7 @@ void check_host_pointer(const Context& context, const void* data, const char* wh
   const graphs::Driver& driver = context.driver();
   CUmemorytype type{};
   unsigned is_managed = 0;
-  // An address that the driver does not know is host memory.
+  // The driver does not know the address: host memory.
   if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
           CUDA_SUCCESS ||
       type != CU_MEMORYTYPE_DEVICE)

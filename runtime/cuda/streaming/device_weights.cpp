@@ -16,7 +16,7 @@ namespace {
 
 namespace fb = plan::fb;
 
-/// The ranges of steps that can be a run.
+/// The ranges of steps that a run may execute.
 std::vector<plan::StepRange> runs_of(const fb::PlanT& meta) {
   std::vector<plan::StepRange> runs;
   for (const auto& entry : meta.entries) runs.push_back({entry->first_step, entry->step_count});
@@ -58,7 +58,7 @@ void DeviceWeights::find_weights(const fb::PlanT& meta) {
   parts_.resize(meta.buffers.size());
   for (const std::size_t i : buffers) {
     const fb::BufferT& buffer = *meta.buffers[i];
-    // A weight's size is a constant, as verify_plan has seen.
+    // verify_plan has checked that a weight's size is constant.
     const auto bytes = static_cast<std::uint64_t>(meta.expressions[buffer.bytes].value());
     if (offsets_.empty() || buffer.weight_offset >= offsets_.back() + sizes_.back()) {
       offsets_.push_back(buffer.weight_offset);
@@ -134,8 +134,8 @@ RunUnits DeviceWeights::units_of(const fb::PlanT& meta, plan::StepRange steps) c
 }
 
 void DeviceWeights::write(const plan::PlanData& plan) {
-  // On a stream of its own: the copy is complete on return, which a synchronous copy from pageable
-  // memory does not promise to other streams.
+  // An own stream, synchronized: a synchronous copy from pageable memory does not guarantee
+  // completion for other streams.
   const graphs::Stream stream(context_);
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     if (sizes_[i] == 0) continue;

@@ -13,23 +13,23 @@
 
 namespace sinter::runtime {
 
-/// The units of a run of these steps, and to which of them each step belongs.
+/// The units of a run of these steps, and the unit of each step.
 struct RunUnits {
   WeightRun units;
   std::vector<std::size_t> unit_of;  // by step of the range
 };
 
-/// All weights in device memory; or, with a budget, as many as stay, and the others in pinned host
-/// memory, from where sessions copy them (weight_stream.h).
+/// All weights in device memory. With a budget, some stay there and the others are in pinned host
+/// memory, from which sessions stream them (weight_stream.h).
 class DeviceWeights {
  public:
-  /// Copies them. `budget` of 0: no limit. Throws Error(kUsage) for a budget that is too small,
-  /// with the least that works, Error(kOutOfMemory).
+  /// Copies the weights. `budget` = 0: no limit. Throws Error(kUsage) for too small a budget, with
+  /// the least that works, and Error(kOutOfMemory).
   DeviceWeights(graphs::ContextPtr context, const plan::PlanData& plan, std::uint64_t budget);
 
-  /// Of a buffer whose weight is resident; 0 for others.
+  /// Address of a buffer whose weight is resident; 0 for other buffers.
   CUdeviceptr address(std::size_t buffer) const;
-  /// The weight that a buffer is (part of), if that is streamed, and where in it the buffer begins.
+  /// The streamed weight that contains a buffer, and the buffer's offset in it.
   struct Part {
     std::size_t weight = 0;
     std::uint64_t offset = 0;
@@ -43,7 +43,7 @@ class DeviceWeights {
   std::uint64_t host_bytes() const { return pinned_.size(); }
 
   RunUnits units_of(const plan::fb::PlanT& meta, plan::StepRange steps) const;
-  /// Copies those of `plan`, which differs in nothing but their values, to where they are. Waits.
+  /// Overwrites the weights by those of `plan`, which differs only in their values. Waits.
   void write(const plan::PlanData& plan);
 
  private:
@@ -52,11 +52,12 @@ class DeviceWeights {
 
   graphs::ContextPtr context_;
   bool has_budget_ = false;
-  // Of the plan's buffers those that are weights; buffers that share bytes are parts of one.
+  // The plan's weight buffers; buffers that share bytes are parts of one weight.
   std::vector<std::uint64_t> offsets_, sizes_;  // by weight: in the plan's section
   std::vector<std::optional<Part>> parts_;      // by buffer
   WeightResidency residency_;
-  std::vector<std::uint64_t> places_;  // by weight: in device_, or of streamed ones in pinned_
+  std::vector<std::uint64_t> places_;  // by weight: offset in device_, or in pinned_ for streamed
+                                       // weights
   graphs::DeviceMemory device_;
   graphs::PinnedMemory pinned_;
 };

@@ -10,7 +10,7 @@
 namespace sinter::runtime {
 namespace {
 
-// Copies below this take longer to start than to run.
+// Smaller copies take longer to start than to run.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{1} << 20;
 
 std::uint64_t sum_of(std::span<const std::uint64_t> bytes, std::span<const std::size_t> weights) {
@@ -19,7 +19,8 @@ std::uint64_t sum_of(std::span<const std::uint64_t> bytes, std::span<const std::
       [&](std::uint64_t sum, std::size_t weight) { return sum + room_for(bytes[weight]); });
 }
 
-/// A ring whose halves hold what units of at most `half` bytes read; what larger ones read stays.
+/// A ring whose halves fit the weights of units of at most `half` bytes; weights of larger units
+/// stay resident.
 struct Division {
   std::uint64_t half = 0;
   std::vector<bool> stays;
@@ -49,7 +50,7 @@ class Chooser {
 
   std::uint64_t all_bytes() const { return sum_of(bytes_, order_); }
 
-  /// Of the units that there are, the one of the smallest ring, which leaves the most to stay.
+  /// The smallest ring that fits the budget: it leaves the most room for resident weights.
   std::optional<Division> divide(std::uint64_t budget) const {
     for (const std::uint64_t half : sizes_)
       if (Division division = divided(half); division.least() <= budget) return division;
@@ -81,7 +82,7 @@ class Chooser {
       if (!stays[weight]) rest.push_back(weight);
     const auto all = static_cast<double>(sum_of(bytes_, rest));
     const double part = all > 0 ? std::max(0.0, all - static_cast<double>(left)) / all : 0;
-    double wanted = 0, streamed = 0;  // bytes, up to here
+    double wanted = 0, streamed = 0;  // cumulative bytes
     for (const std::size_t weight : rest) {
       const auto size = static_cast<double>(room_for(bytes_[weight]));
       wanted += part * size;
@@ -122,13 +123,14 @@ class Chooser {
 
   std::span<const std::uint64_t> bytes_;
   std::span<const WeightRun> runs_;
-  std::vector<std::size_t> reads_;    // in one run, at most
-  std::vector<std::size_t> order_;    // those that are read, by the first time
-  std::vector<std::uint64_t> sizes_;  // of units, ascending
+  std::vector<std::size_t> reads_;    // maximum reads in one run
+  std::vector<std::size_t> order_;    // weights that are read, in the order of their first read
+  std::vector<std::uint64_t> sizes_;  // sizes of units, ascending
 };
 
-/// A batch that lies in a half, and the one before it there. Older ones matter no more: the first
-/// copy of a batch waits for the first of the one before it in that half, which was read later.
+/// The current batch in a half, and the previous one there. Older batches need no tracking: a
+/// batch's first copy waits for the first copy of the previous batch in that half, which units read
+/// later.
 struct Half {
   std::vector<std::size_t> copies, before;
   std::uint64_t used = 0;
@@ -186,7 +188,7 @@ WeightSchedule schedule_copies(std::span<const std::uint64_t> bytes, const Weigh
         missing.push_back(weight);
     }
     if (halves[current].used + sum_of(bytes, missing) > residency.half) {
-      // The other half, whose weights go.
+      // Switches to the other half, whose weights are evicted.
       current = 1 - current;
       missing.insert(missing.end(), old.begin(), old.end());
       old.clear();

@@ -14,7 +14,7 @@ WeightStream::WeightStream(graphs::ContextPtr context, const DeviceWeights& weig
   const graphs::Context::Scope scope(*context_);
   ring_ = graphs::DeviceMemory(context_, bytes, std::move(allocator));
   stream_.emplace(context_);
-  // Before its first copies a step that is timed reads numbers, not what was there.
+  // Zeros, because steps may be timed before the first copy.
   context_->driver().memset_d8_async(ring_.address(), 0, bytes, stream_->handle());
   stream_->synchronize();
 }
@@ -80,7 +80,7 @@ void WeightStream::begin(const StreamedRun& run, CUstream stream) {
 bool WeightStream::before(std::size_t step, CUstream stream) {
   const std::vector<WeightCopy>& copies = run_->schedule.copies;
   const std::size_t unit = run_->unit_of[step];
-  // As far ahead as what has been put on `stream` allows.
+  // Enqueues copies as far ahead as the units already on `stream` allow.
   for (; next_ < copies.size(); ++next_) {
     const WeightCopy& copy = copies[next_];
     if (copy.behind != WeightCopy::kStart) {

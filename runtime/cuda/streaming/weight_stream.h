@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of weights that a session's runs need, ahead of the steps that read them.
+// Prefetches the streamed weights of a session's runs.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +19,17 @@ namespace sinter::runtime {
 struct StreamedRun {
   WeightSchedule schedule;
   std::vector<std::size_t> unit_of;  // by step of the run
-  std::uint64_t bytes = 0;           // of all copies
-  // By unit, where something waits for them: its copies have ended; it has.
+  std::uint64_t bytes = 0;           // sum over all copies
+  // Events by unit, where something waits for them: its copies have ended; the unit has ended.
   std::vector<std::optional<graphs::Event>> copied, ended;
   std::optional<graphs::Event> start;
 };
 
-/// A session's ring of weights and the stream that fills it. Without streamed weights it does
-/// nothing.
+/// A session's ring of streamed weights and the stream that fills it. No effect if nothing is
+/// streamed.
 class WeightStream final : public AroundSteps {
  public:
-  /// `weights` outlives this.
+  /// `weights` must outlive this.
   WeightStream(graphs::ContextPtr context, const DeviceWeights& weights,
                graphs::DeviceAllocatorPtr allocator);
 
@@ -38,17 +38,16 @@ class WeightStream final : public AroundSteps {
   /// Null if nothing is streamed.
   std::unique_ptr<StreamedRun> plan_run(const plan::fb::PlanT& meta, plan::StepRange steps) const;
 
-  /// Sets the addresses of weights that step `step` of the run reads.
+  /// Sets the addresses of the weights that step `step` of the run reads.
   void set_addresses(const StreamedRun& run, const plan::fb::PlanT& meta, plan::StepRange steps,
                      std::size_t step, BufferAddresses& buffers) const;
-  /// Puts the copies of a unit on `stream` itself: to time its steps alone, unit after unit.
+  /// Enqueues a unit's copies on `stream` itself, to time steps unit by unit.
   void load(const StreamedRun& run, std::size_t unit, CUstream stream) const;
-  /// How many copies that are.
+  /// Number of those copies.
   static std::size_t copies_for(const StreamedRun& run, std::size_t unit);
 
-  /// From here on a run is put on `stream`, of which before() and after() are told: its copies go
-  /// on a stream of their own, which begins behind what is on `stream` now. All have joined it when
-  /// the last step has been put.
+  /// Begins a run on `stream`; before() and after() report its steps. Copies go to a separate
+  /// stream, which starts after the work now on `stream` and is joined with it at the last step.
   void begin(const StreamedRun& run, CUstream stream);
   bool before(std::size_t step, CUstream stream) override;
   void after(std::size_t step, CUstream stream) override;
@@ -60,10 +59,10 @@ class WeightStream final : public AroundSteps {
   const DeviceWeights& weights_;
   graphs::DeviceMemory ring_;
   std::optional<graphs::Stream> stream_;
-  // Of the run that is being put.
+  // State of the current run.
   const StreamedRun* run_ = nullptr;
-  std::size_t next_ = 0;                     // copy
-  std::size_t waited_ = WeightCopy::kStart;  // the last unit that copies wait for
+  std::size_t next_ = 0;                     // next copy
+  std::size_t waited_ = WeightCopy::kStart;  // latest unit that the copies wait for
 };
 
 }  // namespace sinter::runtime

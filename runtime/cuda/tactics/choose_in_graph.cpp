@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tactics of steps, timed in the graph that they are part of.
+// Times tactics of steps within the whole graph.
 #include <algorithm>
 
 #include "runtime/cuda/cuda_executor.h"
@@ -12,7 +12,8 @@ namespace fb = plan::fb;
 
 bool CudaExecutor::spare_foreign(const BoundShape& shape, BufferAddresses& buffers,
                                  std::vector<graphs::DeviceMemory>& scratch) const try {
-  // Caches may take most of the memory: those of numbers share room for the largest.
+  // Caches may take most of the memory, so numeric states share one scratch buffer of the largest
+  // size.
   const auto shares = [&](std::size_t i) {
     const fb::BufferT& buffer = *meta().buffers[i];
     return buffer.kind == fb::BufferKind::State && is_sampled(static_cast<DType>(buffer.dtype));

@@ -14,7 +14,7 @@
 namespace sinter::runtime {
 namespace {
 
-/// Median time of a step, caches cold.
+/// Median time of a step with cold caches.
 double time_step(const LibraryContext& context, const StepLaunches& step) {
   const graphs::Driver& driver = context.context->driver();
   return *cold_time(context.context, context.stream, *context.flush, [&] {
@@ -57,7 +57,7 @@ std::size_t choose_tactic(const LibraryContext& context, const std::string& prob
       if (error.code() != ErrorCode::kUnsupported || (i + 1 == count && !best)) throw;
     }
   const std::lock_guard lock(context.tuning->timing_mutex());
-  // Two launches queue behind each other here, but a graph spends about this much between them.
+  // Here launches queue back to back, but a graph adds about 1 us between two launches.
   constexpr double kBetweenLaunches = 1.0;
   constexpr double kClearlyFaster = 0.97;
   double least = 0;

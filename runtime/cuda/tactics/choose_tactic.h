@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a step's tactics is the fastest here, by timing them.
+// Chooses the fastest of a step's tactics by timing.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ struct BufferSize {
   std::uint64_t bytes = 0;
 };
 
-/// Binds tactic number `which` on the given addresses. Throws Error(kUnsupported) if it cannot
-/// be done here.
+/// Binds tactic number `which` to the given addresses. Throws Error(kUnsupported) if it cannot run
+/// here.
 using BindTactic = std::function<StepLaunches(std::size_t which, const BufferAddresses& addresses)>;
 
-/// The number of the fastest of `count` tactics for `problem`: the stored one, else found by
-/// timing each on the context's stream with cold caches, and stored. The first must be beaten by
-/// more than the timer's noise. One that cannot be done is left out; if none can, the error of the
-/// last is thrown. The user's own buffers `foreign` are replaced by scratch memory
-/// while timing; without memory for it the first is taken.
+/// Returns the number of the fastest of `count` tactics for `problem`: the stored one, else the
+/// result of timing each on the context's stream with cold caches, which is then stored. Another
+/// tactic must be faster than the first by more than the timing noise. Skips tactics that cannot
+/// run; if none can, throws the last one's error. Scratch memory replaces the user's buffers
+/// `foreign` for timing; if it does not fit, the first tactic is chosen.
 std::size_t choose_tactic(const LibraryContext& context, const std::string& problem,
                           std::size_t count, const BufferAddresses& addresses,
                           std::span<const BufferSize> foreign, const BindTactic& bind);

@@ -11,14 +11,14 @@
 namespace sinter::runtime {
 namespace {
 
-// The driver wants the zero behind the text.
+// The driver needs a terminating zero.
 constexpr char kReadAll[] =
 #include "runtime/cuda/read_all.ptx.inc"
     ;
 constexpr char kKeepAll[] =
 #include "runtime/cuda/keep_all.ptx.inc"
     ;
-constexpr int kKeepingMajor = 8;  // compute capability from which on lines can be asked for
+constexpr int kKeepingMajor = 8;  // first compute capability with L2 eviction priorities
 constexpr std::uint64_t kBlockBytes = 32u << 10;
 constexpr unsigned kThreads = 256;
 
@@ -92,7 +92,7 @@ std::optional<double> cold_time(const graphs::ContextPtr& context, CUstream stre
     stop.record(stream);
     stop.synchronize();
     times.push_back(stop.microseconds_since(start));
-    if (times.back() > kLongMicroseconds) break;  // long enough to be measured once
+    if (times.back() > kLongMicroseconds) break;  // long enough for a single measurement
   }
   std::ranges::sort(times);
   return times[times.size() / 2];

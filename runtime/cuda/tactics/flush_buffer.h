@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evicts the GPU's L2 cache before a cold measurement; timing of candidates, which cuBLASLt's
-// algorithms and a step's tactics are chosen by.
+// Flushes the GPU's L2 cache for cold measurements, and times candidates: cuBLASLt's algorithms and
+// a step's tactics.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 
 namespace sinter::runtime {
 
-/// Device memory of several times the L2, which is read to put it in the place of whatever the
-/// cache holds: a first quarter with the wish to be kept, which alone evicts others' lines with
-/// that wish and is then taken back, and the rest. Reading leaves clean lines: those that
-/// overwriting leaves are written back while the measurement runs, 7 to 9 us of it on an H200. It
-/// also keeps the GPU busy for about a tenth of a millisecond, in which the host can queue what is
-/// to be timed.
+/// Device memory of several times the L2's size; reading it evicts everything else. The first
+/// quarter is read with evict-last priority, because only such reads evict lines of that priority;
+/// then the priority is reset. Reading leaves clean lines; dirty lines would be written back during
+/// the measurement (7 to 9 us on an H200). The flush also keeps the GPU busy for about 0.1 ms, in
+/// which the host can enqueue the work to time.
 class FlushBuffer {
  public:
   explicit FlushBuffer(graphs::ContextPtr context) : context_(std::move(context)) {}
 
-  /// Reads the buffer on `stream`. Memory and kernel are made at first use, where it throws
+  /// Reads the buffer on `stream`. Allocates memory and loads the kernel at first use, which throws
   /// Error(kOutOfMemory) or, if the driver cannot assemble the kernel, Error(kDevice).
   void flush(CUstream stream);
-  /// The same where a cold cache is only better, not needed: does nothing if they cannot be made.
+  /// The same where a cold cache is preferred but not required: no effect if allocation or assembly
+  /// fails.
   void flush_if_possible(CUstream stream);
-  /// Gives the memory back.
+  /// Frees the memory.
   void release() {
     memory_ = {};
     is_refused_ = false;
@@ -46,8 +46,8 @@ class FlushBuffer {
   bool is_refused_ = false;
 };
 
-/// Median time in microseconds of what `launch` puts on `stream`, caches cold, after one run that
-/// loads what is loaded at first use; nothing if `launch` returns false.
+/// Median time in microseconds of the work that `launch` enqueues on `stream`, with cold caches. A
+/// warm-up run first loads the kernels. Nullopt if `launch` returns false.
 std::optional<double> cold_time(const graphs::ContextPtr& context, CUstream stream,
                                 FlushBuffer& flush, const std::function<bool()>& launch);
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint64_t kPatternBytes = 1u << 18;
 
-/// Halves of either sign from 0.5 to 2; as bfloat16, or in float32, from 2^-15 to 2. No byte has
-/// all bits of a float8's exponent and fraction, which would be a NaN.
+/// float16 values of either sign from 0.5 to 2; read as bfloat16 or float32, from 2^-15 to 2. No
+/// byte has all exponent and fraction bits of a float8 set, which would be a NaN.
 std::vector<std::uint16_t> sample_halves() {
   constexpr std::uint32_t kSignAndFraction = 0x83f7, kLeastExponent = 0x3800;
   std::vector<std::uint16_t> halves(kPatternBytes / sizeof(std::uint16_t));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What timed tactics multiply: a GPU that multiplies zeros takes less power, runs faster, and
-// prefers other algorithms than with a model's numbers.
+// Sample operands for timing: with zeros a GPU draws less power and clocks higher, so timings would
+// favour other algorithms than real data.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace sinter::runtime {
 
-/// Whether values of a type are numbers and no indices.
+/// Whether values of a type are numeric data, not indices.
 constexpr bool is_sampled(DType type) {
   return is_float(type) || type == DType::kInt8 || type == DType::kUInt8;
 }
@@ -25,16 +25,16 @@ class OperandSamples {
   struct Operand {
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
-    bool is_number = false;  // others may be indices, and become zero
+    bool is_number = false;  // others may be indices and are set to zero
   };
 
   explicit OperandSamples(graphs::ContextPtr context) : context_(std::move(context)) {}
 
-  /// What the next step reads and no run needs any more.
+  /// Sets the operands of the next step; no run needs their contents any more.
   void set(std::vector<Operand> operands) { operands_ = std::move(operands); }
-  /// Fills on `stream` what was set, once; floats are finite. Throws Error(kOutOfMemory).
+  /// Fills these operands on `stream`, once; floats are finite. Throws Error(kOutOfMemory).
   void fill(CUstream stream);
-  /// Gives the memory back.
+  /// Frees the memory.
   void release() {
     operands_.clear();
     pattern_ = {};

@@ -8,10 +8,10 @@ namespace sinter::runtime {
 
 TakenTactics refine_choices(std::span<const TimedChoice> timed,
                             const std::function<double(const TakenTactics&)>& time) {
-  // An tactic that takes twice as long by itself hides no more than its launch.
+  // A tactic that takes twice as long alone cannot win by hiding a launch.
   constexpr double kFarBehind = 2.0;
   constexpr double kClearlyFaster = 0.99;
-  // A trial is a capture and some ten runs of all steps.
+  // A trial captures all steps and runs them about 10 times.
   constexpr int kMostTrials = 32;
   TakenTactics taken;
   for (const TimedChoice& choice : timed) taken[choice.problem] = choice.taken;

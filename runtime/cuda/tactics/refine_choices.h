@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tactics that were chosen one step at a time, tried again in their places. No CUDA.
+// Re-times tactics that were chosen step by step, within the whole graph. No CUDA.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace sinter::runtime {
 
-/// Kernels that start early overlap with their neighbours, and a step timed alone waits for none:
-/// the sum of the fastest steps need not be the fastest graph. Tries all that overlap at once,
-/// since one of them alone overlaps with nothing, then every tactic of every problem that was
-/// not far behind alone, one problem after the other, and keeps what makes the whole faster by more
-/// than the timer's noise. `time`: microseconds of all steps with these tactics. Returns the
-/// tactics to take, of all problems in `timed`.
+/// Chooses tactics within the whole graph. Kernels that start early overlap with their neighbours,
+/// but a step timed alone has none: the fastest steps need not make the fastest graph. First tries
+/// all overlapping tactics at once, since a single one overlaps with nothing. Then tries, problem
+/// by problem, every tactic that was not far behind alone. Keeps a change that is faster by more
+/// than the timing noise. `time`: microseconds of all steps with these tactics. Returns the tactics
+/// for all problems in `timed`.
 TakenTactics refine_choices(std::span<const TimedChoice> timed,
                             const std::function<double(const TakenTactics&)>& time);
 

@@ -18,7 +18,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// A part of a profile without its time.
+/// A profile entry without its time.
 PartTime describe(const Context& context, const Launch& work) {
   PartTime part;
   part.launches = launches_of(work);
@@ -46,7 +46,7 @@ PartTime describe(const Context& context, const Launch& work) {
   return part;
 }
 
-/// A row for weight copies, which overlap the steps: the rows may add up to more than the run.
+/// Profile row for weight copies. They overlap the steps, so rows may sum to more than the run.
 StepTime copies_of_weights(const StreamedRun& run, double microseconds) {
   StepTime time;
   time.name = "copies of weights";
@@ -58,7 +58,7 @@ StepTime copies_of_weights(const StreamedRun& run, double microseconds) {
   return time;
 }
 
-/// Two buffers so large that a copy of one to the other finds nothing of it in the L2.
+/// Two buffers so large that a copy between them finds nothing in the L2.
 std::pair<graphs::DeviceMemory, graphs::DeviceMemory> copy_buffers(
     const graphs::ContextPtr& context) {
   constexpr std::uint64_t kTimesL2 = 16, kLeast = 16u << 20;
@@ -95,9 +95,9 @@ double CudaExecutor::time_compute(bool cold) {
   }
   const Event start(plan_->context(), true);
   const Event stop(plan_->context(), true);
-  // What goes before keeps the GPU busy while the host queues the timed run: else its launch would
-  // be measured too. The run itself comes first, so that instruction caches hold its kernels as
-  // they do when one model runs again and again; cold: then the data are flushed from the L2.
+  // Preceding work keeps the GPU busy while the host enqueues the timed run; otherwise the launch
+  // would be measured, too. That work is the run itself, which warms the instruction caches as
+  // repeated runs do; if `cold`, a flush of the L2 follows.
   const int runs_before = cold ? 1 : 3;
   for (int i = 0; i < runs_before; ++i) start_compute(run);
   if (cold) flush_.flush(stream);
@@ -126,15 +126,15 @@ TransferTimes CudaExecutor::time_transfers() {
 
 std::vector<StepTime> CudaExecutor::profile() {
   constexpr int kRepeats = 5;
-  // A flush takes at least as long as queueing this many parts with their events.
+  // A flush takes at least as long as enqueueing 6 parts with their events.
   constexpr std::size_t kPartsPerFlush = 6;
   const Context::Scope scope(*plan_->context());
   BoundRun& run = last_run("profile");
   const DevicePlan::WeightsLock lock = plan_->lock_weights();
   CUstream stream = stream_.handle();
-  // Launches, and between them the copies of weights that the next ones read.
+  // Launches and, between them, copies of weights for the next ones.
   struct Timed {
-    const Launch* work = nullptr;  // null: copies
+    const Launch* work = nullptr;  // null: copies of weights
     std::size_t unit = 0;
   };
   std::vector<Timed> works;
@@ -146,7 +146,7 @@ std::vector<StepTime> CudaExecutor::profile() {
     for (const Launch& work : run.steps[i].works) works.push_back({&work, 0});
   }
 
-  // Between the last two events is nothing: what a part's event costs.
+  // The last two events enclose nothing: they measure an event's own cost.
   const std::size_t count = works.size();
   std::vector<Event> events;
   for (std::size_t i = 0; i < count + 2; ++i) events.emplace_back(plan_->context(), true);
@@ -233,7 +233,7 @@ MachineRates CudaExecutor::measure_rates() {
     stop.record(stream);
     stop.synchronize();
     if (repeat > 0) copies.push_back(stop.microseconds_since(start));
-    // A copy in front keeps the GPU busy while the host queues what is timed.
+    // A preceding copy keeps the GPU busy while the host enqueues the timed one.
     driver().memcpy_dtod_async(sizes.second.address(), sizes.first.address(), sizes.first.size(),
                                stream);
     start.record(stream);

@@ -11,16 +11,16 @@
 namespace sinter::grammar {
 namespace {
 
-constexpr std::size_t kMostStates = 20'000;    // of an expression
-constexpr std::size_t kMostProducts = 10'000;  // of what comes of all
+constexpr std::size_t kMostStates = 20'000;    // limit for each expression
+constexpr std::size_t kMostProducts = 10'000;  // limit for the product of all expressions
 constexpr std::size_t kMostWork = 5'000'000;
-constexpr int kMostRounds = 64;  // of looking for states that are the same
+constexpr int kMostRounds = 64;  // maximum rounds of minimization
 
 [[noreturn]] void fail() {
   throw usage_error("it is too large: shorten the expressions or lengths, or say less at once");
 }
 
-/// States with edges by characters and by nothing.
+/// Nondeterministic automaton: edges by characters, and empty edges.
 struct Machine {
   struct State {
     std::vector<std::pair<Characters, int>> edges;
@@ -37,7 +37,7 @@ struct Machine {
   State& at(int state) { return states[static_cast<std::size_t>(state)]; }
   const State& at(int state) const { return states[static_cast<std::size_t>(state)]; }
 
-  /// From `from` on; where it ends.
+  /// Appends the pattern's states after `from` and returns the end state.
   int append(const Pattern& pattern, int from) {
     switch (pattern.kind) {
       case Pattern::Kind::kCharacters: {
@@ -87,7 +87,7 @@ Machine machine_of(const Pattern& pattern) {
   return machine;
 }
 
-using States = std::vector<int>;  // in order
+using States = std::vector<int>;  // sorted
 
 class Product {
  public:
@@ -113,7 +113,7 @@ class Product {
   }
 
  private:
-  using Key = std::vector<States>;  // of each machine
+  using Key = std::vector<States>;  // the states of each machine
 
   void count(std::size_t work) {
     work_ += work;
@@ -151,7 +151,7 @@ class Product {
   void expand(std::size_t number) {
     const Key key = *keys_[number];
     std::map<int, std::vector<Characters::Range>> edges;
-    // Pieces of the alphabet that no edge tells apart, by the edges that they take.
+    // Groups pieces of the alphabet that take the same edges.
     std::map<std::vector<std::size_t>, int> known;
     for (std::size_t piece = 0; piece < bounds_.size(); ++piece) {
       const Character first = bounds_[piece];
@@ -194,7 +194,7 @@ class Product {
   }
 
   std::vector<Machine> machines_;
-  std::size_t wanted_;  // the first ones; others are those that must not end
+  std::size_t wanted_;  // number of machines that must accept; the others must not
   std::vector<Character> bounds_;
   std::map<Key, int> numbers_;
   std::vector<const Key*> keys_;
@@ -202,7 +202,7 @@ class Product {
   std::size_t work_ = 0;
 };
 
-/// Without states that lead to no end, and states that are the same.
+/// Removes states that reach no accepting state, and merges equivalent states.
 Automaton reduced(const Automaton& given) {
   const std::size_t count = given.states.size();
   std::vector<std::vector<int>> sources(count);
@@ -220,7 +220,7 @@ Automaton reduced(const Automaton& given) {
         alive.push_back(source);
       }
   if (count == 0 || !is_alive[0]) return {};
-  // Moore: classes are divided until the edges of equal states lead to equal classes.
+  // Moore's algorithm: splits classes until equivalent states have edges to equal classes.
   std::vector<int> group(count, -1);
   for (std::size_t i = 0; i < count; ++i)
     if (is_alive[i]) group[i] = given.states[i].accepts ? 1 : 0;
@@ -250,7 +250,7 @@ Automaton reduced(const Automaton& given) {
     is_stable = numbers.size() == groups;
     groups = numbers.size();
   }
-  // Long chains take a round for each state: they are left as they are.
+  // Chains of more than kMostRounds states need more rounds: they stay unminimized.
   for (std::size_t i = 0; i < count && !is_stable; ++i)
     group[i] = is_alive[i] ? static_cast<int>(i) : -1;
   Automaton result;
@@ -303,7 +303,7 @@ bool accepts(const Automaton& automaton, std::string_view text) {
 }
 
 Automaton multiples_of(int divisor) {
-  // State 0 begins, 1 is behind a zero in front, 2 + r has the rest r.
+  // State 0 is the start, 1 follows a leading zero, 2 + r has remainder r.
   Automaton result;
   result.states.resize(static_cast<std::size_t>(divisor) + 2);
   const auto digit = [](int value) { return Characters::of(static_cast<Character>('0' + value)); };

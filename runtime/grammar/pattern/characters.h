@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of Unicode's characters.
+// Sets of Unicode characters.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@ namespace sinter::grammar {
 
 using Character = std::uint32_t;
 
-/// Ranges in order that do not touch; without surrogates, which no text has.
+/// A set of characters as sorted ranges that do not touch; without surrogates, which UTF-8
+/// excludes.
 class Characters {
  public:
-  using Range = std::pair<Character, Character>;  // both are in it
+  using Range = std::pair<Character, Character>;  // both ends inclusive
 
   Characters() = default;
   Characters(std::vector<Range> ranges);
@@ -34,7 +35,7 @@ class Characters {
   std::vector<Range> ranges_;
 };
 
-/// The characters of UTF-8. Throws Error(kUsage) for what is none.
+/// Decodes UTF-8. Throws Error(kUsage) for invalid UTF-8.
 std::vector<Character> characters_of(std::string_view text);
 
 }  // namespace sinter::grammar

@@ -15,14 +15,14 @@ constexpr int kMostNesting = 48;
 constexpr int kMostRepeats = 100'000;
 constexpr std::size_t kMostCharacters = std::size_t{64} << 10;
 
-// What an escape means where it is one of the alternatives, and what it may mean at most. ECMA-262
-// counts ASCII alone (and white space), Python all of Unicode.
+// The characters that an escape matches in both dialects, and those it matches in at least one. In
+// ECMA-262 escapes match ASCII (and Unicode white space), in Python all of Unicode.
 struct Escape {
   Characters certain, possible;
 };
 
 Escape digits() {
-  // Other digits lie within these, letters too.
+  // A superset: these ranges contain all other digits, and letters.
   return {Characters({{'0', '9'}}),
           Characters({{'0', '9'}, {0x660, 0x2FFF}, {0xA620, 0xABFF}, {0xD7A4, 0x10FFFF}})};
 }
@@ -112,11 +112,11 @@ class Parser {
     } else if (peek() == '{' && !at_end()) {
       result = bounds();
     }
-    if (result) take('?');  // which of several is found first is no matter
+    if (result) take('?');  // lazy matching changes the match found, not the texts accepted
     return result;
   }
 
-  /// {n}, {n,}, {n,m}; none where it is a character.
+  /// {n}, {n,}, {n,m}; nullopt if the brace is a literal character.
   std::optional<std::pair<int, int>> bounds() {
     const std::size_t begin = at_++;
     const auto number = [&]() -> std::optional<std::int64_t> {
@@ -206,7 +206,7 @@ class Parser {
       certain = certain | first.certain;
       possible = possible | first.possible;
     }
-    // "[]a]" is another thing in each dialect.
+    // The dialects read "[]a]" differently.
     if (is_empty) fail("has an empty '[]'");
     return is_negated ? possible.complement() : certain;
   }
@@ -293,12 +293,12 @@ bool has_anchor(const Pattern& pattern) {
          std::ranges::any_of(pattern.parts, has_anchor);
 }
 
-/// Takes anchors out: `around` stands where a text may go on.
+/// Replaces anchors: `around` matches the text before and after a search's match.
 class Anchors {
  public:
   explicit Anchors(Anchoring anchoring) : is_search_(anchoring == Anchoring::kSearch) {}
 
-  /// Whether `pattern` is the first, and the last, of the whole.
+  /// `is_first` and `is_last`: `pattern` begins, and ends, the whole expression.
   Pattern without(Pattern pattern, bool is_first, bool is_last) const {
     switch (pattern.kind) {
       case Kind::kBegin:

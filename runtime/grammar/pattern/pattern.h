@@ -11,15 +11,15 @@
 
 namespace sinter::grammar {
 
-/// An expression. Trees are as deep as kMostNesting of pattern.cpp at most.
+/// A regular expression as a tree, of depth up to kMostNesting of pattern.cpp.
 struct Pattern {
   enum class Kind : std::uint8_t { kCharacters, kSequence, kChoice, kRepeat, kBegin, kEnd };
   static constexpr int kUnbounded = -1;
 
-  Kind kind = Kind::kSequence;  // of nothing: the empty text
+  Kind kind = Kind::kSequence;  // without parts: the empty text
   Characters characters;
-  std::vector<Pattern> parts;        // one of kRepeat
-  int least = 0, most = kUnbounded;  // of kRepeat
+  std::vector<Pattern> parts;        // exactly one for kRepeat
+  int least = 0, most = kUnbounded;  // for kRepeat
 
   static Pattern of(Characters characters);
   static Pattern text(std::string_view text);
@@ -28,19 +28,19 @@ struct Pattern {
   static Pattern repeat(Pattern part, int least, int most);
 };
 
-/// Which texts a pattern is about.
+/// The part of a text that a pattern must match.
 enum class Anchoring : std::uint8_t {
-  kWhole,   // it is all of a text
-  kSearch,  // it is somewhere in a text, as `pattern` of JSON Schema has it
+  kWhole,   // the whole text
+  kSearch,  // any substring, as `pattern` of JSON Schema
 };
 
-/// What ECMA-262 and Python take for the same; of what they read differently (\W of a letter with
-/// an accent, say) the texts that both take. Without anchors: of kSearch, any text stands in front
-/// and behind where they did not. Throws Error(kUsage) for what is malformed, not regular
-/// (lookarounds, back references), or too large.
+/// Parses the common subset of ECMA-262's and Python's syntax. Where the two differ (\W and an
+/// accented letter, say), the result matches only texts that both accept. Anchors are resolved:
+/// with kSearch, any text may precede and follow unless an anchor forbids it. Throws Error(kUsage)
+/// for malformed, non-regular (lookarounds, back references) or too large expressions.
 Pattern parse_pattern(std::string_view text, Anchoring anchoring);
 
-/// How many characters texts have.
+/// Length of texts in characters.
 struct Lengths {
   std::int64_t least, most;  // most: Pattern::kUnbounded
 };

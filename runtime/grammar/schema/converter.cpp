@@ -26,12 +26,12 @@ constexpr int kMostDepth = 64;
 constexpr int kMostDivisor = 1000;
 constexpr std::int64_t kMostLength = 100'000;
 
-/// What no grammar is made of.
+/// Keywords that no grammar can express.
 constexpr std::array kUnsupported = {
     "not",         "if",          "then",        "else",        "dependentRequired",
     "contains",    "minContains", "maxContains", "uniqueItems", "dependentSchemas",
     "$dynamicRef", "$anchor",     "$id",         "id",          "dependencies"};
-/// Of each of these nothing else may be said beside it.
+/// Keywords that allow no sibling keyword.
 constexpr std::array kAlone = {"$ref", "const", "enum", "anyOf", "oneOf", "allOf"};
 constexpr std::array kOfObjects = {
     "properties",        "required",      "additionalProperties", "unevaluatedProperties",
@@ -53,7 +53,7 @@ std::string text_at(const Place& place, const Members& object, const char* key) 
   return object.at(key).get<std::string>();
 }
 
-/// What throws says the keyword and its place.
+/// Prefixes errors of `call` with the keyword and its place.
 template <typename Call>
 auto with_keyword(const Place& place, std::string_view keyword, Call call) {
   try {
@@ -64,7 +64,7 @@ auto with_keyword(const Place& place, std::string_view keyword, Call call) {
   }
 }
 
-/// %XX of a fragment, then ~1 and ~0 of a pointer (RFC 6901).
+/// Decodes %XX of a URI fragment, then ~1 and ~0 of a JSON pointer (RFC 6901).
 std::string decoded(std::string_view part) {
   std::string bytes;
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -110,7 +110,7 @@ void refuse(const Place& place, const std::string& what) {
 Expr space() { return Expr::repeat(Expr::raw("[ \\n\\t]"), 0, -1); }
 
 std::string Converter::run() {
-  later({&root_, ""}, kAllTypes);  // the first rule
+  later({&root_, ""}, kAllTypes);  // becomes the root rule
   while (!open_.empty()) {
     const auto [place, allowed, rule] = std::move(open_.front());
     open_.pop_front();
@@ -186,7 +186,8 @@ Types Converter::types_of(const Place& place, const Members& object) const {
   return types;
 }
 
-/// Keywords of objects and arrays that say nothing of other values are taken for their type.
+/// Without `type`, keywords of objects and arrays imply the type, although JSON Schema applies them
+/// only to values of that type.
 Types Converter::implied_types(const Place& place, const Members& object) const {
   const char* of_objects = first_of(object, kOfObjects);
   const char* of_arrays = first_of(object, kOfArrays);
@@ -214,7 +215,8 @@ Expr Converter::literals(const Place& place, const Members& object, Types allowe
   if (!is_const && !said.is<picojson::array>()) refuse(place, "'enum' is no list");
   std::vector<Expr> ways;
   for (const value& one : is_const ? picojson::array{said} : said.get<picojson::array>()) {
-    // What the schema's own 'type' leaves out is a mistake; what that of another does is not.
+    // A value that contradicts the schema's own 'type' is a mistake; one that contradicts another
+    // schema's is only dropped.
     if ((type_of(one) & types_of(place, object)) == 0)
       refuse(place, fmt::format("{} of '{}' is not of the 'type'", json_text(one),
                                 is_const ? "const" : "enum"));
@@ -311,7 +313,7 @@ Expr Converter::shared(Expr expr) {
 
 Expr Converter::any_string() {
   if (any_string_ < 0) {
-    // Raw, or as one of the escapes; half of a surrogate pair is no character.
+    // The character itself or one of its escapes; a lone surrogate is no character.
     const Expr hex = Expr::raw("[0-9a-fA-F]");
     const auto unit = [&](const char* first, const char* second) {
       return Expr::sequence({Expr::raw("\"u\""), Expr::raw(first), Expr::raw(second), hex, hex});
@@ -408,7 +410,7 @@ Expr Converter::number(const Place& place, const Members& object, bool is_intege
                              ? std::optional(decimal_of(said.get<std::int64_t>()))
                              : with_keyword(place, key, [&] { return decimal_of(number); });
     if (!decimal) {
-      // Beyond what is written: no bound, or one that nothing is within.
+      // A bound beyond 1e18 is no restriction, or excludes every number.
       if (is_least == (number > 0))
         refuse(place, fmt::format("'{}' is {}: numbers are written up to 1e18", key, number));
       return;
@@ -426,7 +428,7 @@ Expr Converter::number(const Place& place, const Members& object, bool is_intege
   take("maximum", false, false);
   take("exclusiveMaximum", false, true);
   if (has(object, "format")) {
-    // Of OpenAPI: how a number is stored.
+    // OpenAPI's formats of numbers: storage types.
     const std::string format = text_at(place, object, "format");
     const bool is_string_too = format_pattern(format).has_value();
     if (format == "int32") {
@@ -458,7 +460,7 @@ Expr Converter::array(const Place& place, const Members& object) {
     if (said > kMostLength)
       refuse(place, fmt::format("'{}' is {}: {} at most", key, said, kMostLength));
   if (most >= 0 && most < least) return none(place, "maxItems");
-  // Those in front, then the rest.
+  // The prefix items, then the rest.
   std::vector<Expr> front;
   std::optional<Expr> rest;
   const auto add_front = [&](const char* key) {
@@ -488,7 +490,7 @@ Expr Converter::array(const Place& place, const Members& object) {
   const auto behind = [](Expr item) {
     return Expr::sequence({Expr::literal(","), space(), std::move(item), space()});
   };
-  // How an array goes on behind i items, from the last of those in front.
+  // Rest of an array after i items, built from the last prefix item back.
   Expr tail;
   if (rest && size > 0)
     tail = Expr::repeat(behind(*rest), std::max<std::int64_t>(least - size, 0),
@@ -508,7 +510,7 @@ Expr Converter::array(const Place& place, const Members& object) {
         i == 0 ? Expr::sequence({front[0], space()}) : behind(front[static_cast<std::size_t>(i)]);
     Expr one = Expr::sequence({std::move(item), std::move(tail)});
     if (i >= least) one = Expr::optional(std::move(one));
-    // Through a rule, so that texts are not nested as deep as there are items.
+    // A separate rule keeps the nesting of expressions constant for long arrays.
     tail = Expr::of_rule(rules_.add(std::move(one)));
   }
   return Expr::sequence({Expr::literal("["), space(), std::move(tail), Expr::literal("]")});

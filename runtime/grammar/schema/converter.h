@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Schemas as grammars.
+// Converts JSON Schemas to grammars.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,7 @@
 
 namespace sinter::grammar {
 
-/// A schema and where it is, as a JSON pointer for messages.
+/// A schema and its JSON pointer, for messages.
 struct Place {
   const value* schema;
   std::string at;
@@ -29,19 +29,18 @@ struct Place {
 
 std::string where(const Place& place);
 [[noreturn]] void refuse(const Place& place, const std::string& what);
-/// A count; `otherwise` if `object` has no `key`. Throws as refuse does for another value.
+/// A count; `otherwise` if `object` lacks `key`. Throws as refuse does for an invalid value.
 std::int64_t count_of(const Place& place, const Members& object, const char* key,
                       std::int64_t otherwise);
 
-/// Makes rules of a schema: each text of them is a value that the schema accepts, under any
-/// validator; what cannot be held to is refused. Some values that it accepts have no text: keys
-/// come in the schema's order, and those that are not named are left out unless
-/// `additionalProperties` is said.
+/// Converts a schema to grammar rules. Every generated text is a value that any validator accepts
+/// for the schema; unsupported keywords are refused. The grammar may omit valid values: keys come
+/// in the schema's order, and unnamed keys need an explicit `additionalProperties`.
 class Converter {
  public:
   explicit Converter(value root) : root_(std::move(root)) {}
 
-  /// The text of the grammar. Throws Error(kUsage) with a keyword and its place.
+  /// Returns the grammar's text. Throws Error(kUsage) naming a keyword and its place.
   std::string run();
 
  private:
@@ -54,18 +53,18 @@ class Converter {
   Expr number(const Place& place, const Members& object, bool is_integer);
   Expr array(const Place& place, const Members& object);
   Place target_of(const Place& place, const std::string& uri) const;
-  /// Refuses a schema that leads to itself for the same value: it says nothing, and validators do
-  /// not end.
+  /// Refuses a schema that refers to itself for the same value: it constrains nothing, and
+  /// validators loop forever.
   void check_loop(const Place& place);
-  /// A rule of the schema, which is made later: schemas lead to themselves.
+  /// A rule whose body is converted later, because schemas may be recursive.
   Expr later(const Place& place, Types allowed);
-  /// What has no value, for the message if that leaves none for the whole.
+  /// An empty alternative; records the reason for the error if the whole schema has no value.
   Expr none(const Place& place, const char* keyword);
-  /// A rule, if it is long: for what stands in several places.
+  /// Makes a long expression a rule, for use in several places.
   Expr shared(Expr expr);
   Expr any_value();
   Expr any_string();
-  /// The patterns that a string must have; none: it is free.
+  /// Patterns that a string must match; empty: any string.
   std::vector<Pattern> patterns_of(const Place& place, const Members& object) const;
   Types types_of(const Place& place, const Members& object) const;
   Types implied_types(const Place& place, const Members& object) const;
@@ -91,13 +90,13 @@ class Converter {
   const value root_;
   Rules rules_;
   std::map<std::pair<const value*, Types>, int> made_;
-  std::map<const value*, bool> looked_at_;  // by check_loop(): whether it has come to an end
+  std::map<const value*, bool> looked_at_;  // check_loop(): true when finished
   std::deque<std::tuple<Place, Types, int>> open_;
-  std::string why_none_;  // of the first
+  std::string why_none_;  // the first reason
   int any_value_ = -1, any_string_ = -1, character_ = -1;
 };
 
-/// White space between tokens.
+/// Optional white space between tokens.
 Expr space();
 
 }  // namespace sinter::grammar

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which schemas have no value in common: for `oneOf`.
+// Decides which schemas have no value in common: for `oneOf`.
 #include <algorithm>
 
 #include "runtime/grammar/schema/converter.h"
@@ -25,7 +25,7 @@ const value* property_of(const Members& object, const std::string& name) {
   return has(properties, name) ? &properties.at(name) : nullptr;
 }
 
-/// Whether no value has a property `name`, whatever it is.
+/// Whether the schema forbids a property `name`.
 bool leaves_out(const Members& object, const std::string& name) {
   const bool is_closed = has(object, "additionalProperties") &&
                          object.at("additionalProperties").is<bool>() &&
@@ -60,7 +60,7 @@ bool are_apart(const Range& low, const Range& high) {
 
 }  // namespace
 
-/// Behind references, as far as they are clear.
+/// Follows references while they are unambiguous.
 const Place Converter::resolved(Place place) const {
   for (int i = 0; i < 16; ++i) {
     const Members* object = members_of(place);
@@ -82,7 +82,7 @@ std::optional<std::vector<std::string>> Converter::literals_of(const Place& plac
   return texts;
 }
 
-/// Types that values may have, or more.
+/// A superset of the values' types.
 Types Converter::types_at(const Place& place, int steps) const {
   const Place at = resolved(place);
   const Members* object = members_of(at);
@@ -115,7 +115,7 @@ bool Converter::are_disjoint(const Place& given, const Place& beside, int steps)
     });
   const Members *first = members_of(one), *second = members_of(other);
   if (first == nullptr || second == nullptr) return false;
-  // A choice is apart if each of it is.
+  // A choice is disjoint if each alternative is.
   const auto is_apart = [&](const Place& choice, const Place& against) -> std::optional<bool> {
     const Members& object = *members_of(choice);
     for (const char* key : {"anyOf", "oneOf"})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats of strings that grammars are made of.
+// The formats of strings that grammars support.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace sinter::grammar {
 
-/// Texts that have `format` of JSON Schema (some of them: no leap days, say). Nothing for a format
-/// that is not known.
+/// Texts of a JSON Schema `format`, possibly a subset (no leap days, for example). Nullopt for an
+/// unknown format.
 std::optional<Pattern> format_pattern(std::string_view format);
-/// Their names, for messages.
+/// Names of the known formats, for messages.
 std::string format_names();
 
 }  // namespace sinter::grammar

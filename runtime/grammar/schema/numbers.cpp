@@ -9,7 +9,7 @@
 namespace sinter::grammar {
 namespace {
 
-constexpr int kDigits = 15;  // that a double keeps
+constexpr int kDigits = 15;  // decimal digits that a double preserves
 
 Pattern digit(char first, char last) {
   return Pattern::of(Characters({{static_cast<Character>(first), static_cast<Character>(last)}}));
@@ -22,7 +22,7 @@ Pattern any_fraction() {
   return Pattern::repeat(sequence_of({Pattern::text("."), digits(1, Pattern::kUnbounded)}), 0, 1);
 }
 
-/// Behind the same whole part: fractions from `fraction` on.
+/// For an equal integer part: fractions of at least `fraction`; fraction_to: of at most.
 Pattern fraction_from(const std::string& fraction, bool is_exclusive) {
   const Pattern more = sequence_of({digits(0, -1), digit('1', '9'), digits(0, -1)});
   if (fraction.empty())
@@ -54,7 +54,7 @@ Pattern fraction_to(const std::string& fraction, bool is_exclusive) {
   return Pattern::repeat(sequence_of({Pattern::text("."), Pattern::choice(std::move(ways))}), 0, 1);
 }
 
-/// Magnitudes from `bound` on; to it.
+/// Magnitudes of at least `bound`; `to`: of at most.
 Pattern from(const Decimal& bound, bool is_exclusive) {
   const int size = static_cast<int>(bound.whole.size());
   std::vector<Pattern> ways;
@@ -94,7 +94,7 @@ Pattern to(const Decimal& bound, bool is_exclusive) {
   return Pattern::choice(std::move(ways));
 }
 
-/// Numbers without a sign.
+/// Magnitudes: numbers without a sign.
 Pattern magnitudes(const NumberRange& range) {
   int whole = 1, fraction = 0;
   for (const auto& bound : {range.least, range.most})
@@ -123,7 +123,7 @@ Decimal decimal_of(std::int64_t value) {
 
 std::optional<Decimal> decimal_of(double value) {
   if (!(std::abs(value) < 1e18)) return std::nullopt;
-  // The shortest that is this number, its exponent written out.
+  // The shortest decimal text of this number, with its exponent expanded.
   std::string text = fmt::format("{}", std::abs(value));
   int exponent = 0;
   if (const auto at = text.find('e'); at != std::string::npos) {
@@ -168,7 +168,7 @@ Expr number_expr(const NumberRange& range, Rules& rules) {
   }
   const Pattern base = magnitudes(range);
   const Bound zero{{}, true};
-  // Magnitudes between two bounds, as an expression.
+  // Pattern of magnitudes between two bounds.
   const auto between = [&](const std::optional<Bound>& low, const std::optional<Bound>& high) {
     const Pattern least = low ? from(low->value, low->is_exclusive) : Pattern();
     const Pattern most = high ? to(high->value, high->is_exclusive) : Pattern();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers between bounds, as texts.
+// The decimal texts of numbers between bounds.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace sinter::grammar {
 
-/// Exact, as it is written.
+/// An exact decimal number.
 struct Decimal {
   bool is_negative = false;
-  std::string whole = "0", fraction;  // digits; no zeros in front, or behind
+  std::string whole = "0", fraction;  // digits; no leading zeros in `whole`, no trailing zeros in
+                                      // `fraction`
 };
 
-/// Of a number as JSON has it; of 1e18 and beyond none, which is no bound.
+/// Converts a JSON number; nullopt from 1e18 on, where a bound does not matter.
 std::optional<Decimal> decimal_of(double value);
 Decimal decimal_of(std::int64_t value);
 
@@ -27,11 +28,11 @@ struct Bound {
 struct NumberRange {
   bool is_integer = false;
   std::optional<Bound> least, most;
-  int divisor = 1;  // of integers
+  int divisor = 1;  // for integers
 };
 
-/// Numbers of the range, with no more digits than a double has. Without bounds and a divisor other
-/// than 1: of 18 digits in front of the point and an exponent of two.
+/// Numbers of the range, with no more digits than a double preserves. Without bounds and with
+/// divisor 1: up to 18 integer digits and a two-digit exponent.
 Expr number_expr(const NumberRange& range, Rules& rules);
 
 }  // namespace sinter::grammar

@@ -9,7 +9,7 @@
 namespace sinter::grammar {
 namespace {
 
-constexpr std::int64_t kMostCounted = 10'000;  // rules of one object that count properties
+constexpr std::int64_t kMostCounted = 10'000;  // maximum rules that count one object's properties
 
 const Members& members_at(const Place& place, const Members& object, const char* key) {
   if (!object.at(key).is<Members>()) refuse(place, fmt::format("'{}' is no object", key));
@@ -30,14 +30,15 @@ struct Converter::Shape {
     bool is_required;
   };
   std::vector<Named> named;
-  std::vector<std::string> names;     // that are none of others: of `properties`, and `required`
-  std::vector<Expr> extras;           // pairs
-  const value* additional = nullptr;  // of names that nothing else is about; null: there are none
+  std::vector<std::string> names;  // names in `properties` and `required`; other pairs must differ
+  std::vector<Expr> extras;        // pairs
+  const value* additional = nullptr;  // schema of names that nothing else covers; null: no such
+                                      // names
   std::string additional_key;
   std::int64_t least = 0, most = -1;
 };
 
-/// What names must be: of `propertyNames`; none: anything.
+/// Patterns of `propertyNames` that names must match; empty: any name.
 std::vector<Pattern> Converter::name_patterns(const Place& place, const Members& object) const {
   if (!has(object, "propertyNames")) return {};
   const Place inner = place.inner(object.at("propertyNames"), "propertyNames");
@@ -109,7 +110,7 @@ void Converter::add_named(const Place& place, const Members& object, Shape& shap
       return accepts(automaton_of({&pattern}, {}), name);
     });
   };
-  // Patterns that a name has, whose schemas its value must satisfy as well.
+  // Patterns that match the name: their schemas also apply to its value.
   const auto check_patterns = [&](const std::string& name, const value* own) {
     if (!has(object, "patternProperties")) return;
     for (const auto& [pattern, schema] : members_at(place, object, "patternProperties")) {
@@ -151,7 +152,7 @@ void Converter::add_named(const Place& place, const Members& object, Shape& shap
   }
 }
 
-/// A name as a JSON string: all of `all`, none of `none` and of the names that are known.
+/// A name as a JSON string: matches all of `all`, none of `none` and none of the known names.
 Expr Converter::key_of(const Place& place, const Shape& shape,
                        const std::vector<const Pattern*>& all,
                        const std::vector<const Pattern*>& none) {
@@ -206,7 +207,7 @@ void Converter::add_extras(const Place& place, const Members& object, Shape& sha
                "a name may have two patterns of 'patternProperties', whose values differ: "
                "that is not supported");
     }
-    // A name is written by the first of those that have it.
+    // The first pattern that matches a name generates it.
     add(key_of(place, shape, own, before), inner);
     before.push_back(&pattern);
   }
@@ -214,8 +215,9 @@ void Converter::add_extras(const Place& place, const Members& object, Shape& sha
     add(key_of(place, shape, all, before), place.inner(*shape.additional, shape.additional_key));
 }
 
-/// What stands between the braces: of each property whether it is written, then others. Names that
-/// are free may repeat, so that they count once towards `minProperties`, all towards the most.
+/// The text between the braces: each named property or its omission, then others. Free names may
+/// repeat, so together they count as 1 towards `minProperties`, but each counts towards
+/// `maxProperties`.
 Expr Converter::members(const Place& place, const Shape& shape) {
   const auto count = std::ssize(shape.named);
   const std::int64_t least = shape.least, most = shape.most;
@@ -226,7 +228,7 @@ Expr Converter::members(const Place& place, const Shape& shape) {
                               has_extras ? "names that are free may repeat, so that it is not "
                                            "supported beyond one of them"
                                          : "there are fewer"));
-  // How many were written, as far as that matters.
+  // Number of properties written, capped where more makes no difference.
   const std::int64_t cap = std::min(count, std::max<std::int64_t>({1, least, most}));
   if ((count + 1) * (cap + 1) > kMostCounted)
     refuse(place,
@@ -249,8 +251,7 @@ Expr Converter::members(const Place& place, const Shape& shape) {
     Expr some = Expr::sequence({separated(written, extra), more});
     return is_enough ? Expr::optional(std::move(some)) : some;
   };
-  // From the last to the first: what follows the first i properties, for each number of them that
-  // was written.
+  // Backwards: the continuation after the first i properties, for each number of them written.
   std::vector<Expr> next;
   for (std::int64_t written = 0; written <= cap; ++written) next.push_back(shared(rest(written)));
   for (std::int64_t i = count - 1; i >= 0; --i) {

@@ -13,7 +13,7 @@ using Kind = Expr::Kind;
 
 constexpr std::size_t kMostRules = 50'000;
 constexpr std::size_t kMostText = std::size_t{4} << 20;
-constexpr int kMostInlined = 24;  // states of an automaton in each other
+constexpr int kMostInlined = 24;  // maximum nesting of inlined states
 
 [[noreturn]] void too_large() { throw usage_error("it is too large: say less at once"); }
 
@@ -39,7 +39,7 @@ std::string set_of(const Characters& characters) {
   return result + ']';
 }
 
-/// `characters` as they stand in a JSON string.
+/// Spells `characters` as in a JSON string.
 std::string json_of(const Characters& characters) {
   static const Characters plain = (Characters({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}})).complement();
   std::vector<std::string> forms;
@@ -61,7 +61,7 @@ std::string json_of(const Characters& characters) {
 
 std::string spelled(const Characters& characters, Spelling spelling) {
   if (spelling == Spelling::kJson) return json_of(characters);
-  // A byte of 0 is none that the library takes.
+  // The library refuses a byte of 0.
   return set_of(characters & Characters::of(0).complement());
 }
 
@@ -123,7 +123,7 @@ int Rules::add(Expr body) {
 
 namespace {
 
-/// States that one edge leads to stand where that is; others are rules.
+/// States with one incoming edge are inlined; others become rules.
 class AutomatonRules {
  public:
   AutomatonRules(const Automaton& automaton, Spelling spelling, Rules& rules)
@@ -180,13 +180,13 @@ class AutomatonRules {
   std::vector<int> rule_of_, open_;
 };
 
-/// Which rules have a text, and the text of all.
+/// Determines which rules match a text, and prints them.
 class Printer {
  public:
   explicit Printer(const std::vector<Expr>& bodies)
       : bodies_(bodies), has_text_(bodies.size()), path_(bodies.size()) {
-    // Rules that have one by what is known so far, until nothing is added.
-    // The last ones first, for most rules lead to later ones.
+    // Fixpoint: marks rules that match a text by what is known so far. Backwards, since most rules
+    // refer to later ones.
     for (bool changes = true; changes;) {
       changes = false;
       for (std::size_t i = bodies.size(); i-- > 0;)
@@ -231,7 +231,7 @@ class Printer {
     order_.push_back(rule);
   }
 
-  /// Whether `expr`, where nothing stands beside it, is `rule` again: then it adds nothing.
+  /// Whether `expr`, alone in an alternative, is `rule` itself: such an alternative adds nothing.
   bool is_itself(const Expr& expr, int rule, int steps) const {
     if (steps == 0) return false;
     if (expr.kind == Kind::kRule)
@@ -241,7 +241,7 @@ class Printer {
            is_itself(expr.parts.front(), rule, steps - 1);
   }
 
-  /// `is_alone`: nothing stands beside it in a sequence.
+  /// `is_alone`: the expression is not part of a sequence.
   void print(const Expr& expr, bool is_alone, std::string& out) {
     if (out.size() > kMostText) too_large();
     switch (expr.kind) {

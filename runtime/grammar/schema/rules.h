@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A grammar as it is built, and as xgrammar's EBNF.
+// A grammar under construction, and its text in xgrammar's EBNF.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace sinter::grammar {
 
-/// What a rule may be made of.
+/// An expression of a rule's body.
 struct Expr {
   enum class Kind : std::uint8_t { kText, kRule, kSequence, kChoice, kRepeat };
 
-  Kind kind = Kind::kSequence;  // of nothing: the empty text
-  std::string text;             // kText: EBNF that has some text
+  Kind kind = Kind::kSequence;  // without parts: the empty text
+  std::string text;             // kText: EBNF that matches a text
   int rule = -1;
   std::vector<Expr> parts;
-  std::int64_t least = 0, most = -1;  // kRepeat; -1: no end
+  std::int64_t least = 0, most = -1;  // kRepeat; -1: unbounded
 
   static Expr literal(std::string_view text);
   static Expr raw(std::string ebnf);
   static Expr of_rule(int rule);
   static Expr sequence(std::vector<Expr> parts);
-  /// Of nothing: there is no such text.
+  /// Without parts it matches no text.
   static Expr choice(std::vector<Expr> parts);
   static Expr none() { return choice({}); }
   bool is_none() const { return kind == Kind::kChoice && parts.empty(); }
@@ -36,9 +36,9 @@ struct Expr {
   static Expr optional(Expr part) { return repeat(std::move(part), 0, 1); }
 };
 
-/// How a character stands in a text.
+/// Spelling of a character in generated text.
 enum class Spelling : std::uint8_t {
-  kPlain,  // as itself
+  kPlain,  // the character itself
   kJson,   // within a JSON string: '"', '\\' and control characters by their one escape
 };
 
@@ -46,15 +46,15 @@ Expr expr_of(const Pattern& pattern, Spelling spelling);
 
 class Rules {
  public:
-  /// A rule that is to be defined.
+  /// Adds a rule that define() completes.
   int add();
   void define(int rule, Expr body);
   int add(Expr body);
-  /// A text of the automaton.
+  /// An expression for the automaton's texts.
   Expr expr_of(const Automaton& automaton, Spelling spelling);
 
-  /// All rules that the first leads to, which is `root`. What has no text is left out; nothing if
-  /// that is all. Throws Error(kUsage) if it is too large.
+  /// The rules reachable from the first, which is `root`. Omits alternatives that match no text;
+  /// nullopt if nothing remains. Throws Error(kUsage) if the text is too large.
   std::optional<std::string> ebnf() const;
   std::size_t size() const { return bodies_.size(); }
 

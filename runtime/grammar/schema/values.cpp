@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostNesting = 256;
 
-/// Bounds what parsing may recurse.
+/// Limits the parser's recursion.
 void check_depth(const std::string& text) {
   int depth = 0;
   bool is_text = false;

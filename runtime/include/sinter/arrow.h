@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of Arrow tables to inputs, outputs to columns, through the Arrow C data and C device
-// interfaces. No Arrow library is needed.
+// Binds columns of Arrow tables to inputs and exports outputs as columns, through the Arrow C data
+// and C device interfaces. Needs no Arrow library.
 //
-// What a column is to a tensor of rows:
+// How a column maps to a tensor of rows:
 //   bool, integers, float16, float32, float64   [rows]; bool is a byte in a tensor, a bit in Arrow
-//   a fixed-size list of n of these             [rows, n], and so on for lists in lists
-//   a dictionary                                its codes, of the type that they have
-// Other types (text, times, decimals, lists of any length, structures) are Error(kUsage) that names
-// the column, its type and what to do.
+//   a fixed-size list of n of these             [rows, n]; nested lists add further dimensions
+//   a dictionary                                its codes, in their own type
+// Other types (text, times, decimals, variable-size lists, structures) throw Error(kUsage), which
+// names the column, its type and the remedy.
 #pragma once
 
 #include <cstddef>
@@ -22,86 +22,88 @@ namespace sinter {
 
 class Session;
 
-/// The columns that one input takes. One column fills an input of its own rank, or of one more
-/// whose last dimension is 1. Several fill one of [rows, features], in this order; a column of
-/// lists brings as many features as a list has elements.
+/// The columns that fill one input. A column's rank is 1, plus 1 for each level of fixed-size
+/// lists. One column fills an input of its rank, or of one more rank whose last dimension is 1.
+/// Several columns fill an input [rows, features], in this order; a column of lists contributes one
+/// feature for each element of a list.
 struct InputColumns {
   std::string input;
   std::vector<std::string> columns;
-  /// An input that is given 1 where a value is there and 0 where it is null; of the shape of
-  /// `input`, a last dimension of 1 aside. Nulls are 0 in `input` then. Empty: BatchOptions::nulls.
+  /// Name of a validity-mask input: it receives 1 for a value and 0 for a null. Its shape is that
+  /// of `input`; a last dimension of 1 may be added or missing. With a mask, nulls become 0 in
+  /// `input`. Empty: BatchOptions::nulls applies.
   std::string mask;
 };
 
-/// What a null becomes.
+/// How nulls are converted.
 enum class Nulls : std::uint8_t {
-  kRefused = 0,  // a column that has one is Error(kUsage)
-  kNaN = 1       // of inputs of floats; in others it is refused
+  kRefused = 0,  // a column with nulls throws Error(kUsage)
+  kNaN = 1       // in float inputs; other inputs refuse nulls
 };
 
 struct BatchOptions {
-  /// Inputs that are not named here take the column of their own name.
+  /// An input that this list does not name takes the column of the same name.
   std::vector<InputColumns> inputs;
   Nulls nulls = Nulls::kRefused;
-  /// Values are converted: all numbers and bools to float32 and float64, rounded to nearest,
-  /// smaller integers and bools to int32 and int64. False: a column of another type than its
-  /// input's is Error(kUsage).
+  /// Converts values: all numbers and bools to float32 and float64, rounded to nearest; smaller
+  /// integers and bools to int32 and int64. False: a column whose type is not its input's throws
+  /// Error(kUsage).
   bool cast = false;
-  /// Every input takes columns, states aside: one that was set before is no exception.
+  /// Requires columns for every input except states, also for inputs that were set before.
   bool all_inputs = false;
-  /// Never leave a column where it lies.
+  /// Always copies columns; no run reads them in the batch's memory.
   bool copy = false;
-  /// The part of the batch that is taken; `rows` of -1: to its end.
+  /// The range of rows that is bound; `rows` = -1 extends to the end of the batch.
   std::int64_t first_row = 0, rows = -1;
-  /// Most threads that write columns; 0: as many as the session computes with. Fewer leave
-  /// processors to who reads the next batch meanwhile.
+  /// Maximum number of threads that write columns; 0: the session's number of threads. A smaller
+  /// number leaves cores to the thread that reads the next batch.
   int threads = 0;
 };
 
 struct BoundBatch {
   std::int64_t rows = 0;
-  /// Inputs that runs read in the batch's memory, by index. While there are any, the batch must not
-  /// be released or changed from the start of a run to its end.
+  /// Indices of the inputs that runs read in the batch's memory. If there are any, the batch must
+  /// not be released or changed during a run.
   std::vector<std::size_t> in_place;
 };
 
-/// Gives the columns of a record batch (a struct array) to the session's inputs. Columns that no
-/// input takes are left alone; an input that has no column keeps what it was given before.
+/// Binds the columns of a record batch (a struct array) to the session's inputs. Columns without an
+/// input are ignored; inputs without a column keep their previous values.
 ///
-/// Read where it lies, as Session::use_input does, is a column without nulls that fills an input
-/// alone and is of its type: by a plan for the CPU where it is aligned to its element. All others
-/// are written to the session's own memory for the input (page-locked, on a GPU) before this
-/// returns. Both structures stay the caller's, who releases them.
+/// A column is read in place, as by Session::use_input, if it has no nulls, has the input's type
+/// and is the input's only column. On the CPU it must also be aligned to its element size. All
+/// other columns are copied to the session's own memory for the input (page-locked on a GPU) before
+/// this returns. The caller keeps ownership of both structures and releases them.
 ///
 /// Throws Error(kUsage) for a released or inconsistent structure, and as Session::set_input does;
-/// inputs change only when all columns were found to fit. Buffers have no sizes in Arrow's
-/// interfaces: that they are as long as lengths and offsets say is the producer's promise.
+/// on an error no input changes. Arrow's interfaces carry no buffer sizes: the producer guarantees
+/// that buffers are as long as lengths and offsets say.
 SINTER_API BoundBatch bind_record_batch(Session& session, const ArrowSchema& schema,
                                         const ArrowArray& batch, const BatchOptions& options = {});
-/// The same for a batch that says where it is. On a CUDA device a column is read where it lies, or
-/// refused: it fills an input alone, has its type, no nulls, and lies at a multiple of 16 bytes.
-/// Waits for the batch's event. Other devices than the CPU and CUDA are refused.
+/// The same for a batch that names its device. On a CUDA device every column must be readable in
+/// place: the input's only column, of its type, without nulls, aligned to 16 bytes. Other columns
+/// are refused. Waits for the batch's event. Refuses devices other than the CPU and CUDA.
 SINTER_API BoundBatch bind_record_batch(Session& session, const ArrowSchema& schema,
                                         const ArrowDeviceArray& batch,
                                         const BatchOptions& options = {});
-/// One array, which is a column, to one input. `options.inputs` must be empty.
+/// Binds one array, as a column, to one input. `options.inputs` must be empty.
 SINTER_API BoundBatch bind_array(Session& session, std::size_t input, const ArrowSchema& schema,
                                  const ArrowArray& array, const BatchOptions& options = {});
 SINTER_API BoundBatch bind_array(Session& session, std::size_t input, const ArrowSchema& schema,
                                  const ArrowDeviceArray& array, const BatchOptions& options = {});
 
-/// An output of the last run as a new array in memory of its own, in host memory; waits for the
-/// run. An output of rank 0 is an array of one element. `schema` and `array` are written to, and
-/// the receiver calls their `release`. Throws as Session::output does, Error(kUsage) for outputs in
-/// device memory and for bfloat16, which Arrow has not.
+/// Copies an output of the last run to a new array in host memory; waits for the run. An output of
+/// rank 0 becomes an array of one element. The receiver calls `release` of `schema` and `array`.
+/// Throws as Session::output does, and Error(kUsage) for outputs in device memory and for bfloat16,
+/// which Arrow lacks.
 SINTER_API void export_output(Session& session, std::size_t output, ArrowSchema* schema,
                               ArrowArray* array);
-/// All outputs but states as the columns of a record batch. Throws Error(kUsage) if they have not
-/// the same number of rows.
+/// Exports all outputs except states as the columns of a record batch. Throws Error(kUsage) if
+/// their numbers of rows differ.
 SINTER_API void export_outputs(Session& session, ArrowSchema* schema, ArrowArray* batch);
-/// The same where the outputs are. On a GPU the memory stays the session's and is lent, as
-/// to_dlpack does it: until `release`, runs are refused. The run has ended, so that there is no
-/// event; bool outputs, which are bits in Arrow, are refused there.
+/// The same in the outputs' own memory. On a GPU the session lends its memory, as to_dlpack does:
+/// until `release`, the session refuses runs. The run has ended, so no event is set. Bool outputs
+/// on a GPU are refused, since Arrow stores bools as bits.
 SINTER_API void export_output(Session& session, std::size_t output, ArrowSchema* schema,
                               ArrowDeviceArray* array);
 SINTER_API void export_outputs(Session& session, ArrowSchema* schema, ArrowDeviceArray* batch);

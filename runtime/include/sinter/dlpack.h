@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors to and from other libraries through DLPack, without a copy. The structures have the
-// layout of DLPack 1.x; pointers to them are what a "dltensor" or "dltensor_versioned" capsule
-// holds.
+// Exchanges tensors with other libraries through DLPack without a copy. The structures have the
+// layout of DLPack 1.x; a "dltensor" or "dltensor_versioned" capsule contains a pointer to one.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ namespace dlpack {
 inline constexpr std::uint32_t kMajorVersion = 1, kMinorVersion = 0;
 
 enum class DeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
-/// The floats of 8 bits have been there since DLPack 1.1.
+/// DLPack 1.1 added the 8-bit floats.
 enum class TypeCode : std::uint8_t {
   kInt = 0,
   kUInt = 1,
@@ -51,7 +50,7 @@ struct Tensor {
   std::int64_t* strides = nullptr;  // in elements; null: dense, row-major
   std::uint64_t byte_offset = 0;    // from data to the first element
 };
-/// DLManagedTensor: before DLPack 1.0.
+/// DLManagedTensor: the form of DLPack before 1.0.
 struct ManagedTensor {
   Tensor tensor;
   void* manager = nullptr;
@@ -69,23 +68,25 @@ inline constexpr std::uint64_t kReadOnly = 1;  // a flag: the consumer must not 
 
 }  // namespace dlpack
 
-/// An output of the session's last run as a tensor that the receiver releases with `deleter`, on
-/// any thread. The memory stays the session's and is lent: until the tensor is released, what would
-/// write or move it (run, run_async, warm_up, reset_state, the profile functions) throws
-/// Error(kUsage), and what the session holds outlives the session (not so an output in memory that
-/// set_output gave, which is the caller's). A result that must outlive the next run goes to memory
-/// of the caller's (Session::set_output). On a GPU the values are complete in the order of the
-/// run's stream, and the tensor must not be released before the receiver's work on it has ended:
-/// the next run may write there at once. Throws as Session::output does.
+/// Lends an output of the last run as a tensor that the receiver releases with `deleter`, on any
+/// thread. Until then the session refuses, with Error(kUsage), whatever writes or moves the memory:
+/// run, run_async, warm_up, reset_state and the profile functions. The memory outlives the session,
+/// unless it is the caller's own (Session::set_output). Use Session::set_output for a result that
+/// must outlive the next run.
+///
+/// On a GPU, the run's stream orders the values. Release the tensor only after the receiver's own
+/// work on it has ended: the next run may overwrite the memory at once. Throws as Session::output
+/// does.
 SINTER_API dlpack::VersionedTensor* to_dlpack(Session& session, std::size_t output);
-/// The same for receivers that know DLPack before 1.0 alone.
+/// The same for receivers that support only DLPack before 1.0.
 SINTER_API dlpack::ManagedTensor* to_dlpack_unversioned(Session& session, std::size_t output);
 
-/// What a DLPack tensor says, for set_input and use_input. The view is valid as long as the tensor,
-/// which stays the caller's to release. Throws Error(kUsage) naming what is not a dense row-major
-/// tensor of a known element type in host or CUDA memory.
+/// Converts a DLPack tensor to a view for set_input and use_input. The view is valid as long as the
+/// tensor; the caller still releases the tensor. Throws Error(kUsage) unless the tensor is dense,
+/// row-major, of a known element type and in host or CUDA memory.
 SINTER_API TensorView from_dlpack(const dlpack::Tensor& tensor);
-/// The same to write to, for set_output. The caller has seen that the tensor is not read-only.
+/// The same for a writable view, for set_output. The caller checks that the tensor is not
+/// read-only.
 SINTER_API MutableTensorView mutable_from_dlpack(const dlpack::Tensor& tensor);
 
 }  // namespace sinter

@@ -40,16 +40,16 @@ constexpr std::size_t size_of(DType type) {
 }
 
 constexpr bool is_float(DType type) { return type >= DType::kFloat16; }
-/// Floats of 8 bits. They are stored and converted; sinter/float8.h says what their codes mean.
+/// 8-bit floats. Sinter stores and converts them; sinter/float8.h describes their formats.
 constexpr bool is_float8(DType type) { return type >= kFirstFloat8; }
 constexpr bool is_integer(DType type) { return type >= DType::kInt8 && type <= DType::kUInt64; }
 constexpr bool is_signed_integer(DType type) {
   return type >= DType::kInt8 && type <= DType::kInt64;
 }
 
-/// Floats that are computed in: those of 8 bits are cast first.
+/// Floats with arithmetic of their own; 8-bit floats are cast before computing.
 constexpr bool is_arithmetic_float(DType type) { return is_float(type) && !is_float8(type); }
-/// Floats of less than 32 bits.
+/// Floats of fewer than 32 bits.
 constexpr bool is_narrow_float(DType type) {
   return type == DType::kFloat16 || type == DType::kBFloat16 || is_float8(type);
 }
@@ -66,7 +66,7 @@ constexpr std::string_view to_string(DType type) {
   return names[static_cast<std::uint8_t>(type)];
 }
 
-/// The inverse of to_string; nothing if `name` is not a type.
+/// The inverse of to_string; nullopt if `name` is no type.
 constexpr std::optional<DType> dtype_from_string(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i)
     if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);

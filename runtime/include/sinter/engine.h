@@ -29,19 +29,19 @@ class Executor;
 using TokenId = std::int32_t;
 using RequestId = std::uint64_t;
 
-/// What a text must be, whole. Tokens that cannot be a part of such a text are not drawn; stop
-/// tokens are drawn where it may end alone. One that can only end does, with FinishReason::kStop.
-/// So a text that ends by itself is as asked for; one that max_tokens cuts off is a beginning of
-/// such a text.
+/// Constrains the whole text (structured output). The engine masks tokens that cannot continue a
+/// valid text, and allows stop tokens only where the text is complete. A text that cannot continue
+/// ends with FinishReason::kStop. A text that ends by itself is therefore valid; one that
+/// max_tokens cuts off is a prefix of a valid text.
 struct Constraint {
   enum class Kind : std::uint8_t {
-    kJsonObject,  // any object of JSON
-    kJsonSchema,  // a value that `text`, a JSON Schema, describes; without properties that it does
-                  // not name unless it allows them (additionalProperties), which come in its order
-    kRegex,       // a regular expression as ECMAScript's, without lookaround, back references, \b
-    kGrammar,     // GBNF as xgrammar has it, rules `name ::= ..`, of which `root` is the text
-    kChoice,      // one of `choices`
-    kStructuralTag  // JSON of xgrammar's structural tags: sequences and alternatives of the above
+    kJsonObject,    // any JSON object
+    kJsonSchema,    // a value that the JSON Schema `text` describes; properties in the schema's
+                    // order, others only if additionalProperties allows them
+    kRegex,         // an ECMAScript regular expression without lookaround, back references and \b
+    kGrammar,       // GBNF in xgrammar's dialect, rules `name ::= ..`, with start symbol `root`
+    kChoice,        // one of `choices`
+    kStructuralTag  // xgrammar's structural tags as JSON: sequences and alternatives of the above
   };
   Kind kind = Kind::kJsonObject;
   std::string text;
@@ -50,10 +50,10 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-/// How tokens are drawn and when a text ends. The order: logit bias, presence and frequency
-/// penalty, repetition penalty, constraint, temperature, top-k, top-p, min-p. Draws depend on
-/// the seed, on how many tokens were drawn before and on the logits, and not on what else is in the
-/// batch.
+/// Sampling and stop conditions of a request. Logits pass, in this order: logit bias, presence and
+/// frequency penalty, repetition penalty, constraint, temperature, top-k, top-p, min-p. A draw
+/// depends on the seed, the number of tokens drawn before and the logits, never on other requests
+/// of the batch.
 struct SamplingParameters {
   /// `temperature`, `top_k`, `top_p` ..: sampling_rows().
 #define SINTER_SAMPLING(type, name, standard, ...) type name = standard;
@@ -65,18 +65,18 @@ struct SamplingParameters {
   /// Of each text, from 1 on; kNoLimit: until it ends, or the context or the cache is full.
   std::int64_t max_tokens = 16;
   static constexpr std::int64_t kNoLimit = -1;
-  /// Of each text: before, no stop token is drawn and no stop string looked for. A constraint that
-  /// allows nothing more ends the text before.
+  /// Minimum length of each text in tokens: until then no stop token is drawn and stop strings are
+  /// ignored. A constraint that allows no further token still ends the text.
   std::int64_t min_tokens = 0;
   std::vector<TokenId> stop_tokens;       // the text ends with one of them
   std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
-  std::optional<Constraint> constraint;   // of each text; needs token_bytes
-  /// Changes the logits of all tokens in front of each draw, which the host makes then: `text` is
-  /// what was drawn before. Called on the engine's thread.
+  std::optional<Constraint> constraint;   // applies to each text; needs token_bytes
+  /// Changes all logits before each draw; the host then draws. `text` holds the tokens drawn so
+  /// far. Called on the engine's thread.
   std::function<void(std::span<const TokenId> text, std::span<float> logits)> adjust;
-  /// How many of the likeliest tokens have their log probability given, beside the drawn one's: by
-  /// the model's own distribution, before bias, penalty and temperature. Not set: none, not even
-  /// the drawn one's.
+  /// Number of most probable tokens whose log probabilities are returned besides the drawn token's.
+  /// They come from the model's own distribution, before bias, penalties and temperature. Not set:
+  /// no log probabilities at all.
   std::optional<int> logprobs;
 };
 
@@ -106,8 +106,8 @@ SINTER_API std::span<const SamplingRow> sampling_rows();
 
 using EngineTime = std::chrono::steady_clock::time_point;
 
-/// What an encoder made of a request's source, for the inputs of a decoder that have these names:
-/// [.., positions, columns] in host memory.
+/// An encoder's output for a request's source: tensors [.., positions, columns] in host memory,
+/// each for the decoder input of the same name.
 struct EncoderOutput {
   struct Tensor {
     std::string name;
@@ -119,88 +119,91 @@ struct EncoderOutput {
 };
 
 struct GenerationRequest {
-  std::vector<TokenId> prompt;  // one token or more
-  /// Of decoders that read an encoder's keys and values; else null.
+  std::vector<TokenId> prompt;  // at least one token
+  /// For decoders with cross-attention; null for others.
   std::shared_ptr<const EncoderOutput> encoded;
   SamplingParameters sampling;
-  /// A request goes in front of those of a lower priority that came up to
-  /// EngineOptions::priority_step for each level earlier.
+  /// Higher values run first. A request overtakes those of lower priority that arrived up to
+  /// EngineOptions::priority_step earlier for each level of difference.
   int priority = 0;
-  std::optional<EngineTime> deadline;  // then it ends with FinishReason::kDeadline
+  std::optional<EngineTime> deadline;  // at this time the request ends with FinishReason::kDeadline
 };
 
 enum class FinishReason : std::uint8_t {
-  kNone,       // it goes on
-  kStop,       // a stop token or string, or the constraint allows nothing more
-  kLength,     // max_tokens; without a limit the context or the cache is full
+  kNone,       // the text continues
+  kStop,       // a stop token, a stop string, or a constraint that allows no further token
+  kLength,     // max_tokens reached, or the context or the cache is full
   kCancelled,  // Engine::cancel
   kDeadline,
-  kError,  // a step failed, a logit is NaN, no token goes on as the constraint wants: `error` says
+  kError,  // a failed step, a NaN logit, or no token that meets the constraint: see `error`
 };
 
-/// Stable lower-case name, as OpenAI's where it has one ("stop", "length").
+/// Stable lower-case name, OpenAI's where it has one ("stop", "length").
 SINTER_API std::string_view to_string(FinishReason reason);
 
 struct TokenLogprobs {
-  float logprob = 0;                                 // of the token that was drawn
-  std::vector<std::pair<TokenId, float>> likeliest;  // most likely first
+  float logprob = 0;                                 // of the drawn token
+  std::vector<std::pair<TokenId, float>> likeliest;  // most probable first
 };
 
-/// What came to one text of a request.
+/// New output of one text of a request.
 struct GenerationOutput {
   RequestId request = 0;
   int sample = 0;               // from 0 to SamplingParameters::samples - 1
-  std::vector<TokenId> tokens;  // a stop token is one of them; tokens behind a stop string are not
-  /// Whole characters (UTF-8, repaired with U+FFFD) without stop token and stop string; empty
-  /// without EngineOptions::token_bytes. What may become a stop string comes later.
+  std::vector<TokenId> tokens;  // includes a stop token; excludes tokens after a stop string
+  /// Whole characters (UTF-8, invalid bytes replaced by U+FFFD) without stop tokens and stop
+  /// strings; empty without EngineOptions::token_bytes. Text that may be the beginning of a stop
+  /// string is held back.
   std::string text;
   std::vector<TokenLogprobs> logprobs;  // for each of `tokens`, if asked for
   FinishReason finish = FinishReason::kNone;
   std::string error;
 };
 
-/// Makes text of the tokens of one text, as they come.
+/// Streaming detokenizer of one text.
 class SINTER_API TokenText {
  public:
   virtual ~TokenText() = default;
-  /// What a further token makes certain: whole characters (UTF-8).
+  /// Returns the whole UTF-8 characters that this token completes.
   virtual std::string add(TokenId token) = 0;
-  /// What is left, behind the last token.
+  /// Returns the pending text after the last token.
   virtual std::string finish() = 0;
 };
 
 struct EngineOptions {
-  std::int64_t max_waiting = 1024;  // requests that wait for their first step; more are refused
-  /// Tokens in a step; 0: as many as the executor takes. More than it has sequences.
+  std::int64_t max_waiting = 1024;  // limit of requests that wait for their first step; submit()
+                                    // refuses more
+  /// Maximum number of tokens in a step; 0: the executor's limit. Must exceed the executor's number
+  /// of sequences.
   int max_step_tokens = 0;
-  bool prefix_cache = true;  // blocks of equal prefixes are computed once
-  /// What one level of priority is worth in waiting.
+  bool prefix_cache = true;  // compute blocks of equal prefixes once
+  /// The head start in waiting time that one level of priority is worth.
   std::chrono::nanoseconds priority_step = std::chrono::seconds(1);
-  /// The bytes of a token, which need not be whole characters; nothing for special tokens.
+  /// The bytes of a token, not necessarily whole characters; empty for special tokens.
   std::function<std::string_view(TokenId)> token_bytes;
-  /// Called for each text, where that is not only its tokens' bytes: a first blank that is dropped,
-  /// words that are joined. Not set: the characters of token_bytes.
+  /// Creates a detokenizer for each text. Needed where a text is more than its tokens' bytes, as
+  /// when the first blank is dropped or words are joined. Not set: the bytes of token_bytes.
   std::function<std::unique_ptr<TokenText>()> token_text;
 
-  /// Draft tokens of a step for each sequence, of the draft model or, without one, found by prompt
-  /// lookup: what followed the last `draft_match` (at least `draft_match_least`) tokens where these
-  /// stood before. 0: none.
+  /// Speculative decoding: draft tokens per sequence and step; 0: none. They come from the draft
+  /// model or, without one, from prompt lookup. Prompt lookup takes the tokens that followed an
+  /// earlier occurrence of the last draft_match_least to draft_match tokens.
   int draft_tokens = 0;
   int draft_match = 4, draft_match_least = 2;
-  /// The most running sequences with which steps have drafts. Such a step is not prepared ahead,
-  /// because the number of accepted drafts is not known.
+  /// Maximum number of running sequences for which steps have drafts. A step with drafts is not
+  /// prepared ahead, since the number of accepted drafts is unknown.
   int draft_sequences = 8;
 
-  /// Of an engine that is made of a plan: bytes of the caches (0: of a GPU most of what is left, of
-  /// the host's memory enough for all sequences, a GiB at most), and sequences that run at once
-  /// (0: as many as the plan takes).
+  /// For an engine made from a plan: bytes of the caches, and the maximum number of concurrent
+  /// sequences (0: the plan's limit). cache_bytes = 0 takes most of a GPU's free memory; on the CPU
+  /// enough for all sequences, but at most 1 GiB.
   std::uint64_t cache_bytes = 0;
   int max_sequences = 0;
-  int max_positions = 0;  // of a sequence; 0: as many as the plan has
+  int max_positions = 0;  // maximum length of a sequence; 0: the plan's limit
 };
 
-/// Counts of durations, for a metric of type histogram. Bucket i counts what is at most 2^i x 0.1
-/// ms and above that of bucket i - 1; the last counts the rest.
+/// Histogram of durations for a metrics endpoint. Bucket i counts durations up to 2^i x 0.1 ms that
+/// exceed bucket i - 1; the last bucket counts the rest.
 struct DurationHistogram {
   static constexpr int kBuckets = 24;
   std::array<std::uint64_t, kBuckets> counts = {};
@@ -211,81 +214,82 @@ struct DurationHistogram {
   SINTER_API static double upper_seconds(int bucket);
 };
 
-/// Since the engine started, unless said otherwise.
+/// Counters since the engine started, except where noted.
 struct EngineStats {
-  std::uint64_t requests = 0, finished = 0;          // finished: for whatever reason
+  std::uint64_t requests = 0, finished = 0;          // finished: for any reason
   std::array<std::uint64_t, 6> finished_texts = {};  // by FinishReason
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
   std::uint64_t failed_steps = 0;  // their requests ended with FinishReason::kError
-  std::uint64_t step_sequences = 0, step_tokens = 0, padded_tokens = 0;  // summed over steps
+  std::uint64_t step_sequences = 0, step_tokens = 0, padded_tokens = 0;  // sums over steps
   std::uint64_t preemptions = 0;
-  std::uint64_t prefix_tokens = 0, prefix_hit_tokens = 0;  // looked up in the prefix cache, found
+  std::uint64_t prefix_tokens = 0, prefix_hit_tokens = 0;  // tokens looked up in the prefix cache,
+                                                           // and tokens found
   std::uint64_t draft_tokens = 0, accepted_draft_tokens = 0;
   DurationHistogram queue, first_token, between_tokens;
-  double idle_seconds = 0;     // the executor had nothing to do though there were requests
-  double waiting_seconds = 0;  // there were none
-  // Now.
+  double idle_seconds = 0;     // the executor was idle although requests existed
+  double waiting_seconds = 0;  // no requests existed
+  // Current values.
   std::int64_t waiting = 0, running = 0;                        // sequences
-  std::int64_t blocks = 0, used_blocks = 0, cached_blocks = 0;  // cached ones are not used
+  std::int64_t blocks = 0, used_blocks = 0, cached_blocks = 0;  // cached blocks are not used ones
 };
 
-/// EngineOptions::max_waiting requests wait. The code is kUsage.
+/// EngineOptions::max_waiting requests already wait. The code is kUsage.
 class SINTER_API QueueFullError : public Error {
  public:
   using Error::Error;
 };
 
-/// The engine takes no more requests: it is drained (the code is kUsage), or the executor cannot go
-/// on behind a failure (kDevice).
+/// The engine accepts no more requests: it is drained (the code is kUsage), or the executor cannot
+/// continue after a failure (kDevice).
 class SINTER_API EngineStoppedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Schedules requests and runs them, on a thread of its own. Members may be called from any thread,
-/// callbacks included where nothing else is said.
+/// Schedules and runs requests on a thread of its own. Thread-safe: any thread may call any member,
+/// callbacks included, except where noted.
 class SINTER_API Engine {
  public:
-  /// Called on the engine's thread, with outputs of a sample in order, the last of which has a
-  /// finish reason; steps wait for it. An exception from it cancels the request.
+  /// Called on the engine's thread with the outputs of a sample in order; the last one has a finish
+  /// reason. Steps wait for the callback. An exception from it cancels the request.
   using Callback = std::function<void(const GenerationOutput&)>;
 
-  /// Throws Error(kUsage) for options that mean nothing.
+  /// Throws Error(kUsage) for invalid options.
   Engine(std::unique_ptr<engine::Executor> executor, EngineOptions options = {});
-  /// Of a plan of `compile --serve`; throws Error(kUsage) for others, and as Session does. Steps of
-  /// all sizes are prepared before this returns, which may take seconds.
+  /// For a plan of `compile --serve`; throws Error(kUsage) for other plans, and as Session does.
+  /// Prepares steps of all sizes before it returns, which may take seconds.
   explicit Engine(const Plan& plan, EngineOptions options = {}, const SessionOptions& session = {});
-  /// With a draft model, which guesses EngineOptions::draft_tokens that `plan` checks in one step;
-  /// texts are those without it. Throws Error(kUsage) also if the two have other tokens, blocks or
-  /// lengths.
+  /// Speculative decoding with a draft model: it proposes EngineOptions::draft_tokens tokens, which
+  /// `plan` verifies in one step. Texts equal those without a draft. Also throws Error(kUsage) if
+  /// the two plans differ in tokens, block sizes or lengths.
   Engine(const Plan& plan, const Plan& draft, EngineOptions options,
          const SessionOptions& session = {});
-  /// Cancels what is left. Not from a callback.
+  /// Cancels the remaining requests. Must not be called in a callback.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have,
-  /// lengths beyond its context, and constraints that cannot be met or are too large;
-  /// QueueFullError; and EngineStoppedError after drain(), or if failure() says why. Each of the
-  /// request's samples ends with one output that has a finish reason. A constraint that is not one
-  /// of the last is compiled on the caller's thread, for seconds at most.
+  /// Throws Error(kUsage) for invalid parameters, unknown tokens, lengths beyond the context, and
+  /// constraints that cannot be met or are too large. Throws QueueFullError if the queue is full,
+  /// EngineStoppedError after drain() or a failure(). Each of the request's samples ends with one
+  /// output that has a finish reason. The calling thread compiles a constraint that is not among
+  /// the most recent ones, for at most seconds.
   RequestId submit(GenerationRequest request, Callback callback);
 
-  /// Compiles the constraint of `sampling`, if it has one, ahead of submit(). Throws Error(kUsage)
-  /// if that cannot be met or is too large.
+  /// Compiles the constraint of `sampling`, if it has one, before submit(). Throws Error(kUsage) if
+  /// the constraint cannot be met or is too large.
   void prepare(const SamplingParameters& sampling);
 
-  /// Ends a request's texts with FinishReason::kCancelled, soon; nothing if it has ended.
+  /// Ends a request's texts soon, with FinishReason::kCancelled; no effect on an ended request.
   void cancel(RequestId request);
 
-  /// Takes no more requests and returns when all have ended. Not from a callback.
+  /// Accepts no more requests and returns when all have ended. Must not be called in a callback.
   void drain();
 
   EngineStats stats() const;
 
-  /// Why the engine has stopped for good, if it has: the device is lost, or a defect. Other
-  /// failures end the requests of their step, and the engine goes on.
+  /// The reason if the engine has stopped for good: a lost device, or a defect. Other failures end
+  /// the requests of their step, and the engine continues.
   std::optional<std::string> failure() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that Sinter reports. Standard library only: every folder may include this header.
+// Errors of Sinter. Standard library only: every folder may include this header.
 #pragma once
 
 #include <exception>
@@ -15,9 +15,9 @@ namespace sinter {
 /// The numbers are part of the C ABI: only append.
 enum class ErrorCode {
   kUsage = 1,         // a wrong option, input name, type, rank or dimension
-  kUnsupported = 2,   // a valid model that asks for what Sinter does not do
-  kInvalidModel = 3,  // not an ONNX model, or one that contradicts itself
-  kInvalidPlan = 4,   // not a plan, damaged, newer, or made for something else
+  kUnsupported = 2,   // a valid model that needs a feature that Sinter lacks
+  kInvalidModel = 3,  // not an ONNX model, or an inconsistent one
+  kInvalidPlan = 4,   // not a plan, or damaged, newer, or for another target
   kOutOfMemory = 5,   // host or device memory
   kDevice = 6,        // a missing or failing GPU, driver or library
   kInternal = 7,      // a defect of Sinter itself
@@ -40,7 +40,7 @@ constexpr std::string_view to_string(ErrorCode code) {
 }
 
 /// The base of every exception that Sinter throws. The message says what is wrong, names the node
-/// or input, gives what was found and what was expected, and where possible the way out.
+/// or input, gives the value found and the value expected, and a remedy where possible.
 class SINTER_API Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
@@ -48,17 +48,17 @@ class SINTER_API Error : public std::exception {
   ErrorCode code() const noexcept { return code_; }
   const char* what() const noexcept override { return message_.c_str(); }
 
-  /// Puts `context` in front of the message: "importing node 'Conv_12' (Conv-11): ...".
+  /// Prepends `context` to the message: "importing node 'Conv_12' (Conv-11): ...".
   void add_context(std::string_view context) { message_ = std::string(context) + ": " + message_; }
 
-  /// The node of the model that the error is about, its operator ("Conv-11") and the types of its
-  /// inputs, as far as they are known; the message names the node, too.
+  /// The model's node that the error is about, its operator ("Conv-11") and the types of its
+  /// inputs, as far as known. The message also names the node.
   struct Node {
     std::string name, op;
     std::vector<std::string> inputs;
   };
   const Node& node() const noexcept { return node_; }
-  /// Keeps what was said before, which is closer to the cause.
+  /// Keeps a node set earlier, which is closer to the cause.
   void set_node(Node node) {
     if (node_.name.empty()) node_ = std::move(node);
   }
@@ -69,7 +69,7 @@ class SINTER_API Error : public std::exception {
   Node node_;
 };
 
-/// Runs `body`; an Error that leaves it gets `context` in front.
+/// Runs `body`; prepends `context` to an Error that leaves it.
 template <typename Body>
 decltype(auto) with_context(std::string_view context, Body&& body) {
   try {

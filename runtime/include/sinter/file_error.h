@@ -10,17 +10,17 @@
 
 namespace sinter {
 
-/// A file that cannot be opened, read or written. Calls of <sinter/compiler.h> throw CompileError
-/// with this nested in it: std::rethrow_if_nested.
+/// A file that cannot be opened, read or written. Functions of <sinter/compiler.h> throw
+/// CompileError with this error nested in it: std::rethrow_if_nested.
 class SINTER_API FileError : public Error {
  public:
   FileError(ErrorCode code, std::string message, std::string path, int number)
       : Error(code, std::move(message)), path_(std::move(path)), number_(number) {}
 
-  /// As it was given.
+  /// The path as given by the caller.
   const std::string& path() const noexcept { return path_; }
-  /// The errno that says why: ENOENT, EACCES, EISDIR. 0: no such number does (a pipe where a
-  /// regular file is needed).
+  /// The errno value: ENOENT, EACCES, EISDIR. 0: no errno applies (a pipe where a regular file is
+  /// needed).
   int number() const noexcept { return number_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats of 8 bits: what their codes mean, and how numbers round to them. Standard library only:
-// every folder may include this header.
+// 8-bit floats: the values of their codes, and rounding to them. Standard library only: every
+// folder may include this header.
 #pragma once
 
 #include <bit>
@@ -11,18 +11,18 @@
 
 namespace sinter {
 
-/// A sign, an exponent and, in the lowest bits, a mantissa. The numbers are those of the OCP 8-bit
-/// floating point specification and, for FNUZ (finite, one NaN, no negative zero), of
+/// Layout: a sign, an exponent and, in the lowest bits, a mantissa. The values follow the OCP 8-bit
+/// floating point specification and, for FNUZ (finite, one NaN, no negative zero),
 /// arXiv:2206.02915.
 struct Float8Format {
   int mantissa_bits;
   int bias;
-  std::uint8_t largest;   // code of the largest finite number
-  std::uint8_t infinity;  // code; 0: the type has none
-  std::uint8_t nan;       // the code that is written; others may be read as NaN, too
+  std::uint8_t largest;   // code of the largest finite value
+  std::uint8_t infinity;  // code of infinity; 0: the type has none
+  std::uint8_t nan;       // code of NaN that is written; reading accepts others, too
 };
 
-/// `type` is a float of 8 bits.
+/// `type` must be an 8-bit float.
 constexpr Float8Format float8_format(DType type) {
   switch (type) {
     case DType::kFloat8E5M2: return {2, 15, 0x7b, 0x7c, 0x7f};
@@ -35,7 +35,7 @@ constexpr Float8Format float8_format(DType type) {
 /// The code of negative zero stands for NaN.
 constexpr bool is_unsigned_zero(const Float8Format& format) { return format.nan == 0x80; }
 
-/// The number that `code` stands for.
+/// The value of `code`.
 constexpr double decode_float8(DType type, std::uint8_t code) {
   const Float8Format format = float8_format(type);
   const double sign = (code & 0x80) != 0 ? -1 : 1;
@@ -53,8 +53,8 @@ constexpr double decode_float8(DType type, std::uint8_t code) {
   return sign * units * unit;
 }
 
-/// The code of `value`, rounded to nearest even; what is too large becomes infinity, and NaN where
-/// the type has none. NaN has one code, without a sign.
+/// The code of `value`, rounded to nearest even. Overflow yields infinity, or NaN if the type has
+/// no infinity. NaN has one code, without a sign.
 constexpr std::uint8_t encode_float8(DType type, double value) {
   const Float8Format format = float8_format(type);
   const auto bits = std::bit_cast<std::uint64_t>(value);
@@ -65,7 +65,7 @@ constexpr std::uint8_t encode_float8(DType type, double value) {
   const auto too_large =
       static_cast<std::uint8_t>(format.infinity != 0 ? sign | format.infinity : format.nan);
   if (stored_exponent == 0x7ff) return too_large;
-  // |value| = (2^52 + fraction) * 2^(exponent - 52). Doubles that are subnormal round to zero.
+  // value| = (2^52 + fraction) * 2^(exponent - 52). Subnormal doubles round to zero.
   const int exponent = stored_exponent - 1023;
   const int least = 1 - format.bias;  // subnormal numbers share the smallest exponent
   const int place = exponent > least ? exponent : least;
@@ -77,7 +77,7 @@ constexpr std::uint8_t encode_float8(DType type, double value) {
     units = mantissa >> shift;
     if (rest > half || (rest == half && (units & 1) != 0)) ++units;
   }
-  // The leading one of `units` adds to the exponent, as does a carry out of the mantissa.
+  // The leading one of `units` adds 1 to the exponent, as does a carry out of the mantissa.
   const std::uint64_t code =
       (static_cast<std::uint64_t>(place + format.bias - 1) << format.mantissa_bits) + units;
   if (code > format.largest) return too_large;
@@ -85,12 +85,12 @@ constexpr std::uint8_t encode_float8(DType type, double value) {
   return static_cast<std::uint8_t>(sign | code);
 }
 
-/// The number of the type that is nearest to `value`.
+/// The value of the type nearest to `value`.
 constexpr double round_to_float8(DType type, double value) {
   return decode_float8(type, encode_float8(type, value));
 }
 
-/// The largest finite number of the type.
+/// The largest finite value of the type.
 constexpr double largest_float8(DType type) {
   return decode_float8(type, float8_format(type).largest);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library has to say. It prints nothing by itself.
+// The library's log messages. Without a logger it prints nothing.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,18 @@
 namespace sinter {
 
 enum class LogLevel {
-  kDebug = 0,    // shapes that are prepared, memory that grows
-  kInfo = 1,     // plans loaded, sessions made, libraries found
-  kWarning = 2,  // something that works, but not as well as it could
-  kError = 3,    // work that has failed behind a call: a step of an engine
+  kDebug = 0,    // shapes prepared, memory grown
+  kInfo = 1,     // plans loaded, sessions created, libraries found
+  kWarning = 2,  // something works, but with degraded speed or precision
+  kError = 3,    // work that failed asynchronously: a step of an engine
 };
 
 using Logger = std::function<void(LogLevel level, std::string_view message)>;
 
-/// `logger` is given every message of `least` or above from now on; an empty one: none is made. It
-/// is called by whatever thread uses the library, by several at once, and must call neither
-/// set_logger nor a session. What it throws is dropped. The message is one line without its end,
-/// valid during the call. When set_logger returns, no call of the logger before it is under way.
+/// Passes every further message of level `least` or above to `logger`; an empty logger turns
+/// messages off. Any thread that uses the library calls it, several at once. It must call neither
+/// set_logger nor a session; its exceptions are dropped. The message is one line without a line
+/// end, valid during the call. When set_logger returns, no call of the previous logger is running.
 SINTER_API void set_logger(Logger logger, LogLevel least = LogLevel::kInfo);
 
 }  // namespace sinter

@@ -11,22 +11,22 @@
 
 namespace sinter {
 
-/// Functions that compute operators of plans: sinter/sinter_operator.h says what they are. Copies
-/// share them. A shared library that was opened stays in the process: threads of its own may be
-/// running.
+/// Functions that implement custom operators of plans (sinter/sinter_operator.h). Copies share
+/// them. An opened shared library is never unloaded, since its own threads may be running.
 class SINTER_API OperatorLibrary {
  public:
-  /// Opens a shared library as dlopen does: a name without a slash is looked for where the system
-  /// has libraries. Throws Error(kUsage) if it cannot be opened, exports no table, or has one of
-  /// another version.
+  /// Opens a shared library with dlopen: a name without a slash is searched in the system's library
+  /// path. Throws Error(kUsage) if it cannot be opened, exports no table, or exports a table of
+  /// another ABI version.
   static OperatorLibrary open(const std::string& path);
-  /// Operators of the program itself. `name` is what messages call them. The table's functions and
-  /// names stay until `owner` is released. Throws Error(kUsage) for a table that makes no sense.
+  /// Registers operators of the program itself; messages call the table `name`. The table's
+  /// functions and names must stay valid until `owner` is released. Throws Error(kUsage) for an
+  /// invalid table.
   static OperatorLibrary of_table(const sinter_operator_table& table, const std::string& name,
                                   std::shared_ptr<const void> owner = nullptr);
 
   const std::string& name() const;
-  /// "com.example::RowSum", as the table has them.
+  /// Operators in the table's order, with names such as "com.example::RowSum".
   const std::vector<sinter_operator>& operators() const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many rows a packed batch has: the tokens of all its sequences, rounded up so that batches of
-// about as many tokens share one bound shape, and with it one CUDA graph.
-// Standard library only: every folder may include this header.
+// The number of rows of a packed batch: its total tokens, rounded up, so that batches of similar
+// size share one bound shape and its CUDA graph. Standard library only: every folder may include
+// this header.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace sinter {
 
-/// `tokens` rounded up in 16 steps from one power of two to the next, at least to a multiple of 8
-/// (so that up to 1/16 of the rows of a larger batch are empty), but to at most `most`, which is
-/// at least 1: the batch times the length that it is padded to.
+/// Rounds `tokens` up to a multiple of max(8, p / 16), where p is the largest power of two up to
+/// `tokens`. So at most 1/16 of a larger batch is padding. The result is at most `most` (at least
+/// 1), the batch size times the padded length.
 constexpr std::int64_t packed_rows(std::int64_t tokens, std::int64_t most) {
   constexpr std::int64_t kLeastStep = 8, kSteps = 16;
   const auto power = static_cast<std::int64_t>(

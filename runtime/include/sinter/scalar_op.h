@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar primitives: what one element's computation is made of. The scalar expressions of pointwise
-// operators (ir), loop programs (runtime/plan) and all emitters share this one table.
+// Scalar primitives, from which the computation of one element is built. The scalar expressions of
+// pointwise operators (ir), loop programs (runtime/plan) and all emitters share this table.
 // Standard library only: every folder may include this header.
 #pragma once
 
@@ -12,23 +12,22 @@
 
 namespace sinter {
 
-/// What a primitive's operands may be. The condition of a select is always bool.
+/// Allowed types of a primitive's operands. The condition of a select is always bool.
 enum class Operands : std::uint8_t { kAny, kNumbers, kFloats, kIntegers, kBools };
 
 // The table: SINTER_SCALAR_OPS(X) expands X(enumerator, name in expressions, arity, number in the
 // plan format, operands, work) for each primitive. `work` is its cost in additions, roughly.
 // Numbers are part of the plan format: only append.
 //
-// Comparisons and kIsNan/kIsInf yield bool; the logical operators take and give bool; kSelect(c, a,
-// b) is c ? a : b; kCast converts to the result's type; kBitCast gives the bits of its operand the
-// result's type, which has the same size. kMod has the divisor's sign (ONNX Mod), kFmod the
-// dividend's (C fmod). kRound is to nearest even. Integer division truncates; division by zero
-// yields 0 for integers on every target. kDiv of floats may be off by two units in the last place
-// where that is faster; kQuotient is rounded to nearest on every target. kMin and kMax propagate
-// NaN. kShiftRight fills with copies of the sign. Shifts by the width of the type or more (or by
-// less than 0) leave nothing but what they fill with. kToE4M3FN and the like give the nearest
-// number of that type of 8 bits (sinter/float8.h), in the operand's type.
-// clang-format off
+// Comparisons and kIsNan/kIsInf yield bool; the logical operators take and yield bool; kSelect(c,
+// a, b) is c ? a : b; kCast converts to the result's type; kBitCast reinterprets the bits of its
+// operand as the result's type, which has the same size. kMod takes the divisor's sign (ONNX Mod),
+// kFmod the dividend's (C fmod). kRound is to nearest even. Integer division truncates; division by
+// zero yields 0 for integers on every target. kDiv of floats may be off by two units in the last
+// place where that is faster; kQuotient is rounded to nearest on every target. kMin and kMax
+// propagate NaN. kShiftRight is arithmetic: it shifts in copies of the sign. A shift by less than
+// 0, or by the type's width or more, leaves only shifted-in bits. kToE4M3FN and the like round to
+// that 8-bit float (sinter/float8.h) and keep the operand's type. clang-format off
 #define SINTER_SCALAR_OPS(X)                    \
   X(kAdd, "add", 2, 0, kNumbers, 1)             \
   X(kSub, "sub", 2, 1, kNumbers, 1)             \
@@ -122,7 +121,7 @@ constexpr std::optional<ScalarOp> scalar_op_from_string(std::string_view text) {
   return std::nullopt;
 }
 
-/// Cost of one element in additions, roughly.
+/// Approximate cost of one element, in additions.
 constexpr int work_of(ScalarOp op) {
   switch (op) {
 #define X(enumerator, name, arity, number, operands, work) \
@@ -155,7 +154,7 @@ constexpr bool is_defined_on(ScalarOp op, DType type) {
   return false;
 }
 
-/// True if the result's type is not that of the operands but the instruction's own.
+/// True if the instruction itself names the result's type, independent of the operands' type.
 constexpr bool converts(ScalarOp op) { return op == ScalarOp::kCast || op == ScalarOp::kBitCast; }
 
 /// True if the result is bool whatever the operands' type.
@@ -164,14 +163,14 @@ constexpr bool yields_bool(ScalarOp op) {
          op == ScalarOp::kIsInf;
 }
 
-/// The type of 8 bits whose numbers are the results of `op`; nothing for other operators.
+/// The 8-bit float to which `op` rounds; nullopt for other operators.
 constexpr std::optional<DType> float8_rounded_to(ScalarOp op) {
   if (op < ScalarOp::kToE4M3FN || op > ScalarOp::kToE5M2FNUZ) return std::nullopt;
   return static_cast<DType>(static_cast<int>(kFirstFloat8) + static_cast<int>(op) -
                             static_cast<int>(ScalarOp::kToE4M3FN));
 }
 
-/// The operator that rounds to `type`, a float of 8 bits.
+/// The operator that rounds to `type`, an 8-bit float.
 constexpr ScalarOp float8_rounding(DType type) {
   return static_cast<ScalarOp>(static_cast<int>(ScalarOp::kToE4M3FN) + static_cast<int>(type) -
                                static_cast<int>(kFirstFloat8));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sinter's public API: load a plan, run it. See README.md for an example. Apart from it:
-// profile.h (where time goes), devices.h (GPUs, memory on them), dlpack.h, allocator.h, log.h, and
+// Sinter's public API: load a plan, run it. See README.md for an example. Separate headers:
+// profile.h (timing), devices.h (GPUs and their memory), dlpack.h, allocator.h, log.h, and
 // sinter_c.h for C.
 #pragma once
 

@@ -16,15 +16,15 @@
 
 namespace sinter {
 
-/// An element of type float16 (IEEE binary16), by its bits.
+/// A float16 element (IEEE binary16) as its bits.
 struct Float16 {
   std::uint16_t bits = 0;
 };
-/// An element of type bfloat16 (the upper half of a float), by its bits.
+/// A bfloat16 element (the upper half of a float) as its bits.
 struct BFloat16 {
   std::uint16_t bits = 0;
 };
-/// Elements of the types of 8 bits, by their codes; sinter/float8.h says which numbers these are.
+/// 8-bit elements as their codes; sinter/float8.h gives the values.
 struct Float8E4M3FN {
   std::uint8_t bits = 0;
 };
@@ -87,7 +87,7 @@ consteval DType dtype_of() {
     return detail::integer_dtype<T>();
 }
 
-/// Elements side by side whose type says what they are: std::vector<float>, std::span<const long>.
+/// A contiguous range of elements: std::vector<float>, std::span<const long>.
 template <typename R>
 concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
     Element<std::remove_cv_t<std::ranges::range_value_t<R>>>;
@@ -96,18 +96,18 @@ enum class Memory : std::uint8_t { kHost = 0, kDevice = 1 };
 
 namespace detail {
 
-/// Elements and bytes of a shape. Throw Error(kUsage) for a negative dimension and for more than 64
-/// bits count.
+/// Number of elements, and of bytes, of a shape. Throw Error(kUsage) for a negative dimension and
+/// on overflow of 64 bits.
 SINTER_API std::int64_t element_count(std::span<const std::int64_t> shape);
 SINTER_API std::size_t byte_count(std::span<const std::int64_t> shape, DType dtype);
-/// Throws Error(kUsage) unless `wanted` is what a view of `dtype` in `memory` can be read as.
+/// Throws Error(kUsage) unless a view of `dtype` in `memory` can be read as `wanted` on the host.
 SINTER_API void check_read(DType dtype, Memory memory, DType wanted);
-/// Throws Error(kUsage) unless `count` elements are what `shape` holds.
+/// Throws Error(kUsage) unless `shape` has `count` elements.
 SINTER_API void check_count(std::span<const std::int64_t> shape, std::size_t count);
 
 }  // namespace detail
 
-/// A view of dense row-major elements that somebody else owns and keeps.
+/// A view of dense row-major elements that it does not own.
 struct TensorView {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
@@ -115,8 +115,8 @@ struct TensorView {
   Memory memory = Memory::kHost;
   int device = -1;  // GPU of device memory; -1: the session's, or host memory
 
-  /// Host elements, which are not a temporary's. Throws Error(kUsage) unless `values` are as many
-  /// as `shape` says.
+  /// A view of a host range that is no temporary. Throws Error(kUsage) unless the number of values
+  /// is the element count of `shape`.
   template <ElementRange R>
   requires std::ranges::borrowed_range<R>
   static TensorView of(std::vector<std::int64_t> shape, R&& values) {
@@ -125,7 +125,7 @@ struct TensorView {
             std::ranges::data(values)};
   }
 
-  /// Both throw Error(kUsage) for a shape that no tensor has.
+  /// Both throw Error(kUsage) for an invalid shape.
   std::int64_t element_count() const { return detail::element_count(shape); }
   std::size_t byte_count() const { return detail::byte_count(shape, dtype); }
 
@@ -137,7 +137,7 @@ struct TensorView {
   }
 };
 
-/// The same for memory that is written to.
+/// The same for writable memory.
 struct MutableTensorView {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that plans for the CPU are computed with: one pool for a process, shared by its
-// sessions.
+// The thread pool of CPU plans: one per process, shared by its sessions.
 //
-// A session's run is divided into parts. The calling thread takes parts, and so do threads of the
-// pool that have nothing else to do: never more threads at once than the pool's size, callers among
-// them. Results do not depend on how many took part. A child of fork() gets a pool of its own with
-// the same options. Where the system starts fewer threads than the pool has, those that it started
-// compute, and the logger is told.
+// A session's run is divided into parts. The calling thread and idle threads of the pool take
+// parts; the pool's size limits the number of threads, callers included. Results do not depend on
+// the number of threads. A child of fork() gets its own pool with the same options. If the system
+// cannot start all threads, the pool uses those that it started, and logs a warning.
 #pragma once
 
 #include <vector>
@@ -16,25 +14,25 @@
 namespace sinter {
 
 struct ThreadPoolOptions {
-  /// Threads that compute at once, the callers among them; at most 256. 0: the environment's
-  /// SINTER_THREADS or else, without `cpus`, as many processors as the calling thread may run on
-  /// and its cgroup's quota allows (rounded down), with `cpus` as many as there are of those.
+  /// Number of threads that compute at once, callers included; at most 256. 0: SINTER_THREADS of
+  /// the environment or, without it, the number of `cpus`. If `cpus` is empty, too: the processors
+  /// that the calling thread may use, limited by its cgroup's quota (rounded down).
   int threads = 0;
-  /// Processors that the pool's own threads may run on, by their number; empty: those that the
-  /// calling thread may run on now. Calling threads stay where their owner put them.
+  /// Processor numbers that the pool's own threads may run on; empty: those of the calling thread
+  /// at this call. Calling threads keep their own affinity.
   std::vector<int> cpus;
-  /// How long a thread that waits for work or for another's part looks for it before it sleeps:
-  /// what others could compute in that time against some 5 to 50 microseconds for waking up.
+  /// How long an idle thread spins before it sleeps. Spinning takes processor time from other
+  /// threads; a wakeup costs 5 to 50 microseconds.
   int spin_microseconds = 50;
 };
 
-/// Sets the process's pool. Sessions that were made before use at most as many threads as they did;
-/// runs that are under way end with fewer. Throws Error(kUsage) for a number out of range, a
-/// processor that the calling thread may not run on, or an invalid SINTER_THREADS.
+/// Replaces the process's pool. Existing sessions use at most as many threads as before; runs in
+/// flight finish with fewer. Throws Error(kUsage) for a number out of range, a processor that the
+/// calling thread may not run on, or an invalid SINTER_THREADS.
 SINTER_API void set_thread_pool(const ThreadPoolOptions& options);
 
-/// The pool's threads, callers included: what SessionOptions::threads = 0 stands for. Makes the
-/// pool if nobody has. Throws Error(kUsage) for an invalid SINTER_THREADS.
+/// The pool's number of threads, callers included: the meaning of SessionOptions::threads = 0.
+/// Creates the pool at the first call. Throws Error(kUsage) for an invalid SINTER_THREADS.
 SINTER_API int thread_pool_size();
 
 }  // namespace sinter

@@ -13,7 +13,7 @@
 /// "0.2.0".
 #define SINTER_VERSION \
   SINTER_VERSION_TEXT(SINTER_VERSION_MAJOR, SINTER_VERSION_MINOR, SINTER_VERSION_PATCH)
-/// Grows with every version: to be compared by the preprocessor.
+/// Grows with every version, for comparisons in the preprocessor.
 #define SINTER_VERSION_NUMBER \
   (SINTER_VERSION_MAJOR * 1000000 + SINTER_VERSION_MINOR * 1000 + SINTER_VERSION_PATCH)
 
@@ -22,7 +22,7 @@
 
 namespace sinter {
 
-/// The version of the library that the program runs with, "0.2.0".
+/// The version of the library that the program is linked with at run time, "0.2.0".
 SINTER_API std::string_view version();
 
 }  // namespace sinter

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of Highway that its headers call, opened when the first of them is: what it does as
-// it is loaded (it measures a clock) takes longer than all else that a short command does. In C++,
-// so by their mangled names.
+// Lazy stubs for the functions that Highway's headers call. Loading Highway measures a clock, which
+// takes longer than the rest of a short command. C++ functions, so by their mangled names.
 #include <hwy/targets.h>
 
 #include "runtime/libraries/lazy/lazy_library.h"

@@ -10,7 +10,7 @@ namespace sinter::libraries {
 void* LazyLibrary::find(const char* function) {
   void* handle = handle_.load();
   if (handle == nullptr) {
-    handle = ::dlopen(file_, RTLD_NOW | RTLD_LOCAL);  // of the same library, another thread's too
+    handle = ::dlopen(file_, RTLD_NOW | RTLD_LOCAL);  // concurrent calls get the same library
     if (handle == nullptr) {
       const char* reason = ::dlerror();
       throw device_error("{} cannot be loaded ({}): {}", what_,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// C libraries that are opened when the first of their functions is called: who needs none of them
-// does not pay for loading them. A source defines the functions under their own names, and whoever
-// links it instead of the library has it opened late.
+// C libraries that are opened at the first call of one of their functions, so that programs which
+// do not need them do not pay for loading them. A source defines the functions under their own
+// names; linking it instead of the library defers opening.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,14 @@ namespace sinter::libraries {
 
 class LazyLibrary {
  public:
-  /// `file`: the library's soname, searched for as the loader does for the binary that has this
-  /// code. `what`: its name and use, `install`: how to get it, both for the error.
+  /// `file`: the library's soname, which the loader searches for. `what`: its name and use.
+  /// `install`: how to install it. Both are for the error.
   constexpr LazyLibrary(const char* file, const char* what, const char* install)
       : file_(file), what_(what), install_(install) {}
 
-  /// The address of a function. Opens the library, which is never closed: what it made may outlive
-  /// its users. From any thread. Throws Error(kDevice) if the library or the function is not there.
+  /// The address of a function. Opens the library and never closes it, because its objects may
+  /// outlive their users. Thread-safe. Throws Error(kDevice) if the library or the function is
+  /// missing.
   void* find(const char* function);
 
  private:
@@ -38,8 +39,7 @@ using Argument = std::tuple_element_t<I, typename FunctionParts<F>::Arguments>;
 
 }  // namespace sinter::libraries
 
-// SINTER_LAZY_N(library, function): defines the C function of N arguments that a header has
-// declared.
+// SINTER_LAZY_N(library, function): defines the C function of N arguments that a header declares.
 #define SINTER_LAZY(library, function, parameters, arguments)                                     \
   extern "C" ::sinter::libraries::FunctionParts<decltype(function)>::Result function parameters { \
     static const auto found = reinterpret_cast<decltype(&function)>((library).find(#function));   \

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of oneDNN that Sinter calls, opened when the first of them is. One more: a row
-// more.
+// Lazy stubs for the functions of oneDNN that Sinter calls. A further function needs one more row.
 #include <dnnl.h>
 
 #include "runtime/libraries/lazy/lazy_library.h"

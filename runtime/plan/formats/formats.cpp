@@ -63,15 +63,15 @@ void upgrade_to_10(fb::PlanT& plan) {
 }
 
 constexpr Format kFormats[] = {
-    {9, nullptr},         // soft caps of attention's scores: 0, none
-    {10, upgrade_to_10},  // programs of attention's scores; one step for operators with kernels
+    {9, nullptr},         // softcaps of attention's scores; 0: none
+    {10, upgrade_to_10},  // score programs of attention; one step kind for operators with kernels
 };
 static_assert(std::ranges::size(kFormats) == kFormatVersion - kOldestFormatVersion);
 static_assert(kFormats[0].version == kOldestFormatVersion + 1);
 static_assert(std::ranges::rbegin(kFormats)->version == kFormatVersion);
 static_assert(std::ranges::is_sorted(kFormats, {}, &Format::version));
 
-/// The first field of Plan, which every format has where it is.
+/// Reads Plan's first field, which has the same place in every format.
 struct Maker : private flatbuffers::Table {
   const flatbuffers::String* version() const {
     return GetPointer<const flatbuffers::String*>(fb::Plan::VT_COMPILER_VERSION);

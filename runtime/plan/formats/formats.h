@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which formats of plans are read, and how plans of older ones become plans of today's.
+// Readable plan formats, and the upgrade of older plans to the current format.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace sinter::plan {
 
-/// A step from the format before to this one.
+/// A format version and the conversion from its predecessor.
 struct Format {
   std::uint32_t version;
-  /// Makes metadata of the format before what it would be in this one. Null: fields that were not
-  /// there have defaults that mean what the older format meant.
+  /// Converts metadata of the previous format. Null: the defaults of added fields have the old
+  /// meaning.
   void (*upgrade)(fb::PlanT&);
 };
 
-/// The formats behind the oldest that is read, in order; the last is kFormatVersion.
+/// The formats after the oldest readable one, in order; the last is kFormatVersion.
 std::span<const Format> formats();
 
-/// Changes metadata of a plan of format `version` as the `steps` behind it say.
+/// Applies those of `steps` that are newer than `version` to a plan's metadata.
 void upgrade(fb::PlanT& plan, std::uint32_t version, std::span<const Format> steps);
 
-/// Which Sinter made the plan, of whatever format; empty where that cannot be told. `file` starts
-/// at an address that suits every type in the metadata.
+/// The version of Sinter that made the plan, for any format; empty if unreadable. `file` must be
+/// aligned for every type in the metadata.
 std::string maker_of(std::span<const std::byte> file);
 
-/// Throws Error(kInvalidPlan) unless plans of this format are read: who made it, and what to do.
+/// Throws Error(kInvalidPlan), naming the maker and the remedy, unless this format is readable.
 void require_format(std::uint32_t version, std::span<const std::byte> file);
 
 }  // namespace sinter::plan

@@ -16,7 +16,7 @@ class Upgrade {
  public:
   explicit Upgrade(fb::PlanT& plan) : plan_(plan) {}
 
-  /// Changes `work` if it is such a step.
+  /// Converts `work` if it is one of the old steps.
   void change(fb::WorkUnion& work) {
     if (const auto* sort = work.AsSortStep())
       work.Set(of(*sort));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step from format 9 to 10.
+// The upgrade from format 9 to 10.
 #pragma once
 
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::plan {
 
-/// Sorts, suppressions, sampling, log probabilities and trees, which had steps of their own, become
-/// OperatorSteps. Nothing of the plan has been verified.
+/// Converts old steps of their own kinds (sorts, suppressions, sampling, log probabilities, trees)
+/// to OperatorSteps. The plan is not yet verified.
 void make_operator_steps(fb::PlanT& plan);
 
 }  // namespace sinter::plan

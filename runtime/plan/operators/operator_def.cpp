@@ -9,7 +9,7 @@
 namespace sinter::plan {
 namespace {
 
-/// Takes the first word off `text`; "": there is none.
+/// Removes and returns the first word of `text`; "" if there is none.
 std::string_view take_word(std::string_view& text) {
   const std::string_view word = text.substr(0, text.find(' '));
   text.remove_prefix(std::min(text.size(), word.size() + 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the files of the verifier: a plan and the words for what is wrong with it.
+// Shared by the verifier's files: the plan and functions that report what is wrong with it.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace sinter::plan {
 
-/// Most dimensions of a loop nest, a binding or a product. Far above what models use; it bounds the
-/// work that a crafted plan can ask for.
+/// Maximum rank of a loop nest, a binding or a GEMM: far above any model's. It bounds the work that
+/// a malicious plan can cause.
 inline constexpr std::size_t kMaxRank = 32;
 
 using Buffers = std::set<std::uint32_t>;
 
-/// What the work of a step touches, to be compared with what the step declares.
+/// The buffers that a step's work uses, to be compared with the step's declaration.
 struct Uses {
   Buffers reads, writes;
 };
@@ -30,10 +30,10 @@ class Checker {
   explicit Checker(const fb::PlanT& plan) : plan(plan) {}
 
   const fb::PlanT& plan;
-  /// What is being checked: "step 3 'matmul_0'".
+  /// The element being checked: "step 3 'matmul_0'".
   std::string where;
-  /// The dimensions that a run asks for, "batch=1, sequence=64": what does not fit is then their
-  /// fault, or the plan's.
+  /// The run's dimensions, "batch=1, sequence=64". If set, errors are attributed to them, else to
+  /// the plan.
   std::string dimensions;
 
   template <typename... Args>
@@ -78,7 +78,7 @@ class Checker {
   }
 };
 
-/// Checks one loop program; `program.buffers` have been checked to be buffers of the plan.
+/// Checks one loop program; `program.buffers` must be verified indices of buffers.
 void verify_loop_program(const Checker& check, const fb::LoopProgramT& program);
 /// Checks the work of every step, and that its buffers are declared and alive.
 void verify_steps(Checker& check);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention.
+// Verifies attention.
 #include <cstdint>
 #include <utility>
 
@@ -8,7 +8,8 @@
 namespace sinter::plan {
 namespace {
 
-/// The program of scores: one load of them, one store, and what a row can evaluate.
+/// A score program has one load of the scores, one store, and only instructions that a row can
+/// evaluate.
 void verify_scores(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
   const fb::LoopProgramT& program = *work.scores;
   for (const std::uint32_t buffer : program.buffers) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What depends on the bound sizes: no step may leave its buffers.
+// Verifies bound sizes: no step may access memory outside its buffers.
 #include <algorithm>
 
 #include "runtime/plan/entries.h"
@@ -14,12 +14,12 @@ namespace {
 using Wide = __int128;
 using Values = std::span<const std::int64_t>;
 
-/// Sizes beyond it cannot be addressed; below it products of two fit a Wide.
+/// Larger extents cannot be addressed; below it the product of two fits a Wide.
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 48;
-/// Addresses within it can be added up in 64 bits.
+/// Sums of addresses within it fit in 64 bits.
 constexpr Wide kMaxReach = Wide{1} << 60;
 
-/// Addresses, in elements, that are reached from an offset.
+/// Range of addresses, in elements, relative to an offset.
 struct Reach {
   Wide low = 0, high = 0;
 
@@ -70,7 +70,7 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
   std::vector<std::int64_t> extents;
   for (const std::uint32_t expression : program.extents)
     extents.push_back(check.extent(expression, "an extent"));
-  // An empty row space stores nothing; a row without elements still yields a reduction's identity.
+  // Without rows nothing is stored; an empty row still yields the reduction's identity.
   const std::size_t rows = extents.size() - program.inner_dims;
   if (std::find(extents.begin(), extents.begin() + static_cast<std::ptrdiff_t>(rows), 0) !=
       extents.begin() + static_cast<std::ptrdiff_t>(rows))
@@ -105,13 +105,13 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
     }
     for (const fb::Gather& gather : access->gathers) {
       const std::int64_t extent = check.values[gather.extent()];
-      // Every index into nothing is an error when it is read.
+      // Any index into an empty dimension fails at run time, when it is read.
       if (extent == 0)
         unreached = true;
       else
         reach.add(check.values[gather.stride()], extent);
     }
-    // Whether these are inside depends on the index; sums on the way must not overflow.
+    // Bounds depend on the index and are checked at run time; sums must not overflow here.
     if (!access->guards.empty() || !access->nonaffine.empty()) {
       if (reach.low < -kMaxReach || reach.high > kMaxReach)
         check.fail("an access spans too much for these dimensions");
@@ -119,7 +119,7 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
     }
     if (unreached) continue;
     check.inside(reach, program.buffers[access->buffer], "an access");
-    // Loops over rows are no longer than what they write, however few elements a row has.
+    // Limits the number of rows to the elements stored, even if rows are empty.
     if (stores[a] && access->gathers.empty() && reach.high - reach.low + 1 < row_count)
       check.fail("a store writes {} rows to {} elements", static_cast<std::int64_t>(row_count),
                  static_cast<std::int64_t>(reach.high - reach.low + 1));
@@ -148,7 +148,7 @@ void check_matrix(const BoundChecker& check, const fb::MatrixT& matrix, const Si
   if (!empty) check.inside(reach, matrix.buffer, what);
 }
 
-/// Quantized weights are whole matrices; halves of bytes are counted as bytes here.
+/// Quantized weights are whole matrices; 4-bit values are counted in bytes here.
 void check_quantization(const BoundChecker& check, const fb::MatmulStepT& work, std::int64_t n,
                         std::int64_t k) {
   if (n == 0) return;
@@ -252,7 +252,7 @@ void check_conv(const BoundChecker& check, const fb::ConvStepT& work) {
     check_dense(check, static_cast<std::uint32_t>(work.residual), output, "the residual");
 }
 
-/// The sizes of a tensor, which lies in its buffer.
+/// Checks the sizes of a tensor against its buffer.
 void check_tensor(const BoundChecker& check, const fb::HostTensorT& tensor,
                   const std::string& what) {
   std::vector<std::int64_t> shape;
@@ -315,7 +315,7 @@ void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
 }
 
 void check_while(const BoundChecker& check, const fb::WhileStepT& work) {
-  // No size: that of what the loop collects is checked with its buffer.
+  // No size to check here: the buffer of what the loop collects is checked.
   if (work.trips >= 0 && check.values[static_cast<std::size_t>(work.trips)] < 0)
     check.fail("the number of its iterations is {} for these dimensions",
                check.values[static_cast<std::size_t>(work.trips)]);
@@ -379,7 +379,7 @@ void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressio
       check_work(check, step.work);
       continue;
     }
-    // What is not taken for these dimensions may have no memory for them.
+    // Tactics whose conditions fail may lack memory for these dimensions.
     for (const auto& tactic : choice->tactics)
       if (check.hold(tactic->conditions))
         for (const auto& part : tactic->parts) check_work(check, part->work);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions.
+// Verifies convolutions.
 #include <cstdint>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace sinter::plan {
 namespace {
 
-/// Strides, dilations and pads beyond it cannot occur and would overflow sums.
+/// Limit of strides, dilations and pads: larger ones do not occur and would overflow sums.
 constexpr std::uint64_t kMaxWindow = std::uint64_t{1} << 31;
 
 }  // namespace

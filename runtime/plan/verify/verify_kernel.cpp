@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels: their variants, arguments and tensor maps.
+// Verifies kernels: variants, arguments and tensor maps.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -11,10 +11,11 @@
 namespace sinter::plan {
 namespace {
 
-constexpr std::uint32_t kMaxThreads = 1024;         // of a CUDA block
-constexpr std::uint32_t kMaxCluster = 16;           // blocks; 8 without asking the driver for more
+constexpr std::uint32_t kMaxThreads = 1024;  // threads per CUDA block
+constexpr std::uint32_t kMaxCluster = 16;    // blocks per cluster; more than 8 need the driver's
+                                             // opt-in
 constexpr std::uint32_t kMaxSharedBytes = 1 << 20;  // above what any GPU has
-constexpr std::size_t kMostPackedArgs = 4095;       // 8 bytes each: what a kernel takes in all
+constexpr std::size_t kMostPackedArgs = 4095;  // 8 bytes each: the limit of a kernel's parameters
 
 void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
   check.index(variant.module_, check.plan.modules.size(), "a variant's module", "modules");
@@ -40,8 +41,8 @@ void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
                 "architectures");
 }
 
-/// `written`: the step's outputs. Which way a kernel goes is in its code; it must be declared one
-/// way or the other.
+/// `written`: the step's outputs. Only the kernel's code decides whether it reads or writes a
+/// buffer; the step must declare one of the two.
 void verify_args(const Checker& check, const std::vector<fb::KernelArg>& args, bool packed,
                  const Buffers& written, Uses& uses) {
   if (packed && args.size() > kMostPackedArgs)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop programs: SSA order, operand types, accesses, and what is per row.
+// Verifies loop programs: SSA order, operand types, accesses, and per-row values.
 #include <algorithm>
 
 #include <sinter/scalar_op.h>
@@ -151,7 +151,7 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
   }
 }
 
-/// A store walks its whole domain once: a per-row address with a per-element value has no meaning.
+/// A store runs once over its whole domain: a per-element value has no per-row address.
 void verify_stores(const Checker& check, const fb::LoopProgramT& program) {
   const std::vector<bool> per_element = instrs_per_element(check.plan, program);
   for (std::size_t i = 0; i < program.instrs.size(); ++i) {

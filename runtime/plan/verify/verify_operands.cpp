@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operands of several kinds of work have to be.
+// Verifies operands that several kinds of work share.
 #include "runtime/plan/verify/verify_kinds.h"
 
 namespace sinter::plan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of operators: a user's, and the runtime's own, which their definitions describe.
+// Verifies operator calls: the user's, and the runtime's own by their definitions.
 #include <algorithm>
 #include <optional>
 
@@ -66,7 +66,7 @@ void verify_attributes(const Checker& check, const OperatorDef& def,
 }  // namespace
 
 void verify_host(const Checker& check, const fb::HostStepT& work, Uses& uses) {
-  // What a loader is told of the plan's code is all of it.
+  // The plan must declare all its code to the loader.
   if (std::ranges::none_of(check.plan.custom_code, [&](const auto& code) {
         return code->kind == fb::CodeKind::Host && code->name == work.operator_name;
       }))

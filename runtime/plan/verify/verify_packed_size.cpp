@@ -5,8 +5,8 @@
 namespace sinter::plan {
 namespace {
 
-/// Adds up the bytes of everything below a table as if nothing were shared. A FlatBufferBuilder
-/// shares nothing but vtables, so in an honest file the sum is below the file's size.
+/// Sums the bytes below a table as if nothing were shared. A FlatBufferBuilder shares only vtables,
+/// so in a valid file the sum is below the file's size.
 struct Sum {
   std::uint64_t bytes = 0;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables that steps refer to: symbols, expressions, buffers, bindings, states, modules.
+// Verifies the tables to which steps refer: symbols, expressions, buffers, bindings, states,
+// modules.
 #include "runtime/plan/verify/verify_plan.h"
 
 #include <array>
@@ -39,7 +40,7 @@ void verify_expressions(Checker& check) {
   check.where.clear();
 }
 
-/// The buffers of a state's input and output.
+/// Buffers of a state's input and output.
 std::array<std::uint32_t, 2> state_buffers(const Checker& check, const fb::StateT& state) {
   check.index(state.input, check.plan.inputs.size(), "a state's input", "inputs");
   check.index(state.output, check.plan.outputs.size(), "a state's output", "outputs");
@@ -106,7 +107,7 @@ void verify_buffers(Checker& check, const BlobSizes& blobs) {
   check.where.clear();
 }
 
-/// Whether input or output `i`, as `kind` says, is the one of the state that `buffer` belongs to.
+/// Whether binding `i` (input or output, as `kind` says) belongs to the state of `buffer`.
 bool is_of_state(const Checker& check, const fb::BufferT& buffer, fb::BufferKind kind,
                  std::size_t i) {
   if (buffer.kind != fb::BufferKind::State) return false;
@@ -140,7 +141,7 @@ void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
   check.where.clear();
 }
 
-/// Symbols whose numbers steps find, which the shapes of inputs, `of_inputs`, do not have.
+/// Checks symbols whose values steps determine; shapes of inputs (`of_inputs`) must not use them.
 void verify_extents(const Checker& check, const std::vector<bool>& of_inputs,
                     std::vector<bool>& bound) {
   const fb::PlanT& plan = check.plan;
@@ -163,7 +164,7 @@ void verify_extents(const Checker& check, const std::vector<bool>& of_inputs,
   }
 }
 
-/// A symbol that counts the tokens of an input.
+/// Checks a symbol that counts the tokens of an input.
 void verify_tokens(const Checker& check, const fb::SymbolT& symbol) {
   const auto input = static_cast<std::uint32_t>(symbol.tokens_of);
   check.index(input, check.plan.inputs.size(), "what it counts", "inputs");
@@ -177,9 +178,10 @@ void verify_tokens(const Checker& check, const fb::SymbolT& symbol) {
     check.fail("symbol '{}' counts the tokens of state '{}'", symbol.name, binding.name);
 }
 
-/// A session finds the symbols' values in the shapes of its inputs.
+/// Checks that a session can derive all symbols from the shapes of its inputs.
 void verify_symbols_are_bound(const Checker& check) {
-  // A session solves dimensions that are expressions one by one, at a cost of the whole table each.
+  // A session solves each dimension that is an expression separately, at the cost of evaluating the
+  // whole table.
   constexpr std::size_t kMostExpressions = 256;
   std::vector<bool> needed(check.plan.expressions.size(), false);
   std::size_t expressions = 0;
@@ -212,7 +214,7 @@ void verify_symbols_are_bound(const Checker& check) {
     if (!is_one || is_float(dtype))
       check.fail("symbol '{}' is the value of input '{}', which is not one integer", symbol.name,
                  binding.name);
-    // A session that warms up goes through all of them.
+    // warm_up prepares all of these values.
     constexpr std::int64_t kMostValues = 256;
     if (symbol.max >= kMostValues)
       check.fail("symbol '{}' is the value of an input and in {} to {}, beyond {}", symbol.name,

@@ -18,7 +18,7 @@ void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t 
     check.fail("neither rows nor columns of {} are contiguous", what);
 }
 
-/// Operand b of quantized weights, and what they are made with.
+/// Operand b of a GEMM with quantized weights, and its scales and zero points.
 void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
   const fb::QuantizationT& quantization = *work.quantization;
   if (check.plan.target == "cuda")
@@ -82,7 +82,7 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
     check.fail("its codes have numbers and zero points");
 }
 
-/// Products of 8-bit floats may be of both formats.
+/// A GEMM of 8-bit floats may mix e4m3 and e5m2.
 bool mixes_float8(const fb::MatmulStepT& work) {
   return is_float8(static_cast<DType>(work.a->dtype)) &&
          is_float8(static_cast<DType>(work.b->dtype));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine's executor takes for granted of a plan of many sequences.
+// Verifies what the engine's executor assumes about a paged plan.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -15,8 +15,7 @@ namespace {
 
 namespace names = serving_names;
 
-/// Sizes that bindings share. Those up to kCrossBlocks are a symbol, or 1; those behind are
-/// constants.
+/// Sizes that bindings share. Those up to kCrossBlocks are symbols, or 1; later ones are constants.
 enum class Size : std::uint8_t {
   kTokens,
   kSequences,
@@ -27,7 +26,7 @@ enum class Size : std::uint8_t {
   kCrossBlocks,
   kVocabulary,
   kLikeliest,
-  // Of others, or always the same.
+  // Derived from other sizes, or fixed.
   kSequencesAndOne,
   kLikeliestAndOne,
   kSetWords,
@@ -43,7 +42,7 @@ struct Row {
   std::size_t rank = 2;
 };
 
-// A size stands here before others that follow from it.
+// Each size occurs here before sizes derived from it.
 constexpr std::array kInputs = {
     Row{names::kIds, DType::kInt32, &ServingPlan::ids, {Size::kTokens}, 1},
     Row{names::kPositions, DType::kInt32, &ServingPlan::positions, {Size::kTokens}, 1},
@@ -69,7 +68,7 @@ constexpr std::array kInputs = {
 constexpr std::array kOutputs = {
     Row{names::kSampledTokens, DType::kInt32, &ServingPlan::drawn, {Size::kSamples}, 1},
 };
-/// Log probabilities: all of them, or none.
+/// A plan has all outputs of log probabilities or none.
 constexpr Size kWanted = Size::kSamples;
 constexpr std::array kLikeliestShape = {Size::kSamples, Size::kLikeliest};
 constexpr std::array kToldShape = {Size::kSamples, Size::kLikeliestAndOne};
@@ -77,17 +76,18 @@ constexpr Size kPerToken = Size::kTokens;
 constexpr std::array kCrossTables = {Size::kSequences, Size::kCrossBlocks};
 constexpr std::array kLogitsShape = {Size::kSamples, Size::kVocabulary};
 
-// What --serve takes (tools/compiler/options/paging.cpp), and what vocabularies have.
+// Limits of --serve (tools/compiler/options/paging.cpp), and of vocabularies.
 constexpr std::int64_t kMostTokens = 65536, kMostSequences = 4096, kMostBlock = 256,
                        kMostPositions = 1 << 20, kMostVocabulary = 1 << 24, kMostLikeliest = 1024;
-// Elements of all block tables, bits of all sets, bytes of the caches for a position.
+// Limits for the elements of all block tables, the bits of all sets, and the cache bytes per
+// position.
 constexpr std::int64_t kMostTable = std::int64_t{1} << 28, kMostSetBits = std::int64_t{1} << 34,
                        kMostPositionBytes = std::int64_t{1} << 32;
 
-/// A size as a plan has it.
+/// A size in the plan.
 struct Bound {
   bool is_symbol = false;
-  std::int64_t number = 0;  // the symbol's, or the constant
+  std::int64_t number = 0;  // index of the symbol, or the constant
   bool operator==(const Bound&) const = default;
 };
 
@@ -106,7 +106,7 @@ std::string_view serve_option(const fb::PlanT& plan) {
   return {};
 }
 
-/// "NAME=N" of the option's text; 0: it says nothing of it.
+/// The value of "NAME=N" in the option's text; 0 if absent.
 std::int64_t said(std::string_view text, std::string_view name) {
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
@@ -166,7 +166,7 @@ class ServingChecker {
     if (!holds) check_.fail("its dimension {} is not {}", d, what);
   }
 
-  /// Whether an expression is `size`, a symbol or a constant, and one more.
+  /// Whether an expression is `size` (a symbol or a constant) plus 1.
   bool is_one_more(std::uint32_t expression, const Bound& size) const {
     const fb::ExprNode& node = plan_.expressions[expression];
     if (!size.is_symbol)
@@ -182,7 +182,7 @@ class ServingChecker {
            (is(node.a(), false) && is(node.b(), true));
   }
 
-  /// Of 32 bits, for a bit each.
+  /// Number of 32-bit words for `bits` bits.
   static std::int64_t words_of(std::int64_t bits) { return bits / 32 + (bits % 32 != 0 ? 1 : 0); }
 
   bool is_constant(std::uint32_t expression, std::int64_t value) const {
@@ -215,7 +215,7 @@ class ServingChecker {
     const bool is_fixed = size == Size::kVocabulary || size == Size::kLikeliest;
     if (is_fixed) require(!found.is_symbol, d, "a constant");
     require(found.is_symbol || found.number >= 1, d, "above 0");
-    // Steps begin with one of each. Tables have their full length always.
+    // The smallest step has one of each. Tables always have their full length.
     const bool is_counted =
         size == Size::kTokens || size == Size::kSequences || size == Size::kSamples;
     if (is_counted)
@@ -249,7 +249,7 @@ class ServingChecker {
     return plan_.buffers[binding.buffer]->kind == fb::BufferKind::State;
   }
 
-  /// The first output of floats that has no name of the table's.
+  /// Finds the logits: the first output of floats whose name is not in the table.
   void check_logits() {
     const auto at = std::ranges::find_if(plan_.outputs, [&](const auto& output) {
       return !is_state(*output) && is_float(static_cast<DType>(output->dtype)) &&
@@ -276,7 +276,8 @@ class ServingChecker {
     found_.logprobs = told;
   }
 
-  /// Bytes of a position of `input` [.., positions, columns], whose positions alone are open.
+  /// Bytes per position of `input` [.., positions, columns]; only the number of positions is
+  /// symbolic.
   std::int64_t check_positions(const fb::BindingT& input, std::optional<Bound>& positions) const {
     if (input.shape.size() < 2)
       check_.fail("it has {} dimensions, none of positions", input.shape.size());
@@ -302,7 +303,7 @@ class ServingChecker {
            std::ranges::none_of(kInputs, [&](const Row& row) { return input.name == row.name; });
   }
 
-  /// All of it, or nothing.
+  /// The inputs of cross-attention: all of them or none.
   void check_crossed() {
     if (!find(plan_.inputs, names::kCrossTables)) return;
     ServingPlan::Crossed crossed;
@@ -323,7 +324,7 @@ class ServingChecker {
     found_.crossed = std::move(crossed);
   }
 
-  /// States [.., positions, columns], whose positions alone are open.
+  /// Checks states [.., positions, columns]; only the number of positions is symbolic.
   void check_caches() {
     std::optional<Bound> positions;
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
@@ -372,7 +373,7 @@ class ServingChecker {
                   found_.sequences);
   }
 
-  /// As the manifest says them, and attention has them.
+  /// Block sizes in the manifest and in attention must agree.
   void check_blocks() {
     const std::string_view text = serve_option(plan_);
     const std::int64_t block = said(text, "block"), positions = said(text, "positions");
@@ -392,7 +393,7 @@ class ServingChecker {
                       work->block, block);
   }
 
-  /// The executor gives no other input.
+  /// The executor sets no other inputs.
   void check_others() {
     for (const auto& input : plan_.inputs) {
       const bool is_known =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps in their order: that the buffers they use are declared, alive and written before they are
-// read; bodies and entry points.
+// Verifies steps in order: their buffers are declared, alive and written before they are read. Also
+// bodies and entry points.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -18,13 +18,13 @@ void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
                buffer.last_step);
 }
 
-/// The bodies of loops and branches around a step, outermost first.
+/// The enclosing loop and branch bodies of a step, outermost first.
 class OpenBodies {
  public:
-  /// `written`: the buffers that are written so far, whichever branches are taken.
+  /// `written`: buffers that are certainly written so far, on all branches.
   OpenBodies(const Checker& check, Buffers& written) : check_(check), written_(written) {}
 
-  /// Leaves the bodies that have ended before `step`.
+  /// Closes the bodies that end before `step`.
   void leave(std::size_t step) {
     while (!open_.empty() && step > open_.back().last) close();
   }
@@ -47,7 +47,7 @@ class OpenBodies {
       for (const std::uint32_t buffer : *list) verify_alive(check_, buffer, end);
   }
 
-  /// What is there before a loop or branches, and what is there behind them, is there all the time.
+  /// A buffer that is used both inside and outside of a loop or branch must live through all of it.
   void verify_use(std::uint32_t index) const {
     const fb::BufferT& buffer = *check_.plan.buffers[index];
     if (buffer.kind != fb::BufferKind::Arena) return;
@@ -64,11 +64,11 @@ class OpenBodies {
 
  private:
   struct Body {
-    std::size_t first, last;  // it begins behind the first one
-    std::size_t step, end;    // the loop's or branches' step, and the last of all its bodies
-    const fb::StepT* branch;  // null: a loop
+    std::size_t first, last;  // the body is the steps after `first` up to `last`
+    std::size_t step, end;    // the loop or branch step, and the last step of all its bodies
+    const fb::StepT* branch;  // null for a loop
     bool is_else;
-    Buffers before, in_then;  // written before the branches, and where the first has ended
+    Buffers before, in_then;  // written before the branches, and by the end of the first
   };
 
   void close() {
@@ -99,7 +99,7 @@ void verify_outputs_written(const Checker& check, const Buffers& written) {
       check.fail("no step writes the output '{}'", output->name);
 }
 
-/// Entry points are runs of their own, one behind the other; the steps behind which one ends.
+/// Entry points are consecutive ranges of steps; returns the ends of the ranges.
 std::vector<std::size_t> verify_entries(Checker& check) {
   const fb::PlanT& plan = check.plan;
   std::vector<std::size_t> ends;
@@ -184,7 +184,7 @@ void verify_steps(Checker& check) {
       if (!reads.contains(buffer)) check.fail("it reads buffer {} undeclared", buffer);
     for (const std::uint32_t buffer : uses.writes)
       if (!writes.contains(buffer)) check.fail("it writes buffer {} undeclared", buffer);
-    // Branches write what their step does.
+    // The bodies of a branch do the writes of its step.
     if (step.work.type != fb::Work::IfStep) written.insert(writes.begin(), writes.end());
   }
   check.where.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of each kind of step.
+// Verifies the work of each kind of step.
 #include "runtime/plan/verify/verify_work.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void verify_loop(const Checker& check, const fb::LoopProgramT& program, Uses& us
   }
 }
 
-/// True for arena memory that no other step can see.
+/// True for arena memory that only this step uses.
 bool lives_in_step_alone(const Checker& check, std::uint32_t index) {
   const fb::BufferT& buffer = check.buffer(index, "a buffer it writes");
   return buffer.kind == fb::BufferKind::Arena && buffer.first_step == buffer.last_step;
@@ -84,12 +84,12 @@ void verify_choice(const Checker& check, const fb::StepT& step, const fb::Tactic
         check.fail("its last tactic '{}' needs a library of convolutions, which may be missing",
                    tactic->name);
       const Uses part_uses = verify_work(check, step, part->work);
-      // What an earlier part has written is the step's own.
+      // A part may read what an earlier part of the tactic wrote.
       for (const std::uint32_t buffer : part_uses.reads)
         if (!written.contains(buffer)) uses.reads.insert(buffer);
       written.insert(part_uses.writes.begin(), part_uses.writes.end());
     }
-    // Later steps read what this one declares, whichever way it was done; scratch may differ.
+    // Every tactic must write the outputs that the step declares, except scratch buffers.
     for (const std::uint32_t buffer : step.writes)
       if (!written.contains(buffer) && !lives_in_step_alone(check, buffer))
         check.fail("its tactic '{}' does not write buffer {}", tactic->name, buffer);

@@ -9,14 +9,14 @@
 namespace sinter::tools {
 namespace {
 
-/// 'text', as all three shells read it.
+/// Quotes text for a shell.
 std::string quoted(const std::string& text, const char* quote = "'\\''") {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? quote : std::string(1, c);
   return result + "'";
 }
 
-/// The first clause, for a list.
+/// The first clause of the help, for a list.
 std::string brief(const std::string& help) {
   constexpr std::size_t kMost = 60;
   std::size_t end = help.size();
@@ -27,7 +27,7 @@ std::string brief(const std::string& help) {
   return text;
 }
 
-/// "-o --output" as words.
+/// Splits "-o --output" into words.
 std::vector<std::string> flags_of(const OptionHelp& option) {
   std::vector<std::string> flags;
   for (std::size_t start = 0; start <= option.names.size();) {
@@ -50,7 +50,7 @@ bool takes_value(const OptionHelp& option) {
   return !option.optional_value && (!option.type.empty() || !option.values.empty());
 }
 
-/// Words that stand behind a verb without a flag: its argument's values, or topics and verbs.
+/// Positional words after a verb: its argument's values, or topics and verbs.
 std::vector<std::string> words_of(const VerbHelp& verb, std::span<const VerbHelp> verbs,
                                   std::span<const std::string> topics) {
   std::vector<std::string> words;
@@ -134,7 +134,7 @@ complete -F _sinter sinter
                      names_of(verbs), fmt::join(everywhere, " "), values, options, words);
 }
 
-/// A description in a zsh specification, where brackets and colons mean something.
+/// Escapes a description for a zsh specification, where brackets and colons are special.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion for shells, made from the declarations of verbs.
+// Shell completion, generated from the declarations of verbs.
 #pragma once
 
 #include <span>
@@ -10,10 +10,10 @@
 
 namespace sinter::tools {
 
-/// "bash", "zsh", "fish".
+/// Supported shells: "bash", "zsh", "fish".
 const std::vector<std::string>& shells();
 
-/// What `shell` reads: it completes verbs, options, their values, files, and behind `help` the
+/// The completion script for `shell`: verbs, options, their values, files, and after `help` the
 /// `topics`.
 std::string completion_for(const std::string& shell, const VerbHelp& general,
                            std::span<const VerbHelp> verbs, std::span<const std::string> topics);

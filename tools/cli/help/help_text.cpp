@@ -13,14 +13,15 @@
 namespace sinter::tools {
 namespace {
 
-constexpr std::size_t kColumn = 26;  // where descriptions begin
+constexpr std::size_t kColumn = 26;  // column where descriptions begin
 
 std::string upper(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
   return text;
 }
 
-/// "--math precise|short", "--serve[=block=N,..]", "-o, --output FILE".
+/// The left column of an option: "--math precise|short", "--serve[=block=N,..]", "-o, --output
+/// FILE".
 std::string left_of(const OptionHelp& option) {
   if (option.positional) return upper(option.names) + (option.repeated ? "..." : "");
   std::string left = option.names;
@@ -57,8 +58,8 @@ std::string groups_of(const VerbHelp& verb) {
   return text;
 }
 
-/// A command, in lines that end with a backslash where it is too long: in front of options, which
-/// no quotes are around.
+/// A command; if it is too long, breaks lines before options with a backslash. Options are never
+/// quoted.
 std::string lines_of(const std::string& command) {
   std::string text, line = "  ";
   std::size_t start = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --help as text that 80 columns hold, and as data.
+// Formats --help for 80 columns.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,13 +12,13 @@ namespace sinter::tools {
 
 inline constexpr std::size_t kHelpWidth = 80;
 
-/// `text` in lines of `width` characters at most, the first one `indent` to the right already, the
-/// others filled up to it. A word longer than a line has a line of its own.
+/// Wraps `text` to lines of at most `width` characters. The first line starts at column `indent`,
+/// the others are indented to it. A longer word gets its own line.
 std::string wrap(const std::string& text, std::size_t indent, std::size_t width = kHelpWidth);
 
-/// `general`: options of every verb, which come last.
+/// Help of a verb; `general` has the options of every verb, which come last.
 std::string help_text(const VerbHelp& verb, const VerbHelp& general);
-/// Of the command: its verbs, `general`'s options and examples, and `end`.
+/// Help of the command: its verbs, `general`'s options and examples, then `end`.
 std::string help_text(const VerbHelp& general, std::span<const VerbHelp> verbs,
                       const std::string& end);
 

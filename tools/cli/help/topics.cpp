@@ -9,7 +9,7 @@
 namespace sinter::tools {
 namespace {
 
-/// Without the targets of links: "[verify](README.md)" is "verify".
+/// Replaces links by their text: "[verify](README.md)" becomes "verify".
 std::string without_links(const std::string& text) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
@@ -24,7 +24,7 @@ std::string without_links(const std::string& text) {
   return result;
 }
 
-/// Blanks in front of a list item's text, or nothing: "- " and "1. ".
+/// Indentation of a list item's text ("- " or "1. "); 0 for other lines.
 std::size_t item_indent(std::string_view line) {
   const std::size_t start = std::min(line.find_first_not_of(' '), line.size());
   const std::string_view rest = line.substr(start);
@@ -33,7 +33,7 @@ std::size_t item_indent(std::string_view line) {
   return digits > 0 && rest.substr(digits).starts_with(". ") ? start + digits + 2 : 0;
 }
 
-/// Reads lines, and writes paragraphs as they end.
+/// Reads lines and prints each paragraph at its end.
 class Page {
  public:
   explicit Page(std::size_t width) : width_(width) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that the command shows by itself, since who installed it has no source tree: topics.txt
-// says which. Errors name them as `sinter help TOPIC`.
+// Help pages embedded in the command, because an installed command has no source tree: topics.txt
+// lists them. Errors refer to them as `sinter help TOPIC`.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace sinter::tools {
 
-/// A file that was put into the binary: a page by its topic, or a JSON Schema by its verb.
+/// A file embedded in the binary: a page by topic, or a JSON Schema by verb.
 struct HelpFile {
   std::string_view name, text;
 };
@@ -20,14 +20,14 @@ const std::vector<HelpFile>& json_schemas();
 struct Topic {
   std::string name, summary;
 };
-/// In the order of topics.txt.
+/// The topics in the order of topics.txt.
 std::vector<Topic> topics();
 
-/// The file called `name`, or null.
+/// The file with this name, or null.
 const HelpFile* find_file(const std::vector<HelpFile>& files, std::string_view name);
 
-/// Markdown for a terminal: paragraphs and list items in lines of `width`, links as their texts;
-/// tables and code stay as they are.
+/// Formats Markdown for a terminal: wraps paragraphs and list items to `width`, replaces links by
+/// their text, and keeps tables and code.
 std::string page_text(std::string_view markdown, std::size_t width);
 
 }  // namespace sinter::tools

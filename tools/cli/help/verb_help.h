@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb's declarations say, as data: --help, `sinter help`, completion and their tests are
-// made from it.
+// A verb's declarations as data, from which --help, `sinter help`, completion and their tests are
+// generated.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 namespace sinter::tools {
 
 struct OptionHelp {
-  std::string names;  // "-o,--output", or "plan" of an argument
-  std::string type;   // "FILE"; empty: a flag
-  std::string group;  // heading
+  std::string names;  // "-o,--output"; an argument: "plan"
+  std::string type;   // type of the value, "FILE"; empty: a flag
+  std::string group;  // heading in --help
   std::string help;
-  std::string standard;             // the default, as a text; empty: none is said
-  std::vector<std::string> values;  // no others are taken; empty: any
+  std::string standard;             // default value as text; empty: not shown
+  std::vector<std::string> values;  // the only valid values; empty: any
   bool positional = false, required = false, repeated = false;
-  bool optional_value = false;  // --serve or --serve=VALUE
+  bool optional_value = false;  // accepts --serve and --serve=VALUE
 
-  /// "--output", of "-o,--output".
+  /// The long name: "--output" in "-o,--output".
   std::string name() const { return names.substr(names.rfind(',') + 1); }
 };
 
@@ -28,9 +28,9 @@ struct Example {
 };
 
 struct VerbHelp {
-  std::string name;  // empty: the command itself
+  std::string name;  // empty for the command itself
   std::string description;
-  std::vector<OptionHelp> options;  // arguments, too
+  std::vector<OptionHelp> options;  // includes arguments
   std::vector<Example> examples;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libsinter_grpc.so, the command's module for gRPC: start_grpc_server by the name that
-// find_in_module is asked for.
+// libsinter_grpc.so, the command's gRPC module: exports start_grpc_server for find_in_module.
 #include <sinter/version.h>
 
 #include "tools/cli/main/modules.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the command that bring large libraries, each a shared object of its own which is loaded
-// when it is used. It has what it links, and takes the rest from the command: what SINTER_API marks
-// there.
+// Optional parts of the command with large dependencies: shared objects that are loaded on demand.
+// A module links its own libraries and uses the command's symbols marked SINTER_API.
 #pragma once
 
 #include <string>
@@ -10,20 +9,20 @@
 
 namespace sinter::tools {
 
-/// What it is cast to says what it is.
+/// Cast to the function's real type before the call.
 using ModuleFunction = void (*)();
 
-/// How a module is asked for: it lies in `folder`, relative to the command's, as
-/// libsinter_`name`.so.
+/// An optional module of the command: the shared library libsinter_`name`.so in `folder`, relative
+/// to the command's folder.
 struct ModuleOfCommand {
   const char* name;
-  const char* what;     // for an error: "gRPC"
-  const char* package;  // that has it
+  const char* what;     // human-readable name for errors: "gRPC"
+  const char* package;  // package that contains it
 };
 
-/// What the module calls `symbol`, a ModuleFunction. Loads the module, for good; it also defines
-/// sinter_module_version, of which the command takes its own alone. Throws Error(kDevice) if it is
-/// not installed, cannot be loaded or is of another version.
+/// Finds the function `symbol` in the module. Loads the module and never unloads it. The module
+/// exports sinter_module_version, which must equal the command's version. Throws Error(kDevice) if
+/// it is not installed, cannot be loaded or has another version.
 ModuleFunction find_in_module(const ModuleOfCommand& module, const char* symbol);
 
 }  // namespace sinter::tools

@@ -52,7 +52,7 @@ std::vector<std::string> fusion_text(const CompileResult& result, bool all) {
           fmt::format("layout of {}\n     {}", ir::shown(choice.node), ir::shown(choice.reason)));
     return lines;
   }
-  // Repeated blocks are refused alike: such pairs differ in numbers alone.
+  // Groups decisions that differ only in numbers: repeated blocks are refused for equal reasons.
   struct Kind {
     const FusionDecision* first;
     std::size_t count = 0;
@@ -103,7 +103,7 @@ std::vector<std::string> layers_text(const CompileResult& result, bool is_calibr
     before += layer.bytes_before;
     after += layer.bytes_after;
     kept += !layer.kept.empty();
-    // Layers that are kept by their name have not been tried.
+    // Layers kept by name were not tried.
     const auto error = [untried = layer.bits == 0 && layer.output_error == 0](double value) {
       return untried ? std::string() : fmt::format("{:.2e}", value);
     };

@@ -29,14 +29,14 @@ Strings strings(const ordered_json& object, const char* key) {
 
 std::string number(const ordered_json& object, const char* key) { return object.at(key).dump(); }
 
-/// The list under `key`; empty if there is none.
+/// The array under `key`; empty if absent.
 const ordered_json& list(const ordered_json& report, const char* key) {
   static const ordered_json none = ordered_json::array();
   const auto found = report.find(key);
   return found == report.end() ? none : *found;
 }
 
-/// Inputs or outputs; states have lines of their own.
+/// Inputs or outputs; states are printed separately.
 void add_bindings(const ordered_json& report, const char* what, Lines& lines) {
   std::set<std::string> states;
   for (const auto& state : list(report, "states")) states.insert(string(state, what));
@@ -119,7 +119,7 @@ Lines kernels_text(const ordered_json& report, std::size_t most) {
     if (const int cluster = kernel.at("cluster").get<int>(); cluster > 1)
       blocks += fmt::format(" in clusters of {}", cluster);
     const auto conditions = strings(kernel, "conditions");
-    // Those that other architectures have too are named by their function alone.
+    // Variants for all architectures are named only by their function.
     const auto architectures = strings(kernel, "architectures");
     std::string function = string(kernel, "function");
     if (architectures.size() < strings(report, "architectures").size())
@@ -138,7 +138,7 @@ Lines source_text(const ordered_json& report) {
   Lines lines;
   for (const auto& source : list(report, "sources")) {
     for (const auto& schedule : strings(source, "schedules")) lines.push_back(schedule);
-    lines.push_back(source.at("source").get<std::string>());  // which has lines
+    lines.push_back(source.at("source").get<std::string>());  // has several lines
   }
   if (lines.empty()) lines.emplace_back("no CUDA text: this plan is for the CPU");
   return lines;
@@ -171,7 +171,7 @@ Lines plan_tuning_text(const ordered_json& report) {
     if (string(entry, "environment") != environment) flush();
     environment = string(entry, "environment");
     if (rows.empty()) rows = {{"problem", "us", "chosen"}};
-    // Behind the bar are the tactics with their sizes; in front of a kernel's name a hash.
+    // The tactics with their sizes follow the bar; a hash precedes a kernel's name.
     const std::string problem = string(entry, "problem");
     rows.push_back({entry.at("is_schedule").get<bool>()
                         ? problem.substr(std::min(problem.find(' ') + 1, problem.size()))

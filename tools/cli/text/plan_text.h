@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a plan, for people: reports of tools/compiler/inspect as lines.
+// Reports of tools/compiler/inspect as human-readable lines.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace sinter::tools {
 using Lines = std::vector<std::string>;
 
 Lines plan_summary_text(const nlohmann::ordered_json& report);
-/// Of plans and of models.
+/// For plans and models.
 Lines steps_text(const nlohmann::ordered_json& report, std::size_t most = 0);
 Lines kernels_text(const nlohmann::ordered_json& report, std::size_t most = 0);
 Lines source_text(const nlohmann::ordered_json& report);

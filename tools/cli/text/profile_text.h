@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile for people.
+// Profiles as human-readable tables.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace sinter::tools {
 
-/// One row for each step, further rows for parts of steps with several. Columns of kernels are
-/// there if some step has a generated GPU kernel.
+/// One row per step, and further rows for the parts of steps with several. Has columns for kernels
+/// if some step has a generated GPU kernel.
 std::string profile_table(const ProfileReport& report, std::size_t most = 0);
-/// The sums and how they were found, as lines.
+/// The totals and how they were measured, as lines.
 std::vector<std::string> profile_summary(const ProfileReport& report);
 
 }  // namespace sinter::tools

@@ -13,13 +13,13 @@ namespace sinter::tools {
 
 namespace {
 
-// A column is not made narrower than this: less says nothing.
+// Minimum width of a narrowed column, to stay readable.
 constexpr std::size_t kLeastWidth = 12;
 constexpr std::size_t kGap = 2;
 
 bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
-/// Characters, of UTF-8.
+/// Number of UTF-8 characters.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, begins_character));
 }
@@ -32,7 +32,7 @@ std::string_view first(std::string_view text, std::size_t count) {
   return text.substr(0, at);
 }
 
-/// `text` in at most `most` characters, shortened in the middle or at the end.
+/// Shortens `text` to at most `most` characters, in the middle or at the end.
 std::string elide(const std::string& text, std::size_t most, bool in_the_middle) {
   const std::size_t width = width_of(text);
   if (width <= most) return text;
@@ -51,7 +51,7 @@ std::vector<std::size_t> widths_of(const Rows& rows) {
   return widths;
 }
 
-/// Takes from the widest column of text until a line fits, or none can give any more.
+/// Shrinks the widest text column repeatedly until a line fits, or all are at their minimum.
 void narrow(std::vector<std::size_t>& widths, const std::vector<bool>& is_text, std::size_t most) {
   std::size_t all = widths.empty() ? 0 : kGap * (widths.size() - 1);
   for (const std::size_t width : widths) all += width;
@@ -82,7 +82,7 @@ std::string format_table(Rows rows, std::size_t most) {
         rows.size() > 1 && std::all_of(rows.begin() + 1, rows.end(), [&](const auto& row) {
           return column >= row.size() || row[column].empty() || is_number(row[column]);
         });
-    // Sizes of a plan with symbols are expressions, which begin as numbers or names do.
+    // By width, since symbolic sizes are expressions that may start like numbers or names.
     is_text[column] = widths[column] > kLeastWidth;
   }
   if (most > 0) narrow(widths, is_text, most);

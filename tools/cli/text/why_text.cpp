@@ -17,7 +17,7 @@ using fusion::Explanation;
 using fusion::NodeLife;
 using fusion::Relation;
 
-/// Longer lists end with how much is left out; --json has all.
+/// Longer lists are truncated, with the number of omitted entries; --json has all.
 constexpr std::size_t kMostLines = 12;
 
 std::string launches(double count) {

@@ -25,7 +25,7 @@
 namespace sinter::tools {
 namespace {
 
-// Of which a trace has the medians.
+// The trace shows medians over this number of rounds.
 constexpr int kTraceRounds = 5;
 
 struct BenchArguments {
@@ -49,7 +49,7 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
   return cells;
 }
 
-/// Measures the plan or model in `file`, prints its figures and returns them.
+/// Measures the plan or model in `file`, prints and returns the results.
 nlohmann::ordered_json measure(const std::string& file, const BenchArguments& options,
                                const Console& console) {
   const PlanSource source(file, options.build, options.load, console);
@@ -94,7 +94,7 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
     to_host.push_back(transfers.device_to_host);
     console.progress("measuring", latency.size(), wanted);
   }
-  // Throughput: runs back to back, each waited for, as one caller sees it.
+  // Throughput of a single caller: consecutive runs, each waited for.
   start = std::chrono::steady_clock::now();
   std::size_t runs = 0;
   while (runs < 10 || (runs < wanted && seconds() < options.duration)) {
@@ -112,7 +112,7 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
     write_trace(options.trace, trace_of(plan, median_of(rounds), gpu.median, file), console);
   }
   console.print("{} on {}, {}", file, plan.target(), ir::shown(describe_shapes(plan, inputs)));
-  // On the CPU nothing is moved between memories.
+  // On the CPU no transfers between memories exist.
   const bool is_gpu = plan.target() == "cuda";
   Rows rows = {{"us", "min", "mean", "median", "p90", "p95", "p99"}};
   if (is_gpu) rows.push_back(row("host to device", h2d));

@@ -28,7 +28,7 @@ ChatTemplate template_of(const GenerateArguments& options) {
   return ChatTemplate::load(beside);
 }
 
-/// What a conversation has in the caches, and what it was made of.
+/// A conversation's messages and its tokens in the caches.
 class Conversation {
  public:
   Conversation(const GenerateArguments& options, TextGenerator& generator,
@@ -37,7 +37,7 @@ class Conversation {
     if (!options.system.empty()) say("system", options.system);
   }
 
-  /// The answer to `text`, shown as it comes. Tokens that the caches have are not run again.
+  /// Generates and streams the answer to `text`. Tokens in the caches are not computed again.
   ordered_json answer(const std::string& text, const Console& console) {
     say("user", text);
     const auto ids = tokenizer_.encode(template_.apply(messages_, nullptr), false);

@@ -26,7 +26,7 @@ void run_compare(const CompareArguments& options, const Console& console) {
   const BuildRequest request(options.build, console);
   CompareOptions how = options.compare;
   how.inputs = parse(options.inputs);
-  // compare, whose messages name flags.
+  // Calls compare_builds directly: its messages then name flags.
   const CompareResult result = at_boundary(
       request.options().monitor, OptionNames::kFlags,
       [&](Reporter& reporter) { return compare_builds(request.options(), how, reporter); });

@@ -29,7 +29,7 @@ struct CompileArguments {
   VerifyOptions accuracy;
 };
 
-/// --stop-after: the graph instead of a plan.
+/// --stop-after: prints the graph instead of compiling a plan.
 int print_graphs(const BuildOptions& options, const Console& console) {
   return run_each_entry(options, {}, console, [](const BuildOptions& build, const Console& own) {
     Reporter reporter(build.monitor);
@@ -75,7 +75,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
   files::check_output(path, tensor_paths(options.build.list("--constant")));
-  // compile_to_file, with what --dump-ir asks for besides.
+  // As compile_to_file, with the hooks of --dump-ir.
   const CompileResult result =
       at_boundary(build.monitor, OptionNames::kFlags,
                   [&](Reporter& reporter) { return compile_model(build, path, reporter); });

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterruptedExit = 128 + SIGINT;
 
-/// What an encoder in front of the decoder did.
+/// Size and time of the encoder's run.
 struct Encoded {
   std::size_t tokens = 0;
   double microseconds = 0;
@@ -59,7 +59,7 @@ void report(const GenerateArguments& options, const Plan& plan, TextGenerator& g
     console.note(fmt::format("the encoder took {} for {} tokens",
                              format_time(encoded->microseconds), encoded->tokens));
   if (!result.steps.empty()) {
-    // The steps were at the positions up to the last one.
+    // The steps ended at the last position, so this is the middle one.
     const auto steps_run = std::ssize(result.steps);
     const std::int64_t middle = std::ssize(prompt) + steps_run - (steps_run + 1) / 2;
     const std::uint64_t weights = generator.weight_bytes();
@@ -118,9 +118,9 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
     if (run_requests == nullptr) throw usage_error("--requests: this command has no `serve`");
     return run_requests(options, stop_ids(options.prompt, words), console);
   }
-  // Of a conversation the lines that come are prompts.
+  // In a conversation, the lines of standard input are the prompts.
   auto prompt = options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
-  std::vector<std::int64_t> source;  // what an encoder reads
+  std::vector<std::int64_t> source;  // the encoder's input
   if (!options.encoder.empty()) {
     source = std::move(prompt);
     prompt = {start_id(options, words)};
@@ -134,7 +134,8 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   auto start = Clock::now();
   const auto plan = Plan::load(options.plan, options.load);
   double load_us = microseconds_since(start);
-  create_context(plan, options.session.device);  // the driver's time, not ours
+  create_context(plan, options.session.device);  // excludes the driver's start-up from the measured
+                                                 // time
   start = Clock::now();
   std::optional<Encoder> encoder;
   std::optional<Encoded> encoded;
@@ -276,7 +277,7 @@ void add_generate(Cli& cli) {
       "sinter generate decoder.plan --tokenizer tokenizer.json --prompt \"Once upon a time\"");
   verb->example("sinter generate chat.plan --tokenizer tokenizer.json --chat", "a conversation");
   verb->callback([options, &cli] {
-    sandbox::start();  // before there are threads
+    sandbox::start();  // before any thread exists
     cli.exit_code = run_generate(*options, cli.run_requests, cli.console);
   });
 }

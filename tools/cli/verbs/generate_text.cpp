@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Tokens of a step of a long prompt.
+// Tokens per step for a long prompt.
 constexpr std::int64_t kChunk = 512;
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -118,7 +118,7 @@ TextGenerator::TextGenerator(const GenerateArguments& options, const Plan& plan,
   }
   EngineOptions engine;
   if (tokenizer != nullptr) give_texts(*tokenizer, engine);
-  engine.token_text = nullptr;  // the stream's
+  engine.token_text = nullptr;  // the stream decodes the text itself
   engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
   engine_->prepare(sampling_);
 }
@@ -139,7 +139,7 @@ std::unique_ptr<engine::PagedExecutor> TextGenerator::page(const Plan& plan,
   const auto add = [&](std::int64_t tokens) {
     if (tokens > 1) options.ahead.push_back(static_cast<int>(tokens));
   };
-  // Of a conversation the largest prompts, so that memory stays where it is.
+  // For a conversation prepares the largest prompts, so that memory does not grow later.
   add(prompt == 0 ? chunk : std::min(prompt, chunk));
   if (prompt > chunk) add(prompt % chunk);
   return std::make_unique<engine::PagedExecutor>(plan, options);

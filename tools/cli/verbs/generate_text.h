@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts one after the other by the engine, shown as they come: what `generate` does once, and in a
-// conversation for each answer.
+// Generates one text at a time with the engine and streams it: once for `generate`, and for each
+// answer of a conversation.
 #pragma once
 
 #include <chrono>
@@ -23,16 +23,16 @@
 
 namespace sinter::tools {
 
-/// Of --requests: many texts at once.
+/// Arguments of --requests: many concurrent texts.
 struct RequestArguments {
-  std::string file;   // of a request a line; empty: none
-  std::string draft;  // the plan of a draft model
+  std::string file;   // one request per line; empty: none
+  std::string draft;  // path of the draft model's plan
   std::int64_t sequences = 0, step_tokens = 0, draft_tokens = 0;
   std::string cache_memory;
   bool no_prefix_cache = false;
 };
 
-/// What a text must be, as it is given: one of these.
+/// A constraint on the text, as given; at most one of these.
 struct ConstraintArguments {
   std::string schema_file, regex, grammar_file;
   std::vector<std::string> choices;
@@ -71,21 +71,21 @@ struct GenerateArguments {
   DrawArguments draws;
   std::optional<std::uint64_t> seed;
   bool greedy = false;
-  GenerationConfig config;  // of the model's authors; what is given goes before it
+  GenerationConfig config;  // the model's; given options take precedence
   bool no_generation_config = false;
   SessionOptions session;
   LoadOptions load;
   std::int64_t max_tokens = 128;
   bool no_stop = false, no_rates = false;
   bool chat = false;
-  std::string chat_template, system;  // of a conversation
+  std::string chat_template, system;  // for conversations
   RequestArguments requests;
   ConstraintArguments constraint;
 };
 
 double microseconds_since(std::chrono::steady_clock::time_point start);
 
-/// Tokens as they come: text with a tokenizer, else numbers.
+/// Prints tokens as they arrive: text with a tokenizer, else numbers.
 class Stream {
  public:
   Stream(const Console& console, const Tokenizer* tokenizer) : shows_(!console.json) {
@@ -109,7 +109,8 @@ class Stream {
   std::optional<Tokenizer::Stream> text_;
 };
 
-/// While it lives, a first Ctrl-C ends the text after the token that is due, a second the process.
+/// During its lifetime the first Ctrl-C ends the text after the next token, the second ends the
+/// process.
 class Interrupts {
  public:
   Interrupts();
@@ -124,12 +125,13 @@ class Interrupts {
 struct Generated {
   std::vector<std::int64_t> tokens;
   std::string stopped_by;     // "stop token", "constraint", "max tokens", "context" or "interrupt"
-  double first_us = 0;        // from the prompt to the first token; an encoder's run not counted
-  std::vector<double> steps;  // microseconds from each token to the next
-  std::uint64_t cached_tokens = 0;  // of the prompt, which did not run again
+  double first_us = 0;        // from the prompt to the first token, without the encoder's run
+  std::vector<double> steps;  // microseconds between consecutive tokens
+  std::uint64_t cached_tokens = 0;  // tokens of the prompt found in the caches and not computed
+                                    // again
 };
 
-/// Throws Error(kUsage) for more than one, a file that cannot be read, and without a tokenizer.
+/// Throws Error(kUsage) for several constraints, an unreadable file, and a missing tokenizer.
 std::optional<Constraint> constraint_of(const GenerateArguments& options);
 
 /// "--top-p".
@@ -142,17 +144,17 @@ SamplingParameters sampling_of(const GenerateArguments& options);
 /// A decoder's plan, and an engine over it that has one text at a time.
 class TextGenerator {
  public:
-  /// `prompt`: tokens of the first text, for which steps are prepared; 0: not known. `stops` end
-  /// texts, with those of the model's authors or else all special tokens. The tokenizer (null:
-  /// none) outlives it.
+  /// `prompt`: length of the first prompt, for which steps are prepared; 0: unknown. `stops` end
+  /// texts, in addition to the model's stop tokens or, without those, all special tokens. The
+  /// tokenizer (null: none) must outlive this.
   TextGenerator(const GenerateArguments& options, const Plan& plan, std::int64_t prompt,
                 const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer);
 
-  /// Goes on until a stop token, --max-tokens, the end of the caches, Ctrl-C, or as the constraint
-  /// has it. Throws Error(kUsage) if the caches do not hold the prompt, or a step fails.
+  /// Generates until a stop token, --max-tokens, full caches, Ctrl-C, or the constraint's end.
+  /// Throws Error(kUsage) if the caches cannot hold the prompt, or a step fails.
   Generated generate(std::span<const std::int64_t> prompt, Stream& stream);
 
-  /// Tokens of a text, its prompt included; the last one takes no room.
+  /// Maximum tokens of a text, prompt included; the last token needs no cache.
   std::int64_t capacity() const { return capacity_; }
 
   /// What an encoder made of the next texts' source.
@@ -179,7 +181,7 @@ class TextGenerator {
   std::unique_ptr<Engine> engine_;
 };
 
-/// Lines of standard input and their answers, until it ends. Returns the exit code.
+/// Answers lines of standard input until its end. Returns the exit code.
 int run_chat(const GenerateArguments& options, TextGenerator& generator, const Tokenizer& tokenizer,
              const Console& console);
 }  // namespace sinter::tools

@@ -38,7 +38,7 @@ void list_topics(const Command& root, const Console& console) {
   console.result(report);
 }
 
-/// The help of a verb, the page of a topic, or both.
+/// Shows the help of a verb, the page of a topic, or both.
 void show(const Command& root, const std::string& word, const Console& console) {
   ordered_json report;
   for (const VerbHelp& verb : verbs_of(root))
@@ -63,7 +63,7 @@ void show(const Command& root, const std::string& word, const Console& console) 
   console.result(report);
 }
 
-/// The options of compiling with all their names.
+/// Lists the compile options with all their names.
 void list_options(const Console& console) {
   constexpr std::string_view kVerbs[] = {"all that compile", "all that compile but compare",
                                          "compile, verify", "compile", "Python alone"};

@@ -67,7 +67,7 @@ void show_refit(const std::string& path, const Console& console) {
   console.result(report);
 }
 
-/// --onnx: `graph` as a file that viewers of ONNX open.
+/// --onnx: writes `graph` as a file for ONNX viewers.
 void write_onnx(const InspectArguments& options, const ir::Graph& graph, const Console& console) {
   frontend::ExportOptions how;
   if (options.with_weights) how.largest_constant = std::numeric_limits<std::size_t>::max();

@@ -17,7 +17,7 @@
 namespace sinter::tools {
 namespace {
 
-/// The versions from which an operator has had the meanings that import knows: "1, 13".
+/// The versions at which an operator's supported meaning changed: "1, 13".
 std::string versions_of(const std::vector<frontend::SupportedOp>& ops,
                         const frontend::SupportedOp& op) {
   std::string text;
@@ -27,7 +27,7 @@ std::string versions_of(const std::vector<frontend::SupportedOp>& ops,
   return text;
 }
 
-/// The operators once each, in the order of `ops`, by family.
+/// Each operator once, by family, in the order of `ops`.
 std::map<std::string, std::vector<const frontend::SupportedOp*>> by_family(
     const std::vector<frontend::SupportedOp>& ops) {
   std::map<std::string, std::vector<const frontend::SupportedOp*>> families;
@@ -37,7 +37,7 @@ std::map<std::string, std::vector<const frontend::SupportedOp*>> by_family(
   return families;
 }
 
-/// "Softmax (1, 13)"; of operators that have had one meaning since version 1 the name alone.
+/// "Softmax (1, 13)"; only the name if the meaning has not changed since version 1.
 std::string with_versions(const std::vector<frontend::SupportedOp>& ops,
                           const frontend::SupportedOp& op) {
   const std::string versions = versions_of(ops, op);
@@ -64,14 +64,14 @@ void print_markdown(const Console& console) {
   }
 }
 
-/// What expressions in definitions of operators may call.
+/// Prints the functions available in expressions of operator definitions.
 void print_functions(const Console& console) {
   const std::vector<std::string> names = frontend::expression_functions();
   console.print("{}", fmt::join(names, "\n"));
   console.result({{"functions", names}});
 }
 
-/// Throws if import knows no operator called `name`.
+/// Throws if the importer knows no operator `name`.
 void check_name(const std::string& name) {
   std::vector<std::string> known;
   for (const auto& op : frontend::supported_ops()) known.push_back(op.name);
@@ -80,12 +80,12 @@ void check_name(const std::string& name) {
                       ir::did_you_mean(name, known));
 }
 
-/// All, or the one called `name`.
+/// Prints all operators, or only `name`.
 void run_ops(const std::string& name, const Console& console) {
   if (!name.empty()) check_name(name);
   Rows rows = {{"domain", "operator", "since opset", "types", "targets"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
-  // What is imported is compiled for every target: no operator is known to one alone.
+  // Every imported operator compiles for every target.
   nlohmann::ordered_json targets = nlohmann::ordered_json::array();
   for (const codegen::Target* target : codegen::targets()) targets.push_back(target->name());
   for (const auto& op : frontend::supported_ops()) {

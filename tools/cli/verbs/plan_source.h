@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan, or what one is made from: what verbs that run take.
+// The argument of verbs that run plans: a plan, or a model to compile.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,8 @@ namespace sinter::tools {
 
 class PlanSource {
  public:
-  /// Compiles `file` in memory, as `texts` say, if it is no plan; says so on `console`. Throws
-  /// Error(kUsage) for options of compiling that are given of a plan, and for a signature that is
-  /// asked for of a model.
+  /// Compiles `file` in memory by `texts`, with a note on `console`, unless it is a plan. Throws
+  /// Error(kUsage) for compile options with a plan, and for a required signature with a model.
   PlanSource(const std::string& file, const BuildTexts& texts, const LoadOptions& load,
              const Console& console);
 
@@ -25,7 +24,7 @@ class PlanSource {
  private:
   std::string file_;
   LoadOptions load_;
-  std::vector<std::byte> compiled_;  // empty: the file is the plan
+  std::vector<std::byte> compiled_;  // empty: the file is a plan
 };
 
 }  // namespace sinter::tools

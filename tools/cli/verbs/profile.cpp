@@ -28,7 +28,7 @@ void run_profile(const ProfileArguments& options, const Console& console) {
   how.inputs = parse(options.inputs);
   files::check_output(options.trace, {options.file});
   how.monitor = monitor_of(console);
-  // profile, whose messages name flags.
+  // Calls profile_plan directly: its messages then name flags.
   const Plan plan = PlanSource(options.file, options.build, {}, console).load();
   const ProfileReport report =
       at_boundary(how.monitor, OptionNames::kFlags,

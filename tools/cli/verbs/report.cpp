@@ -31,7 +31,7 @@ bool is_page(const std::string& file) { return std::filesystem::path(file).exten
 
 bool is_compiled(const std::string& file) { return is_page(file) || is_plan_file(file); }
 
-/// What `--json` of a verb printed; null for no file.
+/// Reads the `--json` output of a verb; null for no file.
 ordered_json read_json(const std::string& path, const char* what) {
   if (path.empty()) return nullptr;
   auto json = ordered_json::parse(files::read_file(path, what), nullptr, false);
@@ -40,7 +40,7 @@ ordered_json read_json(const std::string& path, const char* what) {
   return json;
 }
 
-/// The data of a plan, of a model compiled as `texts` say, or of an earlier report.
+/// Report data of a plan, of a model compiled by `texts`, or of an earlier report.
 ordered_json data_of(const std::string& file, const BuildTexts& texts, const ReportOptions& how,
                      const Console& console) {
   if (is_page(file)) return data_of_page(files::read_file(file, "the report"), file);

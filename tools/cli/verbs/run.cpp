@@ -27,7 +27,7 @@ struct RunArguments {
   LoadOptions load;
 };
 
-/// Compares with the expected arrays; true if every one is within the tolerance.
+/// Compares with the expected arrays; true if all are within the tolerance.
 bool compare(const RunArguments& options, const Plan& plan, const std::vector<ir::Tensor>& outputs,
              const Console& console, nlohmann::ordered_json& report) {
   bool passed = true;
@@ -39,7 +39,7 @@ bool compare(const RunArguments& options, const Plan& plan, const std::vector<ir
     throw usage_error("'{}' expects output '{}', which the plan does not have", options.expected,
                       name);
   };
-  // Arrays of other shapes are not even inflated.
+  // Checks shapes before arrays are decompressed.
   const auto check = [&](const std::string& name, DType, const std::vector<std::int64_t>& shape) {
     const ir::Tensor& found = find(name);
     if (found.shape() != shape)

@@ -25,7 +25,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes, const
   file.commit();
 }
 
-/// A pair: the private key is for its owner alone.
+/// Writes a key pair; only the owner may read the private key.
 void make_key(const std::string& path, const Console& console) {
   const signature::Key secret = signature::new_private_key();
   const std::string own = signature::private_pem(secret),
@@ -58,7 +58,7 @@ void run_sign(const SignArguments& options, const Console& console) {
     throw usage_error("a plan and --key FILE are needed; --new-key FILE makes a pair of keys");
   const signature::Key secret = signature::private_key(options.key);
   const std::vector<std::byte> plan = read_file(options.plan);
-  Plan::from_memory(plan);  // what is signed is whole
+  Plan::from_memory(plan);  // checks that the plan is valid before signing
   const std::string& path = options.output.empty() ? options.plan : options.output;
   write_file(path, signature::signed_plan(plan, secret), "the plan");
   console.print("{}: signed", path);

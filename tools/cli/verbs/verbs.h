@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function a verb: adds its subcommand to the application. The callback returns through
-// `exit_code` where it is not 0.
+// One function per verb, which adds its subcommand to the command line. The callback sets
+// `exit_code` if it is not 0.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace sinter::tools {
 
 struct GenerateArguments;
 
-/// The requests of a file, as many at once as the plan takes; what the verb `serve` shares with
-/// `generate --requests`. Returns the exit code.
+/// Runs the requests of a file, as many at once as the plan allows. `serve` and `generate
+/// --requests` share it. Returns the exit code.
 using RunRequests = int (*)(const GenerateArguments& options,
                             const std::vector<std::int64_t>& stops, const Console& console);
 
@@ -23,7 +23,7 @@ struct Cli {
   Command& app;
   Console& console;
   int& exit_code;
-  RunRequests run_requests = nullptr;  // of a command without `serve`: there is none
+  RunRequests run_requests = nullptr;  // null in a command without `serve`
 };
 
 void add_compile(Cli& cli);
@@ -42,7 +42,7 @@ void add_doctor(Cli& cli);
 void add_help(Cli& cli);
 void add_completion(Cli& cli);
 
-/// What the verbs of the command, and the command itself, say of themselves.
+/// Descriptions of the verbs and of the command.
 std::vector<VerbHelp> verbs_of(const Command& root);
 VerbHelp general_help(const Command& root);
 

@@ -28,7 +28,7 @@
 namespace sinter::tools {
 namespace {
 
-/// Passes write what the verifier and the engine read.
+/// The names that passes write must equal those that the verifier and the engine read.
 constexpr bool have_same_names() {
   namespace written = fusion::paged_names;
   namespace read = plan::serving_names;
@@ -80,7 +80,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   return context;
 }
 
-/// Tells of the passes over one graph or several: progress, and the caller's observer.
+/// Reports passes over one or several graphs: progress, and the caller's observer.
 class Observer {
  public:
   Observer(const BuildOptions& options, const Reporter& reporter, std::size_t graphs)
@@ -89,7 +89,7 @@ class Observer {
   void imported(const ir::Graph& graph) const {
     if (options_.observe) options_.observe("import", true, graph, "");
   }
-  /// `entry`: whose graph it is, if it is one entry point's.
+  /// `entry`: name of the graph's entry point; empty: none.
   std::function<void(std::string_view, bool, const ir::Graph&)> of(const std::string& entry) {
     return [this, entry](std::string_view pass, bool is_after, const ir::Graph& graph) {
       if (!is_after) reporter_.progress("passes", done_++, total_);
@@ -103,7 +103,7 @@ class Observer {
   std::size_t done_ = 0, total_;
 };
 
-/// What the passes decided and said of one entry point, to that of all.
+/// Appends one entry point's decisions and notes to those of all.
 void add_decisions(const fusion::Context& one, fusion::Context& all) {
   all.decisions.insert(all.decisions.end(), one.decisions.begin(), one.decisions.end());
   all.layouts.insert(all.layouts.end(), one.layouts.begin(), one.layouts.end());
@@ -112,8 +112,7 @@ void add_decisions(const fusion::Context& one, fusion::Context& all) {
       notes.push_back(note);
 }
 
-/// The graph with inputs and outputs for the scales of `caches`, as the graphs of entry points have
-/// them.
+/// Adds inputs and outputs for the scales of `caches`, as in the entry points' graphs.
 ir::Graph with_scales(const ir::Graph& graph, const std::vector<fusion::QuantizedCache>& caches) {
   if (caches.empty()) return graph;
   ir::GraphBuilder builder(graph.name());
@@ -135,12 +134,12 @@ ir::Graph with_scales(const ir::Graph& graph, const std::vector<fusion::Quantize
   return builder.finish();
 }
 
-/// The entry points that are asked for, or follow from what is.
+/// The entry points that the options list, or that paging implies.
 std::vector<EntryLimits> wanted_entries(const BuildOptions& options) {
   return options.serve.paging ? entries_of(*options.serve.paging) : limits_of(options.entries);
 }
 
-/// States and integers are found once for all entry points; the other passes go over each of them.
+/// States and integers are found once for all entry points; other passes run on each.
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   Reporter& reporter, ir::Graph& model,
                                                   PipelineRun& run) {
@@ -167,10 +166,11 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   }
   run.context.weights.calibration = make_calibration(options.weights, model, reporter);
   auto result = fusion::run_pipeline(model, run.context, first);
-  run.context.weights.calibration.reset();  // its samples
+  run.context.weights.calibration.reset();  // frees the samples
   model = std::move(result.graph);
   run.times = std::move(result.times);
-  // Small ones first: how weights lie matters to them alone, and all read the same.
+  // Smallest first: entry points share the weights, and only small ones depend on the weights'
+  // layout.
   const auto size_of_entry = [&](std::size_t e) {
     double size = 1;
     for (const auto& [symbol, range] : entries[e].limits) size *= static_cast<double>(range.max);
@@ -181,7 +181,8 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   std::ranges::stable_sort(
       order, [&](std::size_t a, std::size_t b) { return size_of_entry(a) < size_of_entry(b); });
   std::set<std::uint64_t> laid_out;
-  std::vector<fusion::QuantizedCache> caches;  // unless they were quantized before: the same of all
+  std::vector<fusion::QuantizedCache> caches;  // quantized caches, the same for all entry points,
+                                               // unless quantized before
   std::vector<codegen::EntryGraph> graphs(entries.size());
   for (const std::size_t e : order) {
     const std::string& name = entries[e].name;
@@ -205,14 +206,14 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   return graphs;
 }
 
-/// An entry point for each body of a model that an input chooses between.
+/// One entry point for each body of a model with a flag input.
 std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
                                                  const frontend::ImportedModel& model,
                                                  const Target& target, Reporter& reporter,
                                                  PipelineRun& run) {
   const frontend::ImportedModel::Flag& flag = *model.flag;
   BuildOptions of_body = options;
-  // What is carried from run to run would have to be so in both.
+  // A state would have to exist in both bodies.
   of_body.disabled_passes.push_back("find_states");
   std::vector<codegen::EntryGraph> entries;
   for (std::size_t i = 0; i < flag.graphs.size(); ++i) {
@@ -262,8 +263,8 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   return compile;
 }
 
-/// Makes single operators of the nodes of `refused` in the graph, or in those of the entry points.
-/// False if there are none that hold several.
+/// Splits the nodes of `refused` into single operators, in the graph or in the entry points'
+/// graphs. False if none of them contains several.
 bool separate_refused(const std::vector<codegen::RefusedKernel>& refused, ir::Graph& graph,
                       std::vector<codegen::EntryGraph>& entries) {
   bool any = false;
@@ -308,14 +309,14 @@ PipelineRun run_passes(
     if (is_after && after) after(pass, graph);
   };
   if (is_fused(model.graph)) {
-    // Only a text can be that. The passes expect single operators.
+    // Only Graph text can be fused already, and passes expect single operators.
     reporter.note("passes", "the graph is fused: it is compiled as it stands, without passes");
     run.graph = model.graph;
     return run;
   }
   run.context.weights.calibration = make_calibration(options.weights, model.graph, reporter);
   auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
-  run.context.weights.calibration.reset();  // its samples
+  run.context.weights.calibration.reset();  // frees the samples
   run.graph = std::move(result.graph);
   run.times = std::move(result.times);
   for (const auto& note : run.context.precision_notes) reporter.note("precision", note);
@@ -363,7 +364,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
 
   codegen::CompileOptions compile = codegen_options(options, target, result.model);
   if (const auto& paging = result.pipeline.context.paging) {
-    // How long a sequence may be is found by a pass.
+    // A pass determines the maximum length of a sequence.
     PagingOptions found = *options.serve.paging;
     if (const auto& table = result.pipeline.context.position_table; !table.empty()) {
       const std::string limit =
@@ -427,8 +428,7 @@ namespace sinter {
 
 std::string default_kernel_cache() {
   if (const char* dir = std::getenv("SINTER_CACHE_DIR")) return dir;
-  // An empty one is as good as none, and a relative one would be another folder for each directory
-  // that sinter is called in.
+  // Ignores empty and relative paths: a relative one would differ between working directories.
   const auto folder = [](const char* variable) {
     const char* value = std::getenv(variable);
     return std::string(value != nullptr && value[0] == '/' ? value : "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model to a plan: what compile, compare and verify share.
+// Builds a plan from a model; shared by compile, compare and verify.
 #pragma once
 
 #include <functional>
@@ -19,20 +19,19 @@
 
 namespace sinter::tools {
 
-/// What is compiled and how, and what only parts of the compiler itself and the command line ask
-/// for. `monitor`, `tuning` and `verify` are not looked at here: see Reporter, Tuning and
-/// measure_accuracy.
+/// CompileOptions with the model and internal hooks. `monitor`, `tuning` and `verify` are not used
+/// here: see Reporter, Tuning and measure_accuracy.
 struct BuildOptions : CompileOptions {
   Model model;
-  std::string stop_after;  // a pass behind which the pipeline ends
-  bool code = true;        // false: no kernels are compiled, for looking at the plan's steps
+  std::string stop_after;  // the last pass to run
+  bool code = true;        // false: compiles no kernels, to inspect the plan's steps
   /// Called with the imported graph ("import", after) and the graphs before and after each pass;
-  /// `entry`: whose graph it is, if it is one entry point's.
+  /// `entry`: name of the graph's entry point, if any.
   std::function<void(std::string_view pass, bool after, const ir::Graph& graph,
                      const std::string& entry)>
       observe;
-  /// Called with what the passes made before code is generated: may choose schedules. `model` is
-  /// that graph, or the one with the bindings of `entries`.
+  /// Called between passes and code generation; may choose schedules. `model` is the passes'
+  /// result, or the graph with the bindings of `entries`.
   std::function<void(const ir::Graph& model, std::span<const codegen::EntryGraph> entries,
                      const Target& target, codegen::CompileOptions&)>
       tune;
@@ -44,11 +43,11 @@ struct BuildOptions : CompileOptions {
       : CompileOptions(how), model(std::move(what)) {}
 };
 
-/// More kernels at once than this are no faster anywhere.
+/// Limit of parallel compilations; more are not faster on any machine.
 inline constexpr int kMaxJobs = 1024;
 
 struct PipelineRun {
-  ir::Graph graph;  // with entry points the first one's
+  ir::Graph graph;  // the first entry point's, if there are several
   fusion::Context context;
   std::vector<fusion::PassTime> times;
 };
@@ -60,21 +59,21 @@ struct BuildResult {
   frontend::ImportedModel model;
   Target target;
   PipelineRun pipeline;
-  codegen::CompileOptions compile;  // that the plan was compiled with
+  codegen::CompileOptions compile;  // options with which the plan was compiled
   codegen::CompiledPlan plan;
   BuildTimes times;
 };
 
-/// Throws Error(kUsage) if entry points are asked for: `what` shows or does one list of steps.
+/// Throws Error(kUsage) if entry points are requested: `what` handles a single list of steps.
 void require_one_entry(const CompileOptions& options, std::string_view what);
 
-/// Runs the passes, and calls `after` with the result of each.
+/// Runs the passes and calls `after` with each result.
 PipelineRun run_passes(
     const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
     Reporter& reporter,
     const std::function<void(std::string_view pass, const ir::Graph& graph)>& after = {});
 BuildResult build_plan(const BuildOptions& options, Reporter& reporter);
-/// The same without import: `model` and `target` are given.
+/// The same with an imported `model` and a resolved `target`.
 BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
                        const Target& target, Reporter& reporter);
 

@@ -11,10 +11,10 @@
 
 namespace sinter::tools {
 
-/// The plan as the runtime sees it after writing and reading.
+/// Serializes and reloads the plan, as the runtime will read it.
 Plan load_built(const codegen::CompiledPlan& plan);
 
-/// Inputs of an imported graph, described as a plan's are.
+/// Describes an imported graph's inputs in the form of a plan's.
 std::vector<BindingInfo> describe_inputs(const ir::Graph& graph);
 
 }  // namespace sinter::tools

@@ -21,7 +21,7 @@ namespace {
 
 using ir::Tensor;
 
-/// Sample `at` of an array that has them along its first dimension.
+/// Sample `at` of an array whose first dimension counts samples.
 Tensor sample_of(const Tensor& all, std::int64_t at) {
   std::vector<std::int64_t> shape(all.shape().begin() + 1, all.shape().end());
   const std::size_t size = all.bytes().size() / static_cast<std::size_t>(all.shape()[0]);
@@ -30,10 +30,10 @@ Tensor sample_of(const Tensor& all, std::int64_t at) {
       ir::Buffer::copy_of(all.bytes().subspan(static_cast<std::size_t>(at) * size, size)));
 }
 
-/// The samples that the files give of each input; an input that they do not give has none.
+/// Samples from the files, by input; empty for inputs without samples.
 std::vector<std::vector<Tensor>> read_samples(const WeightOptions& weights,
                                               const std::vector<BindingInfo>& inputs) {
-  // Which input an array is of; asked before the array is read.
+  // The input of an array; checked before the array is read.
   const auto index_of = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
     const auto input =
         std::ranges::find_if(inputs, [&](const BindingInfo& info) { return info.name == name; });

@@ -27,7 +27,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// None if what `text` begins with does not tell.
+/// Nullopt if the beginning of `text` is not decisive.
 std::optional<bool> begins_as_graph(std::string_view text) {
   while (!text.empty()) {
     if (text[0] == '#') {
@@ -43,7 +43,7 @@ std::optional<bool> begins_as_graph(std::string_view text) {
   return std::nullopt;
 }
 
-/// What may be asked of Graph text, done to it.
+/// Parses Graph text and applies the options that are valid for it.
 frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
   const std::string name = model.path.empty() ? model.name : model.path;
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty() ||
@@ -74,7 +74,7 @@ frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions
   return result;
 }
 
-/// Those of all files. Throws Error(kUsage) if two define the same.
+/// The operators of all files. Throws Error(kUsage) for duplicates.
 std::shared_ptr<const std::vector<frontend::CustomOperator>> read_operators(
     const std::vector<std::string>& files) {
   if (files.empty()) return nullptr;
@@ -105,7 +105,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.dims.empty()) {
     for (const Shapes* shapes : {&options.min_shapes, &options.max_shapes})
       for (const auto& [name, shape] : *shapes) values.input_ranks[name] = shape.size();
-    // Some models can be imported with the right shapes only, so the inputs are read first.
+    // Reads the inputs first, because some models import only with the right shapes.
     const ir::Graph inputs = model.path.empty()
                                  ? frontend::import_inputs_bytes(model.bytes, model.folder, values)
                                  : frontend::import_inputs(model.path, values);
@@ -136,7 +136,7 @@ bool is_graph_text(const Model& model) {
   if (!file.problem.empty())
     throw file.error(model.path,
                      fmt::format("'{}' cannot be opened: {}", model.path, file.problem));
-  // Comments in front may be long: as much is read as it takes to tell.
+  // Leading comments may be long: reads until the kind is known.
   std::string start;
   for (std::size_t block = 4096;; block *= 2) {
     const std::size_t before = start.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models as they come: ONNX or the graph's own text form, in files or in memory.
+// Reads models: ONNX or Graph text, from files or memory.
 #pragma once
 
 #include <sinter/compiler.h>
@@ -9,20 +9,20 @@
 
 namespace sinter::tools {
 
-/// True if the model begins as a printed graph does, behind comments. Throws Error(kUsage) if its
-/// file cannot be opened.
+/// True if the model, after comments, starts like a printed graph. Throws Error(kUsage) if its file
+/// cannot be opened.
 bool is_graph_text(const Model& model);
 
-/// What a plan says that its model is called: the file's name.
+/// The model's name in the plan: the file name.
 std::string name_of(const Model& model);
 
-/// Which models are taken: those of one graph, or also those of two bodies (ImportedModel::Flag).
+/// Accepted models: only those of one graph, or also those of two bodies (ImportedModel::Flag).
 enum class Bodies { kOne, kAll };
 
-/// Imports the model with the shapes, ranges, constants and the sampler that `options` ask for; its
-/// dimensions hold all entry points. Progress is stage "import". Constants of Graph text must all
-/// be written out. Throws Error(kUsage) for options that do not fit the model or a model of two
-/// bodies that is not taken, and what the frontend throws.
+/// Imports the model with the shapes, ranges, constants and sampler in `options`; its dimensions
+/// cover all entry points. Progress is stage "import". Constants of Graph text must be written out.
+/// Throws Error(kUsage) for options that do not fit the model, or a model of two bodies if not
+/// accepted, and the frontend's errors.
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
                                      const Reporter& reporter, Bodies bodies = Bodies::kOne);
 

@@ -26,7 +26,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 ir::TargetTraits Target::traits() const {
   ir::TargetTraits traits = kind->traits();
-  // A layer's weights are spread over a cluster of that many multiprocessors.
+  // A layer's weights are distributed over a cluster of 16 multiprocessors.
   constexpr int kRecurrentBlocks = 16;
   for (const std::string& architecture : architectures)
     if (kind->device(architecture).cluster_blocks < kRecurrentBlocks)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan is compiled for.
+// The target of a compilation.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace sinter::tools {
 
 struct Target {
   const codegen::Target* kind = &codegen::cpu_target();
-  std::vector<std::string> architectures;  // none where there are none: the CPU
-  /// What all of its architectures can do.
+  std::vector<std::string> architectures;  // empty for the CPU
+  /// Capabilities common to all architectures.
   ir::TargetTraits traits() const;
   std::string to_string() const;
 };
 
-/// Resolves CompileOptions::target: "auto" is the GPU that is found, else the CPU; "cuda" is the
-/// GPU's own architecture. Throws Error(kUsage) or Error(kDevice) saying what to write instead.
+/// Resolves CompileOptions::target: "auto" is the machine's GPU, else the CPU; "cuda" is the GPU's
+/// architecture. Throws Error(kUsage) or Error(kDevice) with a valid alternative.
 Target resolve_target(const std::string& text);
 
 }  // namespace sinter::tools

@@ -34,7 +34,7 @@ const char* code_kind(plan::fb::CodeKind kind) {
   return "";
 }
 
-/// A plan with its expressions as text, or as numbers once a shape is bound.
+/// A plan with its expressions as text, or as numbers for a bound shape.
 class Inspector {
  public:
   Inspector(const Plan& plan, const PlanViews& views)
@@ -102,7 +102,7 @@ class Inspector {
       });
   }
 
-  /// The plan's architectures that have the variant.
+  /// The plan's architectures for which the variant exists.
   std::vector<std::string> architectures_of(const plan::fb::KernelVariantT& variant) const {
     if (variant.architectures.empty()) return meta_.architectures;
     std::vector<std::string> names;
@@ -111,7 +111,7 @@ class Inspector {
     return names;
   }
 
-  /// The first of its modules: architectures with one source share it.
+  /// The index of its first module: architectures with equal source share it.
   static std::uint32_t first_module(const plan::fb::KernelVariantT& variant) {
     return variant.module_ + (variant.architectures.empty() ? 0 : variant.architectures[0]);
   }
@@ -163,13 +163,13 @@ class Inspector {
     report_["arena_bytes_without_reuse"] = layout.unshared_bytes;
   }
 
-  /// What was chosen by timing on GPUs: libraries' algorithms and ways to do a step, by sessions,
-  /// and schedules of kernels, by the compiler.
+  /// Choices by timing on GPUs: libraries' algorithms and tactics, from sessions; schedules of
+  /// kernels, from the compiler.
   void tuning() {
     report_["tuning_file"] = "";
     report_["tuning"] = ordered_json::array();
     const std::string& path = PlanAccess::data(plan_)->path;
-    if (path.empty()) return;  // from memory: nothing lies beside it
+    if (path.empty()) return;  // a plan in memory has no such file
     const std::string file = path + runtime::kTuningSuffix;
     report_["tuning_file"] = file;
     for (const auto& [where, problem, algorithm] : runtime::read_tuning_file(file))

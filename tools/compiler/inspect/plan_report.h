@@ -12,17 +12,17 @@
 
 namespace sinter::tools {
 
-/// True if the file begins as a plan does. A file that cannot be opened throws Error(kUsage).
+/// True if the file starts like a plan. Throws Error(kUsage) if it cannot be opened.
 bool is_plan_file(const std::string& path);
 
-/// The views that are asked for, else a summary.
+/// The requested views, else a summary.
 nlohmann::ordered_json plan_report(const Plan& plan, const PlanViews& views);
 
-/// Inputs, outputs, dimensions and operators of a model, or with `graph` its text in their place.
+/// Inputs, outputs, dimensions and operators of a model; with `graph` its text instead.
 nlohmann::ordered_json model_report(const std::string& name, const frontend::ImportedModel& model,
                                     bool graph);
 
-/// The steps that the model would have, for `shapes` if there are any; no kernel is compiled.
+/// The steps of the model's plan, for `shapes` if given; compiles no kernels.
 nlohmann::ordered_json steps_report(const BuildOptions& options,
                                     const frontend::ImportedModel& model, const Shapes& shapes,
                                     Reporter& reporter);

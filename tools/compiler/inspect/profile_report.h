@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profile says: which step is bound by what, and where the time of a run goes.
+// Interprets a profile: the limit of each step, and how a run's time divides.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,13 +11,13 @@
 
 namespace sinter::tools {
 
-/// The medians of `rounds` (profiles of one run, with the same steps and parts).
+/// Medians over `rounds` (profiles of one run, with equal steps and parts).
 std::vector<StepTime> median_of(const std::vector<std::vector<StepTime>>& rounds);
 
 ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates, double whole_us);
 nlohmann::ordered_json to_json(const ProfileReport& report);
 
-/// sinter::profile without its boundary. Progress is stage "measuring".
+/// sinter::profile without the exception boundary. Progress is stage "measuring".
 ProfileReport profile_plan(const Plan& plan, const ProfileOptions& options,
                            const Reporter& reporter);
 

@@ -20,7 +20,7 @@ using plan::fb::PlanT;
 using plan::fb::StepT;
 using plan::fb::WorkUnion;
 
-/// "KernelStep", or the operator's name. Without code a kernel's step has no work yet.
+/// "KernelStep", or the operator's name. Uncompiled kernels have no work yet.
 std::string kind_of(const WorkUnion& work) {
   using plan::fb::Work;
   if (const auto* call = work.AsOperatorStep()) return call->operator_name;
@@ -49,7 +49,7 @@ bool hold(const std::vector<plan::fb::Condition>& conditions,
          });
 }
 
-/// How often a loop runs, and on a GPU by which mechanism; or what a branch is.
+/// A loop's number of iterations and, on a GPU, its mechanism; or a branch's description.
 std::string control_text(const PlanT& plan, const WorkUnion& work,
                          const std::vector<std::string>& texts, std::optional<bool> is_captured) {
   const bool is_cuda = plan.target == "cuda";
@@ -66,7 +66,7 @@ std::string control_text(const PlanT& plan, const WorkUnion& work,
 
 std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
                      const std::vector<std::int64_t>& values) {
-  // On a GPU a product whose batches have no common stride is several calls.
+  // On a GPU, a matmul whose batches have no common stride needs several library calls.
   if (const auto* product = work.AsMatmulStep();
       product != nullptr && plan.target == "cuda" && !values.empty())
     return plan::make_matmul_problem(plan, *product, values).calls.size();
@@ -78,7 +78,7 @@ std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
 std::vector<std::string> expression_texts(const plan::fb::PlanT& plan) {
   using plan::fb::ExprOp;
   std::vector<std::string> texts;
-  // Sums are wrapped where they are a factor.
+  // Parenthesizes sums as factors.
   const auto factor = [&](std::uint32_t i) {
     const auto op = plan.expressions[i].op();
     return op == ExprOp::Add || op == ExprOp::Sub ? "(" + texts[i] + ")" : texts[i];
@@ -173,10 +173,10 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values,
         plan::captured_loops(plan, {range.first, std::min(range.count, plan.steps.size())}, values);
   struct Body {
     std::size_t end;
-    std::string runs;  // "" where it is run once, or as data say
-    double count;      // 1 where data say
+    std::string runs;  // "" for once, or if data-dependent
+    double count;      // 1 if data-dependent
   };
-  std::vector<Body> bodies;  // around the step
+  std::vector<Body> bodies;  // enclosing bodies of the step
   std::size_t steps = 0, launches = 0;
   double read = 0, written = 0, flops = 0;
   report["step_list"] = nlohmann::ordered_json::array();

@@ -21,7 +21,7 @@ using fusion::NodeLife;
 using fusion::Relation;
 using nlohmann::ordered_json;
 
-/// Operators of the model by node name.
+/// Operators of the model, by node name.
 std::map<std::string, std::string> known_nodes(const frontend::ImportedModel& model) {
   std::map<std::string, std::string> known;
   for (const auto& node : model.nodes) known.emplace(node.name, node.op);

@@ -15,20 +15,19 @@ namespace sinter::tools {
 
 struct WhyReport {
   fusion::Explanation why;
-  ir::Graph last;                                // whose kernels `why` speaks of
-  std::map<std::string, std::string> operators;  // of the model, by the names of nodes
+  ir::Graph last;                                // the final graph, whose kernels `why` describes
+  std::map<std::string, std::string> operators;  // of the model, by node name
 
-  /// A kernel for people: "'softmax' (Softmax) from ...".
+  /// A kernel, human-readable: "'softmax' (Softmax) from ...".
   std::string kernel_text(ir::NodeId id) const;
 };
 
-/// Those of `names` that hold `name` or look like it, best first, at most five.
+/// Up to 5 of `names` that contain `name` or are similar, best first.
 std::vector<std::string> near_matches(const std::string& name,
                                       const std::vector<std::string>& names);
 
-/// Runs the passes over `model` as `options` say and tells what they did about the nodes called
-/// `a` and `b`. Throws Error(kUsage) for names that the model does not have, with those that look
-/// like them.
+/// Runs the passes over `model` and explains what they did with the nodes `a` and `b`. Throws
+/// Error(kUsage) for unknown names, with similar ones.
 WhyReport explain_why(const BuildOptions& options, const frontend::ImportedModel& model,
                       const Target& target, const std::string& a, const std::string& b,
                       Reporter& reporter);

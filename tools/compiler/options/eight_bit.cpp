@@ -6,7 +6,7 @@
 namespace sinter::tools {
 namespace {
 
-// The passes' default, which --help and the README give, is the option's.
+// The passes and the option, which --help and the README show, have equal defaults.
 static_assert(EightBitOptions{}.max_error == fusion::EightBitOptions{}.max_error);
 
 fusion::ActivationScales to_fusion(ActivationScales scales) {
@@ -18,7 +18,7 @@ fusion::ActivationScales to_fusion(ActivationScales scales) {
   return fusion::ActivationScales::kStatic;
 }
 
-/// Throws if the options do not go together, or not with the target.
+/// Throws if the options are inconsistent, or unsupported by the target.
 void require_eight_bit_attention(const CompileOptions& options, const ir::TargetTraits& target) {
   const EightBitOptions& given = options.eight_bit;
   if (!(given.max_error > 0)) throw usage_error("--max-error must be above 0");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --precision int8 and fp8: products with operands of 8 bits, and what all else is computed in.
+// --precision int8 and fp8: matmuls with 8-bit operands, and the precision of everything else.
 #pragma once
 
 #include <sinter/compiler.h>
@@ -8,17 +8,16 @@
 
 namespace sinter::tools {
 
-/// True for precisions under which products have operands of 8 bits.
+/// True for precisions with 8-bit operands of matmuls.
 bool has_eight_bit(Precision precision);
 
-/// What the passes are asked for on such a target; nothing under another precision. Throws
-/// Error(kUsage) for options that mean nothing together, Error(kUnsupported) where the target has
-/// no such products.
+/// The passes' options for the target; defaults for other precisions. Throws Error(kUsage) for
+/// inconsistent options, Error(kUnsupported) if the target lacks such matmuls.
 fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
                                             const ir::TargetTraits& target);
 
-/// What is not computed in 8 bits: float16 where kernels are generated, since tensor cores have it;
-/// else, on a CPU, the model's own types. Other precisions are what they say.
+/// The precision of everything that is not 8-bit: float16 if kernels are generated, since tensor
+/// cores support it; on a CPU the model's own types. Other precisions stay unchanged.
 fusion::Precision precision_to_fusion(Precision precision, const ir::TargetTraits& target);
 
 }  // namespace sinter::tools

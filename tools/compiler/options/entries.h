@@ -13,21 +13,21 @@
 
 namespace sinter::tools {
 
-/// Dimensions for which a plan gets steps of its own.
+/// Dimensions for which a plan has separate steps.
 struct EntryLimits {
   std::string name;
   std::map<std::string, ir::Range> limits;
 };
 
-/// Throws Error(kUsage) for a name that is given twice and limits that are no ranges.
+/// Throws Error(kUsage) for duplicate names and invalid ranges.
 std::vector<EntryLimits> limits_of(std::span<const EntryOptions> options);
 
-/// parse_entry's text, and the parts of it.
+/// The inverse of parse_entry, and its parts.
 std::string to_text(const EntryLimits& entry);
 std::vector<std::string> dim_texts(const EntryLimits& entry);
 
-/// The least ranges that hold all entry points, of the symbols that some of them limits. An entry
-/// point that does not speak of a symbol takes all that `model` does.
+/// The smallest ranges that cover all entry points, for symbols that at least one of them limits.
+/// An entry point without a limit for a symbol has the full range in `model`.
 std::map<std::string, ir::Range> hull_of(std::span<const EntryLimits> entries,
                                          const ir::Graph& model);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory compiling may take.
+// The memory limit of a compilation.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace sinter::tools {
 
-/// CompileOptions::max_compile_memory in bytes; without one half of what this process may use, by
-/// the machine and its control groups.
+/// CompileOptions::max_compile_memory in bytes; by default half of the memory available to this
+/// process on this machine and in its control groups.
 std::int64_t memory_limit(const CompileOptions& options);
 
 }  // namespace sinter::tools

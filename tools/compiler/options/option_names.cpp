@@ -10,7 +10,7 @@
 namespace sinter::tools {
 namespace {
 
-// Of calls that take more than CompileOptions, and options that set several members.
+// Options of calls with more than CompileOptions, and options that set several members.
 constexpr std::array kOthers = {
     OptionName{"--calibration", "weights.calibration"},
     OptionName{"--max-error", "verify.max_error"},

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What options are called: messages inside the compiler write them as the command line does
-// ("--dim seq=8"), and the library's boundary puts the names of its fields in their place ("dims
-// seq=8").
+// Names of options in messages: inside the compiler they are flags ("--dim seq=8"); the library's
+// boundary replaces them by fields ("dims seq=8").
 #pragma once
 
 #include <span>
@@ -10,17 +9,17 @@
 
 namespace sinter::tools {
 
-/// Who reads: users of `sinter`, or of <sinter/compiler.h>.
+/// The reader: a user of `sinter`, or of <sinter/compiler.h>.
 enum class OptionNames { kFlags, kFields };
 
 struct OptionName {
   std::string_view flag;   // "--dim"
-  std::string_view field;  // "dims", of CompileOptions or of what the call takes besides
+  std::string_view field;  // "dims", a member of CompileOptions or of the call's other options
 };
-/// All that messages name.
+/// All options that messages mention.
 std::span<const OptionName> option_names();
 
-/// `message` with a field's name for each flag in it.
+/// Replaces the flags in `message` by names of fields.
 std::string with_fields(std::string_view message);
 
 }  // namespace sinter::tools

@@ -22,7 +22,7 @@ constexpr OptionKind kind_of() {
   return OptionKind::kOther;
 }
 
-/// Vectors and maps, each of whose elements is a text; shapes of several inputs are one.
+/// Vectors and maps whose elements are separate texts; the shapes of several inputs are one text.
 template <typename T>
 constexpr bool is_repeated() {
   if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Shapes>) return false;

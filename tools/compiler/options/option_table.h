@@ -9,7 +9,7 @@
 
 namespace sinter::tools {
 
-/// Headings of --help, in its order.
+/// Headings of --help, in this order.
 enum class OptionGroup {
   kTarget,
   kShapes,
@@ -27,43 +27,43 @@ enum class OptionGroup {
 std::string_view title_of(OptionGroup group);
 std::span<const OptionGroup> option_groups();
 
-/// Which verbs have an option: all that compile; all but compare, which compares what it says;
-/// those that look at single passes (compile and verify); compile; none (Python alone). Each has
-/// what the ones before have.
+/// Verbs with an option: all that compile; all except compare, which itself varies the option;
+/// those that handle single passes (compile and verify); compile; none (Python only). Each set of
+/// options includes the previous ones.
 enum class OptionVerbs { kAll, kNotCompare, kPasses, kCompile, kNone };
 
-/// Whether plans say in their manifest what an option was: never; if it is not the default; always;
-/// the same of targets with generated kernels, and with short forms of functions.
+/// Whether a plan's manifest records the option: never; if it differs from the default; always; the
+/// last two again, but only for targets with generated kernels, and with approximated functions.
 enum class Recorded { kNever, kChanged, kAlways, kChangedForKernels, kAlwaysForMath };
 
-/// What a value is; kOther: Python has a form of its own for it.
+/// Type of a value; kOther: Python represents it in its own way.
 enum class OptionKind { kSwitch, kInteger, kNumber, kText, kTexts, kBytes, kChoice, kOther };
 /// "switch", "integer", ..
 std::string_view to_string(OptionKind kind);
 
 struct OptionRow {
-  std::string_view flag;      // "--strict", "-j,--jobs"; empty: the command line has none
-  std::string_view keyword;   // of Python's compile(); empty: none
-  std::string_view type;      // what --help calls its value; empty: a flag, or one of `values`
-  std::string_view values;    // "on|off": no others; of a bool the first is true
-  std::string_view standard;  // the default, as --help says it
+  std::string_view flag;      // "--strict", "-j,--jobs"; empty: not on the command line
+  std::string_view keyword;   // Python's compile() keyword; empty: none
+  std::string_view type;      // name of its value in --help; empty: a flag, or one of `values`
+  std::string_view values;    // "on|off": the only valid values; for a bool the first is true
+  std::string_view standard;  // the default as shown in --help
   OptionGroup group = OptionGroup::kTarget;
   OptionVerbs verbs = OptionVerbs::kAll;
   Recorded recorded = Recorded::kNever;
   bool applied = true;     // false: the verb itself reads it, not set_option
-  std::string_view field;  // of <sinter/compiler.h>'s calls: "eight_bit.smoothing"
+  std::string_view field;  // field in <sinter/compiler.h>: "eight_bit.smoothing"
   OptionKind kind = OptionKind::kOther;
-  bool repeated = false;  // may be given several times
+  bool repeated = false;  // may be repeated
   std::string_view help;
 
-  /// "--jobs", of "-j,--jobs".
+  /// The long name: "--jobs" in "-j,--jobs".
   std::string_view name() const { return flag.substr(flag.rfind(',') + 1); }
-  /// "--packed", or "--serve", which may have a value behind '=' and is "on" without one.
+  /// A flag: "--packed", or "--serve", which accepts a value after '=' and is "on" without one.
   bool is_flag() const { return type.starts_with('=') || (type.empty() && values.empty()); }
 };
-/// In the order of their file.
+/// All rows in the order of their file.
 std::span<const OptionRow> option_rows();
-/// By a flag, or null.
+/// The row of a flag, or null.
 const OptionRow* find_option(std::string_view flag);
 
 }  // namespace sinter::tools

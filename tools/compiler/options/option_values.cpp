@@ -46,11 +46,11 @@ void read(const OptionRow& row, std::string_view text, std::uint64_t& bytes) {
 }
 void read(const OptionRow&, std::string_view text, std::string& value) { value = text; }
 void read(const OptionRow&, std::string_view text, Texts& values) { values.emplace_back(text); }
-/// A folder, or none.
+/// A folder, or "none".
 void read(const OptionRow&, std::string_view text, std::optional<std::string>& folder) {
   folder = text == "none" ? "" : text;
 }
-/// An exponent, without a value the best of several.
+/// An exponent; not set: the best of several.
 void read(const OptionRow& row, std::string_view text, std::optional<double>& exponent) {
   exponent.reset();
   if (text == "off") exponent = 0;
@@ -92,7 +92,7 @@ void read(const OptionRow& row, std::string_view text, StateOptions& states) {
   else if (text != "auto")
     throw usage_error("{}: '{}' is not INPUT=OUTPUT, auto or none", row.name(), text);
 }
-/// Tensors, libraries, what a run is asked: no texts.
+/// Members without a text form: tensors, libraries, options of runs.
 template <typename T>
 void read(const OptionRow& row, std::string_view, T&) {
   throw internal_error("{}: no text sets it", row.field);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of options by their rows: from the texts of the command line, and into the manifest's.
+// Converts option values by their rows: from command-line texts, and to manifest texts.
 #pragma once
 
 #include <string>
@@ -13,15 +13,15 @@
 
 namespace sinter::tools {
 
-/// Gives `options` what `text` says: "on" of a flag, one more value of an option that may be
-/// repeated. Throws Error(kUsage) naming the flag, also for rows that have no such text (which are
-/// not `applied`). Rows are to be set in their order: weights.keep behind weights.
+/// Sets an option from `text`: "on" for a flag; another value for a repeatable option. Throws
+/// Error(kUsage) naming the flag, also for rows without a text form (not `applied`). Set rows in
+/// their order: weights.keep after weights.
 void set_option(const OptionRow& row, std::string_view text, CompileOptions& options);
 
-/// The same texts for what `options` have; none where there is no such text.
+/// The texts that set the values in `options`; empty for rows without a text form.
 std::vector<std::string> texts_of(const OptionRow& row, const CompileOptions& options);
 
-/// What a target makes of options.
+/// Properties of the target that determine what is recorded.
 struct RecordedFor {
   bool generates_kernels = false, approximates_functions = false;
 };

@@ -37,7 +37,7 @@ fusion::PagingOptions to_fusion(const PagingOptions& paging) {
 }
 
 std::vector<EntryLimits> entries_of(const PagingOptions& paging) {
-  // Of few tokens, samples and sequences are few, too.
+  // Few tokens imply few samples and sequences.
   const auto entry = [&](const char* name, std::int64_t most) {
     const auto up_to = [](std::int64_t value) {
       ir::Range range;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders of many sequences at once.
+// Paged decoders of many concurrent sequences.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace sinter::tools {
 
-/// Key of the manifest's options under which a plan says it.
+/// Key of the manifest option that stores it.
 inline constexpr std::string_view kPagingKey = "serve";
 
 fusion::PagingOptions to_fusion(const PagingOptions& paging);
 
-/// The entry points of a plan with steps of few tokens; none without.
+/// The entry points of a plan with separate steps for few tokens; empty without.
 std::vector<EntryLimits> entries_of(const PagingOptions& paging);
 
-/// parse_paging reads it.
+/// The inverse of parse_paging.
 std::string to_text(const PagingOptions& options);
 
 }  // namespace sinter::tools

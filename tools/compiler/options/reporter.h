@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What work in the compiler tells while it goes on, and whether it goes on.
+// Reports a compiler call's progress and diagnostics, and stops it on request.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +15,30 @@
 
 namespace sinter::tools {
 
-/// One call's diagnostics, its caller's callbacks and its stop token. Used by one thread at a time;
-/// lives as long as the call.
+/// One call's diagnostics, callbacks and stop token. One thread at a time uses it; it lives as long
+/// as the call.
 class Reporter {
  public:
-  /// Says nothing and is never stopped.
+  /// Reports nothing and never stops.
   Reporter() = default;
-  /// `names`: what those who read call options.
+  /// `names`: how messages name options.
   explicit Reporter(Monitor monitor, OptionNames names = OptionNames::kFlags)
       : monitor_(std::move(monitor)), names_(names) {}
 
-  /// What was said before is not said again: calls that compile several times warn once.
+  /// Drops duplicates: calls that compile several times warn once.
   void add(Diagnostic diagnostic);
   void note(std::string_view code, std::string message);
   void warn(std::string_view code, std::string message);
 
-  /// Tells how far a stage is; as check().
+  /// Reports progress of a stage; throws as check().
   void progress(std::string_view stage, std::size_t done, std::size_t total) const;
   /// Throws Error(kCancelled) if the caller has asked to stop.
   void check() const;
 
-  /// A message of the compiler's for those who read this one's.
+  /// Converts the compiler's option names in a message for this reporter's reader.
   std::string spelled(std::string_view message) const;
 
-  /// For work that is a part of other work: says nothing, and stops with this.
+  /// A reporter for nested work: reports nothing, and stops with this one.
   Reporter quiet() const;
 
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }

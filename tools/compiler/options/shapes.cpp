@@ -57,7 +57,7 @@ Error no_input(const std::string& name, const ir::Graph& model) {
                      hint.empty() ? fmt::format("; it has '{}'", fmt::join(inputs, "', '")) : hint);
 }
 
-/// The range of `symbol` in `ranges`, which are those that something is said of; else the model's.
+/// The range of `symbol` in `ranges`; adds the model's range if it is missing.
 ir::Range& range_of(std::map<std::string, ir::Range>& ranges, const std::string& symbol,
                     const ir::Graph& model) {
   return ranges.try_emplace(symbol, model.ranges().at(symbol)).first->second;
@@ -90,7 +90,7 @@ void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
   }
 }
 
-/// True for an input of one bool, which may choose between bodies of the model.
+/// True for a scalar bool input, which may choose between bodies of the model.
 bool is_flag(const ir::Graph& model, const std::string& name) {
   return std::ranges::any_of(model.inputs(), [&](ir::ValueId input) {
     const ir::Value& value = model.value(input);
@@ -99,7 +99,8 @@ bool is_flag(const ir::Graph& model, const std::string& name) {
   });
 }
 
-/// The value of `symbol` that makes `dim`, which has no other symbols, `size`: if it is linear.
+/// The value of `symbol`, the only symbol of `dim`, for which `dim` is `size`; nullopt if not
+/// linear.
 std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& symbol,
                                       std::int64_t size) {
   const ir::Dim rest = dim.substitute({{symbol, ir::Dim(0)}});
@@ -173,7 +174,7 @@ ir::Bindings given_sizes(const InputDims& inputs, const Shapes& shapes) {
       const ir::Dim dim = ir::parse_dim(dims[d]);
       const auto names = dim.symbols();
       if (names.size() != 1) continue;
-      // The session says what is wrong if there is no such value.
+      // The session reports the error if there is no such value.
       if (const auto value = value_for(dim, names[0], given->second[d]); value && *value >= 0)
         symbols.emplace(names[0], *value);
     }

@@ -11,7 +11,7 @@
 namespace sinter::tools {
 namespace {
 
-constexpr std::int64_t kNvGroup = 16, kMxGroup = 32;  // of NVFP4 and of MXFP4
+constexpr std::int64_t kNvGroup = 16, kMxGroup = 32;  // group sizes of NVFP4 and MXFP4
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   throw usage_error(
@@ -24,7 +24,7 @@ constexpr std::int64_t kNvGroup = 16, kMxGroup = 32;  // of NVFP4 and of MXFP4
       text, why);
 }
 
-/// The number behind '=' in "name=number".
+/// The number after '=' in "name=number".
 template <typename T>
 T number_of(const std::string& text, const std::string& part) {
   const char *first = part.data() + part.find('=') + 1, *last = part.data() + part.size();
@@ -106,7 +106,7 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
     DType type = layer.bytes_before > 2 * elements ? DType::kFloat32 : DType::kFloat16;
     if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;
     if (precision == fusion::Precision::kBFloat16) type = DType::kBFloat16;
-    // Else the plan has floats again.
+    // Otherwise the plan stores floats.
     if (!layer.type.empty() || target.first_of("MatMul", true, type) != nullptr)
       bytes += elements * static_cast<double>(size_of(type)) - layer.bytes_after;
   }

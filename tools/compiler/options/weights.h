@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Float weights of products as integers of few bits, and what that costs.
+// Options of weight-only quantization, and its cost.
 #pragma once
 
 #include <set>
@@ -13,22 +13,22 @@
 
 namespace sinter::tools {
 
-/// All but the calibration's samples. Throws Error(kUsage) for options that mean nothing together.
-/// `has_eight_bit`: samples and layers that stay may be about operands of 8 bits instead, samples
-/// with `has_narrow_caches` about caches.
+/// Everything except the calibration samples. Throws Error(kUsage) for inconsistent options.
+/// `has_eight_bit`: samples and kept layers may concern 8-bit operands instead;
+/// `has_narrow_caches`: samples may concern caches.
 fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit = false,
                                 bool has_narrow_caches = false);
 
-/// parse_weights' text.
+/// The inverse of parse_weights.
 std::string to_text(const WeightOptions& weights);
 
-/// What a plan of `plan_bytes` would have, had its layers kept their floats in the plan's own
-/// precision. Types that the target has no products of quantized weights for are floats in it.
+/// The size of a plan of `plan_bytes` if its layers had kept floats in the plan's precision. Layers
+/// whose quantized form the target cannot multiply are floats anyway.
 double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
                               fusion::Precision precision, const ir::TargetTraits& target,
                               double plan_bytes);
 
-/// Says what was asked for in vain, and what would be better.
+/// Warns of options without effect, and suggests better ones.
 void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const CompileOptions& options,
                Reporter& reporter);
 

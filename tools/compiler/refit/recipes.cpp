@@ -22,10 +22,11 @@ namespace {
 
 using nlohmann::json;
 
-// Larger ones that compile made up are not kept in recipes: what is made of them is not known.
+// Maximum bytes of a constant of the compiler's own that recipes store; constants derived from
+// larger ones are not refittable.
 constexpr std::size_t kMostBytes = std::size_t{1} << 16;
 
-/// Makes one table of what many constants have in common.
+/// Builds a table of the calls that constants share.
 class Collector {
  public:
   explicit Collector(Recipes& recipes) : recipes_(recipes) {}
@@ -55,8 +56,8 @@ class Collector {
     return result;
   }
 
-  /// Bytes that compile made up and that are too many to be kept: what is made of them, too, cannot
-  /// be made again.
+  /// False if the recipe depends on bytes of the compiler's own that are too many to store: such a
+  /// constant cannot be recomputed.
   static bool is_known(const std::shared_ptr<const ir::Recipe>& recipe) {
     if (!recipe || !recipe->call) return true;
     return std::ranges::all_of(recipe->call->inputs, [](const ir::Tensor& input) {
@@ -66,7 +67,7 @@ class Collector {
     });
   }
 
-  /// Calls `visit` with the model's tensors that are in `recipe`.
+  /// Calls `visit` for the model's tensors in `recipe`.
   template <typename Visit>
   static void for_each_source(const ir::Recipe& recipe, const Visit& visit) {
     if (!recipe.call) return;
@@ -100,7 +101,7 @@ class Collector {
       return std::tie(a.dtype, a.shape, a.source, a.call, a.output, a.bytes) ==
              std::tie(b.dtype, b.shape, b.source, b.call, b.output, b.bytes);
     };
-    // Equal calls: of the same inputs, of which the first tells most of them apart.
+    // Searches equal calls by their first input, which distinguishes most.
     const auto first = std::pair(made.inputs[0].source, made.inputs[0].call);
     const auto [begin, end] = by_input_.equal_range(first);
     for (auto it = begin; it != end; ++it) {
@@ -179,7 +180,7 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return bytes;
 }
 
-/// [type, shape, from]: a source's number, [call, output], or bytes.
+/// [type, shape, from]: a source's index, [call, output], or bytes.
 json tensor_json(const RecipeTensor& tensor) {
   json from = tensor.source >= 0 ? json(tensor.source)
               : tensor.call >= 0 ? json{tensor.call, tensor.output}
@@ -201,7 +202,7 @@ class Parser {
         throw invalid_plan_error("'{}' is unknown to this version", call.name);
       for (const auto& [name, value] : each.at(1).items()) call.attrs.set(name, attr_of(value));
       for (const json& input : each.at(2)) call.inputs.push_back(tensor(input));
-      // They are followed as deep as they go.
+      // Limits the depth, since calls are followed recursively.
       constexpr std::size_t kDeepest = 256;
       std::size_t depth = 1;
       for (const RecipeTensor& input : call.inputs)
@@ -275,12 +276,12 @@ Recipes recipes_of(const codegen::CompiledPlan& plan, const ir::ReadLog& reads,
                             const std::shared_ptr<const ir::Buffer>& plain,
                             const std::string& reader) {
     RecipeTensor tensor = collector.place(recipe);
-    tensor.dtype = DType::kUInt8;  // it is compared as bytes
+    tensor.dtype = DType::kUInt8;  // compared as bytes
     tensor.shape = {static_cast<std::int64_t>(plain->size())};
     if (read.emplace(tensor.source, tensor.call, tensor.output).second)
       recipes.reads.push_back({std::move(tensor), plain->hash(), reader});
   };
-  // What cannot be made again keeps what it is made of as it is.
+  // The sources of a constant that cannot be recomputed must stay unchanged.
   const auto is_known = [&](const std::shared_ptr<const ir::Recipe>& recipe) {
     if (Collector::is_known(recipe)) return true;
     Collector::for_each_source(*recipe, [&](const ir::Buffer& source) {
@@ -334,7 +335,7 @@ std::string to_text(const Recipes& recipes) {
     text["reads"].push_back(json::array({tensor_json(each.tensor), each.hash, each.reader}));
   for (const auto& [a, b] : recipes.equal)
     text["equal"].push_back(json::array({tensor_json(a), tensor_json(b)}));
-  // Names may be bytes that are no UTF-8.
+  // Names may be invalid UTF-8.
   return text.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
@@ -377,7 +378,7 @@ std::uint64_t bytes_of(DType type, const ir::Ints& shape) {
   return RecipeTensor{type, shape, -1, -1, 0, {}}.byte_count();
 }
 
-/// As a node of a graph, which has its attributes and types checked.
+/// Builds a node in a graph, which checks attributes and types.
 void check_operator(const ir::OpDef& op, const ir::Attrs& attrs, std::span<const ir::Tensor> inputs,
                     std::uint64_t limit) {
   if (op.kind == ir::OpKind::kFused || op.kind == ir::OpKind::kWhile ||

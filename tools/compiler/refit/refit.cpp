@@ -25,7 +25,7 @@ namespace {
 
 using ir::Tensor;
 
-constexpr std::size_t kShown = 8;  // names in a message
+constexpr std::size_t kShown = 8;  // maximum names in a message
 
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;
@@ -35,10 +35,10 @@ std::string names_text(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Constants by their recipes, made when they are read.
+/// Computes constants by their recipes, on demand.
 class Maker : public std::enable_shared_from_this<Maker> {
  public:
-  /// `limit`: most bytes of a constant.
+  /// `limit`: maximum bytes of a constant.
   Maker(Recipes recipes, std::vector<std::optional<Tensor>> sources, std::uint64_t limit)
       : recipes_(std::move(recipes)),
         sources_(std::move(sources)),
@@ -90,7 +90,7 @@ class Maker : public std::enable_shared_from_this<Maker> {
                                                 : ir::evaluate_op(*callable.op, call.attrs, inputs);
     }
     if (derived) return derived;
-    // A result that is there for some values alone: there was a question about it.
+    // The number of results depends on values, so a decision depends on it.
     if (output >= results->size())
       throw unsupported_error("a weight would not be there at all: compile the new model");
     return (*results)[output].buffer();
@@ -103,7 +103,7 @@ class Maker : public std::enable_shared_from_this<Maker> {
   std::vector<std::shared_ptr<const ir::Buffer>> derived_;
 };
 
-/// How much of what a constant is made of is given.
+/// How many of a constant's sources are given.
 enum class Given { kNothing, kSome, kAll };
 
 class Refitter {
@@ -122,7 +122,7 @@ class Refitter {
                                                         : std::optional(given->second));
     }
     check_missing();
-    // What weights are made of is of about their size.
+    // Intermediate constants are about as large as weights.
     constexpr std::uint64_t kTimes = 16, kLeast = 1 << 20;
     std::uint64_t limit = plan_->weights.size() + kLeast;
     for (const auto& source : sources) limit += source ? source->byte_count() : 0;
@@ -158,7 +158,7 @@ class Refitter {
     return !some ? Given::kNothing : all ? Given::kAll : Given::kSome;
   }
 
-  /// Attention of 8 bits has no weights of which a scale could be made.
+  /// 8-bit attention has no weights from which scales could be recomputed.
   void check_scales() const {
     if (!plan_->meta.manifest) return;
     for (const auto& option : plan_->meta.manifest->options)
@@ -195,7 +195,7 @@ class Refitter {
           names_text(unknown));
   }
 
-  /// A weight is made of all that it was made of.
+  /// Every weight needs all of its sources, or (if `partial_`) none.
   void check_missing() const {
     std::vector<bool> missing(recipes_.sources.size(), false);
     const auto look = [&](const RecipeTensor& tensor) {
@@ -206,7 +206,7 @@ class Refitter {
         if (sources[i] && !weights_.tensors.contains(recipes_.sources[i].name)) missing[i] = true;
     };
     for (const RecipeUse& use : recipes_.weights) look(use.tensor);
-    // What is no weight matters where it is also made of what is given.
+    // Other constants matter only if some of their sources are given.
     const auto look_at_mixed = [&](const RecipeTensor& tensor) {
       if (given(tensor) == Given::kSome) look(tensor);
     };
@@ -264,7 +264,7 @@ class Refitter {
     return recipes_.calls[static_cast<std::size_t>(tensor.call)].name;
   }
 
-  /// A result that is not there, or of another size, has another hash.
+  /// A missing result, or one of another size, has another hash.
   std::uint64_t hash_of(const RecipeRead& read) {
     try {
       return maker_->tensor(read.tensor).buffer()->hash();
@@ -280,7 +280,7 @@ class Refitter {
     return std::ranges::equal(x.bytes, y.bytes);
   }
 
-  /// The graph's text has hashes of large constants and values of small ones.
+  /// Graph text contains hashes of large constants and values of small ones.
   template <typename Advance>
   void change_text(std::string& text, const Advance& advance) {
     std::map<std::uint64_t, const RecipeTensor*> lines;
@@ -308,7 +308,7 @@ class Refitter {
     text = std::move(result);
   }
 
-  /// Where "f32[2] {1, 2}" begins in "  %w = const f32[2] {1, 2}"; npos in other lines.
+  /// Offset of "f32[2] {1, 2}" in "  %w = const f32[2] {1, 2}"; npos for other lines.
   static std::size_t constant_in(std::string_view line) {
     constexpr std::string_view kConst = " = const ";
     std::size_t at = line.find_first_not_of(' ');
@@ -329,7 +329,7 @@ class Refitter {
     if (!meta.manifest) return;
     if (!weights_.name.empty() && weights_.structure) meta.manifest->model_name = weights_.name;
     meta.manifest->model_hash = weights_.hash;
-    // What was measured was measured of other weights.
+    // Measurements apply to the old weights.
     meta.manifest->measured.clear();
     std::erase_if(meta.manifest->options,
                   [](const auto& option) { return option->key == "verify"; });
@@ -358,7 +358,7 @@ class Refitter {
       result.parts.weights.emplace_back(use->offset, size, [maker = maker_, tensor = use->tensor] {
         const Tensor made = maker->tensor(tensor);
         ir::HeldBytes held = made.hold();
-        // The buffer lives as long as its bytes are read.
+        // Keeps the buffer alive while its bytes are read.
         auto owner = std::make_shared<std::pair<Tensor, std::shared_ptr<const void>>>(
             made, std::move(held.owner));
         return plan::PieceBytes{held.bytes, std::move(owner)};

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMostHeader = 100'000'000;  // as the reference implementation
+constexpr std::uint64_t kMostHeader = 100'000'000;  // as in the reference implementation
 
 std::optional<DType> dtype_of(const std::string& name) {
   static const std::map<std::string, DType> types = {

@@ -12,21 +12,19 @@
 
 namespace sinter::tools {
 
-/// The tensors by name; their bytes are borrowed from `bytes`, which `owner` keeps where they are,
-/// unless they are not aligned to their elements. `what` is what errors call the file. Throws
-/// Error(kUsage) for bytes that are no safetensors: a header that is longer than the file or than
-/// 100 MB, no JSON, names a tensor twice or has tensors that overlap, leave gaps, lie outside of
-/// the file or are of other sizes than their types say; and for types that Sinter does not have.
+/// The tensors by name. Their bytes are borrowed from `bytes`, which `owner` keeps alive, or copied
+/// if they are misaligned. Errors call the file `what`. Throws Error(kUsage) for invalid
+/// safetensors: a header longer than the file or 100 MB, invalid JSON, duplicate tensors, tensors
+/// that overlap, leave gaps, exceed the file or have wrong sizes; and for types that Sinter lacks.
 std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> bytes,
                                                     const std::shared_ptr<const void>& owner,
                                                     const std::string& what);
 
-/// The same of a file, which is mapped.
+/// The same for a file, which is mapped.
 std::map<std::string, ir::Tensor> read_safetensors(const std::string& path);
 
-/// True if the file begins with the size of a header that it can hold, and a brace. Of a model in
-/// protobuf the first byte alone makes that size larger than any file. Throws Error(kUsage) if it
-/// cannot be opened.
+/// True if the file starts with a plausible header size and a brace. In a protobuf model, the first
+/// byte makes that size larger than any file. Throws Error(kUsage) if the file cannot be opened.
 bool is_safetensors(const std::string& path);
 
 }  // namespace sinter::tools

@@ -11,13 +11,13 @@
 
 namespace sinter::tools {
 
-/// Owns copies of tensors in the memory of one GPU.
+/// Owns copies of tensors in one GPU's memory.
 class DeviceCopies {
  public:
   explicit DeviceCopies(int device) : device_(device) {}
 
-  /// Copies `tensor`; the view is valid as long as this object. Throws Error(kDevice) without such
-  /// a device, Error(kOutOfMemory).
+  /// Copies `tensor`; the view is valid as long as this object. Throws Error(kDevice) if the device
+  /// does not exist, Error(kOutOfMemory).
   MutableTensorView add(const ir::Tensor& tensor) {
     MutableTensorView view{tensor.dtype(), tensor.shape(), nullptr, Memory::kDevice, device_};
     DeviceBuffer& copy = copies_.emplace_back(device_, view.byte_count());

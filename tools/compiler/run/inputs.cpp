@@ -17,7 +17,7 @@ namespace sinter::tools {
 
 namespace {
 
-/// "NAME=FILE" as its parts; the name of FILE.npz is empty.
+/// Splits "NAME=FILE"; the name of FILE.npz is empty.
 std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   if (text.ends_with(".parquet"))
     throw usage_error(
@@ -30,14 +30,14 @@ std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   throw usage_error("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", text);
 }
 
-// NumPy has no bfloat16 and no floats of 8 bits: files hold their bits (npy.h).
+// NumPy lacks bfloat16 and 8-bit floats: files contain their bits (npy.h).
 bool is_stored_as(DType stored, DType type) {
   return stored == type || (type == DType::kBFloat16 && stored == DType::kUInt16) ||
          (is_float8(type) && stored == DType::kUInt8);
 }
 
-// So many values differ, then they repeat: a gigabyte of them would take seconds. A prime, so that
-// rows of a tensor differ.
+// Period of the random values: generating a gigabyte of distinct ones would take seconds. A prime,
+// so that rows of a tensor differ.
 constexpr std::int64_t kDistinct = 1'048'573;
 
 template <typename Value, typename Distribution>
@@ -114,7 +114,7 @@ void check_array(const BindingInfo& input, DType dtype, const std::vector<std::i
   };
   std::vector<std::string> dims;
   for (const DimInfo& dim : input.shape) dims.push_back(dim.text);
-  // A plan of lower precision takes the model's floats.
+  // A plan of lower precision accepts the model's floats.
   if (!is_stored_as(dtype, input.dtype) && !(is_float(dtype) && is_float(input.dtype)))
     refuse(fmt::format("has type {}, the array given has {}", to_string(input.dtype),
                        to_string(dtype)));
@@ -132,7 +132,7 @@ void check_array(const BindingInfo& input, DType dtype, const std::vector<std::i
 
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
                                     const RunInputs& options) {
-  // What the inputs cannot be is refused before it is read, or inflated.
+  // Arrays that cannot fit are refused before they are read or decompressed.
   NamedTensors given = read_tensor_files(
       options.files,
       [&](const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
@@ -154,7 +154,7 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
     names.emplace_back(input.name, std::vector<std::string>());
     for (const auto& dim : input.shape) {
       names.back().second.push_back(dim.text);
-      least.emplace(dim.text, dim.min);  // which is a symbol, or is never asked for
+      least.emplace(dim.text, dim.min);  // a symbol; other texts are never looked up
     }
   }
   for (const auto& [name, tensor] : given) shapes.insert_or_assign(name, tensor.shape());
@@ -177,7 +177,7 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
     }
     const auto range = options.ranges.find(input.name);
     if (input.counts_tokens && range == options.ranges.end()) {
-      // A full mask: what a padded run gives where there is no token is nothing to compare with.
+      // All ones: results at padding are undefined and not comparable.
       const std::pair one{1.0, 1.0};
       ir::Tensor mask = random_tensor(DType::kInt64, complete.at(input.name), &one, generator);
       result.push_back(ir::Tensor::from_doubles(input.dtype, mask.shape(), mask.to_doubles()));

@@ -52,7 +52,7 @@ double time_run(Session& session) {
 void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs) {
   const auto bindings = plan.inputs();
   for (std::size_t i = 0; i < bindings.size(); ++i) {
-    // A plan of lower precision keeps the caches of a float32 model in it.
+    // A plan of lower precision stores the caches of a float32 model in that precision.
     const DType type = bindings[i].dtype;
     if (inputs[i].dtype() == DType::kFloat32 && is_float(type) && size_of(type) == 2)
       session.set_input(bindings[i].name, view_of(ir::reference::convert(inputs[i], type)));

@@ -15,9 +15,9 @@ namespace sinter::tools {
 Statistics statistics_of(std::vector<double> samples);
 nlohmann::ordered_json to_json(const Statistics& statistics);
 
-/// Wall time of one synchronised run with the inputs as they are set, in microseconds.
+/// Wall time of one synchronous run with the current inputs, in microseconds.
 double time_run(Session& session);
-/// Sets every input of `session` from `inputs`, in the plan's order.
+/// Sets all inputs of `session` from `inputs`, in the plan's order.
 void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs);
 std::vector<ir::Tensor> get_outputs(const Session& session, const Plan& plan);
 

@@ -52,7 +52,7 @@ struct ArrayHeader {
   std::uint64_t data_bytes = 0;
 };
 
-/// The header's text: a Python dict of 'descr', 'fortran_order' and 'shape', in any order.
+/// Parses the header: a Python dict of 'descr', 'fortran_order' and 'shape', in any order.
 class HeaderText {
  public:
   HeaderText(const std::string& path, std::string_view text) : path_(path), text_(text) {}
@@ -110,7 +110,7 @@ class HeaderText {
     at_ += word.size();
     return true;
   }
-  /// Python writes no escapes into any that we know.
+  /// None of the known headers contains escapes.
   std::string_view string() {
     skip();
     if (at_ == text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) malformed();
@@ -145,7 +145,7 @@ class HeaderText {
       if (error == std::errc::result_out_of_range) fail(path_, "the size of its shape overflows");
       if (error != std::errc() || dim < 0) malformed();
       at_ = static_cast<std::size_t>(end - text_.data());
-      accept('L');  // of Python 2
+      accept('L');  // of Python 2's integers
       header_.shape.push_back(dim);
       if (accept(',')) continue;
       expect(')');
@@ -161,8 +161,7 @@ class HeaderText {
   bool has_type_ = false, has_order_ = false, has_shape_ = false;
 };
 
-/// The elements of `data`, first dimension fastest, with the last fastest: NumPy writes what is
-/// contiguous in Fortran's order as it lies.
+/// Converts column-major `data` to row-major: NumPy stores Fortran-contiguous arrays column-major.
 std::vector<std::byte> row_major(const std::vector<std::byte>& data,
                                  const std::vector<std::int64_t>& shape, std::size_t size) {
   std::vector<std::byte> result(data.size());
@@ -186,11 +185,11 @@ std::vector<std::byte> row_major(const std::vector<std::byte>& data,
   return result;
 }
 
-/// Gives the next bytes, fewer at the end.
+/// Reads the next bytes; fewer at the end.
 using ReadBytes = std::function<std::size_t(std::span<std::byte> bytes)>;
 
-/// An array of `size` bytes with its header. Nothing is taken for it before the header has passed
-/// all checks, and `check`.
+/// Reads an array of `size` bytes, header included. Allocates only after the header has passed all
+/// checks and `check`.
 ir::Tensor read_array(const std::string& path, std::uint64_t size, const ReadBytes& read,
                       const std::string& name, const ArrayCheck& check) {
   std::array<std::byte, kMagicSize + 6> start;
@@ -224,7 +223,7 @@ ir::Tensor read_array(const std::string& path, std::uint64_t size, const ReadByt
   if (check) check(name, header.dtype, header.shape);
   std::vector<std::byte> data(static_cast<std::size_t>(header.data_bytes));
   read_all(data);
-  // An archive's checksum is looked at where its end is seen.
+  // Reading to the end makes the library verify an archive's checksum.
   std::byte more;
   if (read({&more, 1}) != 0) fail(path, "there is more than its shape needs");
   if (header.column_major) data = row_major(data, header.shape, size_of(header.dtype));
@@ -261,7 +260,7 @@ files::InputFile open_array_file(const std::string& path) {
   return file;
 }
 
-/// The archive takes the descriptor over.
+/// The archive takes ownership of the descriptor.
 Archive open_archive(const std::string& path, files::Descriptor file) {
   int code = 0;
   Archive archive(zip_fdopen(file.get(), 0, &code));
@@ -270,11 +269,11 @@ Archive open_archive(const std::string& path, files::Descriptor file) {
   return archive;
 }
 
-/// The members, as far as the archive's own sizes can be true: it says how large they become, and
-/// memory is taken for what it says.
+/// The archive's members, if their sizes are plausible: the archive states the decompressed sizes,
+/// for which memory is allocated.
 std::vector<zip_stat_t> list_members(const std::string& path, zip_t* archive,
                                      std::uint64_t file_size) {
-  // Deflate makes no more than 1,032 bytes of one.
+  // Deflate expands a byte to at most 1,032 bytes.
   constexpr std::uint64_t kMostExpansion = 1040, kSlack = 1024;
   std::vector<zip_stat_t> members;
   std::uint64_t packed = 0;
@@ -289,7 +288,7 @@ std::vector<zip_stat_t> list_members(const std::string& path, zip_t* archive,
     if (stat.size > kMaxBytes) fail(path, fmt::format("'{}' is too large", stat.name));
     if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE)
       fail(path, fmt::format("'{}' is compressed in a way that NumPy does not write", stat.name));
-    // Members that share their bytes would be more than the file has.
+    // Overlapping members (a zip bomb) would add up to more than the file.
     if (__builtin_add_overflow(packed, stat.comp_size, &packed) || packed > file_size ||
         stat.size / kMostExpansion > stat.comp_size + kSlack)
       fail(path, fmt::format("damaged archive: its {} bytes cannot hold '{}' of {} bytes",
@@ -333,7 +332,7 @@ void write_npz(const std::string& path, const NamedTensors& arrays) {
   files::OutputFile file(path);
   std::vector<std::vector<std::byte>> contents;
   for (const auto& [name, tensor] : arrays) contents.push_back(npy_bytes(tensor));
-  // The archive is put together in memory: a library that writes files does it its own way.
+  // Builds the archive in memory: the library would write the file in a way of its own.
   zip_error_t error;
   zip_error_init(&error);
   zip_source_t* bytes = zip_source_buffer_create(nullptr, 0, 0, &error);

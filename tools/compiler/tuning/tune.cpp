@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A candidate that is ready to be timed.
+/// A candidate ready for timing.
 struct Trial {
   std::string schedule;
   TrialBench::Reading read;
@@ -24,14 +24,14 @@ struct Trial {
   double median() const { return statistics_of(readings).median; }
 };
 
-/// A rough time of one use, to order kernels by: what memory and tensor cores of a large GPU take.
+/// Approximate time of one use on a large GPU, from memory traffic and flops; orders the kernels.
 double estimate_us(const codegen::KernelInfo& kernel, const ir::Bindings& sizes) {
   constexpr double kLaunch = 2, kBytesPerUs = 4e6, kFlopsPerUs = 3e8;
   return kLaunch + std::max(static_cast<double>(kernel.bytes.evaluate(sizes)) / kBytesPerUs,
                             static_cast<double>(kernel.flops.evaluate(sizes)) / kFlopsPerUs);
 }
 
-/// The variant that runs at these sizes.
+/// Index of the variant that runs at these sizes.
 std::size_t variant_at(const codegen::KernelInfo& kernel, const ir::Bindings& sizes) {
   for (std::size_t v = 0; v + 1 < kernel.variants.size(); ++v) {
     const auto& conditions = kernel.variants[v].conditions;
@@ -42,7 +42,7 @@ std::size_t variant_at(const codegen::KernelInfo& kernel, const ir::Bindings& si
   return kernel.variants.size() - 1;
 }
 
-/// Reads every trial `rounds` times, in turns.
+/// Reads all trials `rounds` times, alternating.
 void read(const std::vector<Trial*>& trials, int rounds, const Reporter& reporter) {
   for (int round = 0; round < rounds; ++round) {
     reporter.check();
@@ -52,7 +52,7 @@ void read(const std::vector<Trial*>& trials, int rounds, const Reporter& reporte
 
 class KernelTuner {
  public:
-  /// `region`: with a step that is the kernel.
+  /// `region`: graph whose plan has the kernel as a step.
   KernelTuner(ir::Graph region, const codegen::CompileOptions& compile,
               const TuningMachine& machine, const TuningBudget& options,
               const codegen::KernelInfo& kernel, Clock::time_point deadline,
@@ -66,7 +66,7 @@ class KernelTuner {
         compile_(compile) {
     compile_.threads = 1;
     compile_.progress = nullptr;
-    compile_.checkpoint = nullptr;  // `open` asks between batches
+    compile_.checkpoint = nullptr;  // `open` checks between batches
     compile_.list_candidates = false;
     bench_ = machine.bench(region_, options.sizes[kernel.entry]);
   }
@@ -80,7 +80,7 @@ class KernelTuner {
     result_.candidates = all.size();
     result_.rule = result_.chosen = all[0];
     std::vector<Trial> first = open({all[0]});
-    if (first.empty()) return std::move(result_);  // `problem` says why
+    if (first.empty()) return std::move(result_);  // `problem` has the reason
     rule_ = std::move(first[0]);
     result_.problem.clear();
     constexpr std::size_t kFewest = 4;
@@ -98,8 +98,8 @@ class KernelTuner {
     return options_.jobs > 0 ? static_cast<std::size_t>(options_.jobs) : cores;
   }
 
-  /// Compiles a plan for each schedule, in parallel, and opens them. Those that cannot be are left
-  /// out; a candidate that does not compile is a defect, but none of the user's.
+  /// Compiles a plan per schedule in parallel and opens them. Skips failures: a candidate that does
+  /// not compile is Sinter's defect, not the user's.
   std::vector<Trial> open(const std::vector<std::string>& schedules) {
     reporter_.check();
     std::vector<std::optional<codegen::CompiledPlan>> plans(schedules.size());
@@ -115,7 +115,7 @@ class KernelTuner {
     for (std::size_t i = 0; i < schedules.size(); ++i) try {
         if (!plans[i]) throw internal_error(problems[i]);
         Trial trial{schedules[i], bench_->open(*plans[i], schedules[i]), {}};
-        trial.read();  // what is loaded at first use
+        trial.read();  // warm-up: loads kernels
         trials.push_back(std::move(trial));
       } catch (const std::exception& error) {
         if (result_.problem.empty())
@@ -145,7 +145,7 @@ class KernelTuner {
     if (best_.size() > kKept) best_.resize(kKept);
   }
 
-  /// The best are read again, twice, and must win both times.
+  /// Measures the best candidates twice more; the winner must win both times.
   void decide() {
     constexpr int kRounds = 4;
     std::vector<Trial*> turns = {&rule_};
@@ -223,7 +223,7 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
   const auto kernels = (entries.empty() ? codegen::compile(model, listing)
                                         : codegen::compile_entries(model, entries, listing))
                            .kernels;
-  // A kernel alone reads its weights as it does in the plan, where others may read them, too.
+  // A kernel timed alone reads its weights in the plan's layout, which other kernels may share.
   std::vector<const ir::Graph*> graphs;
   for (const codegen::EntryGraph& entry : entries) graphs.push_back(&entry.graph);
   if (entries.empty()) graphs.push_back(&model);

@@ -21,8 +21,8 @@ std::vector<std::int64_t> evaluate(const ir::Shape& shape, const ir::Bindings& s
   return result;
 }
 
-/// Random elements of one block, over and over: a large tensor takes no longer than its copy.
-/// Integers are small enough to be places in most tables; where they are not, nothing is read.
+/// Repeats one random block, so that a large tensor takes only its copy's time. Integers are small
+/// enough to be valid indices of most tables; invalid ones are never read.
 ir::Tensor random_tensor(const ir::TensorType& type, const ir::Bindings& sizes) {
   constexpr std::size_t kBlock = 1 << 18;
   constexpr std::int64_t kMostInteger = 1000;

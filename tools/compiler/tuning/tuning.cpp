@@ -28,7 +28,7 @@ bool calls_libraries(const plan::fb::PlanT& plan) {
   return found;
 }
 
-/// Operators of the plan that a library computes, for people; empty: none.
+/// Host operators of the plan, human-readable; empty: none.
 std::string host_operators(const plan::fb::PlanT& plan) {
   std::vector<std::string> names;
   for (const auto& code : plan.custom_code)
@@ -41,7 +41,7 @@ std::string host_operators(const plan::fb::PlanT& plan) {
 constexpr std::string_view kEnvironment = "schedules ";
 constexpr std::string_view kBar = " | ";
 
-/// What is in front of the first blank; takes it and the blank off `text`.
+/// Removes and returns the first word of `text`.
 std::string first_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string word(text.substr(0, end));
@@ -155,7 +155,7 @@ void Tuning::check_target(const Target& target) const {
         machine_->gpu, machine_->architecture, fmt::join(target.architectures, " and "));
 }
 
-/// For each graph the size of every symbol, of which an entry point may have made constants.
+/// For each graph the value of every symbol, including those that an entry point made constant.
 std::vector<ir::Bindings> Tuning::choose_sizes(const ir::Graph& model,
                                                std::span<const codegen::EntryGraph> entries) {
   const Shapes shapes = options_.shapes;
@@ -213,7 +213,7 @@ void Tuning::choose(const std::string& target_text, const ir::Graph& model,
   else if (machine_)
     gpu = machine_->gpu;
   else if (!target_text.starts_with("cuda:"))
-    gpu = gpu_machine(options_.device).gpu;  // that `target` has been resolved to
+    gpu = gpu_machine(options_.device).gpu;  // `target` was resolved to this GPU
   compile.schedules = chosen_ = schedules_for(kept_, file_, target.architectures[0], gpu);
   if (!machine_) return;
   TuningBudget tune;
@@ -263,7 +263,7 @@ void Tuning::tune_libraries(const std::string& written, TuningResult& result) {
   session.operator_libraries = options_.operator_libraries;
   with_context("timing algorithms of libraries", [&] {
     const Plan loaded = Plan::load(written);
-    // Its sessions keep what they choose beside the file that it will be.
+    // Sessions store their choices beside the plan's final path.
     std::const_pointer_cast<plan::PlanData>(PlanAccess::data(loaded))->path = plan_path_;
     Session one(loaded, session);
     for (const auto& shapes : input_shapes_) {
@@ -272,7 +272,7 @@ void Tuning::tune_libraries(const std::string& written, TuningResult& result) {
     }
   });
   for (const auto& [where, problem, chosen] : runtime::read_tuning_file(plan_path_ + kSuffix))
-    if (!chosen.blob.empty())  // else it is a schedule
+    if (!chosen.blob.empty())  // otherwise a schedule
       result.libraries.push_back({where, problem, chosen.note, chosen.microseconds});
 }
 

@@ -13,55 +13,56 @@
 
 namespace sinter::tools {
 
-/// A schedule that a file keeps for one variant of a kernel on one kind of GPU.
+/// A stored schedule for one kernel variant on one GPU model.
 struct KeptSchedule {
   std::string gpu, architecture;
   std::string kernel, key;
   std::size_t variant = 0;
   std::string schedule;
   double microseconds = 0;
-  std::string details;  // the rule's schedule and time, how many were tried, versions; for people
+  std::string details;  // human-readable: the rule's schedule and time, number of candidates,
+                        // versions
 };
 
-/// What `file` keeps of schedules. Throws Error(kUsage) naming file and line if it cannot be read
-/// or is malformed, Error(kDevice) in a build without CUDA.
+/// Schedules stored in `file`. Throws Error(kUsage) naming file and line if it is unreadable or
+/// malformed, Error(kDevice) in a build without CUDA.
 std::vector<KeptSchedule> read_schedules(const std::string& file);
 
-/// Adds what was timed, the rule's choice too where that won. Throws Error(kUsage) if the file
+/// Stores the timed schedules, also where the rule's choice won. Throws Error(kUsage) if the file
 /// cannot be written.
 void keep_schedules(const std::string& file, const TuningMachine& machine,
                     const std::vector<TunedKernel>& kernels);
 
-/// Those for one architecture and GPU, by kernel. Without a GPU the file must have those of one
-/// kind alone for the architecture: else Error(kUsage) names them.
+/// Schedules for one architecture and GPU, by kernel. Without a GPU the file must contain a single
+/// GPU model for the architecture; else throws Error(kUsage) naming them.
 std::map<std::string, codegen::ChosenSchedules> schedules_for(
     const std::vector<KeptSchedule>& kept, const std::string& file, const std::string& architecture,
     const std::optional<std::string>& gpu);
 
-/// Adds all that `from` keeps to `to`. Throws Error(kUsage) if that cannot be written.
+/// Copies all entries of `from` to `to`. Throws Error(kUsage) if `to` cannot be written.
 void copy_tuning(const std::string& from, const std::string& to);
 
-/// Whether anything is to be read, timed or written.
+/// Whether anything must be read, timed or written.
 bool is_asked_for(const TuneOptions& options);
 
 class Tuning {
  public:
-  /// `plan_path`: where the plan will be; empty: it stays in memory. `machine`: makes what is timed
-  /// on; gpu_machine, or a test's. `reporter` must outlive this. Throws Error(kDevice) if there is
-  /// no GPU to tune on, Error(kUsage) for a file that cannot be read, or none to keep timings in.
+  /// `plan_path`: the plan's final path; empty: in memory. `machine` creates the machine for
+  /// timing: gpu_machine, or a test's. `reporter` must outlive this. Throws Error(kDevice) if
+  /// tuning needs a GPU and there is none, Error(kUsage) for an unreadable file, or if timings have
+  /// no file.
   Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
          const std::function<TuningMachine(int device)>& machine = gpu_machine);
 
-  /// BuildOptions::tune: takes schedules from the file, times what it has not, and keeps that.
-  /// `target_text`: as the user wrote it. Throws Error(kUsage) if kernels cannot be timed for that
-  /// target here.
+  /// BuildOptions::tune: takes schedules from the file, times missing ones and stores these.
+  /// `target_text`: as the user wrote it. Throws Error(kUsage) if kernels for that target cannot be
+  /// timed here.
   void choose(const std::string& target_text, const ir::Graph& model,
               std::span<const codegen::EntryGraph> entries, const Target& target,
               codegen::CompileOptions& compile);
-  /// Behind the plan: times libraries' algorithms if that was asked for, and puts what the tuning
-  /// file keeps of them where sessions of the plan look. `written`: the file that the plan lies in
-  /// for now; of a plan in memory, which has none, both are left out, which is said. Returns what
-  /// was done.
+  /// After compilation: times libraries' algorithms if requested, and copies stored ones to where
+  /// the plan's sessions look. `written`: the plan's current file. A plan in memory skips both,
+  /// with a note. Returns what was done.
   TuningResult finish(const codegen::CompiledPlan& plan, const std::string& written);
 
  private:
@@ -77,7 +78,7 @@ class Tuning {
   std::optional<TuningMachine> machine_;
   std::vector<KeptSchedule> kept_;
   std::map<std::string, codegen::ChosenSchedules> chosen_;
-  std::vector<std::map<std::string, std::vector<std::int64_t>>> input_shapes_;  // of each graph
+  std::vector<std::map<std::string, std::vector<std::int64_t>>> input_shapes_;  // by graph
   std::vector<TunedKernel> tuned_;
 };
 

@@ -19,17 +19,17 @@
 namespace sinter::tools {
 namespace {
 
-/// What rounding weights to few bits costs whole models.
+/// Error bound of whole models with quantized weights.
 double bound_of_weights(int bits) { return bits == 8 ? 5e-2 : bits == 4 ? 3e-1 : 0; }
 
-/// What rounding rows of caches costs the rows themselves.
+/// Error bound of rows of quantized caches.
 double bound_of_caches(CachePrecision precision) {
   return precision == CachePrecision::kFloat8 ? 5e-2
          : precision == CachePrecision::kInt8 ? 2e-2
                                               : 0;
 }
 
-/// Relative errors of whole models: float32 sums in another order, 10-bit and 7-bit mantissas.
+/// Error bounds of whole models: float32 sums in another order, 10-bit and 7-bit mantissas.
 double bound_of_precision(Precision precision) {
   switch (precision) {
     case Precision::kFloat16: return 5e-3;
@@ -62,7 +62,7 @@ std::vector<std::string> names_of(const Bindings& bindings) {
   return names;
 }
 
-/// long_inputs of what the plan has: --serve and --packed give it others.
+/// long_inputs for the plan's inputs: --serve and --packed change them.
 RunInputs drawn_for(const Plan& plan, const ir::Graph& model, const RunInputs& asked) {
   RunInputs drawn = long_inputs(model, asked);
   const std::vector<std::string> names = names_of(plan.inputs());
@@ -75,7 +75,7 @@ RunInputs drawn_for(const Plan& plan, const ir::Graph& model, const RunInputs& a
   return drawn;
 }
 
-/// On these inputs, with what `model` says of them.
+/// Measures on these inputs; `model` is the reference.
 Accuracy measure(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
                  const Reporter& reporter, const Plan& plan, const std::vector<ir::Tensor>& inputs,
                  const ir::Graph& model) {
@@ -103,7 +103,7 @@ Accuracy measure(const BuildResult& built, const BuildOptions& build, const Veri
 
   accuracy.shapes = describe_shapes(plan, inputs);
   accuracy.source = source_of(options.inputs);
-  // Scales of caches are the last ones, and no outputs of the model.
+  // Cache scales are the last outputs, and none of the model's.
   const auto bindings = plan.outputs();
   for (std::size_t i = 0; i < outputs.size(); ++i)
     accuracy.outputs.push_back(
@@ -121,10 +121,10 @@ double default_bound(DType type, const CompileOptions& options, const ir::Target
       std::max({bound_of_precision(options.precision), bound_of_weights(options.weights.bits),
                 bound_of_caches(options.states.cache_precision),
                 options.attention_precision == AttentionPrecision::kFloat8 ? 1e-1 : 0.0});
-  // A sum in another order may round to the next number, which is far.
+  // Another summation order may round to the neighbouring number, which is far in 8 bits.
   if (is_float8(type)) return std::max(base, std::ldexp(1.0, -float8_format(type).mantissa_bits));
-  // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other
-  // way.
+  // Kernels compute 16-bit results to 1/16 of their rounding error (--math), so some round
+  // differently.
   if (!target.approximates_functions || options.precise_math) return base;
   return type == DType::kFloat16    ? std::max(base, 2e-4)
          : type == DType::kBFloat16 ? std::max(base, 1e-3)
@@ -140,7 +140,7 @@ std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
   options.on_node = [&](const ir::Node&, std::span<const ir::Tensor>) {
     reporter.progress("reference", ++done, graph.nodes().size());
   };
-  // A plan of lower precision takes caches in it.
+  // A plan of lower precision expects caches in that precision.
   std::vector<ir::Tensor> own = inputs;
   for (std::size_t i = 0; i < std::min(own.size(), graph.inputs().size()); ++i) {
     const DType wanted = graph.type(graph.inputs()[i]).dtype;
@@ -152,13 +152,13 @@ std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
 
 namespace {
 
-/// On inputs drawn as `drawn` says.
+/// Measures on inputs drawn by `drawn`.
 Accuracy measure_on(const RunInputs& drawn, const BuildResult& built, const BuildOptions& build,
                     const VerifyOptions& options, const Reporter& reporter, const Plan& plan) {
   auto inputs = make_inputs(plan.inputs(), drawn);
   const auto& flag = built.model.flag;
   if (!flag) return measure(built, build, options, reporter, plan, inputs, built.model.graph);
-  // Each of the two bodies; of an output the worse one counts.
+  // Measures both bodies; the worse result of each output counts.
   ir::Tensor& choice = inputs[plan.input_index(flag->input)];
   std::optional<Accuracy> both;
   for (std::size_t body = 0; body < flag->graphs.size(); ++body) {

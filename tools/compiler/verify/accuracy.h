@@ -9,22 +9,22 @@
 
 namespace sinter::tools {
 
-/// Most relative error of a result of type `type`, if nothing else is asked for: float32 sums in
-/// another order, 10-bit and 7-bit mantissas.
+/// Default bound of the relative error for a result of type `type`: float32 sums in another order,
+/// 10-bit and 7-bit mantissas.
 double default_bound(DType type, const CompileOptions& options, const ir::TargetTraits& target);
 
-/// Runs the plan and compares every output with the reference evaluation of the model as it
-/// was imported, in float64. Throws Error(kDevice) where the plan's target is missing.
+/// Runs the plan and compares every output with the reference evaluation of the imported model in
+/// float64. Throws Error(kDevice) if the plan's target is missing.
 Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
                           const VerifyOptions& options, const Reporter& reporter);
 
-/// `graph` evaluated in float64, which is stage "reference". With `keep_wide` only outputs are
-/// rounded to their types, else the result of every operator.
+/// Evaluates `graph` in float64, as stage "reference". With `keep_wide` only outputs are rounded to
+/// their types, else every operator's result.
 std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
                                            const std::vector<ir::Tensor>& inputs, bool keep_wide,
                                            const Reporter& reporter);
 
-/// An object for each output. JSON has no infinity: an infinite error is null.
+/// One object per output. JSON has no infinity: an infinite error is null.
 nlohmann::ordered_json to_json(const Accuracy& accuracy);
 
 }  // namespace sinter::tools

@@ -21,7 +21,7 @@ double elements(const ir::Shape& shape, const ir::Bindings& sizes) {
   return count;
 }
 
-/// Terms of one element of the result.
+/// Number of terms per element of the result.
 double terms(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes) {
   if (node.inputs.size() < 2) return 1;
   const ir::Shape& left = graph.type(node.inputs[0]).shape;
@@ -59,7 +59,7 @@ Work work_within(const ir::Graph& graph, ir::Bindings& sizes) {
   return work;
 }
 
-/// Symbols that stand in inputs' shapes, and whether each only ever leads.
+/// Symbols in the inputs' shapes, and whether each occurs only as the first dimension.
 std::map<std::string, bool> symbols_of(const ir::Graph& model) {
   std::map<std::string, bool> leading;
   for (const ir::ValueId input : model.inputs()) {
@@ -98,7 +98,7 @@ ir::Bindings greatest_sizes(const ir::Graph& model, const ir::Bindings& given) {
   }
 }
 
-/// The rows of the smallest constant table that elements of an integer input choose from, or zero.
+/// Rows of the smallest constant table that an integer input indexes; 0: none.
 std::int64_t rows_chosen(const ir::Graph& graph, ir::ValueId value) {
   std::int64_t rows = 0;
   for (const ir::NodeId id : graph.users(value)) {
@@ -129,7 +129,7 @@ RunInputs long_inputs(const ir::Graph& model, const RunInputs& asked) {
   if (!asked.files.empty() || !asked.tensors.empty()) return result;
   ir::Bindings given;
   if (!asked.shapes.empty()) {
-    // What shapes say of symbols; those of other inputs follow.
+    // Symbols from the given shapes; those of other inputs follow.
     InputDims names;
     for (const auto& input : describe_inputs(model)) {
       names.emplace_back(input.name, std::vector<std::string>());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs to verify a model on where none are given: as long as its dimensions allow.
+// Draws inputs for verification, as long as the model's dimensions allow.
 #pragma once
 
 #include "ir/graph.h"
@@ -15,17 +15,18 @@ struct Work {
 };
 Work work_of(const ir::Graph& model, const ir::Bindings& sizes);
 
-/// `asked` with a shape for each input and ranges for integers and angles that it does not give.
+/// Completes `asked`: a shape for each input, and ranges for integers and angles.
 ///
-/// Symbols take the greatest value of their ranges (1,024 where there is none; 2 where a symbol
-/// only ever is a leading dimension, a batch), halved together until a reference evaluation takes
-/// seconds. Integers that choose rows of constant tables are drawn from all rows. What angles are
-/// made of (positions, time steps) is drawn up to the greatest length, 1,000 at least: errors that
-/// grow with the length show there alone.
+/// Symbols take the maximum of their ranges (1,024 if unbounded; 2 for a symbol that is only a
+/// leading dimension, a batch). They are halved together until a reference evaluation takes
+/// seconds. Indices of constant tables are drawn from all rows. Operands of angles (positions, time
+/// steps) are drawn up to the maximum length, at least 1,000, because errors that grow with the
+/// length show only there.
 RunInputs long_inputs(const ir::Graph& model, const RunInputs& asked);
 
-/// True if errors of a run on long_inputs say that the model does not take them, which ranges do
-/// not tell (more tokens than a cache has room for): then what is asked is drawn as it is.
+/// True if an error of a run on long_inputs means that the model does not support such lengths,
+/// which ranges do not express (more tokens than a cache has room for). The caller then uses the
+/// original request.
 bool are_too_long(const Error& error);
 
 }  // namespace sinter::tools

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches in rows of 8 bits as what they stand for, so that a plan which has such can be compared
-// with its model.
+// Dequantizes 8-bit caches, so that a plan with such caches can be compared with its model.
 #pragma once
 
 #include <vector>
@@ -9,9 +8,9 @@
 
 namespace sinter::tools {
 
-/// `tensors`, inputs or outputs of a plan, without those that are scales of `caches`, and with the
-/// caches in the model's type. `names`: of the plan's bindings, in order; `is_input`: which of a
-/// cache's two bindings they are.
+/// `tensors`, inputs or outputs of a plan, without the scales of `caches`, and with the caches
+/// dequantized to the model's type. `names`: the bindings in order; `is_input`: which of a cache's
+/// two bindings they are.
 std::vector<ir::Tensor> with_exact_caches(std::vector<ir::Tensor> tensors,
                                           const std::vector<std::string>& names,
                                           const std::vector<fusion::QuantizedCache>& caches,

@@ -26,8 +26,7 @@ using ir::Node;
 using ir::Tensor;
 using ir::ValueId;
 
-/// A size that becomes another wherever it stands, and with `multiples` its multiples in
-/// proportion.
+/// Replaces a size everywhere; with `multiples` also scales its multiples.
 struct Resize {
   std::int64_t from = 0, to = 0;
   bool multiples = false;
@@ -41,12 +40,12 @@ struct Resize {
 struct Edit {
   std::map<ValueId, Tensor> cuts;       // values that become inputs
   std::map<ValueId, Tensor> constants;  // values that become constants
-  std::map<ValueId, ValueId> same;      // values that others stand for
+  std::map<ValueId, ValueId> same;      // values replaced by others
   std::vector<ValueId> outputs;
   Resize resize;
 };
 
-/// The first elements along every dimension.
+/// Takes the leading elements along every dimension.
 Tensor leading_part(const Tensor& tensor, const std::vector<std::int64_t>& shape) {
   if (tensor.shape() == shape) return tensor;
   const std::size_t size = size_of(tensor.dtype());
@@ -68,7 +67,7 @@ OtherSizes other_sizes(const Resize& resize) {
           [resize](const Tensor& constant) { return resized(constant, resize); }, true};
 }
 
-/// Copies what the outputs need, edited.
+/// Copies the nodes that the outputs need, with an edit applied.
 class Editor {
  public:
   Editor(const TestCase& test, const Edit& edit)
@@ -168,7 +167,7 @@ class Reducer {
     try {
       return take(Editor(test_, edit).run());
     } catch (const Error&) {
-      return false;  // the types no longer fit together
+      return false;  // types are inconsistent
     }
   }
 
@@ -180,7 +179,7 @@ class Reducer {
     return true;
   }
 
-  /// What the reference stores for every value of a node.
+  /// Computes the reference's value of every node.
   void evaluate() {
     values_.clear();
     ir::EvaluateOptions options;
@@ -217,7 +216,7 @@ class Reducer {
     return false;
   }
 
-  /// The nodes within some distance of the outputs.
+  /// Tries to keep only nodes within some distance of the outputs.
   bool nodes_in_front() {
     const std::size_t count = test_.graph.nodes().size();
     for (std::size_t depth = 1; depth < count; depth *= 2)
@@ -262,7 +261,7 @@ class Reducer {
     return changed;
   }
 
-  /// `node` replaced by an operand, or its result by an input.
+  /// Tries to replace `node` by an operand, or its result by an input.
   bool without(const Node& node) {
     const ValueId result = node.outputs[0];
     for (const ValueId input : node.inputs) {
@@ -277,14 +276,14 @@ class Reducer {
     return attempt(cut);
   }
 
-  /// The smallest first: two sizes that have become one can no longer be told apart.
+  /// Smallest sizes first, because sizes that become equal can no longer be distinguished.
   bool smaller_dimensions() {
     bool changed = false;
     for (std::int64_t size = 1; (size = next_size(size)) > 0;) changed |= smaller(size);
     return changed;
   }
 
-  /// The smallest size of any dimension above `size`, or 0.
+  /// The smallest dimension above `size`, or 0.
   std::int64_t next_size(std::int64_t size) const {
     std::int64_t next = 0;
     for (const ir::Value& value : test_.graph.values())
@@ -337,7 +336,7 @@ Reduced reduce(TestCase start, const ReduceOptions& options) {
 }
 
 Graph flattened(const Graph& graph) {
-  // A body of another operator's own computes a part of it.
+  // An operator with a partial body stays whole.
   const auto is_body = [](const Node& node) { return node.body && !node.op->body_inputs; };
   const auto is_fused = [&](const Graph& g) { return std::ranges::any_of(g.nodes(), is_body); };
   Graph result = graph;

@@ -10,16 +10,16 @@
 
 namespace sinter::tools {
 
-/// A graph and what is put into it.
+/// A graph and its inputs.
 struct TestCase {
   ir::Graph graph;
   std::vector<ir::Tensor> inputs;
 };
 
 struct ReduceOptions {
-  /// True if the case still shows what is looked for. One that cannot even be compiled does not.
+  /// True if the case still shows the failure. A case that does not compile does not.
   std::function<bool(const TestCase&)> fails;
-  std::size_t most_trials = 400;  // calls of `fails`
+  std::size_t most_trials = 400;  // maximum calls of `fails`
 };
 
 struct Reduced {
@@ -27,13 +27,13 @@ struct Reduced {
   std::size_t trials = 0;
 };
 
-/// Makes `start`, which fails, smaller while it fails: fewer outputs, fewer nodes on either side
-/// (what feeds the others becomes an input with the reference's values) and in between, smaller
-/// dimensions (the leading part of inputs and constants), inputs of one value as constants. Sizes
-/// that depend on symbols are tried as numbers first.
+/// Reduces `start`, which fails, while it still fails: fewer outputs; fewer nodes at either end and
+/// in between (their results become inputs with the reference's values); smaller dimensions (the
+/// leading part of inputs and constants); constants for inputs of one value. Tries numbers for
+/// symbolic sizes first.
 Reduced reduce(TestCase start, const ReduceOptions& options);
 
-/// `graph` with the bodies of its fused nodes in their place.
+/// `graph` with fused nodes replaced by their bodies.
 ir::Graph flattened(const ir::Graph& graph);
 
 }  // namespace sinter::tools

@@ -28,7 +28,7 @@ using ir::Node;
 using ir::Tensor;
 using ir::ValueId;
 
-/// Every node's results as the reference has them, unrounded.
+/// The reference's results of every node, unrounded.
 std::vector<std::vector<Tensor>> evaluate_nodes(const Graph& graph,
                                                 std::span<const Tensor> inputs) {
   std::vector<std::vector<Tensor>> results;
@@ -41,11 +41,11 @@ std::vector<std::vector<Tensor>> evaluate_nodes(const Graph& graph,
   return results;
 }
 
-/// The regions of a graph with their results as outputs, in order.
+/// A graph's regions with their results as outputs, in order.
 struct Taken {
   Graph graph;
   std::vector<Tensor> inputs;
-  std::vector<std::size_t> regions;  // places in the original graph
+  std::vector<std::size_t> regions;  // node indices in the original graph
 };
 
 class Taker {
@@ -62,8 +62,8 @@ class Taker {
     }
   }
 
-  /// `results`: the reference's, for regions that read them; empty: they read each other's. `only`:
-  /// the one region that is taken, by its node; else all.
+  /// `results`: the reference's results, which regions then read; empty: regions read each other's.
+  /// `only`: extracts a single region, by its node.
   Taken take(const std::vector<std::vector<Tensor>>& results,
              std::optional<std::size_t> only = {}) {
     for (std::size_t n = 0; n < old_.nodes().size(); ++n) {
@@ -93,7 +93,7 @@ class Taker {
     }
   }
 
-  /// The value as an input that holds what the reference stores.
+  /// Replaces the value by an input with the reference's result.
   ValueId feed(ValueId old, std::size_t n, std::size_t k, const Tensor& result) {
     if (old_.users(old).empty()) return map(old);
     const ir::TensorType& type = old_.type(old);
@@ -107,7 +107,7 @@ class Taker {
   Taken taken_;
 };
 
-/// A plan's input dimensions are numbers or symbols.
+/// Whether all values can be inputs: a plan's input dimensions must be numbers or symbols.
 bool can_be_fed(const Graph& graph) {
   for (const Node& node : graph.nodes())
     for (const ValueId output : node.outputs)
@@ -120,7 +120,7 @@ void narrowest(const Graph& body, double& bound, bool tf32, bool& floats) {
   for (const ir::Value& value : body.values()) {
     if (!is_float(value.type.dtype)) continue;
     floats = true;
-    if (is_float8(value.type.dtype)) {  // a step of the type, where the other rounds the other way
+    if (is_float8(value.type.dtype)) {  // a rounding step of the type, if both round differently
       const int mantissa = float8_format(value.type.dtype).mantissa_bits;
       bound = std::max(bound, std::ldexp(1.0, -mantissa));
       continue;
@@ -146,8 +146,8 @@ std::vector<Tensor> run_compiled(const Taken& taken, const codegen::CompileOptio
   return get_outputs(session, plan);
 }
 
-/// Runs each region alone on the reference's results. False if none of them fails: then the error
-/// is not one of regions.
+/// Runs each region alone on the reference's results. False if none fails: then the error is not
+/// caused by a region.
 bool run_one_by_one(const Graph& graph, std::span<const Tensor> inputs,
                     const std::vector<std::vector<Tensor>>& reference, const RegionOptions& options,
                     const SessionOptions& session, RegionCheck& check) {
@@ -178,7 +178,7 @@ double region_bound(const Node& region, bool tf32) {
   const bool exact = std::ranges::none_of(region.body->outputs(), [&](ValueId output) {
     return is_float(region.body->type(output).dtype);
   });
-  // A comparison may turn out the other way where two floats are all but equal.
+  // A comparison of two almost equal floats may differ.
   return exact && floats ? std::max(bound, 1e-3) : bound;
 }
 
@@ -202,7 +202,7 @@ RegionCheck check_regions(const Graph& fused, std::span<const Tensor> inputs, Re
   const bool fed = mode == RegionInputs::kReference;
   const Taken taken =
       Taker(graph, inputs).take(fed ? reference : std::vector<std::vector<Tensor>>{});
-  // What the regions make of their rounded inputs, which is not what the model's reference is.
+  // The expected results for the rounded inputs, which differ from the model's reference.
   const auto expected = fed ? evaluate_nodes(taken.graph, taken.inputs) : reference;
   for (std::size_t i = 0; i < taken.regions.size(); ++i) {
     const Node& node = graph.nodes()[taken.regions[i]];

@@ -19,7 +19,7 @@ bool multiplies(const ir::Node& node) {
   return fusion::is_matrix_product(node) || node.op->name == "Conv";
 }
 
-/// The graph of 16-bit types, before anything is fused.
+/// The unfused graph with 16-bit types.
 ir::Graph lowered(const BuildResult& built, const BuildOptions& build, const Reporter& reporter) {
   BuildOptions until = build;
   until.stop_after = "lower_precision";
@@ -28,7 +28,7 @@ ir::Graph lowered(const BuildResult& built, const BuildOptions& build, const Rep
   return run_passes(until, built.model, built.target, quiet).graph;
 }
 
-/// Evaluates a graph with some of its values rounded, and compares with the model's outputs.
+/// Evaluates a graph with some values rounded, and compares with the model's outputs.
 class Trials {
  public:
   Trials(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
@@ -49,7 +49,7 @@ class Trials {
     return worst;
   }
 
-  /// The one of `nodes` that loses most, as far as halving finds it.
+  /// The node with the largest loss, found by bisection.
   std::size_t worst(std::vector<std::size_t> nodes) const {
     while (nodes.size() > 1) {
       const auto middle = nodes.begin() + static_cast<std::ptrdiff_t>(nodes.size() / 2);
@@ -76,7 +76,7 @@ std::optional<RoundingLoss> find_rounding_loss(const BuildResult& built, const B
   if (build.precision != Precision::kFloat16 && build.precision != Precision::kBFloat16)
     return std::nullopt;
   const ir::Graph graph = lowered(built, build, reporter);
-  if (graph.inputs().size() != inputs.size()) return std::nullopt;  // caches with scales
+  if (graph.inputs().size() != inputs.size()) return std::nullopt;  // scales of caches are inputs
   std::set<std::size_t> all, matmuls;
   std::vector<std::size_t> rest;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a model of 16-bit floats loses what its matmuls do not explain.
+// Finds where a 16-bit model loses more precision than its matmuls explain.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,20 @@
 
 namespace sinter::tools {
 
-/// Errors of the worst output against the model as imported, in the reference evaluation.
+/// Errors of the worst output relative to the imported model, in the reference evaluation.
 struct RoundingLoss {
-  double all = 0;        // with every value rounded to its type
-  double matmuls = 0;    // with operands and results of matmuls and convolutions rounded alone
-  double constants = 0;  // with constants alone
-  std::string value;     // that loses most, by name or operator; empty: what matmuls do explains it
+  double all = 0;        // with all values rounded
+  double matmuls = 0;    // with only the operands and results of matmuls and convolutions rounded
+  double constants = 0;  // with only constants rounded
+  std::string value;     // value with the largest loss, by name or operator; empty: matmuls explain
+                         // the error
   std::vector<std::string> origins;
-  double alone = 0;  // with that value alone rounded
+  double alone = 0;  // with only that value rounded
 };
 
-/// Of a plan of `--precision fp16` or `bf16` on `inputs`; nothing for any other, or if the error is
-/// at most twice what rounding matmuls brings. Evaluates the reference some 2 log2(values) times.
+/// For a plan of `--precision fp16` or `bf16` on `inputs`. Nullopt for other precisions, or if the
+/// error is at most twice that of rounding matmuls. Needs about 2 log2(values) reference
+/// evaluations.
 std::optional<RoundingLoss> find_rounding_loss(const BuildResult& built, const BuildOptions& build,
                                                const std::vector<ir::Tensor>& inputs,
                                                const Reporter& reporter);

@@ -45,7 +45,7 @@ RegionOptions region_options(const BuildResult& built, const VerifyOptions& opti
   return result;
 }
 
-/// Errors propagate, so that a region's bound is that of a model's output at least.
+/// Errors propagate, so a region's bound is at least that of a model's output.
 RegionOptions propagated_options(const BuildResult& built, const BuildOptions& build,
                                  const VerifyOptions& options) {
   RegionOptions result = region_options(built, options);
@@ -59,7 +59,7 @@ double excess(const RegionResult& region) {
                             : std::numeric_limits<double>::infinity();
 }
 
-/// The largest error of a graph's outputs in units of their bounds.
+/// The largest error of a graph's outputs, in units of their bounds.
 double worst_output(const BuildOptions& build, const VerifyOptions& options,
                     const ir::TargetTraits& target, const std::vector<ir::Tensor>& found,
                     const std::vector<ir::Tensor>& expected) {
@@ -72,12 +72,12 @@ double worst_output(const BuildOptions& build, const VerifyOptions& options,
   return worst;
 }
 
-/// The first pass after which the reference evaluation of the graph is not the model's any more;
-/// empty if that is so after none.
+/// The first pass after which the graph's reference evaluation differs from the model's; empty if
+/// there is none.
 std::string first_wrong_pass(const BuildResult& built, const BuildOptions& build,
                              const VerifyOptions& options, const std::vector<ir::Tensor>& inputs,
                              const Reporter& reporter) {
-  // Caches of 8 bits have scales from a pass on: what they stand for is compared.
+  // From some pass on 8-bit caches have scales: compares dequantized values.
   const auto& caches = built.pipeline.context.caches;
   std::vector<std::string> names;
   for (const ir::ValueId input : built.pipeline.graph.inputs())
@@ -94,7 +94,7 @@ std::string first_wrong_pass(const BuildResult& built, const BuildOptions& build
     return worst_output(build, options, built.target.traits(), outputs_of(graph), expected) > 1;
   };
   if (is_fused(built.model.graph) || !differs(built.pipeline.graph)) return "";
-  const auto& times = built.pipeline.times;  // of the passes that ran
+  const auto& times = built.pipeline.times;  // of the executed passes
   std::size_t right = 0, wrong = times.size();
   while (right + 1 < wrong) {
     const std::size_t middle = (right + wrong) / 2;
@@ -108,7 +108,7 @@ std::string first_wrong_pass(const BuildResult& built, const BuildOptions& build
   return times[wrong - 1].name;
 }
 
-/// The reference's inputs of one region, and the region alone.
+/// One region as a test case, with the reference's values as inputs.
 TestCase region_alone(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
                       std::size_t region) {
   const ir::Node& node = graph.nodes()[region];
@@ -143,7 +143,7 @@ TestCase region_alone(const ir::Graph& graph, const std::vector<ir::Tensor>& inp
   return test;
 }
 
-/// Everything up to one region, in single operators.
+/// All nodes up to one region, unfused.
 TestCase up_to(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs, std::size_t region) {
   ir::GraphBuilder builder("reduced");
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
@@ -166,7 +166,7 @@ TestCase up_to(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs, st
   return {flattened(builder.finish()), inputs};
 }
 
-/// Judges test cases as `verify` will judge the file that is written.
+/// Judges test cases as `verify` will judge the written file.
 class Judge {
  public:
   Judge(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
@@ -180,7 +180,7 @@ class Judge {
         reporter_(reporter.quiet()),
         regions_(mode == RegionInputs::kReference ? region_options(built, options)
                                                   : propagated_options(built, build, options)) {
-    // The graph has been lowered already.
+    // The graph is lowered already.
     if (build_.precision != Precision::kTf32) build_.precision = Precision::kModel;
     if (mode == RegionInputs::kPropagated)
       regions_.least_bound = default_bound(DType::kFloat32, build_, target_.traits());
@@ -188,8 +188,8 @@ class Judge {
     build_.observe = nullptr;
   }
 
-  /// A case that cannot be compiled fails in another way; so does one that is wrong by an infinite
-  /// amount where the original is not.
+  /// A case that does not compile is another failure, as is one with an infinite error if the
+  /// original's is finite.
   bool fails(const TestCase& test) const {
     reporter_.check();
     try {
@@ -218,9 +218,9 @@ class Judge {
   RegionOptions regions_;
 };
 
-/// The file that is written, and how it is seen to fail.
+/// The written file, and the command that shows its failure.
 struct Written {
-  std::string text, inputs;  // paths; no inputs: seeded ones will do
+  std::string text, inputs;  // paths; no inputs: seeded random ones suffice
   std::string command;
 };
 
@@ -289,7 +289,7 @@ BisectReport bisect(const BuildResult& built, const BuildOptions& build,
   report.regions = check.regions.size();
   const RegionResult* first = check.first_failure();
   if (first == nullptr) {
-    // The outputs as the whole plan computes them, where regions share memory.
+    // Outputs of the whole plan, where regions share memory.
     report.outputs = measure_accuracy(built, build, options, reporter);
     return report;
   }
@@ -297,7 +297,7 @@ BisectReport bisect(const BuildResult& built, const BuildOptions& build,
                                    region_options(built, options), options.session);
   report.region = *first;
   report.place = static_cast<std::size_t>(first - check.regions.data());
-  // Regions that differ in symbols alone become one in numbers.
+  // Regions that differ only in symbols become equal, and are merged, with numbers.
   if (alone.regions.size() == check.regions.size()) {
     report.own_error = alone.regions[report.place].error;
     report.own_ok = alone.regions[report.place].ok();
@@ -323,14 +323,13 @@ ReduceReport reduce_failure(const BuildResult& built, const BuildOptions& build,
   if (region == nullptr) return report;
   report.region = *region;
   const Judge judge(built, build, options, mode, *region, reporter);
-  // Single operators can be taken apart; where the passes would make something else of them, the
-  // region stays whole.
-  // Numbers for symbols come first: an operand's size may not tell them.
+  // Unfused graphs reduce further; if the passes would fuse them differently, the region stays
+  // whole. Specialized graphs come first, since an operand's size may not determine the symbols.
   std::vector<TestCase> starts;
   const ir::Graph numbers = specialised(graph, ir::bind_symbols(graph, inputs));
   const ir::Graph& checked = check.specialised ? numbers : graph;
   for (const ir::Graph* from : {&numbers, &graph}) {
-    // Nodes that differ in symbols alone become one, and those behind move.
+    // Nodes that differ only in symbols are merged, which shifts later indices.
     if (from->nodes().size() != checked.nodes().size()) continue;
     if (mode == RegionInputs::kPropagated) {
       starts.push_back(up_to(*from, inputs, region->node));

@@ -13,26 +13,26 @@
 
 namespace sinter::tools {
 
-/// Every fused region on the inputs that the reference gives it; the worst first.
+/// Every fused region on the reference's inputs; worst first.
 struct RegionsReport {
   std::vector<RegionResult> regions;
-  std::size_t wrong = 0;     // above their bounds
-  bool specialised = false;  // compiled for these shapes alone
+  std::size_t wrong = 0;     // number of regions above their bounds
+  bool specialised = false;  // compiled only for these shapes
 };
 RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options,
                              const Reporter& reporter);
 
-/// The first pass that changes what the graph computes; if none does, the first region in order
-/// whose result, computed from the results of those before it, is above its bound; if none is, what
-/// the outputs of the whole plan are.
+/// The first pass that changes the graph's results. If there is none: the first region whose
+/// propagated result is above its bound. If there is none: the errors of the whole plan's outputs.
 struct BisectReport {
   std::string pass;                    // empty: none
-  std::optional<RegionResult> region;  // none if a pass is found, or nothing is wrong
-  std::size_t place = 0, regions = 0;  // of that region, of how many
-  std::optional<double> own_error;     // of that region on the reference's inputs, if it is there
-  bool own_ok = true;                  // that error is within the region's own bound
-  std::optional<Accuracy> outputs;     // if no region is above its bound
-  std::optional<RoundingLoss> loss;    // of 16 bits, beyond what rounding matmuls brings
+  std::optional<RegionResult> region;  // nullopt if a pass is found, or nothing is wrong
+  std::size_t place = 0, regions = 0;  // index of that region, and the number of regions
+  std::optional<double> own_error;   // error of that region on the reference's inputs, if it exists
+                                     // there
+  bool own_ok = true;                // own_error is within the region's own bound
+  std::optional<Accuracy> outputs;   // if no region is above its bound
+  std::optional<RoundingLoss> loss;  // loss of 16 bits, beyond that of rounding matmuls
   bool ok() const { return pass.empty() && !region && outputs && outputs->ok(); }
 };
 BisectReport bisect(const BuildResult& built, const BuildOptions& build,
@@ -40,15 +40,17 @@ BisectReport bisect(const BuildResult& built, const BuildOptions& build,
 
 /// The smallest graph found that still fails, written to a file.
 struct ReduceReport {
-  std::optional<RegionResult> region;  // that fails; none: nothing does, and nothing was written
+  std::optional<RegionResult> region;  // failing region; nullopt: nothing fails, and nothing was
+                                       // written
   std::size_t regions = 0;
-  std::string path, inputs;  // files; no inputs: seeded ones show it
+  std::string path, inputs;  // paths; no inputs: seeded random ones show the failure
   std::size_t operators_before = 0, operators = 0, trials = 0;
-  std::string command;  // which shows it
+  std::string command;  // shows the failure
 };
-/// Writes to `path` the smallest Graph text that still fails and, if seeded inputs do not show it,
-/// its inputs beside it (.npz). It starts from the first region that fails on the reference's
-/// inputs, else from the graph up to the one that `bisect` finds. Progress is stage "reducing".
+/// Writes the smallest Graph text that still fails to `path`, and its inputs beside it (.npz)
+/// unless seeded random inputs show the failure. Starts from the first region that fails on the
+/// reference's inputs, else from the graph up to the region that `bisect` finds. Progress is stage
+/// "reducing".
 ReduceReport reduce_failure(const BuildResult& built, const BuildOptions& build,
                             const VerifyOptions& options, const std::string& path,
                             const Reporter& reporter);

@@ -20,7 +20,7 @@ std::string python_type(nb::handle value) {
   return module == "builtins" ? name : module + "." + name;
 }
 
-/// An element type from a format of PEP 3118, of one item.
+/// The element type of a PEP 3118 format with a single item.
 std::optional<DType> dtype_of_format(std::string_view format, Py_ssize_t size) {
   if (!format.empty() && std::string_view("@=<").find(format[0]) != std::string_view::npos)
     format.remove_prefix(1);
@@ -59,7 +59,7 @@ std::optional<DType> dtype_of_format(std::string_view format, Py_ssize_t size) {
   }
 }
 
-/// The type of ml_dtypes' that has this name.
+/// The ml_dtypes type with this name.
 std::optional<DType> foreign_dtype(std::string_view name) {
   for (int i = 0; i < kDTypeCount; ++i)
     if (const auto dtype = static_cast<DType>(i); !numpy_has(dtype) && python_name(dtype) == name)
@@ -67,7 +67,7 @@ std::optional<DType> foreign_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-/// NumPy's type for the bits of a type that is not its own.
+/// NumPy's type for the bits of a type that NumPy lacks.
 const char* bits_name(DType dtype) { return size_of(dtype) == 1 ? "uint8" : "uint16"; }
 
 bool is_dense(const dlpack::Tensor& tensor) {
@@ -150,7 +150,7 @@ void Array::take_buffer(nb::handle value, std::string_view what, bool writable) 
     nb::python_error error;
     if (!modules.is_numpy(value)) throw error;
     const std::string name = nb::cast<std::string>(value.attr("dtype").attr("__str__")());
-    // NumPy hands out no buffers of types that are not its own.
+    // NumPy exports no buffers for types from ml_dtypes.
     dtype = foreign_dtype(name);
     if (!dtype) {
       if (writable && !nb::cast<bool>(value.attr("flags").attr("writeable")))
@@ -197,7 +197,8 @@ void Array::take_torch(nb::handle value, std::string_view what, bool writable) {
     refuse(fmt::format(
         "{} requires a gradient, and a plan computes none: give it as tensor.detach()", what));
   library_ = Library::kTorch;
-  // Without a stream: work runs on torch's current one, behind what has written the tensor.
+  // Without a stream argument, work is ordered on torch's current stream, after the tensor's
+  // producer.
   read_capsule(modules.torch_to_dlpack(value), what, writable);
   if (object_.is_valid()) return;
   read_capsule(modules.torch_to_dlpack(modules.torch_copy(value)), what, writable);
@@ -217,7 +218,7 @@ void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) 
                       what, python_type(value)));
   }
   library_ = cupy ? Library::kCupy : Library::kNumpy;
-  // CuPy's -1: no synchronisation, as for torch.
+  // stream -1 of CuPy: no synchronization, as for torch.
   const auto capsule_of = [cupy](nb::handle array) {
     if (!cupy) return nb::object(array.attr("__dlpack__")());
     nb::object method = array.attr("__dlpack__");
@@ -230,7 +231,7 @@ void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) 
   read_capsule(capsule_of(copy), what, writable);
 }
 
-/// Leaves object_ empty if the tensor is to be copied to be dense and aligned as sessions take it.
+/// Leaves object_ empty if the tensor needs a dense, aligned copy.
 void Array::read_capsule(nb::object capsule, std::string_view what, bool writable) {
   auto* managed =
       static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
@@ -247,7 +248,7 @@ void Array::read_capsule(nb::object capsule, std::string_view what, bool writabl
   const std::size_t alignment = view.memory == Memory::kDevice ? 16 : size_of(view.dtype);
   if (!writable && reinterpret_cast<std::uintptr_t>(view.data) % alignment != 0) return;
   view_ = std::move(view);
-  object_ = std::move(capsule);  // releases the tensor when it goes
+  object_ = std::move(capsule);  // releases the tensor when destroyed
 }
 
 NewArray make_array(Library library, DType dtype, const std::vector<std::int64_t>& shape) {
@@ -274,7 +275,7 @@ nb::object copy_device_output(Library library, Session& session, std::size_t out
   const int device = session.output(output).device;
   dlpack::ManagedTensor* lent = to_dlpack_unversioned(session, output);
   nb::object capsule = nb::steal(PyCapsule_New(lent, "dltensor", [](PyObject* object) {
-    if (!PyCapsule_IsValid(object, "dltensor")) return;  // taken by its consumer
+    if (!PyCapsule_IsValid(object, "dltensor")) return;  // its consumer took it
     auto* tensor = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object, "dltensor"));
     tensor->deleter(tensor);
   }));
@@ -289,7 +290,7 @@ void* current_stream(Library library, int device) {
   const nb::object number = Modules::get().current_stream(library, device);
   void* stream = PyLong_AsVoidPtr(number.ptr());
   if (stream == nullptr && PyErr_Occurred()) throw nb::python_error();
-  // 0 is the default stream of both libraries; to a session it would be one of its own.
+  // 0 is both libraries' default stream, but a session's own stream for Session::run_async.
   return stream == nullptr ? reinterpret_cast<void*>(1) : stream;  // CU_STREAM_LEGACY
 }
 

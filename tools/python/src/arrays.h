@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of NumPy, torch and CuPy as views of tensors, and new ones for outputs. All of this needs
+// NumPy, torch and CuPy arrays as tensor views, and new arrays for outputs. All functions require
 // the GIL.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace sinter::python {
 
-/// An array that somebody else owns: kept, and its memory with it, while this object lives.
+/// An array owned by Python: keeps it and its memory alive.
 class Array {
  public:
   Array() = default;
@@ -21,10 +21,10 @@ class Array {
   Array& operator=(Array&& other) noexcept;
   ~Array() { release(); }
 
-  /// An array to read. One that is not dense and row-major is copied. Throws Error(kUsage) naming
-  /// `what` for what is no array, or has elements that no tensor has; types are never converted.
+  /// An array for reading. Copies one that is not dense and row-major. Throws Error(kUsage) naming
+  /// `what` if it is no array, or of an unsupported element type; never converts types.
   static Array read(nb::handle value, std::string_view what);
-  /// An array to write to, which must be dense, row-major and writable.
+  /// An array for writing: must be dense, row-major and writable.
   static Array write(nb::handle value, std::string_view what);
 
   Library library() const { return library_; }
@@ -42,37 +42,36 @@ class Array {
 
   Library library_ = Library::kNumpy;
   MutableTensorView view_;
-  nb::object object_;  // what owns the memory
+  nb::object object_;  // owner of the memory
   Py_buffer buffer_{};
   bool has_buffer_ = false;
 };
 
-/// A new array in host memory, and a view of it. Throws Error(kUsage) if the library has no such
-/// type: bfloat16 in NumPy without ml_dtypes.
+/// A new array in host memory and a view of it. Throws Error(kUsage) if the library lacks the type:
+/// bfloat16 in NumPy without ml_dtypes.
 struct NewArray {
   nb::object object;
   MutableTensorView view;
 };
 NewArray make_array(Library library, DType dtype, const std::vector<std::int64_t>& shape);
 
-/// A new array of `library` with what an output of the session holds in device memory. Copied on
-/// the library's current stream.
+/// Copies an output in device memory to a new array of `library`, on the library's current stream.
 nb::object copy_device_output(Library library, Session& session, std::size_t output);
 
-/// The current stream of `library` on a GPU, as Session::run_async takes it.
+/// The current stream of `library` on a GPU, for Session::run_async.
 void* current_stream(Library library, int device);
-/// Waits for all work of a GPU, through `library`.
+/// Waits for all work on a GPU, through `library`.
 void synchronize(Library library, int device);
 
-/// A place in the work of one stream of a library, for which others wait.
+/// A point in the work of a library's stream, for which others can wait.
 struct StreamEvent {
   Library library = Library::kTorch;
-  nb::object event;  // the library's; empty: nothing was recorded
+  nb::object event;  // the library's event; empty: nothing recorded
 
-  /// Here, on the library's current stream.
+  /// Records the current point of the library's current stream.
   void record(Library of, int device);
-  /// What is put on the current stream of `on` from now on is behind that place: by the event, or,
-  /// if there is none of that library, by waiting for the GPU.
+  /// Makes later work on the current stream of `on` wait for the point: with the event or, if it is
+  /// another library's, by synchronizing the GPU.
   void wait(Library on, int device) const;
 };
 

@@ -11,7 +11,7 @@
 namespace sinter::python {
 namespace {
 
-constexpr std::size_t kMostShapes = 256;  // whose results' shapes are remembered
+constexpr std::size_t kMostShapes = 256;  // maximum number of remembered input shapes
 
 [[noreturn]] void refuse_call(std::string message) { throw usage_error(std::move(message)); }
 
@@ -53,7 +53,7 @@ Caller::Caller(Plan plan) : plan_(std::move(plan)), cuda_(plan_.target() == "cud
 
 std::size_t Caller::find_input(std::string_view name) const {
   const auto found = input_names_.find(name);
-  return found != input_names_.end() ? found->second : plan_.input_index(name);  // which throws
+  return found != input_names_.end() ? found->second : plan_.input_index(name);  // throws
 }
 
 Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
@@ -69,7 +69,7 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
       call.device = array.view().device < 0 ? 0 : array.view().device;
       call.library = array.library();
     } else if (array.on_device() && array.library() != call.library) {
-      // Each library has a current stream of its own, and the call is put on one.
+      // Each library has its own current stream, and a call uses only one.
       refuse_call(
           "inputs are in GPU memory of torch and of CuPy: give all as one library's "
           "(torch.from_dlpack, cupy.from_dlpack)");
@@ -189,7 +189,7 @@ void Caller::run(Session& session, Call& call, Keep keep) const {
   const auto& inputs = plan_.inputs();
   for (std::size_t i = 0; i < call.inputs.size(); call.inputs_set = ++i) {
     if (!call.inputs[i]) continue;
-    // A CUDA session copies from the host, and reads device memory where it lies.
+    // A CUDA session copies host memory, and reads device memory in place.
     const bool in_place = keep == Keep::kForRun && !cuda_ && !inputs[i].state;
     if (in_place)
       session.use_input(i, call.inputs[i].view());
@@ -236,8 +236,8 @@ nb::object Caller::take_results(Session& session, Call& call) {
     }
     const std::size_t output = results_[place];
     if (call.on_device) {
-      // A result in memory of its own would be an address that the session has not seen, for which
-      // it prepares the run again: its own memory is copied, in the order of the stream.
+      // A new result array would be a new address, for which the session would prepare the run
+      // again: instead its own memory is copied, in stream order.
       values[place] = copy_device_output(call.library, session, output);
       continue;
     }

@@ -15,57 +15,57 @@
 
 namespace sinter::python {
 
-/// The inputs and outputs of one call. Made and destroyed with the GIL.
+/// The inputs and outputs of one call. Created and destroyed with the GIL held.
 struct Call {
   std::vector<Array> inputs;            // by index of the plan's inputs; empty: not given
-  std::vector<Array> out;               // the caller's memory, by place in results(); empty: none
-  std::vector<nb::object> out_objects;  // what the caller gave for these
-  std::vector<NewArray> made;  // by place in results(), if the shapes were known before the run
-  std::size_t inputs_set = 0;  // how many of `inputs` and of results() the session has seen
+  std::vector<Array> out;               // the caller's memory, by index in results(); empty: none
+  std::vector<nb::object> out_objects;  // the caller's objects for these
+  std::vector<NewArray> made;  // by index in results(), if the shapes were known before the run
+  std::size_t inputs_set = 0;  // how many of `inputs` and results() were passed to the session
   std::size_t outputs_set = 0;
   Library library = Library::kNumpy;
-  bool on_device = false;         // inputs are in device memory: so are outputs
-  int device = 0;                 // theirs
-  void* stream = nullptr;         // the library's current one there
-  std::vector<std::int64_t> key;  // the shapes of the inputs
+  bool on_device = false;         // inputs are in device memory, so outputs are, too
+  int device = 0;                 // the inputs' device
+  void* stream = nullptr;         // the library's current stream there
+  std::vector<std::int64_t> key;  // shapes of the inputs
 };
 
-/// Where a session's inputs come from.
+/// Lifetime of a session's inputs.
 enum class Keep {
-  kForRun,   // host arrays are read where they lie; they go with the call
-  kForLater  // host arrays are copied: later runs read them again
+  kForRun,   // reads host arrays in place during the call
+  kForLater  // copies host arrays for later runs
 };
 
-/// What all calls of a plan share. Used with the GIL unless said otherwise.
+/// Data that all calls of a plan share. Requires the GIL except where noted.
 class Caller {
  public:
   explicit Caller(Plan plan);
 
   const Plan& plan() const { return plan_; }
   bool is_cuda() const { return cuda_; }
-  /// Indices of the inputs that must be given, in the order of positions, and of the outputs that
-  /// calls return: those that are no states.
+  /// Indices of the required inputs, in positional order, and of the returned outputs: all that are
+  /// no states.
   const std::vector<std::size_t>& arguments() const { return arguments_; }
   const std::vector<std::size_t>& results() const { return results_; }
 
-  /// Takes positional and named arguments and out=. Throws Error(kUsage): unknown, twice, missing
-  /// (if `all` are needed), no array, wrong memory.
+  /// Reads positional and named arguments and out=. Throws Error(kUsage) for unknown, duplicate or
+  /// missing ones (if `all` are required), non-arrays and the wrong memory.
   Call read(nb::args positions, nb::kwargs names, bool all) const;
-  /// Makes arrays for the results if their shapes are known from an earlier call.
+  /// Creates result arrays if an earlier call has shown their shapes.
   void make_results(Call& call) const;
 
-  /// Sets inputs and outputs of the session and runs it; without the GIL. On a device the run is
-  /// in the order of call.stream and need not have ended.
+  /// Sets the session's inputs and outputs and runs it, without the GIL. On a device the run is
+  /// asynchronous, in the order of call.stream.
   void run(Session& session, Call& call, Keep keep) const;
 
-  /// Throws Error(kUsage) if memory for outputs overlaps with `inputs`, by index of the plan's: the
-  /// call's, or those of earlier calls that it leaves in place.
+  /// Throws Error(kUsage) if memory for outputs overlaps `inputs` (by index in the plan): this
+  /// call's, or those that earlier calls left set.
   void check_overlaps(const Call& call, const std::vector<Array>& inputs) const;
 
-  /// What the call returns, while the session has its outputs still. Shapes of results are
-  /// remembered for later calls with the same shapes.
+  /// Builds the return value while the session still has its outputs. Remembers result shapes for
+  /// later calls with equal input shapes.
   nb::object take_results(Session& session, Call& call);
-  /// A new array with what an output on the host holds.
+  /// Copies an output in host memory to a new array.
   static nb::object copy_output(Library library, const TensorView& view);
 
  private:
@@ -76,10 +76,10 @@ class Caller {
   bool cuda_;
   std::vector<std::size_t> arguments_, results_;
   std::unordered_map<std::string_view, std::size_t> input_names_;
-  std::vector<std::string> labels_;  // of inputs, for errors: "input 'x'"
+  std::vector<std::string> labels_;  // names of inputs for errors: "input 'x'"
   nb::object result_names_;          // a tuple
   nb::object outputs_type_;          // pysinter.Outputs
-  /// Shapes of results by shapes of inputs; bounded.
+  /// Result shapes by input shapes; bounded.
   std::map<std::vector<std::int64_t>, std::vector<std::vector<std::int64_t>>> shapes_;
 };
 

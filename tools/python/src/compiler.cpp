@@ -52,8 +52,8 @@ struct Source {
   }
 };
 
-/// Runs `work` without the GIL on a thread of its own, while this one sees signals: what a signal's
-/// handler raises (KeyboardInterrupt) stops the work and leaves this.
+/// Runs `work` on another thread without the GIL, while this thread handles signals. An exception
+/// of a signal handler (KeyboardInterrupt) stops the work and propagates.
 template <typename Work>
 auto interruptible(std::stop_source& stop, Work work) {
   std::optional<decltype(work())> result;
@@ -92,7 +92,7 @@ auto interruptible(std::stop_source& stop, Work work) {
   return std::move(*result);
 }
 
-/// `progress(stage, done, total)` and `diagnostic(dict)`, each or None.
+/// `progress(stage, done, total)` and `diagnostic(dict)`; either may be None.
 Monitor make_monitor(nb::handle progress, nb::handle diagnostic, const std::stop_source& stop) {
   Monitor monitor;
   monitor.stop = stop.get_token();
@@ -109,7 +109,7 @@ Monitor make_monitor(nb::handle progress, nb::handle diagnostic, const std::stop
   return monitor;
 }
 
-/// `call(options)`, which can be interrupted and tells `progress` and `diagnostic`.
+/// Runs `call(options)` interruptibly, with callbacks `progress` and `diagnostic`.
 template <typename Options, typename Call>
 auto monitored(Options options, nb::handle progress, nb::handle diagnostic, Call call) {
   std::stop_source stop;
@@ -172,7 +172,7 @@ std::string graph_of(const Source& source, const CompileOptions& given, const st
                    [&](const auto& options) { return graph_text(source.model, options, behind); });
 }
 
-/// How a report is made: `measure` says with which inputs and where, should it be wanted.
+/// Options of a report; `measure` has the inputs and the device for measurements.
 tools::ReportOptions report_options(const ProfileOptions& measure, bool measures, bool verify) {
   tools::ReportOptions how;
   how.inputs = measure.inputs;
@@ -183,7 +183,7 @@ tools::ReportOptions report_options(const ProfileOptions& measure, bool measures
   return how;
 }
 
-/// The page of `report`; `against`: another page, which it is put beside, or empty.
+/// The HTML page of `report`; `against`: another page to compare with, or empty.
 std::string page_of(const nlohmann::ordered_json& report, const std::string& against) {
   if (against.empty()) return tools::report_page(report);
   return tools::report_page(report, tools::data_of_page(against, "against"));
@@ -215,8 +215,8 @@ std::string report_plan(const PlanObject& plan, const std::string& name,
   });
 }
 
-/// A tensor with the array that it is a view of, or a copy of that. Options take the view alone:
-/// Python keeps this object as long as it uses them.
+/// A tensor with the array (or copy) that it views. Options keep only the view, so Python keeps
+/// this object while it uses them.
 struct HeldTensor : NamedTensor {
   HeldTensor(std::string name_in, nb::handle value)
       : NamedTensor{std::move(name_in), {}}, array(Array::read(value, "tensor '" + name + "'")) {
@@ -228,7 +228,7 @@ struct HeldTensor : NamedTensor {
   Array array;
 };
 
-/// The rows of options of compiling.
+/// The rows of compile options.
 nb::list option_dicts() {
   nb::list list;
   for (const tools::OptionRow& row : tools::option_rows()) {
@@ -247,7 +247,7 @@ nb::list option_dicts() {
   return list;
 }
 
-/// A message that names the flag, with the keyword in its place.
+/// Replaces the flag in a message by the keyword.
 std::string with_keyword(std::string message, const tools::OptionRow& row) {
   if (const std::size_t at = message.find(row.name()); !row.flag.empty() && at != message.npos)
     message.replace(at, row.name().size(), row.keyword);
@@ -266,7 +266,7 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(DimRange, min, max, multiple_of, same_as);
   SINTER_CLASS(SessionOptions, device, threads, cuda_graphs, operator_libraries);
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
-  // Options whose values are texts, numbers or lists of them are set by set_option.
+  // Options with values that are texts, numbers or lists of these are set by set_option.
   SINTER_CLASS(WeightOptions, calibration, calibration_files);
   SINTER_CLASS(StateOptions, find, pairs);
   SINTER_CLASS(EntryOptions, name, limits);

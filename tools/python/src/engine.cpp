@@ -24,7 +24,7 @@
 namespace sinter::python {
 namespace {
 
-/// A Python object that threads without the GIL may let go.
+/// A Python object that threads without the GIL may release.
 std::shared_ptr<nb::object> shared(nb::object object) {
   return {new nb::object(std::move(object)), [](nb::object* held) {
             const GilIfOpen acquire;
@@ -85,7 +85,7 @@ class EngineObject {
     all().engines.erase(this);
   }
 
-  /// At the interpreter's end, with the GIL: no engine's thread calls back any more.
+  /// At the interpreter's exit, with the GIL held: afterwards no engine's thread calls back.
   static void close_all() {
     std::vector<std::shared_ptr<Engine>> open;
     {
@@ -139,7 +139,7 @@ class EngineObject {
     return d;
   }
   void close() {
-    // The engine's thread may wait for the GIL in a callback.
+    // The engine's thread may be waiting for the GIL in a callback.
     GilReleased release;
     take().reset();
   }
@@ -154,7 +154,7 @@ class EngineObject {
     return *one;
   }
 
-  /// Others may close it meanwhile: it ends when the last call has.
+  /// Shares ownership: another thread may close the engine, which then ends after the last call.
   std::shared_ptr<Engine> open() const {
     if (process_ != process_generation())
       throw Error(ErrorCode::kUsage,
@@ -165,7 +165,7 @@ class EngineObject {
     if (!engine_) throw Error(ErrorCode::kUsage, "the engine is closed");
     return engine_;
   }
-  /// Nothing in a child process: what belongs to the parent is left as it is.
+  /// In a child process returns null and leaks the parent's object.
   std::shared_ptr<Engine> take() {
     if (process_ != process_generation()) {
       new std::shared_ptr<Engine>(std::move(engine_));
@@ -178,7 +178,7 @@ class EngineObject {
   unsigned process_ = 0;
   std::optional<tools::Tokenizer> tokenizer_;
   mutable std::mutex mutex_;
-  std::shared_ptr<Engine> engine_;  // last: it ends before what it reads
+  std::shared_ptr<Engine> engine_;  // last: must end before the members it reads
 };
 
 }  // namespace
@@ -222,7 +222,7 @@ void bind_engine(nb::module_& module) {
       .def("drain", &EngineObject::drain)
       .def("stats", &EngineObject::stats)
       .def("close", &EngineObject::close);
-  // In front of the interpreter's end: behind it, threads that ask for the GIL are ended by force.
+  // Runs before the interpreter's finalization, which kills threads that request the GIL.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     EngineObject::close_all();
     close_gil();

@@ -14,7 +14,7 @@
 namespace sinter::python {
 namespace {
 
-/// What `error` says of a file, if it is about one, or what it was made of was.
+/// The FileError in `error` or nested in it, if any.
 std::optional<FileError> file_of(const Error& error) {
   if (const auto* file = dynamic_cast<const FileError*>(&error)) return *file;
   try {

@@ -10,16 +10,16 @@ namespace {
 
 struct Gate {
   std::atomic<bool> is_closed = false;
-  std::atomic<int> asking = 0;  // threads between their question and the GIL
+  std::atomic<int> asking = 0;  // threads between enter() and the GIL
   std::thread::id main;
 };
-// Threads that never end read it.
+// Never destroyed: threads that never end read it.
 Gate& gate() {
   static Gate* const one = new Gate;
   return *one;
 }
 
-/// Whether this thread may ask for the GIL; leave() follows then.
+/// Whether this thread may request the GIL; if so, leave() must follow.
 bool enter() {
   Gate& own = gate();
   own.asking.fetch_add(1);

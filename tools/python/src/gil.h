@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GIL, taken and given so that the end of the interpreter harms no thread.
+// Acquires and releases the GIL safely at the interpreter's end.
 //
-// Once the interpreter ends, a thread that asks for the GIL is ended by Python: the stack is
-// unwound (pthread_exit), which aborts the process where a destructor or a `catch (...)` is in the
-// way. So before that (atexit) a gate is closed: threads but the main one that want the GIL
-// afterwards wait for ever, as Python 3.14's own do, and end with the process.
+// Once the interpreter ends, Python terminates a thread that requests the GIL: it unwinds the stack
+// (pthread_exit), which aborts the process at a destructor or a `catch (...)`. So an atexit handler
+// closes a gate first. Threads other than the main one that request the GIL afterwards wait
+// forever, as in Python 3.14, and end with the process.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,7 +13,7 @@ namespace sinter::python {
 
 namespace nb = nanobind;
 
-/// Without the GIL while it lives; the thread has it before and behind.
+/// Releases the GIL for its lifetime; the thread must hold it.
 class GilReleased {
  public:
   GilReleased() : state_(PyEval_SaveThread()) {}
@@ -25,7 +25,7 @@ class GilReleased {
   PyThreadState* state_;
 };
 
-/// With the GIL while it lives, on a thread of Python's that has released it.
+/// Holds the GIL for its lifetime, on a Python thread that has released it.
 class GilHeld {
  public:
   GilHeld();
@@ -37,8 +37,8 @@ class GilHeld {
   PyGILState_STATE state_;
 };
 
-/// The same on any thread, if the interpreter goes on: false once it ends. Python's objects are
-/// left alone then.
+/// The same on any thread; false if the interpreter is ending. Python objects must not be touched
+/// then.
 class GilIfOpen {
  public:
   GilIfOpen();
@@ -55,7 +55,7 @@ class GilIfOpen {
   PyGILState_STATE state_{};
 };
 
-/// By the main thread, with the GIL: when it returns, no other thread is within the calls above.
+/// Called by the main thread with the GIL: afterwards no other thread is inside the classes above.
 void close_gil();
 
 }  // namespace sinter::python

@@ -6,7 +6,7 @@
 
 NB_MODULE(_core, module) {
   using namespace sinter::python;
-  // Plans that a program still holds at its end are no defect.
+  // Plans that a program still holds at exit are no leak.
   nanobind::set_leak_warnings(false);
   process_generation();
   bind_errors(module);

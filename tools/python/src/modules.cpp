@@ -32,8 +32,8 @@ std::string_view python_name(DType dtype) {
 }
 
 Modules& Modules::get() {
-  // Never destroyed: the interpreter goes first. No static of a function: its lock, with the GIL
-  // that an import lets go, is a deadlock.
+  // Never destroyed, because the interpreter ends first. No function-local static: its lock could
+  // deadlock with an import, which releases the GIL.
   static Modules* modules = nullptr;
   if (modules == nullptr) {
     auto* made = new Modules();
@@ -67,7 +67,7 @@ bool Modules::is_cupy(nb::handle value) const {
 
 void Modules::find_torch() const {
   const nb::object torch = imported(modules_, "torch");
-  // While torch is being imported it has not got its parts yet.
+  // A partially imported torch lacks some attributes.
   if (!torch.is_valid() || !nb::hasattr(torch, "Tensor") || !nb::hasattr(torch, "utils")) return;
   torch_ = torch;
   torch_empty_ = torch.attr("empty");
@@ -79,7 +79,7 @@ void Modules::find_torch() const {
     const std::string name(python_name(static_cast<DType>(i)));
     if (nb::hasattr(torch, name.c_str())) torch_dtypes_[i] = torch.attr(name.c_str());
   }
-  // The public torch.cuda.current_stream makes an object, which takes as long as a launch.
+  // The public torch.cuda.current_stream creates an object, which takes as long as a launch.
   const nb::object internals = torch.attr("_C");
   if (nb::hasattr(internals, "_cuda_getCurrentRawStream"))
     raw_stream_ = internals.attr("_cuda_getCurrentRawStream");

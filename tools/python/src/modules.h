@@ -11,16 +11,16 @@ namespace sinter::python {
 
 namespace nb = nanobind;
 
-/// Whose arrays a call was given, and gives back.
+/// The library of a call's arrays, and of its results.
 enum class Library { kNumpy, kTorch, kCupy };
 
-/// False for types that ml_dtypes adds to NumPy's.
+/// False for types that only ml_dtypes provides.
 constexpr bool numpy_has(DType dtype) { return dtype != DType::kBFloat16 && !is_float8(dtype); }
-/// Its type's name in Python: "float32", "bfloat16", "float8_e4m3fn".
+/// The type's name in Python: "float32", "bfloat16", "float8_e4m3fn".
 std::string_view python_name(DType dtype);
 
-/// NumPy is imported with the first use; torch and CuPy are known once the program has imported
-/// them. Lives as long as the interpreter.
+/// Python libraries. NumPy is imported at first use; torch and CuPy are used only if the program
+/// has imported them. Lives as long as the interpreter.
 class Modules {
  public:
   static Modules& get();
@@ -44,11 +44,11 @@ class Modules {
 
   nb::object current_stream(Library library, int device) const;
   void synchronize(Library library, int device) const;
-  /// Records `event`, a new one if it is empty, on the library's current stream.
+  /// Records `event` (a new one if empty) on the library's current stream.
   nb::object record_event(Library library, int device, nb::object event) const;
-  /// What is put on the library's current stream from now on waits for `event`.
+  /// Makes later work on the library's current stream wait for `event`.
   void wait_event(Library library, int device, nb::handle event) const;
-  /// A new array with what a capsule lends, which is given back before this returns.
+  /// Copies a capsule's borrowed tensor to a new array and releases it before returning.
   nb::object copy_lent(Library library, nb::handle capsule, int device) const;
 
  private:

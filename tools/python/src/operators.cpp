@@ -16,7 +16,7 @@
 namespace sinter::python {
 namespace {
 
-/// A function that takes arrays and a dict of attributes, and returns a sequence of arrays.
+/// A Python function from arrays and a dict of attributes to a sequence of arrays.
 struct PythonOperator {
   std::string name;
   nb::object function;
@@ -26,7 +26,7 @@ std::vector<std::int64_t> shape_of(const sinter_operator_tensor& tensor) {
   return {tensor.shape, tensor.shape + tensor.rank};
 }
 
-/// A result in the output's memory. Throws Error(kUsage) if it is another tensor.
+/// Copies a result to the output's memory. Throws Error(kUsage) if its type or shape differs.
 void put(const sinter_operator_call& call, std::size_t i, nb::handle result) {
   const sinter_operator_tensor& output = call.outputs[i];
   const auto dtype = static_cast<DType>(output.dtype);
@@ -44,7 +44,7 @@ void put(const sinter_operator_call& call, std::size_t i, nb::handle result) {
 }
 
 void compute(const PythonOperator& of, const sinter_operator_call& call) {
-  // Arrays of their own: the function may keep them, where the session's memory goes on changing.
+  // Copies, because the function may keep the arrays while the session's memory changes.
   nb::list inputs;
   for (std::size_t i = 0; i < call.input_count; ++i) {
     const sinter_operator_tensor& input = call.inputs[i];
@@ -93,7 +93,7 @@ OperatorLibrary of_functions(const nb::dict& functions) {
     std::deque<PythonOperator> operators;
     std::vector<sinter_operator> table;
   };
-  // Python's objects are gone when the interpreter is, and are let go with the GIL.
+  // Releases Python objects with the GIL; leaks them if the interpreter has ended.
   const std::shared_ptr<Owned> owned(new Owned, [](Owned* last) {
     const GilIfOpen acquire;
     if (!acquire) return;

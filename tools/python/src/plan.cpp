@@ -20,11 +20,11 @@ namespace {
 
 std::atomic<unsigned> generation{0};
 
-/// Calls of a GPU plan that run at once, unless the user says otherwise: enough that one copies
-/// while another computes. Each has memory of its own on the GPU.
+/// Default number of concurrent calls of a GPU plan: enough that one copies while another computes.
+/// Each uses its own memory on the GPU.
 constexpr int kGpuSessions = 4;
 
-/// Memory aligned as Plan::borrow wants it.
+/// Memory with the alignment of Plan::borrow.
 std::shared_ptr<std::byte> aligned_copy(const void* data, std::size_t size) {
   const std::align_val_t alignment{Plan::kAlignment};
   auto* copy = static_cast<std::byte*>(::operator new(std::max<std::size_t>(size, 1), alignment));
@@ -32,12 +32,12 @@ std::shared_ptr<std::byte> aligned_copy(const void* data, std::size_t size) {
   return {copy, [alignment](std::byte* memory) { ::operator delete(memory, alignment); }};
 }
 
-/// A buffer of Python's, released with the GIL when the last user goes.
+/// A Python buffer; its last user releases it with the GIL.
 std::shared_ptr<Py_buffer> hold_buffer(nb::handle object) {
   auto buffer = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(object.ptr(), buffer.get(), PyBUF_SIMPLE) != 0) throw nb::python_error();
   return {buffer.release(), [](Py_buffer* held) {
-            // After the interpreter's end its objects are gone.
+            // After the interpreter's end its objects no longer exist.
             const GilIfOpen acquire;
             if (acquire) PyBuffer_Release(held);
             delete held;
@@ -96,13 +96,13 @@ nb::dict describe(const PlanObject& object) {
   return facts;
 }
 
-/// Libraries are for the plans that need them: one without host operators is as it was.
+/// Adds libraries only to plans with host operators; others stay unchanged.
 Plan with_operators(const Plan& plan, const RunOptions& options) {
   if (options.operator_libraries.empty() || plan.host_operators().empty()) return plan;
   return plan.with_operators(options.operator_libraries);
 }
 
-/// The plan's bytes as a buffer that keeps the plan.
+/// Exports the plan's bytes as a buffer that keeps the plan alive.
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const auto bytes = nb::inst_ptr<PlanObject>(self)->bytes();
   if (bytes.data() == nullptr) {
@@ -234,8 +234,7 @@ void PlanObject::check_process() const {
 SessionPool& PlanObject::pool(bool on_device) {
   if (process_ != process_generation()) {
     check_process();
-    // Sessions of the parent may have been in a run, and the pool's lock been held: neither is
-    // touched, their memory stays.
+    // Abandons the parent's sessions and pool, which may have been in a run or locked.
     for (auto& pool : pools_) (void)pool.release();
     start();
   }
@@ -267,7 +266,7 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
   try {
     GilReleased release;
     slot = sessions.acquire(call.stream);
-    // The run is behind the session's last run by itself, but not behind the copies of its outputs.
+    // The session orders the run after its last run, but not after the copies of its outputs.
     if (call.on_device && slot->stream != call.stream) {
       GilHeld acquire;
       sessions.streams_vary = true;
@@ -277,7 +276,7 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
     if (!plan().states().empty()) slot->session.reset_state();
     caller->run(slot->session, call, Keep::kForRun);
   } catch (const Error& error) {
-    // After a wrong argument a session is as before.
+    // After a usage error the session is unchanged and reusable.
     lease.keep = error.code() == ErrorCode::kUsage;
     throw;
   }

@@ -16,8 +16,8 @@
 
 namespace sinter::python {
 
-/// Sessions of one plan that run side by side, made when they are needed and kept. Callers beyond
-/// `limit` wait. Without the GIL.
+/// Concurrent sessions of one plan, created on demand and reused. Callers beyond `limit` wait. Used
+/// without the GIL.
 class SessionPool {
  public:
   SessionPool(Plan plan, SessionOptions options, std::size_t limit)
@@ -25,16 +25,16 @@ class SessionPool {
 
   struct Slot {
     Session session;
-    void* stream = nullptr;  // of its last run
-    StreamEvent copied;      // behind the copies of its last outputs; used with the GIL
+    void* stream = nullptr;  // stream of its last run
+    StreamEvent copied;      // after the copies of its last outputs; needs the GIL
   };
-  /// A slot whose last run was on `stream`, else any that is free, else a new one.
+  /// Takes a slot whose last run was on `stream`, else any free one, else a new one.
   std::unique_ptr<Slot> acquire(void* stream);
   void give_back(std::unique_ptr<Slot> slot);
-  /// Instead of give_back, for a session that is not used again.
+  /// Call instead of give_back for a session that will not be reused.
   void drop();
 
-  /// Whether slots go from stream to stream. Where they do not, no events are needed.
+  /// Whether slots change streams. If not, no events are needed.
   std::atomic<bool> streams_vary = false;
 
  private:
@@ -50,8 +50,8 @@ class SessionPool {
 struct RunOptions {
   int device = 0;
   int threads = 0;
-  bool copy = false;     // of a file: it is read into memory instead of mapped
-  int max_sessions = 0;  // at most this many calls run at once; 0: see PlanObject::start
+  bool copy = false;     // reads a file into memory instead of mapping it
+  int max_sessions = 0;  // limit of concurrent calls; 0: see PlanObject::start
   std::int64_t max_iterations = SessionOptions().max_iterations;
   bool allow_custom_code = true;
   std::string require_signature;
@@ -59,23 +59,23 @@ struct RunOptions {
   std::uint64_t weight_budget = 0;
 };
 
-/// Of a session of a plan with these, whose outputs stay on the device or come to the host.
+/// Options of a session whose outputs stay on the device or are copied to the host.
 SessionOptions session_options(const RunOptions& options, bool device_outputs);
 
 /// pysinter.Plan. The plan's bytes are a file's, or owned by this object.
 class PlanObject {
  public:
   PlanObject(const std::string& path, const RunOptions& options);
-  /// `bytes`: any buffer. Used where it lies if it is aligned, else copied.
+  /// `bytes`: any buffer. Used in place if aligned, else copied.
   PlanObject(nb::object bytes, const RunOptions& options);
 
   nb::object call(nb::args positions, nb::kwargs names);
   const Plan& plan() const { return caller_->plan(); }
   const RunOptions& options() const { return options_; }
   const std::shared_ptr<Caller>& caller() const { return caller_; }
-  /// The bytes that it was loaded from; invalid if these are a file's.
+  /// The bytes that it was loaded from; empty for a file.
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Throws Error(kUsage) in a child of fork() that inherited what lives in a GPU's context.
+  /// Throws Error(kUsage) in a child of fork() that inherited GPU resources.
   void check_process() const;
 
  private:
@@ -85,11 +85,11 @@ class PlanObject {
   RunOptions options_;
   std::span<const std::byte> bytes_;
   std::shared_ptr<Caller> caller_;
-  std::unique_ptr<SessionPool> pools_[2];  // outputs on the host, on the device
-  unsigned process_ = 0;                   // that the pools belong to
+  std::unique_ptr<SessionPool> pools_[2];  // with outputs on the host; on the device
+  unsigned process_ = 0;                   // process to which the pools belong
 };
 
-/// Counts up in each child of fork().
+/// Number of fork() generations: incremented in each child.
 unsigned process_generation();
 
 void bind_plan(nb::module_& module);

@@ -10,15 +10,14 @@
 
 namespace sinter::python {
 
-// Overloads for what is a part of something: static, for all must be found beside those of the
-// header.
+// Overloads for nested types; static, because all must be visible beside those of the header.
 
 namespace nb = nanobind;
 
 template <typename T>
 static nb::list list_of(const std::vector<T>& values);
 
-/// to_python for a struct whose members Python knows.
+/// Defines to_python for a struct whose members are convertible.
 #define SINTER_PLAIN(type, ...)                  \
   static nb::dict to_python(const type& value) { \
     nb::dict d;                                  \

@@ -12,7 +12,7 @@ nanobind::dict to_python(const Diagnostic& diagnostic);
 nanobind::dict to_python(const Accuracy& accuracy);
 nanobind::dict to_python(const CompareResult& result);
 nanobind::dict to_python(const ProfileReport& report);
-/// Without the plan's bytes.
+/// Excludes the plan's bytes.
 nanobind::dict to_python(const CompileResult& result);
 
 }  // namespace sinter::python

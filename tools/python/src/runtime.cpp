@@ -22,7 +22,7 @@ void log_to(nb::object callback, int least) {
     set_logger({});
     return;
   }
-  // The callback lives as long as the process: a thread may be calling it when it is replaced.
+  // Never destroyed: a thread may be calling the callback when it is replaced.
   auto* target = new nb::object(std::move(callback));
   Logger logger = [target](LogLevel level, std::string_view message) {
     const GilIfOpen acquire;
@@ -56,7 +56,7 @@ int run_command(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (std::string& word : copies) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  // HTTP alone: gRPC is fifty shared libraries, which every import would load.
+  // HTTP only: gRPC would load 50 shared libraries at every import.
   constexpr tools::AddVerb kMore[] = {[](tools::Cli& cli) { add_serve(cli, nullptr); }};
   GilReleased release;
   return tools::run_cli(static_cast<int>(copies.size()), pointers.data(), kMore);

@@ -27,7 +27,7 @@ class SessionObject {
     session_.emplace(caller_->plan(), session_options(object.options(), device_outputs));
   }
   ~SessionObject() {
-    // What belongs to another process is left as it is.
+    // Leaks a session that belongs to the parent process.
     if (session_ && process_ != process_generation()) new Session(std::move(*session_));
     GilReleased release;
     session_.reset();
@@ -50,7 +50,7 @@ class SessionObject {
           "plan.session(device_outputs=True)");
     caller_->check_overlaps(call, held_);
     if (call.on_device && stream_ != nullptr && stream_ != call.stream)
-      synchronize(call.library, call.device);  // outputs may still be read on the other stream
+      synchronize(call.library, call.device);  // outputs may still be in use on the other stream
     const Hold hold{*this, call};
     {
       GilReleased release;
@@ -61,7 +61,7 @@ class SessionObject {
       held_device_ = true;
       held_library_ = call.library;
     }
-    call.key.clear();  // not of all inputs
+    call.key.clear();  // not all inputs are given
     return caller_->take_results(*session_, call);
   }
 
@@ -122,8 +122,8 @@ class SessionObject {
   nb::object plan() const { return plan_object_; }
 
  private:
-  /// While a thread is in a method. A run is several calls of the C++ session, with the GIL
-  /// released: another thread's calls between them would give one thread the other's results.
+  /// Marks a thread inside a method. A run consists of several calls of the C++ session with the
+  /// GIL released; another thread's calls between them would mix up results.
   struct Use {
     explicit Use(SessionObject& session_in) : session(session_in) {
       if (session.process_ != process_generation())
@@ -139,14 +139,14 @@ class SessionObject {
     SessionObject& session;
   };
 
-  /// When it goes, and before the call does, the session object takes over the arrays that the C++
-  /// session has been given and still points to, whether or not the run succeeded.
+  /// Its destructor moves the arrays to which the C++ session still points from the call to the
+  /// session object, whether or not the run succeeded.
   struct Hold {
     ~Hold() {
       session.held_.resize(call.inputs.size());
       for (std::size_t i = 0; i < call.inputs_set; ++i) {
         if (!call.inputs[i]) continue;
-        // Host memory was copied.
+        // Host memory was copied and need not be kept.
         session.held_[i] = call.inputs[i].on_device() ? std::move(call.inputs[i]) : Array();
       }
       session.held_out_.resize(session.caller_->results().size());
@@ -162,8 +162,8 @@ class SessionObject {
   bool device_outputs_;
   std::shared_ptr<Caller> caller_;
   std::optional<Session> session_;
-  std::vector<Array> held_;      // device inputs, which later runs read where they lie
-  std::vector<Array> held_out_;  // out= of the last run, by place: output() reads it
+  std::vector<Array> held_;      // device inputs, which later runs read in place
+  std::vector<Array> held_out_;  // out= of the last run, by index: output() reads it
   std::atomic<bool> busy_ = false;
   void* stream_ = nullptr;
   bool held_device_ = false;

@@ -10,14 +10,14 @@
 #define SINTER_AGAIN() SINTER_NEXT
 #define SINTER_NEXT(apply, of, member, ...) \
   apply(of, member) __VA_OPT__(SINTER_AGAIN SINTER_PARENTHESES(apply, of, __VA_ARGS__))
-/// apply(of, a) apply(of, b) ... for up to 80 members.
+/// Expands to apply(of, a) apply(of, b) ... for up to 80 members.
 #define SINTER_EACH(apply, of, ...) SINTER_SCAN1(SINTER_NEXT(apply, of, __VA_ARGS__))
 
-/// Puts members of `value` into the dict `d`.
+/// Stores members of `value` in the dict `d`.
 #define SINTER_ITEMS(value, ...) SINTER_EACH(SINTER_ITEM, value, __VA_ARGS__)
 #define SINTER_ITEM(value, member) d[#member] = value.member;
 
-/// A class of `module` that can be made with its defaults, whose members can be read and written.
+/// Defines a Python class in `module` with default construction and read-write members.
 #define SINTER_CLASS(type, ...) \
   nb::class_<type>(module, #type).def(nb::init<>()) SINTER_EACH(SINTER_MEMBER, type, __VA_ARGS__)
 #define SINTER_MEMBER(type, member) .def_rw(#member, &type::member)

@@ -28,7 +28,7 @@ class TableSession {
     session_.emplace(object.plan(), session_options(object.options(), false));
   }
   ~TableSession() {
-    // What belongs to another process is left as it is.
+    // Leaks a session that belongs to the parent process.
     if (session_ && process_ != process_generation()) new Session(std::move(*session_));
     GilReleased release;
     session_.reset();
@@ -42,7 +42,7 @@ class TableSession {
       options.inputs.push_back({input, columns, mask});
     options.nulls = nan ? Nulls::kNaN : Nulls::kRefused;
     options.cast = cast;
-    options.all_inputs = true;  // what another table left is not this one's
+    options.all_inputs = true;  // inputs of an earlier table must not be reused
     options.first_row = first_row;
     options.rows = rows;
     options.threads = threads;
@@ -95,7 +95,7 @@ class TableSession {
 
   nb::object plan_object_;
   std::optional<Session> session_;
-  std::shared_ptr<const HeldBatch> batch_;  // that the session reads where it lies
+  std::shared_ptr<const HeldBatch> batch_;  // read in place by the session
   unsigned process_ = 0;
 };
 

@@ -21,7 +21,7 @@
 namespace sinter::python {
 namespace {
 
-// ---- structures that share what a held one has, for receivers that release theirs
+// ---- structures that share a held structure's data, for receivers that release theirs
 
 template <typename Structure, typename Owner>
 struct Shared {
@@ -88,7 +88,7 @@ nb::object make_capsule(Structure value, const char* name) {
   return capsule;
 }
 
-/// What a capsule holds, taken out of it.
+/// Moves the structure out of a capsule.
 template <typename Structure>
 Structure take_capsule(nb::handle capsule, const char* name) {
   auto* held = static_cast<Structure*>(PyCapsule_GetPointer(capsule.ptr(), name));
@@ -143,7 +143,7 @@ class BatchReader {
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
 
-  /// Nothing at the end.
+  /// Nullopt at the end.
   std::optional<BatchObject> next() {
     ArrowDeviceArray array{{}, -1, ARROW_DEVICE_CPU, nullptr, {}};
     int status = 0;
@@ -168,7 +168,7 @@ class BatchReader {
   std::shared_ptr<const HeldSchema> schema_;
 };
 
-/// A stream of batches that are there.
+/// A stream over existing batches.
 struct StreamState {
   std::shared_ptr<const HeldSchema> schema;
   std::vector<std::shared_ptr<const HeldBatch>> batches;
@@ -214,19 +214,19 @@ nb::object make_stream(const BatchObject& first, const std::vector<BatchObject>&
 
 // ---- batches of arrays
 
-/// Arrays of Python's, and bits that were made of bools, for the columns of a batch.
+/// Python arrays, and bits packed from bools, as a batch's columns.
 struct ColumnMemory {
   std::vector<Array> arrays;
   std::vector<std::vector<std::uint8_t>> bits;
 
   static std::shared_ptr<ColumnMemory> make() {
     return {new ColumnMemory(), [](ColumnMemory* memory) {
-              const GilIfOpen acquire;  // after the interpreter's end its objects are gone
+              const GilIfOpen acquire;  // after the interpreter's end its objects no longer exist
               if (!acquire) return;
               delete memory;
             }};
   }
-  /// Kept as long as this is.
+  /// Packed bits, kept as long as this object.
   std::vector<std::uint8_t>& pack(const std::uint8_t* bools, std::size_t count) {
     std::vector<std::uint8_t>& packed = bits.emplace_back((count + 7) / 8);
     for (std::size_t i = 0; i < count; ++i)

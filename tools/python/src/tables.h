@@ -22,7 +22,7 @@ struct HeldSchema {
   }
 };
 
-/// An array that was taken from its producer, and is released when nobody has it any more.
+/// An array taken from its producer; the last owner releases it.
 struct HeldBatch {
   std::shared_ptr<const HeldSchema> schema;
   ArrowDeviceArray array{{}, -1, ARROW_DEVICE_CPU, nullptr, {}};

@@ -19,7 +19,7 @@ void BytePairs::Merges::add(TokenId left, TokenId right, Merge merge) {
   const std::uint64_t key = key_of(left, right);
   std::size_t at = place_of(key);
   while (slots_[at].key != kFree && slots_[at].key != key) at = (at + 1) & mask_;
-  slots_[at] = {key, merge};  // of equal pairs the last counts
+  slots_[at] = {key, merge};  // the last of equal pairs counts
 }
 
 BytePairs::BytePairs(Fields& fields)
@@ -103,7 +103,7 @@ bool BytePairs::spell_bytes(std::string_view text, std::vector<std::int32_t>& to
 }
 
 void BytePairs::spell(std::string_view piece, std::vector<std::int32_t>& tokens) const {
-  bool has_unknown = false;  // one that is not written yet, as bytes behind it may go in front
+  bool has_unknown = false;  // an unknown token is pending, since bytes after it may merge with it
   const auto unknown = [&] {
     if (const auto id = vocabulary_.find(*unknown_)) return static_cast<std::int32_t>(*id);
     throw usage_error("tokenizer: unk_token '{}' is not in the vocabulary", *unknown_);
@@ -128,7 +128,7 @@ void BytePairs::spell(std::string_view piece, std::vector<std::int32_t>& tokens)
       if (spell_bytes(text, tokens)) continue;
     }
     if (!unknown_) continue;
-    unknown();  // is there
+    unknown();  // known to exist
     if (has_unknown && !fuses_unknown_) tokens.push_back(unknown());
     has_unknown = true;
   }
@@ -146,11 +146,12 @@ void BytePairs::encode(std::string_view piece, std::vector<TokenId>& ids) const 
 }
 
 void BytePairs::merge(std::vector<std::int32_t>& tokens) const {
-  constexpr std::size_t kFew = 48;  // where looking at all pairs is faster than a queue
+  constexpr std::size_t kFew = 48;  // below this, a linear search over all pairs is faster than a
+                                    // queue
   constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
   std::size_t count = tokens.size();
   if (count > kFew) return merge_many(tokens);
-  std::array<std::uint32_t, kFew> ranks;  // of each token with the next
+  std::array<std::uint32_t, kFew> ranks;  // rank of each token with the next
   std::array<std::int32_t, kFew> merged;
   const auto look = [&](std::size_t at) {
     const Merge* const found = at + 1 < count ? merges_.find(tokens[at], tokens[at + 1]) : nullptr;
@@ -201,7 +202,7 @@ void BytePairs::merge_many(std::vector<std::int32_t>& tokens) const {
   while (!queue.empty()) {
     const Candidate c = queue.top();
     queue.pop();
-    // Either side may have become part of another token since.
+    // Either side may have merged with another token since.
     if (tokens[c.at] != c.left || tokens[c.other] != c.right || links[c.at].behind != c.other)
       continue;
     tokens[c.at] = c.merged;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding: a word is its characters, of which neighbours are merged, the pair of the
-// lowest rank first.
+// Byte-pair encoding: splits a word into characters and merges adjacent tokens, lowest rank first.
 #pragma once
 
 #include <array>
@@ -19,7 +18,8 @@ class BytePairs : public Model {
     std::uint32_t rank;
     std::int32_t merged;
   };
-  /// Pairs of tokens and what they become: open addressing, since nothing else takes so long.
+  /// Hash table from pairs of tokens to merged tokens; open addressing, since lookups dominate the
+  /// time.
   class Merges {
    public:
     void reserve(std::size_t count);
@@ -52,18 +52,18 @@ class BytePairs : public Model {
   void read_merges(const Fields::Json& merges);
   void merge(std::vector<std::int32_t>& tokens) const;
   void merge_many(std::vector<std::int32_t>& tokens) const;
-  /// The tokens of the characters of `piece`.
+  /// Splits `piece` into the tokens of its characters.
   void spell(std::string_view piece, std::vector<std::int32_t>& tokens) const;
   std::optional<TokenId> find_character(std::string_view piece, std::size_t begin,
                                         std::size_t end) const;
   bool spell_bytes(std::string_view text, std::vector<std::int32_t>& tokens) const;
 
   Merges merges_;
-  std::string prefix_, suffix_;  // of characters within a word, and at its end
+  std::string prefix_, suffix_;  // for characters within a word, and at its end
   std::optional<std::string> unknown_;
   bool fuses_unknown_, falls_back_to_bytes_, ignores_merges_;
-  bool merges_none_ = false;                             // dropout of 1
-  std::vector<std::int32_t> characters_;                 // by code; -1: none
+  bool merges_none_ = false;                             // a dropout of 1
+  std::vector<std::int32_t> characters_;                 // by code point; -1: none
   std::array<std::optional<TokenId>, 256> byte_tokens_;  // <0x00>, ..
 };
 

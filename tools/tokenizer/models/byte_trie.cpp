@@ -5,7 +5,7 @@ namespace sinter::tools {
 
 ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> texts) {
   std::ranges::stable_sort(texts, {}, &std::pair<std::string_view, std::int32_t>::first);
-  /// A node whose children are not made yet, and the texts that go through it.
+  /// A node whose children do not exist yet, and the texts below it.
   struct Open {
     std::size_t begin, end, depth;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts, found from a place in another text on in one walk.
+// A trie of texts, for matching at a position of another text.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class ByteTrie {
   static constexpr std::int32_t kNoValue = -1;
 
   ByteTrie() = default;
-  /// Of texts that are not empty, with their values; of equal ones the first counts.
+  /// Builds the trie of non-empty texts with values; the first of equal texts counts.
   explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> texts);
 
   bool is_empty() const { return labels_.size() < 2; }
@@ -37,18 +37,18 @@ class ByteTrie {
     }
     return node;
   }
-  /// kNoValue: no text ends here.
+  /// kNoValue if no text ends here.
   std::int32_t value(Node node) const { return entries_[node].value; }
 
  private:
-  /// Children of a node lie one after the other, sorted.
+  /// A node's children are contiguous and sorted.
   struct Entry {
     Node first = 0;
     std::uint16_t count = 0;
     std::int32_t value = kNoValue;
   };
   std::vector<Entry> entries_;
-  std::vector<unsigned char> labels_;  // of the way to each node
+  std::vector<unsigned char> labels_;  // label of the edge to each node
   std::vector<Node> root_ = std::vector<Node>(256, kNowhere);
 };
 

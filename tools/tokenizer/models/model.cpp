@@ -3,7 +3,7 @@
 
 namespace sinter::tools {
 void Vocabulary::add(std::string name, TokenId id) {
-  // More than any vocabulary has: ids become sizes of tables.
+  // Above any real vocabulary; ids become sizes of tables.
   constexpr TokenId kMostTokens = 1 << 24;
   if (id < 0 || id >= kMostTokens)
     throw usage_error("tokenizer: token '{}' has the id {}", name, id);

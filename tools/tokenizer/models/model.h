@@ -13,21 +13,21 @@
 
 namespace sinter::tools {
 
-/// Names of tokens and their ids.
+/// Names and ids of tokens.
 class Vocabulary {
  public:
-  /// A name that is there gets the new id. Throws Error(kUsage) for ids that no vocabulary has.
+  /// A known name gets the new id. Throws Error(kUsage) for ids outside the limit.
   void add(std::string name, TokenId id);
-  /// As an object of names and ids.
+  /// Reads an object of names and ids.
   void read(const Fields::Json& object);
 
   std::optional<TokenId> find(std::string_view name) const {
     const auto found = ids_.find(name);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
-  /// Empty for ids that do not exist.
+  /// Nullopt for unknown ids.
   std::optional<std::string_view> name_of(TokenId id) const;
-  /// How many names there are, and one more than the largest id.
+  /// Number of names; the largest id plus 1.
   std::size_t size() const { return ids_.size(); }
   TokenId limit() const { return static_cast<TokenId>(names_.size()); }
 
@@ -45,11 +45,11 @@ class Vocabulary {
 class Model {
  public:
   virtual ~Model() = default;
-  /// Appends the tokens of `piece`, which is UTF-8 and not empty. Throws Error(kUsage) for a piece
-  /// that has none.
+  /// Appends the tokens of `piece`, which is non-empty UTF-8. Throws Error(kUsage) for a piece
+  /// without tokens.
   virtual void encode(std::string_view piece, std::vector<TokenId>& ids) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  /// Tokens: the first added one that is new has this id.
+  /// Number of tokens: the id of the first new added token.
   virtual TokenId size() const { return static_cast<TokenId>(vocabulary_.size()); }
 
  protected:

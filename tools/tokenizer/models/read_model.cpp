@@ -8,7 +8,7 @@
 namespace sinter::tools {
 namespace {
 
-/// Files of old have no types.
+/// Old files have no type.
 std::string kind_of(const Fields::Json& model) {
   if (!model.is_object()) throw usage_error("not a tokenizer.json: the model is no object");
   if (model.contains("type")) return type_of(model);

@@ -8,8 +8,7 @@
 
 namespace sinter::tools {
 
-/// Throws Error(kUsage) for what is no such model, Error(kUnsupported) for kinds that are not
-/// known.
+/// Throws Error(kUsage) for an invalid model, Error(kUnsupported) for an unknown kind.
 std::unique_ptr<const Model> read_model(const Fields::Json& model);
 
 }  // namespace sinter::tools

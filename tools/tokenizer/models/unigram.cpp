@@ -21,7 +21,7 @@ Unigram::Unigram(Fields& fields) {
     scores_.push_back(score);
     least_ = std::min(least_, score);
   }
-  for (TokenId id = vocabulary_.limit(); id-- > 0;)  // of equal names the last counts
+  for (TokenId id = vocabulary_.limit(); id-- > 0;)  // the last of equal names counts
     if (const auto name = vocabulary_.name_of(id); name && !name->empty())
       names.emplace_back(*name, static_cast<std::int32_t>(id));
   trie_ = ByteTrie(std::move(names));
@@ -56,11 +56,11 @@ void Unigram::encode_part(std::string_view part, std::vector<TokenId>& ids) cons
 }
 
 void Unigram::encode(std::string_view piece, std::vector<TokenId>& ids) const {
-  constexpr double kUnknownPenalty = 10;  // as SentencePiece has it
+  constexpr double kUnknownPenalty = 10;  // as in SentencePiece
   constexpr std::uint32_t kNowhere = std::numeric_limits<std::uint32_t>::max();
-  struct Best {  // way to an end of the piece
+  struct Best {  // best segmentation that ends here
     double score = 0;
-    std::uint32_t begin = kNowhere;  // of its last part
+    std::uint32_t begin = kNowhere;  // begin of its last part
     std::int32_t id = 0;
   };
   std::vector<Best> ends(piece.size() + 1);
@@ -88,8 +88,8 @@ void Unigram::encode(std::string_view piece, std::vector<TokenId>& ids) const {
     }
     at += character;
   }
-  std::vector<std::pair<std::size_t, std::size_t>> parts;  // from the right
-  bool was_unknown = false;                                // neighbours are one part
+  std::vector<std::pair<std::size_t, std::size_t>> parts;  // from right to left
+  bool was_unknown = false;                                // adjacent unknown parts are one part
   for (std::size_t end = piece.size(); end > 0;) {
     const Best& best = ends[end];
     const bool is_unknown = unknown_ && best.id == *unknown_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unigram, the model of SentencePiece's tokenizers (T5, XLM-R, ALBERT, Marian): of all ways to cut
-// a text into pieces of the vocabulary the most likely one (Kudo 2018, arXiv:1804.10959).
+// Unigram, the model of SentencePiece's tokenizers (T5, XLM-R, ALBERT, Marian): the most probable
+// segmentation into pieces of the vocabulary (Kudo 2018, arXiv:1804.10959).
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ class Unigram : public Model {
   void encode_part(std::string_view part, std::vector<TokenId>& ids) const;
   [[noreturn]] static void fail(std::string_view part);
 
-  std::vector<double> scores_;  // logarithms of probabilities, by id
+  std::vector<double> scores_;  // log probabilities, by id
   double least_ = 0;
   std::optional<TokenId> unknown_;
-  std::optional<std::array<std::optional<TokenId>, 256>> byte_tokens_;  // of byte_fallback
+  std::optional<std::array<std::optional<TokenId>, 256>> byte_tokens_;  // for byte_fallback
   ByteTrie trie_;
 };
 

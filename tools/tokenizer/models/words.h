@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WordPiece, the model of BERT's tokenizers: a word is the longest pieces that the vocabulary has,
+// WordPiece, the model of BERT's tokenizers: splits a word greedily into the longest known pieces,
 // from left to right. WordLevel: each word is a token.
 #pragma once
 
@@ -15,9 +15,9 @@ class WordPieces : public Model {
 
  private:
   std::string unknown_;
-  std::size_t most_characters_;  // of a word that is not unknown
+  std::size_t most_characters_;  // longer words are unknown
   ByteTrie trie_;
-  ByteTrie::Node continues_ = ByteTrie::kNowhere;  // behind the prefix of pieces within a word
+  ByteTrie::Node continues_ = ByteTrie::kNowhere;  // after the prefix of pieces within a word
 };
 
 class WordLevel : public Model {

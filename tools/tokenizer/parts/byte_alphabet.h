@@ -8,11 +8,11 @@
 
 namespace sinter::tools {
 
-/// The character, as UTF-8, that stands for each byte: bytes that are printable in Latin-1 (33 to
-/// 126, 161 to 172, 174 to 255) for themselves, the others in order for U+0100 and on.
+/// The UTF-8 character that represents each byte: printable Latin-1 bytes (33 to 126, 161 to 172,
+/// 174 to 255) represent themselves, others are U+0100 and following, in order.
 const std::array<std::string, 256>& byte_characters();
 
-/// What `token` of the alphabet means as bytes; `token` itself if a character is not in it.
+/// The bytes that `token` represents; `token` itself if a character is not in the alphabet.
 std::string bytes_of_characters(std::string_view token);
 
 }  // namespace sinter::tools

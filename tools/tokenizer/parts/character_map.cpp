@@ -31,7 +31,7 @@ std::string bytes_of_base64(std::string_view text) {
   return bytes;
 }
 
-/// A unit of a double array as darts-clone packs it.
+/// A unit of darts-clone's double array.
 struct Unit {
   std::uint32_t bits;
   bool has_leaf() const { return (bits >> 8 & 1) != 0; }
@@ -87,7 +87,7 @@ void CharacterMap::apply(std::string_view text, Rewriter& writer) const {
   const auto count = [](std::string_view part) {
     return std::ranges::count_if(part, [](char c) { return (c & 0xC0) != 0x80; });
   };
-  // `characters` of the text become `mapped`.
+  // Replaces `characters` of the text by `mapped`.
   const auto map = [&](std::ptrdiff_t characters, std::string_view mapped) {
     require_text_size(size += mapped.size());
     std::ptrdiff_t written = 0;
@@ -101,7 +101,7 @@ void CharacterMap::apply(std::string_view text, Rewriter& writer) const {
         writer.insert(character);
       has_written = true;
     }
-    // What is dropped in front of everything the library does not count.
+    // The library ignores characters dropped before the first output.
     for (; written < characters && has_written; ++written) writer.drop();
   };
   for (std::size_t at = 0; at < text.size();) {

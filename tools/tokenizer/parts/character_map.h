@@ -15,17 +15,17 @@ namespace sinter::tools {
 
 class CharacterMap {
  public:
-  /// `base64`: the size in bytes of a double array (Darts, little-endian), the array, and texts
-  /// that end with a zero, of which the array has places. Texts are UTF-8. Throws Error(kUsage) for
-  /// anything else.
+  /// `base64`: the size in bytes of a double array (Darts, little-endian), the array, and
+  /// zero-terminated UTF-8 texts to which the array holds offsets. Throws Error(kUsage) for other
+  /// contents.
   explicit CharacterMap(std::string_view base64);
 
-  /// Writes what each grapheme of up to five bytes of `text` (UTF-8), or else each of its
-  /// characters, becomes, as Hugging Face's tokenizers do it.
+  /// Maps each grapheme of up to 5 bytes of `text` (UTF-8), or else each of its characters, as
+  /// Hugging Face's tokenizers do.
   void apply(std::string_view text, Rewriter& writer) const;
 
  private:
-  /// What the shortest prefix of `chunk` that the map has becomes.
+  /// The replacement of the shortest prefix of `chunk` in the map.
   std::optional<std::string_view> find(std::string_view chunk) const;
   std::vector<std::uint32_t> units_;
   std::string texts_;

@@ -29,7 +29,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return result;
 }
 
-/// A sink that is given whole tokens.
+/// A sink that receives whole tokens.
 class WholeTokens : public TokenSink {
  public:
   explicit WholeTokens(TokenSink& next) : next_(next) {}
@@ -49,7 +49,7 @@ class WholeTokens : public TokenSink {
   std::string token_;
 };
 
-/// A decoder that maps each token by itself: `Part` has `std::string map(std::string, bool
+/// A decoder that maps tokens independently: `Part` has `std::string map(std::string, bool
 /// is_first)`.
 template <typename Part>
 class EachToken : public TokenDecoder {
@@ -74,7 +74,7 @@ class EachToken : public TokenDecoder {
   Part part_;
 };
 
-/// English punctuation without the blank in front that joining words puts there.
+/// Removes the space before English punctuation that joining words inserts.
 std::string cleaned_up(std::string text) {
   constexpr std::pair<const char*, const char*> kRules[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -97,7 +97,7 @@ struct WordPiecePart {
   }
 };
 
-/// Without a decoder the library joins tokens by blanks.
+/// Without a decoder the library joins tokens with spaces.
 struct BlanksPart {
   std::string map(std::string token, bool is_first) const {
     if (!is_first) token.insert(0, 1, ' ');
@@ -190,7 +190,7 @@ class ByteLevelDecoder : public TokenDecoder {
   bool fuses() const override { return true; }
 };
 
-/// The byte that a token such as <0x0A> names.
+/// The byte named by a token such as <0x0A>.
 std::optional<char> named_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
   int value = 0;
@@ -200,15 +200,15 @@ std::optional<char> named_byte(std::string_view token) {
                       : c >= 'a' && c <= 'f' ? c - 'a' + 10
                       : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                              : -1;
-    // Rust's from_str_radix takes a sign.
+    // Rust's from_str_radix accepts a sign.
     if (digit < 0 && !(i == 3 && c == '+')) return std::nullopt;
     value = value * 16 + std::max(digit, 0);
   }
   return static_cast<char>(value);
 }
 
-/// A run of tokens that name bytes is text, or U+FFFD for each of them if it is not UTF-8 as a
-/// whole: nothing of it is known before it ends.
+/// A run of byte tokens is text, or U+FFFD for each token if the run is not valid UTF-8; so it is
+/// decoded only at its end.
 class ByteFallbackDecoder : public TokenDecoder {
  public:
   std::unique_ptr<TokenSink> start(TokenSink& next) const override {
@@ -244,7 +244,7 @@ class ByteFallbackDecoder : public TokenDecoder {
   }
 };
 
-/// Drops up to `start` characters in front of a token, and up to `stop` behind.
+/// Strips up to `start` characters at a token's beginning, and up to `stop` at its end.
 class StripDecoder : public TokenDecoder {
  public:
   StripDecoder(std::string content, std::size_t start, std::size_t stop)
@@ -308,7 +308,7 @@ class StripDecoder : public TokenDecoder {
   std::size_t start_, stop_;
 };
 
-/// The end of a word becomes a blank, but for that of the last token.
+/// Replaces the end-of-word suffix by a space, except at the last token.
 class BpeDecoder : public TokenDecoder {
  public:
   explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -331,7 +331,7 @@ class BpeDecoder : public TokenDecoder {
   std::string middle(std::string token) const override { return replace(token, " "); }
 
  private:
-  /// Of an empty suffix, as Rust's str::replace: around each character.
+  /// For an empty suffix, as Rust's str::replace: inserts around each character.
   std::string replace(std::string_view token, std::string_view to) const {
     if (!suffix_.empty()) return replaced(token, suffix_, to);
     std::string result(to);
@@ -347,7 +347,7 @@ class BpeDecoder : public TokenDecoder {
   std::string suffix_;
 };
 
-/// Of tokens that follow each other and are equal the first; without those that mean nothing.
+/// Keeps the first of consecutive equal tokens, and drops padding.
 class CtcDecoder : public TokenDecoder {
  public:
   CtcDecoder(std::string pad, std::string delimiter, bool cleans_up)
@@ -434,7 +434,7 @@ void TokenDecoders::read(const Fields::Json* part) {
 std::string TokenDecoders::middle(std::string token) const {
   for (const auto& part : parts_) {
     token = part->middle(std::move(token));
-    // What follows is of the whole text, of which this is somewhere within.
+    // Later parts apply to the whole text, in which this token is somewhere inside.
     if (part->fuses()) break;
   }
   return token;

@@ -11,33 +11,33 @@
 
 namespace sinter::tools {
 
-/// What takes tokens one after the other. A token may come in parts, each of which is UTF-8.
+/// Receives tokens in order. A token may arrive in parts, each valid UTF-8.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
   virtual void add(std::string_view part) = 0;
   virtual void end_token() = 0;
-  /// No token comes any more.
+  /// Called after the last token.
   virtual void finish() = 0;
 };
 
-/// One part. Each does what the part of its name does in Hugging Face's library, and as soon as it
-/// can say what that is.
+/// One part, equivalent to the part of its name in Hugging Face's library; streams its output as
+/// soon as it is certain.
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  /// Takes the tokens of one text; what they become goes to `next`, which outlives it.
+  /// Creates a sink for the tokens of one text; the output goes to `next`, which outlives it.
   virtual std::unique_ptr<TokenSink> start(TokenSink& next) const = 0;
-  /// What a token within a text becomes: bytes, which need not be whole characters.
+  /// The decoded bytes of a token within a text, not necessarily whole characters.
   virtual std::string middle(std::string token) const = 0;
-  /// Whether it makes one token of all.
+  /// Whether it fuses all tokens into one.
   virtual bool fuses() const { return false; }
 };
 
 class TokenDecoders {
  public:
-  /// `part` of null: tokens are joined by blanks. Throws Error(kUnsupported) for a part that is not
-  /// known, by its name.
+  /// `part` = null: joins tokens with spaces. Throws Error(kUnsupported), naming it, for an unknown
+  /// part.
   void read(const Fields::Json* part);
   std::string middle(std::string token) const;
   const std::vector<std::unique_ptr<const TokenDecoder>>& parts() const { return parts_; }
@@ -46,11 +46,11 @@ class TokenDecoders {
   std::vector<std::unique_ptr<const TokenDecoder>> parts_;
 };
 
-/// The text of tokens as they come.
+/// The text of streamed tokens.
 class TextOfTokens {
  public:
   explicit TextOfTokens(const TokenDecoders& decoders);
-  /// The text that is certain by now and was not given back before.
+  /// The text that has become certain since the last call.
   std::string add(std::string_view token);
   std::string finish();
 
@@ -62,7 +62,7 @@ class TextOfTokens {
     void finish() override {}
   };
   std::unique_ptr<Text> text_ = std::make_unique<Text>();
-  std::vector<std::unique_ptr<TokenSink>> stages_;  // the first is the last one
+  std::vector<std::unique_ptr<TokenSink>> stages_;  // in reverse order
 };
 
 }  // namespace sinter::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of one object of tokenizer.json: each of its fields is read, or refused by name.
+// Reads one object of tokenizer.json: every field must be read, or it is refused by name.
 #pragma once
 
 #include <initializer_list>
@@ -11,20 +11,20 @@
 
 namespace sinter::tools {
 
-/// Throws Error(kUnsupported) that says `what` is not supported, and what to do.
+/// Throws Error(kUnsupported): `what` is unsupported, with a remedy.
 [[noreturn]] void unsupported_part(const std::string& what);
 
 class Fields {
  public:
   using Json = nlohmann::json;
 
-  /// `what` is it, for messages: "the normalizer 'Strip'". Throws Error(kUsage) for what is no
+  /// `what` names it in messages: "the normalizer 'Strip'". Throws Error(kUsage) if it is no
   /// object.
   Fields(const Json& object, std::string what);
 
-  /// Null if it is not there, or null.
+  /// Null if absent or null.
   const Json* find(const char* key);
-  /// Throws Error(kUsage) if it is not there.
+  /// Throws Error(kUsage) if absent.
   const Json& at(const char* key);
   template <typename T>
   T get(const char* key) {
@@ -35,12 +35,12 @@ class Fields {
     const Json* const value = find(key);
     return value == nullptr ? std::move(otherwise) : convert<T>(key, *value);
   }
-  /// One character.
+  /// A string of one character.
   std::string character(const char* key);
   std::string character(const char* key, const char* otherwise);
-  /// Fields that change neither ids nor texts.
+  /// Ignores fields that affect neither ids nor texts.
   void skip(std::initializer_list<const char*> keys) { read_.insert(keys.begin(), keys.end()); }
-  /// Throws Error(kUnsupported) that names a field which was not read, unless it is null.
+  /// Throws Error(kUnsupported) naming a field that was not read, unless it is null.
   void finish() const;
 
   const std::string& what() const { return what_; }
@@ -60,10 +60,10 @@ class Fields {
   std::set<std::string> read_;
 };
 
-/// The field "type" of a part. Throws Error(kUsage) for what is no object.
+/// The field "type" of a part. Throws Error(kUsage) if it is no object.
 std::string type_of(const Fields::Json& part);
 
-/// `part` and, where it is a Sequence of parts under `key`, those, and so on. `kind`, as
+/// Flattens `part`: a Sequence is replaced by its parts under `key`, recursively. `kind`, such as
 /// "normalizer", is for messages.
 std::vector<const Fields::Json*> parts_of(const Fields::Json* part, const char* kind,
                                           const char* key);

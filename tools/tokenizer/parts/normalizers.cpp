@@ -25,7 +25,7 @@ void for_each_character(std::string_view text, const Use& use) {
   }
 }
 
-/// A part that maps each character by itself: `Map(code, bytes, writer)`.
+/// A part that maps characters independently: `Map(code, bytes, writer)`.
 template <auto Map>
 class EachCharacter : public Normalizer {
  public:
@@ -36,7 +36,8 @@ class EachCharacter : public Normalizer {
 };
 
 void lower(char32_t code, std::string_view bytes, Rewriter& writer) {
-  constexpr char32_t kDottedI = 0x130, kDot = 0x307;  // the one that becomes two characters
+  constexpr char32_t kDottedI = 0x130, kDot = 0x307;  // the only lower-case mapping to two
+                                                      // characters
   if (code == kDottedI) {
     writer.replace("i");
     writer.insert(kDot);
@@ -66,7 +67,7 @@ void strip_nonspacing(char32_t code, std::string_view bytes, Rewriter& writer) {
   keep_unless(record.category == Category::kMn && record.age <= Age::k8, bytes, writer);
 }
 
-/// Of BertNormalizer: no control characters; any white space is a blank.
+/// BertNormalizer: drops control characters; white space becomes a space.
 void clean(char32_t code, std::string_view bytes, Rewriter& writer) {
   constexpr char32_t kReplacement = 0xFFFD;
   if (code == '\t' || code == '\n' || code == '\r') return writer.replace(" ");
@@ -76,7 +77,7 @@ void clean(char32_t code, std::string_view bytes, Rewriter& writer) {
   writer.replace(unicode::is_white_space(code) ? " " : bytes);
 }
 
-/// Chinese characters as BERT counts them: not Hiragana, Katakana and Hangul.
+/// Chinese characters in BERT's definition: without Hiragana, Katakana and Hangul.
 bool is_ideograph(char32_t code) {
   constexpr char32_t kRanges[][2] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
                                      {0x20000, 0x2A6DF}, {0x2A700, 0x2B81F}, {0x2B920, 0x2CEAF},
@@ -93,7 +94,7 @@ void space_ideograph(char32_t code, std::string_view bytes, Rewriter& writer) {
   writer.insert(" ");
 }
 
-/// As SentencePiece's rules for machine translation.
+/// SentencePiece's rules for machine translation.
 void clean_for_translation(char32_t code, std::string_view bytes, Rewriter& writer) {
   const bool is_blank = code == 0x9 || code == 0xA || code == 0xC || code == 0xD ||
                         code == 0x1680 || (code >= 0x200B && code <= 0x200F) || code == 0x2028 ||
@@ -229,7 +230,7 @@ void Normalizers::read(const Fields::Json* part) {
     }
     if (type == "Prepend") {
       auto text = fields.get<std::string>("prepend");
-      // The library then takes the first character as inserted, and splits repeat it.
+      // The library then treats the first character as inserted, and splits repeat it.
       if (text.empty()) unsupported_part(fields.what() + " of an empty text");
       parts_.push_back(std::make_unique<Prepend>(std::move(text)));
     } else if (type == "Replace") {
@@ -246,7 +247,7 @@ void Normalizers::read(const Fields::Json* part) {
       const bool lowers = fields.get("lowercase", true);
       if (fields.get("clean_text", true)) parts_.push_back(each<clean>());
       if (fields.get("handle_chinese_chars", true)) parts_.push_back(each<space_ideograph>());
-      if (fields.get("strip_accents", lowers)) {  // null: as letters are lowered
+      if (fields.get("strip_accents", lowers)) {  // null: the same as lowercase
         parts_.push_back(in_form<NormalForm::kNfd>());
         parts_.push_back(each<strip_nonspacing>());
       }

@@ -11,17 +11,17 @@
 
 namespace sinter::tools {
 
-/// One part. Each does what the part of its name does in Hugging Face's library.
+/// One part, equivalent to the part of its name in Hugging Face's library.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// `text` is UTF-8, and so is what is written.
+  /// `text` and the output are UTF-8.
   virtual void apply(std::string_view text, Rewriter& writer) const = 0;
 };
 
 class Normalizers {
  public:
-  /// `part` of null: none. Throws Error(kUnsupported) for a part that is not known, by its name.
+  /// `part` = null: none. Throws Error(kUnsupported), naming it, for an unknown part.
   void read(const Fields::Json* part);
   bool is_empty() const { return parts_.empty(); }
   void apply(Fragment& fragment) const;
@@ -30,7 +30,7 @@ class Normalizers {
   std::vector<std::unique_ptr<const Normalizer>> parts_;
 };
 
-/// The pattern of Replace and Split.
+/// The pattern of a Replace or Split.
 TextPattern pattern_of(Fields& fields);
 
 }  // namespace sinter::tools

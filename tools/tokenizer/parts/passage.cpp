@@ -31,7 +31,7 @@ std::string_view Rewriter::prepend(std::string_view prefix, std::string_view tex
   std::size_t first = 0, behind = 0;
   unicode::next_character(text, first);
   if (!prefix.empty()) unicode::next_character(prefix, behind);
-  // As the library has it: the prefix stands where the first character was, which is put in again.
+  // As in the library: the prefix replaces the first character, which is then inserted again.
   if (behind > 0) replace(prefix.substr(0, behind));
   insert(prefix.substr(behind));
   insert(text.substr(0, first));

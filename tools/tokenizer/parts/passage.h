@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text on its way to tokens: in pieces, and with where it comes from.
+// A text during tokenization: its pieces and their origins.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 namespace sinter::tools {
 
 using TokenId = std::int64_t;
-using Origin = std::uint32_t;  // a place in the text as it was given
+using Origin = std::uint32_t;  // a byte offset in the original text
 
-/// More bytes than a text may become; places in it are Origin.
+/// Maximum bytes of a text after normalization; offsets are Origin.
 constexpr std::size_t kMostText = std::size_t{1} << 28;
-/// Throws Error(kUsage) for more.
+/// Throws Error(kUsage) above that.
 void require_text_size(std::size_t bytes);
 
-/// A text with the origin of each byte, if these are of use.
+/// A text with the origin of each byte, if origins are needed.
 struct Fragment {
   std::string text;
-  std::vector<Origin> origins;  // none: nobody asks
-  Origin begin = 0;             // of the whole
+  std::vector<Origin> origins;  // empty: not needed
+  Origin begin = 0;             // offset in the whole text
 };
 
-/// Writes what a text becomes. Origins are those of Hugging Face's NormalizedString::transform,
-/// whose places in the old text go on with what is written, not with what was read.
+/// Writes the new text. Origins follow Hugging Face's NormalizedString::transform, whose offsets in
+/// the old text advance with what is written, not with what is read.
 class Rewriter {
  public:
-  /// Appends to `text` and, unless `old` has none, to `origins`.
+  /// Appends to `text` and, unless `old_origins` is null, to `origins`.
   Rewriter(std::string_view old, const Origin* old_origins, Origin begin, std::string& text,
            std::vector<Origin>& origins)
       : old_(old), old_origins_(old_origins), begin_(begin), text_(text), origins_(origins) {}
 
-  /// A character in the place of the next one.
+  /// Replaces the next character.
   void replace(std::string_view character) {
     text_ += character;
     if (old_origins_ != nullptr) {
@@ -43,19 +43,19 @@ class Rewriter {
     }
   }
   void replace(char32_t code);
-  /// Characters behind what was written, or in front.
+  /// Inserts characters at the current position.
   void insert(std::string_view characters) {
     text_ += characters;
     if (old_origins_ != nullptr)
       origins_.insert(origins_.end(), characters.size(), at_ == 0 ? begin_ : origin_at(at_ - 1));
   }
   void insert(char32_t code);
-  /// `prefix` in front of `text`, of which the next character is the first: that is written too.
+  /// Inserts `prefix` before `text`, whose first character is the next one and is written, too.
   /// Returns the rest of `text`.
   std::string_view prepend(std::string_view prefix, std::string_view text);
-  /// Characters of the old text as they are.
+  /// Copies characters of the old text.
   void keep(std::string_view characters);
-  /// The next character of the old text is gone.
+  /// Drops the next character of the old text.
   void drop() {
     if (old_origins_ != nullptr) skip();
   }
@@ -77,10 +77,10 @@ class Rewriter {
   std::size_t at_ = 0;
 };
 
-/// A part of a passage: text, or a token that it became.
+/// A part of a passage: text, or a token.
 struct Piece {
   static constexpr TokenId kText = -1;
-  std::uint32_t begin = 0, end = 0;  // in Passage::text()
+  std::uint32_t begin = 0, end = 0;  // offsets in Passage::text()
   Origin origin = 0;
   TokenId token = kText;
 };
@@ -99,11 +99,11 @@ class Passage {
   }
 
   void add_token(TokenId token) { pieces_.push_back({0, 0, 0, token}); }
-  /// A piece of `fragment` from `begin` to `end`; nothing if it is empty.
+  /// Adds a piece of `fragment` from `begin` to `end`, unless it is empty.
   void add_text(const Fragment& fragment, std::size_t begin, std::size_t end);
 
-  /// Cuts each text: `split(text, cut)` calls `cut(begin, end)` for what stays of it, in order.
-  /// Empty parts are dropped.
+  /// Splits each text: `split(text, cut)` calls `cut(begin, end)` for each remaining part, in
+  /// order. Drops empty parts.
   template <typename Split>
   void split(const Split& split) {
     std::vector<Piece> pieces;
@@ -123,7 +123,7 @@ class Passage {
     pieces_ = std::move(pieces);
   }
 
-  /// Writes each text anew: `rewrite(text, piece, writer)`.
+  /// Rewrites each text: `rewrite(text, piece, writer)`.
   template <typename Rewrite>
   void rewrite(const Rewrite& rewrite) {
     std::string text;

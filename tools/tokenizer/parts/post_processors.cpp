@@ -13,8 +13,7 @@ TokenId id_of(const Fields::Json& value, const std::string& what) {
   return value.get<TokenId>();
 }
 
-/// BertProcessing and RobertaProcessing: a token around the first text, and others around those
-/// behind it.
+/// BertProcessing and RobertaProcessing: tokens around the first text and around later ones.
 class Around : public PostProcessor {
  public:
   Around(TokenId before, TokenId behind, bool separates_twice)
@@ -71,12 +70,12 @@ class Template : public PostProcessor {
 
  private:
   struct Part {
-    int text;                  // 0 or 1; -1: none
-    std::vector<TokenId> ids;  // of a special token
+    int text;                  // 0 or 1; -1: a special token
+    std::vector<TokenId> ids;  // for a special token
   };
 
   static std::vector<Part> read(Fields& fields, const char* key) {
-    // In a template: what ids grow with.
+    // Limits for a template, which multiplies ids.
     constexpr int kMostTexts = 16;
     constexpr std::size_t kMostIds = 1U << 16;
     std::vector<Part> result;
@@ -139,13 +138,13 @@ void PostProcessors::read(const Fields::Json* part) {
     } else if (type == "TemplateProcessing") {
       parts_.push_back(std::make_unique<Template>(fields));
     } else if (type == "ByteLevel") {
-      fields.skip({"add_prefix_space", "trim_offsets", "use_regex"});  // of offsets, not ids
+      fields.skip({"add_prefix_space", "trim_offsets", "use_regex"});  // affect offsets, not ids
     } else {
       unsupported_part(fields.what());
     }
     fields.finish();
   }
-  apply({{}}, true);  // refuses templates that do not fit together
+  apply({{}}, true);  // refuses inconsistent templates
 }
 
 std::vector<TokenId> PostProcessors::apply(Encodings encodings, bool adds_special) const {

@@ -11,22 +11,22 @@
 
 namespace sinter::tools {
 
-/// Ids in parts: of one text, or of two, and what stands around them.
+/// Ids in parts: of one or two texts, and of the special tokens around them.
 using Encodings = std::vector<std::vector<TokenId>>;
 
-/// One part. Each does what the part of its name does in Hugging Face's library.
+/// One part, equivalent to the part of its name in Hugging Face's library.
 class PostProcessor {
  public:
   virtual ~PostProcessor() = default;
-  /// Throws Error(kUnsupported) for numbers of parts that it does not take.
+  /// Throws Error(kUnsupported) for an unsupported number of parts.
   virtual Encodings apply(Encodings encodings, bool adds_special) const = 0;
-  /// Special tokens around one text, or two.
+  /// Number of special tokens around one text, or two.
   virtual std::size_t count(bool is_pair) const = 0;
 };
 
 class PostProcessors {
  public:
-  /// `part` of null: none. Throws Error(kUnsupported) for a part that is not known, by its name.
+  /// `part` = null: none. Throws Error(kUnsupported), naming it, for an unknown part.
   void read(const Fields::Json* part);
   std::vector<TokenId> apply(Encodings encodings, bool adds_special) const;
   std::size_t count(bool is_pair) const;

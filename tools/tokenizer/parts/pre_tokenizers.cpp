@@ -13,11 +13,12 @@
 namespace sinter::tools {
 namespace {
 
-// The words of GPT-2: what ByteLevel cuts text into.
+// GPT-2's words, into which ByteLevel splits text.
 constexpr const char* kByteLevelWords =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// As BERT counts it: what ASCII has besides letters and digits, and Unicode's up to version 8.
+/// BERT's definition: ASCII other than letters, digits and white space; Unicode's category up to
+/// version 8.
 bool is_punctuation(char32_t code) {
   if (code < 0x80) return std::ispunct(static_cast<int>(code)) != 0;
   const auto& record = unicode::record_of(code);
@@ -41,7 +42,7 @@ SplitBehavior behavior_of(Fields& fields, const char* otherwise) {
   unsupported_part(fmt::format("the behavior '{}' of {}", name, fields.what()));
 }
 
-/// Cuts around each character for which `Is(code)`.
+/// Splits around each character for which `Is(code)`.
 template <auto Is>
 class AtCharacters : public PreTokenizer {
  public:
@@ -164,7 +165,7 @@ class MetaspaceCut : public PreTokenizer {
   Metaspace metaspace_;
 };
 
-/// Words, and what is between words and white space.
+/// Splits into words and runs of other characters; drops white space.
 class Whitespace : public PreTokenizer {
  public:
   void apply(Passage& passage) const override {
@@ -193,7 +194,7 @@ class UnicodeScripts : public PreTokenizer {
   void apply(Passage& passage) const override {
     passage.split([](std::string_view text, const auto& cut) {
       constexpr std::size_t kNowhere = static_cast<std::size_t>(-1);
-      std::size_t begin = kNowhere;  // the library drops what is of no script in front of all
+      std::size_t begin = kNowhere;  // the library drops leading characters without a script
       int last = kAny;
       for (std::size_t at = 0; at < text.size();) {
         const std::size_t here = at;
@@ -215,7 +216,7 @@ class UnicodeScripts : public PreTokenizer {
     return static_cast<int>(std::ranges::find(all, name, &unicode::ScriptNames::name) -
                             all.begin());
   }
-  /// As SentencePiece has it: Japanese is of one script, a blank of none; as of Unicode 9.
+  /// SentencePiece's scripts: Japanese is one script, a space has none; as of Unicode 9.
   static int script_of(char32_t code) {
     static const int han = number_of("Han"), hiragana = number_of("Hiragana"),
                      katakana = number_of("Katakana"), unknown = number_of("Unknown");

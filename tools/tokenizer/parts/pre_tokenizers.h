@@ -10,18 +10,18 @@
 
 namespace sinter::tools {
 
-/// One part. Each does what the part of its name does in Hugging Face's library.
+/// One part, equivalent to the part of its name in Hugging Face's library.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
   virtual void apply(Passage& passage) const = 0;
-  /// Whether it asks where in the text a piece comes from.
+  /// Whether it needs the origin of a piece in the text.
   virtual bool needs_origins() const { return false; }
 };
 
 class PreTokenizers {
  public:
-  /// `part` of null: none. Throws Error(kUnsupported) for a part that is not known, by its name.
+  /// `part` = null: none. Throws Error(kUnsupported), naming it, for an unknown part.
   void read(const Fields::Json* part);
   bool needs_origins() const;
   void apply(Passage& passage) const {
@@ -32,10 +32,10 @@ class PreTokenizers {
   std::vector<std::unique_ptr<const PreTokenizer>> parts_;
 };
 
-/// Of Metaspace, which is a pre-tokenizer and a decoder.
+/// Options of Metaspace, which is a pre-tokenizer and a decoder.
 struct Metaspace {
   enum class Prefix : char { kNever, kFirst, kAlways };
-  std::string blank;  // what stands for a blank, also in front of a text
+  std::string blank;  // replaces a space; may also be prepended to a text
   Prefix prefix = Prefix::kAlways;
   bool splits = true;
 

@@ -7,8 +7,8 @@
 
 namespace sinter::tools {
 
-/// What becomes of the parts that match: parts of their own; dropped; joined with the part before
-/// or behind; or neighbouring matches one part.
+/// What happens to matches: they are separate parts; dropped; joined with the previous or next
+/// part; or consecutive matches form one part.
 enum class SplitBehavior : std::uint8_t {
   kIsolated,
   kRemoved,
@@ -17,11 +17,11 @@ enum class SplitBehavior : std::uint8_t {
   kContiguous
 };
 
-/// Takes matches from left to right and cuts, as Hugging Face's NormalizedString::split does.
-/// `cut(begin, end)` is called for each part.
+/// Splits at matches from left to right, as Hugging Face's NormalizedString::split does. Calls
+/// `cut(begin, end)` for each part.
 class Splitter {
  public:
-  /// With `inverts` what does not match counts as matching.
+  /// `inverts`: text between matches counts as the matches.
   Splitter(SplitBehavior behavior, bool inverts) : behavior_(behavior), inverts_(inverts) {}
 
   template <typename Cut>
@@ -37,7 +37,7 @@ class Splitter {
   }
 
  private:
-  /// Parts are held back as long as the next one may join them.
+  /// Holds a part back while the next one may join it.
   template <typename Cut>
   void part(std::size_t begin, std::size_t end, bool matches, const Cut& cut) {
     switch (behavior_) {
@@ -50,7 +50,7 @@ class Splitter {
       case SplitBehavior::kMergedWithPrevious:
         return hold(begin, end, matches && !held_matches_, matches, cut);
       case SplitBehavior::kMergedWithNext:
-        // From the right: a match joins what follows, unless that is a match itself.
+        // A match joins the next part, unless that is a match itself.
         return hold(begin, end, held_matches_ && !matches, matches, cut);
     }
   }

@@ -10,7 +10,7 @@ using enum GraphemeBreak;
 
 bool is_control(GraphemeBreak kind) { return kind == kControl || kind == kCr || kind == kLf; }
 
-/// Rules GB6 to GB8: syllables of Hangul.
+/// Rules GB6 to GB8: Hangul syllables.
 bool is_syllable(GraphemeBreak before, GraphemeBreak behind) {
   if (before == kL) return behind == kL || behind == kV || behind == kLv || behind == kLvt;
   if (before == kLv || before == kV) return behind == kV || behind == kT;
@@ -23,8 +23,8 @@ std::size_t grapheme_length(std::string_view text, std::size_t at) {
   const std::size_t begin = at;
   const UnicodeRecord* last = &record_of(next_character(text, at));
   int regional = last->grapheme_break == kRegional ? 1 : 0;
-  bool is_picture = last->is_pictographic();  // and Extend since (GB11)
-  // Of GB9c: a consonant, and Extend or linkers since; whether there is a linker.
+  bool is_picture = last->is_pictographic();  // a pictograph followed only by Extend (GB11)
+  // GB9c: a consonant followed by Extend or linkers; whether there is a linker.
   bool is_conjunct = last->conjunct == Conjunct::kConsonant, has_linker = false;
   while (at < text.size()) {
     const std::size_t here = at;

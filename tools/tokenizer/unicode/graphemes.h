@@ -6,7 +6,7 @@
 
 namespace sinter::tools::unicode {
 
-/// Bytes of the cluster that begins at `at` in `text`, which is UTF-8 and longer.
+/// Bytes of the grapheme cluster that begins at `at` < size of `text` (UTF-8).
 std::size_t grapheme_length(std::string_view text, std::size_t at);
 
 }  // namespace sinter::tools::unicode

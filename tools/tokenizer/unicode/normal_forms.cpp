@@ -10,7 +10,7 @@
 namespace sinter::tools::unicode {
 namespace {
 
-// Syllables of Hangul are computed: section 3.12 of the Unicode standard.
+// Hangul syllables are computed: section 3.12 of the Unicode standard.
 constexpr char32_t kSyllable = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
 constexpr char32_t kLeads = 19, kVowels = 21, kTails = 28, kSyllables = kLeads * kVowels * kTails;
 
@@ -31,7 +31,7 @@ std::u32string_view find(std::span<const Decomposition> table, char32_t code) {
 }
 
 void decompose(char32_t code, bool is_compatible, std::vector<Decomposed>& result) {
-  constexpr char32_t kFirst = 0xA0;  // that any form decomposes
+  constexpr char32_t kFirst = 0xA0;  // the first that any form decomposes
   if (code < kFirst) return result.push_back({code, 0, 1});
   if (code >= kSyllable && code < kSyllable + kSyllables) {
     const char32_t index = code - kSyllable, tail = index % kTails;
@@ -51,7 +51,7 @@ void decompose(char32_t code, bool is_compatible, std::vector<Decomposed>& resul
   }
 }
 
-/// What two characters become together; 0: nothing.
+/// The composition of two characters; 0: none.
 char32_t composed(char32_t first, char32_t second) {
   if (first >= kLead && first < kLead + kLeads && second >= kVowel && second < kVowel + kVowels)
     return kSyllable + ((first - kLead) * kVowels + second - kVowel) * kTails;
@@ -64,11 +64,11 @@ char32_t composed(char32_t first, char32_t second) {
   return record_of(found->whole).age <= Age::k12 ? found->whole : 0;
 }
 
-/// Composes `run`, in which marks are in order, in place.
+/// Composes `run`, whose marks are in canonical order, in place.
 void compose(std::vector<Decomposed>& run) {
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::size_t starter = kNone, size = 0;
-  int last_class = -1;  // of what stands between the starter and here
+  int last_class = -1;  // combining class of the last character since the starter
   for (const Decomposed& each : run) {
     if (starter != kNone && last_class < each.class_) {
       if (const char32_t whole = composed(run[starter].code, each.code)) {
@@ -100,7 +100,7 @@ void normalize(std::string_view text, NormalForm form,
     for (const Decomposed& each : run) put(each.code, each.sources);
     run.clear();
   };
-  std::size_t marks = 0;  // where marks that are in no order yet begin in `run`
+  std::size_t marks = 0;  // start of the marks in `run` that are not yet in canonical order
   const auto order = [&] {
     std::ranges::stable_sort(run.begin() + static_cast<std::ptrdiff_t>(marks), run.end(), {},
                              &Decomposed::class_);
@@ -108,7 +108,7 @@ void normalize(std::string_view text, NormalForm form,
   };
   std::vector<Decomposed> parts;
   for (std::size_t at = 0; at < text.size();) {
-    // Nothing composes with an ASCII character behind it.
+    // No character composes with a following ASCII character.
     const bool is_ascii_character = static_cast<unsigned char>(text[at]) < 0x80;
     if (is_ascii_character && !run.empty()) {
       order();

@@ -10,8 +10,8 @@ namespace sinter::tools::unicode {
 
 enum class NormalForm : char { kNfc, kNfd, kNfkc, kNfkd };
 
-/// Calls `put` with each character of `text` (UTF-8) in a form, and with how many of the text's
-/// characters it is made of: 0 where it comes of the one before.
+/// Calls `put` with each character of the normalized `text` (UTF-8) and the number of original
+/// characters that it replaces: 0 if it belongs to the previous one's.
 void normalize(std::string_view text, NormalForm form,
                const std::function<void(char32_t, int)>& put);
 

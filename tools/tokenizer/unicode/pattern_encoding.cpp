@@ -16,11 +16,11 @@
 namespace sinter::tools::unicode {
 namespace {
 
-// As of what version: the library's Oniguruma is of Unicode 16.
+// Unicode version of the Oniguruma that Hugging Face's library uses: 16.
 constexpr Age kNewest = Age::k16;
 
-/// Whether a character is in a class that Oniguruma has a number for (ONIGENC_CTYPE_..); nothing
-/// where its own tables say it.
+/// Whether a character is in the Oniguruma class `number` (ONIGENC_CTYPE_..); nullopt: Oniguruma's
+/// own tables are right.
 std::optional<bool> is_in_class(const UnicodeRecord& record, OnigCtype number) {
   if (record.age > kNewest) return std::nullopt;
   const bool is_digit = record.category == Category::kNd;
@@ -30,20 +30,20 @@ std::optional<bool> is_in_class(const UnicodeRecord& record, OnigCtype number) {
     case ONIGENC_CTYPE_DIGIT: return is_digit;
     case ONIGENC_CTYPE_LOWER: return record.is_lowercase();
     case ONIGENC_CTYPE_UPPER: return record.is_uppercase();
-    case ONIGENC_CTYPE_PUNCT:  // of brackets: symbols too
+    case ONIGENC_CTYPE_PUNCT:  // of bracket expressions: includes symbols
       return record.is_punctuation() || record.is_in(Category::kSm, Category::kSo);
     case ONIGENC_CTYPE_WORD:
       return record.is_alphabetic() || record.is_mark() || is_digit ||
              record.category == Category::kPc;
     case ONIGENC_CTYPE_GRAPH:
     case ONIGENC_CTYPE_PRINT:
-      // Nothing since Oniguruma's tables is a control character or white space.
+      // No newer character is a control character or white space.
       return record.age > Age::k14 ? std::optional(true) : std::nullopt;
     default: return std::nullopt;
   }
 }
 
-// Categories in the order of Category, with the letter of their group.
+// Categories in the order of Category; the first letter is the group.
 constexpr std::string_view kCategories[] = {
     "cn", "lu", "ll", "lt", "lm", "lo", "mn", "me", "mc", "nd", "nl", "no", "zs", "zl", "zp",
     "cc", "cf", "co", "cs", "pd", "ps", "pe", "pc", "po", "sm", "sc", "sk", "so", "pi", "pf"};
@@ -66,7 +66,7 @@ std::string lowered(std::string_view name) {
   return result;
 }
 
-/// What a name of a property says, where it is a category, a group of them or a script.
+/// The predicate of a property name that is a category, a group of categories or a script.
 std::function<bool(const UnicodeRecord&)> meaning_of(const std::string& name) {
   std::string_view short_name = name;
   for (const auto& [known, other] : kLongNames)
@@ -92,9 +92,9 @@ std::function<bool(const UnicodeRecord&)> meaning_of(const std::string& name) {
   return nullptr;
 }
 
-using Ranges = std::vector<OnigCodePoint>;  // how many, and each one's first and last
+using Ranges = std::vector<OnigCodePoint>;  // their number, then first and last of each
 
-/// The characters for which `has(record, first)` is true; where it says nothing, those of `base`.
+/// The characters for which `has(record, first)` is true; where it is nullopt, those of `base`.
 template <typename Has>
 Ranges ranges_of(const OnigCodePoint* base, const Has& has) {
   Ranges result = {0};
@@ -106,7 +106,7 @@ Ranges ranges_of(const OnigCodePoint* base, const Has& has) {
       ++result[0];
     }
   };
-  OnigCodePoint at = 0;  // in base
+  OnigCodePoint at = 0;  // index in base
   for (std::size_t i = 0; i < runs().size(); ++i) {
     const OnigCodePoint first = runs()[i].first;
     const OnigCodePoint last = i + 1 < runs().size() ? runs()[i + 1].first - 1 : kLimit - 1;
@@ -121,7 +121,7 @@ Ranges ranges_of(const OnigCodePoint* base, const Has& has) {
   return result;
 }
 
-/// Ranges by class, made when a pattern first asks for them; they stay.
+/// Ranges by class, created when a pattern first needs them; never freed.
 struct Classes {
   std::mutex mutex;
   std::map<OnigCtype, std::string> names;
@@ -135,7 +135,7 @@ Classes& classes() {
 int find_property(OnigEncoding /*encoding*/, OnigUChar* begin, OnigUChar* end) {
   const std::string name =
       lowered({reinterpret_cast<const char*>(begin), static_cast<std::size_t>(end - begin)});
-  // The property is without symbols, the class of brackets with them.
+  // The property excludes symbols, the class in bracket expressions includes them.
   static OnigUChar punctuation[] = "punctuation";
   if (name == "punct") {
     begin = punctuation;
@@ -150,7 +150,7 @@ int find_property(OnigEncoding /*encoding*/, OnigUChar* begin, OnigUChar* end) {
   return ctype;
 }
 
-constexpr OnigCodePoint kOwnTable = 0x100;  // Oniguruma has one of what is below
+constexpr OnigCodePoint kOwnTable = 0x100;  // Oniguruma has its own table below this
 
 int is_of_class(OnigCodePoint code, OnigCtype ctype) {
   if (code >= kOwnTable && code < kLimit && ctype <= ONIGENC_MAX_STD_CTYPE)

@@ -6,7 +6,7 @@
 
 namespace sinter::tools::unicode {
 
-/// Classes of characters as of Unicode 16, but for properties other than categories and scripts.
+/// Character classes of Unicode 16, except properties other than categories and scripts.
 OnigEncoding pattern_encoding();
 
 }  // namespace sinter::tools::unicode

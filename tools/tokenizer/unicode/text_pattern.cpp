@@ -12,10 +12,10 @@
 namespace sinter::tools {
 namespace {
 
-constexpr std::size_t kMostOfPattern = 1U << 16;  // bytes
-// Places to go back to, of some 50 bytes each.
+constexpr std::size_t kMostOfPattern = 1U << 16;  // maximum bytes
+// Maximum backtracking entries, of about 50 bytes each.
 constexpr unsigned kMostOnStack = 1U << 22;
-// How often one search may go back: a part that grows with the text, and one that does not.
+// Maximum backtracking steps of one search: a constant, and a limit per byte of the text.
 constexpr unsigned long kMostRetries = 10'000'000, kMostRetriesForByte = 100;
 
 const OnigUChar* bytes_of(std::string_view text) {

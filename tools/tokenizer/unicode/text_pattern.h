@@ -10,20 +10,20 @@
 
 namespace sinter::tools {
 
-/// Compiled once; may be used by many threads.
+/// A compiled regular expression; thread-safe.
 class TextPattern {
  public:
-  /// `pattern` in Oniguruma's syntax. Throws Error(kUnsupported) for what that does not know.
+  /// `pattern` in Oniguruma's syntax. Throws Error(kUnsupported) if Oniguruma rejects it.
   explicit TextPattern(const std::string& pattern);
-  /// What is `text` itself.
+  /// Matches `text` literally.
   static TextPattern of_literal(std::string_view text);
   ~TextPattern();
   TextPattern(TextPattern&&) noexcept;
   TextPattern& operator=(TextPattern&&) noexcept;
 
-  /// Calls `use` with the begin and the end of each match in `text` (UTF-8) from left to right,
-  /// empty ones too but for those where the last match ends. Throws Error(kUsage) for a text that
-  /// takes too many steps or too much memory.
+  /// Calls `use` with begin and end of each match in `text` (UTF-8) from left to right. Includes
+  /// empty matches, except directly after the previous match. Throws Error(kUsage) for a text that
+  /// needs too many steps or too much memory.
   void for_each_match(std::string_view text,
                       const std::function<void(std::size_t, std::size_t)>& use) const;
 

@@ -10,7 +10,7 @@
 namespace sinter::tools::unicode {
 namespace {
 
-/// Numbers of records in pages of 256 characters; characters of a long run share a page.
+/// Record indices in pages of 256 characters; characters of a long run share a page.
 class Pages {
  public:
   Pages() {

@@ -10,23 +10,24 @@
 
 namespace sinter::tools::unicode {
 
-/// `code` below kLimit.
+/// `code` must be below kLimit.
 const UnicodeRecord& record_of(char32_t code);
 
 /// The property White_Space.
 bool is_white_space(char32_t code);
-/// `\w` as Unicode's regular expressions have it: letters, marks, digits, joints. As of Unicode 16.
+/// `\w` in Unicode's regular expressions: letters, marks, digits, joiners; as of Unicode 16.
 bool is_word(char32_t code);
-/// The small letter; U+0130, the one that has two characters, stays.
+/// The lower-case letter; U+0130, which maps to two characters, is unchanged.
 char32_t lowercase(char32_t code);
 
-/// Bytes of the character that begins with `first`, which is no continuation.
+/// Length in bytes of the UTF-8 character with first byte `first`, which is no continuation byte.
 inline std::size_t length_of(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-/// The character at `at`, which goes behind it. `text` is UTF-8; of what is not, some character.
+/// Decodes the character at `at` and advances `at`. `text` must be UTF-8; otherwise the result is
+/// arbitrary.
 inline char32_t next_character(std::string_view text, std::size_t& at) {
   const auto first = static_cast<unsigned char>(text[at]);
   if (first < 0x80) return text[at++];
@@ -37,7 +38,7 @@ inline char32_t next_character(std::string_view text, std::size_t& at) {
   at += length < left ? length : left;
   return code < kLimit ? code : 0xFFFD;
 }
-/// The character that ends at `end`, which goes in front of it; `end` is not 0.
+/// Decodes the character that ends at `end` and moves `end` before it; `end` is not 0.
 char32_t previous_character(std::string_view text, std::size_t& end);
 void append(std::string& text, char32_t code);
 bool is_ascii(std::string_view text);

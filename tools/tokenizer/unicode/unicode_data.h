@@ -10,7 +10,7 @@ namespace sinter::tools::unicode {
 
 constexpr char32_t kLimit = 0x110000;
 
-/// As ICU numbers them.
+/// Numbered as in ICU.
 enum class Category : std::uint8_t {
   kCn,
   kLu,
@@ -44,7 +44,7 @@ enum class Category : std::uint8_t {
   kPf
 };
 
-/// The first of these versions of Unicode that has a character.
+/// The first of these Unicode versions that contains a character.
 enum class Age : std::uint8_t { k8, k9, k12, k14, k16, k17, kNever };
 
 enum class GraphemeBreak : std::uint8_t {
@@ -106,14 +106,14 @@ struct UnicodeRun {
   std::uint16_t record;
 };
 
-/// Every `step`th character from `first` to `last` has a small letter `delta` behind it.
+/// Every `step`th character from `first` to `last` has its lower-case letter at distance `delta`.
 struct LowerRun {
   char32_t first, last;
   std::int32_t delta;
   std::uint32_t step;
 };
 
-/// What a character becomes, all the way down, in decomposed().
+/// A character's full decomposition, as a range in decomposed().
 struct Decomposition {
   char32_t code;
   std::uint16_t begin, size;
@@ -128,7 +128,7 @@ struct ScriptNames {
   const char* code;
 };
 
-/// Sorted by `code`; kCompatible has those whose compatible decomposition differs.
+/// Sorted by `code`; kCompatible contains characters whose compatibility decomposition differs.
 std::span<const Decomposition> canonical();
 std::span<const Decomposition> compatible();
 std::u32string_view decomposed();

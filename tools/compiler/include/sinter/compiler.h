@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler as a library: a model in, a plan out, and what is known of both as data.
+// The compiler as a library: compiles models to plans, and returns facts about both as data.
 //
-// Nothing here prints, and no call ends the process. Calls may be made by several threads at once.
-// What goes wrong is thrown as CompileError, an Error with its diagnostics; what parses a text
-// throws Error(kUsage). Messages call options by the fields below: "dims", "weights.keep".
+// No function prints or ends the process. All functions are thread-safe. They throw CompileError,
+// an Error with its diagnostics; functions that parse a text throw Error(kUsage). Messages name
+// options by the fields below: "dims", "weights.keep".
 #pragma once
 
 #include <cstddef>
@@ -31,44 +31,45 @@ struct OutputAccuracy {
 
 struct Accuracy {
   std::vector<OutputAccuracy> outputs;
-  std::string shapes;                   // of the inputs: "x [2, 8]"
-  std::string source;                   // of the inputs: "seed 0", the files, "given tensors"
-  bool same_bits = true;                // in all runs
-  std::vector<Diagnostic> diagnostics;  // of verify; compile has them in its own result
+  std::string shapes;     // shapes of the inputs: "x [2, 8]"
+  std::string source;     // source of the inputs: "seed 0", the files, "given tensors"
+  bool same_bits = true;  // in all runs
+  std::vector<Diagnostic> diagnostics;  // of verify; compile returns them in its own result
   SINTER_API bool ok() const;
 };
 
-/// What became of the weights of one layer. Errors are relative, in the 2-norm.
+/// Quantization of one layer's weights. Errors are relative, in the 2-norm.
 struct LayerResult {
-  std::string name;  // its ONNX nodes
+  std::string name;  // names of its ONNX nodes
   std::int64_t n = 0, k = 0;
-  int bits = 0;      // 0: kept
-  std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12"
+  int bits = 0;      // 0: not quantized
+  std::string type;  // types of both operands, if the activation is quantized, too: "u8 x i8, zero
+                     // 12"
   double weight_error = 0;
-  double output_error = 0;  // on the calibration's samples, else on normal deviates
+  double output_error = 0;  // on the calibration samples, else on normal random numbers
   double bytes_before = 0, bytes_after = 0;
-  std::string wider;  // why it has more bits than asked for; empty: it has not
-  std::string kept;   // why it stays as it was; empty: it does not
+  std::string wider;  // why it has more bits than requested; empty: it has not
+  std::string kept;   // why it is not quantized; empty: it is
 };
 
 struct StateResult {
   std::string input, output;
-  bool in_place = false;   // else it is copied behind each run
-  std::string why_copied;  // empty: it is not
+  bool in_place = false;   // false: copied after each run
+  std::string why_copied;  // empty: not copied
 };
 
-/// A cache under StateOptions::cache_precision.
+/// A cache quantized by StateOptions::cache_precision.
 struct CacheResult {
   std::string input, output;     // names of the state's bindings
-  std::string scales;            // the input that is the state of its scales, f32 [.., n, 1]
-  std::string model_type, type;  // of elements before and now: "f16", "f8e4m3fn"
+  std::string scales;            // input that is the state of the scales, f32 [.., n, 1]
+  std::string model_type, type;  // element types before and after: "f16", "f8e4m3fn"
   std::string shape;             // "[1, 8, capacity, 128]"
-  double error = 0;              // of a row of normal deviates, relative, in the 2-norm
-  double bytes_before = 0, bytes_after = 0;  // for a typical shape, with scales
+  double error = 0;              // relative error of a row of normal random numbers, in the 2-norm
+  double bytes_before = 0, bytes_after = 0;  // for a typical shape, scales included
 };
 
 struct PassResult {
-  std::string name;  // behind that of its entry point, if there are any: "decode:simplify"
+  std::string name;  // prefixed with its entry point, if there are any: "decode:simplify"
   double milliseconds = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
 };
@@ -78,30 +79,30 @@ struct FusionDecision {
   std::string producer, consumer;
   bool fused = false;
   std::string reason;
-  double bytes = 0;  // at stake: stored and read less if fused, for typical shapes; 0: not known
+  double bytes = 0;  // memory traffic that fusion saves for typical shapes; 0: unknown
 };
 
-/// Why the result of a node lies in memory as it lies.
+/// The reason for the memory layout of a node's result.
 struct LayoutDecision {
   std::string node;
-  /// Traffic for what lies otherwise than it is read, around the node: as it is, and as it would be
-  /// in the next best order.
+  /// Traffic around the node for values read in another order than stored: with the chosen layout,
+  /// and with the next best.
   double bytes = 0, other_bytes = 0;
   std::string reason;
 };
 
-/// What timing one kernel came to. Microseconds.
+/// Result of timing one kernel. Microseconds.
 struct TunedKernelResult {
   std::string name;
   std::size_t uses = 0;
-  std::string rule, chosen;  // schedules
+  std::string rule, chosen;  // schedules: the rule's and the chosen one
   double rule_us = 0, chosen_us = 0;
   std::size_t tried = 0, candidates = 0;
   std::string problem;  // why it was not timed; empty: it was
 };
-/// What was chosen for one product or convolution of a library.
+/// The algorithm chosen for one matmul or convolution of a library.
 struct TunedLibraryCall {
-  std::string environment;  // GPU, driver and version of the library
+  std::string environment;  // GPU, driver and library version
   std::string problem, chosen;
   double microseconds = 0;
 };
@@ -114,10 +115,10 @@ struct TuningResult {
 };
 
 struct CompileResult {
-  /// False: the measured error is above max_error, and there is no plan.
+  /// False: the measured error exceeds max_error, and there is no plan.
   bool ok() const { return !accuracy || accuracy->ok(); }
 
-  std::vector<std::byte> plan;   // empty if it was written to a file
+  std::vector<std::byte> plan;   // empty if written to a file
   std::string path;              // of that file
   std::uint64_t plan_bytes = 0;  // its size
   std::string target;            // "cpu", "cuda:sm_90"
@@ -128,65 +129,65 @@ struct CompileResult {
   double import_ms = 0, passes_ms = 0, codegen_ms = 0;
   std::vector<PassResult> passes;
 
-  std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
-  std::vector<LayerResult> layers;           // what WeightOptions asks about
-  double bytes_without_rounding = 0;         // of the plan, had these layers kept their floats
+  std::vector<std::string> precision_notes;  // what was lowered; what was not, and why
+  std::vector<LayerResult> layers;           // quantized layers, for WeightOptions
+  double bytes_without_rounding = 0;         // the plan's size if these layers had kept floats
   std::vector<StateResult> states;
-  std::vector<CacheResult> caches;  // what StateOptions::cache_precision asks about
+  std::vector<CacheResult> caches;  // quantized caches, for StateOptions::cache_precision
   std::vector<FusionDecision> decisions;
   std::vector<LayoutDecision> layouts;
-  std::optional<Accuracy> accuracy;    // if CompileOptions::verify asks
-  std::optional<TuningResult> tuning;  // if CompileOptions::tuning asks
+  std::optional<Accuracy> accuracy;    // with CompileOptions::verify
+  std::optional<TuningResult> tuning;  // with CompileOptions::tuning
 };
 
-/// The plan as bytes, which Plan::from_memory takes. The same model, options, versions and tuning
-/// file give the same bytes.
+/// Compiles to bytes for Plan::from_memory. Deterministic: equal model, options, versions and
+/// tuning file give equal bytes.
 SINTER_API CompileResult compile(const Model& model, const CompileOptions& options = {});
-/// The same into a file, which appears whole or not at all. Larger plans take less memory so.
+/// The same to a file, written atomically. Needs less memory for large plans.
 SINTER_API CompileResult compile_to_file(const Model& model, const std::string& path,
                                          const CompileOptions& options = {});
 
-// Other weights for a plan.
+// Replacing a plan's weights.
 
 struct RefitOptions {
-  /// Weights of whose tensors none is given stay as they are. False: all that weights are made of
-  /// is given.
+  /// Keeps weights whose tensors are all missing. False: all tensors that weights depend on must be
+  /// given.
   bool partial = false;
   Monitor monitor;
 };
 
 struct RefitResult {
-  std::vector<std::byte> plan;  // unless it went into a file
-  std::string path;             // of the plan; empty: it is in memory
+  std::vector<std::byte> plan;  // empty if written to a file
+  std::string path;             // path of the plan; empty: in memory
   std::uint64_t plan_bytes = 0;
-  std::size_t changed = 0, kept = 0;  // weights of the plan that were made anew, and others
+  std::size_t changed = 0, kept = 0;  // weights that were recomputed, and others
   double milliseconds = 0;
   std::vector<Diagnostic> diagnostics;
 };
 
-/// A plan with other values for its model's constants: what compiling the model with these gives,
-/// without passes and kernels. Names are those of the ONNX model's initializers. Values that
-/// contradict what the compiler has decided by the old ones are refused by name (kUnsupported), as
-/// are tensors that the model does not have, and those of other types or shapes (kUsage).
+/// A plan with new values for its model's constants: the result of compiling the model with these,
+/// without running passes or compiling kernels. Names are those of the ONNX model's initializers.
+/// Throws kUnsupported, naming them, for values that contradict decisions based on the old ones.
+/// Throws kUsage for unknown tensors and for other types or shapes.
 SINTER_API Plan with_weights(const Plan& plan, std::span<const NamedTensor> tensors,
                              const RefitOptions& options = {});
-/// The same into a file, or, if `plan_path` is empty, as bytes.
+/// The same to a file or, if `plan_path` is empty, to bytes.
 SINTER_API RefitResult refit(const Plan& plan, std::span<const NamedTensor> tensors,
                              const std::string& plan_path, const RefitOptions& options = {});
-/// The same of an ONNX or safetensors file.
+/// The same with weights from an ONNX or safetensors file.
 SINTER_API RefitResult refit(const Plan& plan, const std::string& weights_path,
                              const std::string& plan_path, const RefitOptions& options = {});
-/// Which constants of the model can have other values, and which cannot and why, as the JSON that
-/// `sinter inspect --refit` prints.
+/// Which constants of the model are replaceable, and why others are not, as the JSON of `sinter
+/// inspect --refit`.
 SINTER_API std::string inspect_refit(const Plan& plan);
 
-// What is known about models and plans.
+// Information about models and plans.
 
-/// The error of a model, compiled with `options`, against the reference.
+/// The error of a model compiled with `options`, relative to the reference.
 SINTER_API Accuracy verify(const Model& model, const CompileOptions& options = {},
                            const VerifyOptions& verify = {});
 
-/// Order statistics of samples in microseconds.
+/// Order statistics of samples, in microseconds.
 struct Statistics {
   double min = 0, mean = 0, median = 0, p10 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
   std::size_t count = 0;
@@ -195,36 +196,37 @@ struct Statistics {
 struct CompareOptions {
   RunInputs inputs;
   SessionOptions session;
-  int rounds = 100;     // at most
-  double seconds = 10;  // of measuring, at most
-  bool hot = false;     // false: caches are emptied in front of each timed run
+  int rounds = 100;     // maximum number
+  double seconds = 10;  // maximum time of measuring
+  bool hot = false;     // false: flushes the caches before each timed run
 };
 struct CompareVariant {
   std::string name;  // "unfused-stream", "fused-graph", "model-weights-graph"; on the CPU "fused"
   Statistics compute, wall;
-  double speed_up = 1;  // of the median compute time over the first variant's
+  double speed_up = 1;  // the first variant's median compute time over this one's
   std::size_t launches = 0;
   std::uint64_t bytes_moved = 0, plan_bytes = 0, weight_bytes = 0;
-  std::uint64_t memory_bytes = 0;  // all that its session holds
+  std::uint64_t memory_bytes = 0;  // all memory of its session
 };
 struct CompareResult {
   std::string target;
-  std::string shapes;                    // of the inputs
+  std::string shapes;                    // shapes of the inputs
   std::vector<CompareVariant> variants;  // the first is the baseline: unfused
-  double difference = 0;                 // largest relative error of an output against it
-  std::optional<double> weights_error;   // against the model's own weights, if others are asked for
+  double difference = 0;  // largest relative error of an output, compared with the baseline
+  std::optional<double> weights_error;  // error compared with the model's own weights, if they are
+                                        // quantized
   std::vector<Diagnostic> diagnostics;
 };
-/// Compiles a model fused and unfused, with WeightOptions::bits also with its own weights, and
-/// measures all in turns in this process.
+/// Compiles a model fused and unfused (with WeightOptions::bits also with its own weights) and
+/// measures the variants alternately in this process.
 SINTER_API CompareResult compare(const Model& model, const CompileOptions& options = {},
                                  const CompareOptions& compare = {});
 
-/// What keeps a step from being faster.
+/// What limits a step's speed.
 enum class Bound {
-  kMemory,   // at full rate its bytes take longer than its operations
-  kCompute,  // the other way round
-  kLaunch,   // at full rate both take less time than a step that does nothing: fixed costs decide
+  kMemory,   // at peak rates, its bytes take longer than its operations
+  kCompute,  // at peak rates, its operations take longer than its bytes
+  kLaunch,   // both take less time than an empty step: fixed costs dominate
 };
 /// "memory", "compute", "launch".
 SINTER_API std::string_view to_string(Bound bound);
@@ -232,24 +234,24 @@ SINTER_API std::string_view to_string(Bound bound);
 struct StepProfile {
   StepTime time;
   Bound bound = Bound::kLaunch;
-  // Least times in microseconds: bytes at the copy rate, operations at their rate; 0: not known.
+  // Lower bounds in microseconds: bytes at the copy rate, operations at their rate; 0: unknown.
   double memory_us = 0, compute_us = 0;
-  double launch_us = 0;  // an empty step
+  double launch_us = 0;  // time of an empty step
 
   SINTER_API std::size_t launches() const;
   /// Bytes per second.
   SINTER_API double bandwidth() const;
   SINTER_API double operations_per_second() const;
-  /// The least time of what it is bound by over its time.
+  /// Fraction of the limit's rate that the step reaches: the lower bound over its time.
   SINTER_API double share_of_bound() const;
   /// Below a tenth of what bounds it, which is not its launch.
   SINTER_API bool is_slow() const;
   std::string faster_form = {};  // of the operators of a slow step, or an option; empty: none known
 };
 
-/// Microseconds, but for counts.
+/// Microseconds, except counts.
 struct ProfileReport {
-  std::string target, shapes;  // of the plan, of the inputs
+  std::string target, shapes;  // of the plan; of the inputs
   MachineRates rates;
   std::vector<StepProfile> steps;  // longest first
   std::string exact_products;      // what TF32 would save; empty: no float32 product is exact
@@ -268,36 +270,36 @@ struct ProfileReport {
 struct ProfileOptions {
   RunInputs inputs;
   SessionOptions session;
-  int rounds = 20;  // medians are reported
+  int rounds = 20;  // results are medians over these
   Monitor monitor;
 };
-/// Where the time of a plan goes: every step against what the machine can do.
+/// Profiles a plan: every step compared with the machine's peak rates.
 SINTER_API ProfileReport profile(const Plan& plan, const ProfileOptions& options = {});
 
-// As JSON text, the objects that `sinter inspect --json` prints.
+// The following return JSON text, the objects that `sinter inspect --json` prints.
 
-/// Why two ONNX nodes are or are not in one kernel, and what that saves; for each entry point, if
-/// there are any, as {"entries": [..]}.
+/// Why two ONNX nodes share a kernel or not, and what that saves; with entry points one result for
+/// each, as {"entries": [..]}.
 SINTER_API std::string why(const Model& model, std::string_view node_a, std::string_view node_b,
                            const CompileOptions& options = {});
 
 /// Opset, inputs, outputs and operators of a model.
 SINTER_API std::string inspect_model(const Model& model, const CompileOptions& options = {});
 
-/// What of a plan is wanted; nothing: a summary.
+/// Requested views of a plan; none: a summary.
 struct PlanViews {
-  bool graph = false;    // after the passes, as text
-  bool steps = false;    // with launches, traffic and ONNX nodes
-  bool kernels = false;  // with variants and schedules
+  bool graph = false;    // graph text after the passes
+  bool steps = false;    // steps with launches, traffic and ONNX nodes
+  bool kernels = false;  // kernels with variants and schedules
   bool source = false;   // generated CUDA
-  bool memory = false;   // the memory plan; needs shapes if there are symbols
-  bool tuning = false;   // what was chosen by timing, from the file beside the plan
-  Shapes shapes;         // numbers in place of expressions
+  bool memory = false;   // the memory layout; needs shapes if there are symbols
+  bool tuning = false;   // choices by timing, from the file beside the plan
+  Shapes shapes;         // replaces expressions by numbers
 };
 SINTER_API std::string inspect_plan(const Plan& plan, const PlanViews& views = {});
 
-/// The graph behind a pass as text; "import": as imported; empty: behind the last one. Of one list
-/// of steps: throws Error(kUsage) if there are entry points.
+/// The graph after a pass as text; "import": as imported; empty: after the last pass. Throws
+/// Error(kUsage) if there are entry points.
 SINTER_API std::string graph_text(const Model& model, const CompileOptions& options = {},
                                   std::string_view behind_pass = "");
 
