@@ -162,11 +162,17 @@ class Compiler:
              "-lsinter", "-lsinter_compiler", f"-Wl,-rpath,{self.libraries}"])
         return None if is_library else out
 
-    def flags_of(self, folder):
-        """How the sources of a folder are compiled: include folders and macros."""
+    def entries(self):
         if self.commands is None:
             self.commands = json.loads((self.build / "compile_commands.json").read_text())
-        for entry in self.commands:
+        return self.commands
+
+    def has_cuda(self):
+        return any("-DSINTER_WITH_CUDA" in entry["command"] for entry in self.entries())
+
+    def flags_of(self, folder):
+        """How the sources of a folder are compiled: include folders and macros."""
+        for entry in self.entries():
             # Folders are compiled in batches, named after them.
             name = folder.replace("/", "_")
             if re.search(rf"/{name}(_\d+)?\.cpp|/{folder}/", entry["file"]):
@@ -309,6 +315,8 @@ class Runner:
         else:
             public = re.findall(r"#include <sinter/", "".join(block.before) + block.text)
             if not public:
+                if block.page.startswith("graphs/") and not self.compiler.has_cuda():
+                    return "checked: the build has no CUDA"
                 self.compiler.check(block, folder)
                 return "compiled"
             program = self.compiler.program(block, folder)
