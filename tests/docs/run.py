@@ -167,8 +167,11 @@ class Compiler:
             self.commands = json.loads((self.build / "compile_commands.json").read_text())
         return self.commands
 
-    def has_cuda(self):
-        return any("-DSINTER_WITH_CUDA" in entry["command"] for entry in self.entries())
+    def lacks(self, folder):
+        """True for folders that a build without CUDA leaves out."""
+        name = folder.replace("/", "_")
+        here = any(re.search(rf"/{name}(_\d+)?\.cpp|/{folder}/", entry["file"]) for entry in self.entries())
+        return not here and not any("-DSINTER_WITH_CUDA" in entry["command"] for entry in self.entries())
 
     def flags_of(self, folder):
         """How the sources of a folder are compiled: include folders and macros."""
@@ -315,7 +318,7 @@ class Runner:
         else:
             public = re.findall(r"#include <sinter/", "".join(block.before) + block.text)
             if not public:
-                if block.page.startswith("graphs/") and not self.compiler.has_cuda():
+                if self.compiler.lacks(str(Path(block.page).parent)):
                     return "checked: the build has no CUDA"
                 self.compiler.check(block, folder)
                 return "compiled"
