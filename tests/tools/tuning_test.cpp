@@ -40,10 +40,13 @@ struct FakeGpu {
     Reading open(const codegen::CompiledPlan& plan, const std::string& schedule) override {
       // The plan has that schedule, and nothing else to run.
       EXPECT_EQ(plan.parts.meta.steps.size(), 1u);
-      std::vector<std::string> schedules;
-      for (const auto& variant : plan.parts.meta.steps[0]->work.AsKernelStep()->variants)
-        schedules.push_back(variant->schedule);
-      EXPECT_THAT(schedules, testing::Contains(schedule));
+      if (const auto* kernel = plan.parts.meta.steps[0]->work.AsKernelStep()) {
+        std::vector<std::string> schedules;
+        for (const auto& variant : kernel->variants) schedules.push_back(variant->schedule);
+        EXPECT_THAT(schedules, testing::Contains(schedule));
+      } else {
+        ADD_FAILURE() << "no kernel: " << schedule << " " << plan.parts.meta.steps[0]->name;
+      }
       gpu.opened.push_back(schedule);
       const double us = gpu.opened.size() - 1 == gpu.favourite ? gpu.favourite_us : kRuleUs;
       return [us] { return us; };
