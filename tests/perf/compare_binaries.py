@@ -6,7 +6,7 @@
 
 Every workload of torch_workloads.py is exported once and compiled by both binaries, in each of --precisions and with
 weights of 8 and 4 bits where it has layers for them. Plans of equal machine code are timed as well: their difference is
-what the measurement itself varies by. `sinter bench` runs in turns, before and after, --rounds times; a row has the
+what the measurement itself varies by. The next ones are compiled meanwhile. `sinter bench` runs in turns, before and after, --rounds times; a row has the
 median of each binary's medians (cold L2, a full queue), their ratio, and the medians of synchronised calls.
 """
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from common import ROOT, provenance, sinter_json, write
 
-FORMS = {"model": [], "fp16": ["--precision=fp16"], "int8": ["--weights=int8"], "int4": ["--weights=int4:group=32"]}
+FORMS = {"model": [], "tf32": ["--precision=tf32"], "fp16": ["--precision=fp16"], "int8": ["--weights=int8"], "int4": ["--weights=int4:group=32"]}
 
 
 def export(job):
@@ -46,13 +46,20 @@ def bench(sinter, plan, inputs, seconds):
     return row["compute_us"]["median"], row["latency_us"]["median"]
 
 
-def compare(a, name, form, folder):
+def compile_both(a, name, form, deadline):
+    """The plans by binary, or why there is none."""
     plans = {}
     for which, sinter in (("before", a.before), ("after", a.after)):
-        plans[which] = folder / f"{name}.{form}.{which}.plan"
-        problem = compile_plan(sinter, folder / f"{name}.onnx", plans[which], FORMS[form])
+        if time.monotonic() > deadline:
+            return "no time was left"
+        plans[which] = a.folder / f"{name}.{form}.{which}.plan"
+        problem = compile_plan(sinter, a.folder / f"{name}.onnx", plans[which], FORMS[form])
         if problem:
-            return {"refused": f"{which}: {problem}"}
+            return f"{which}: {problem}"
+    return plans
+
+
+def compare(a, name, plans, folder):
     code = {which: hashlib.sha256(plan.read_bytes()).hexdigest()[:16] for which, plan in plans.items()}
     times = {"before": [], "after": []}
     for _ in range(a.rounds):
@@ -77,7 +84,8 @@ def main():
     p.add_argument("--precisions", default="model,fp16,int8", help="of " + ", ".join(FORMS))
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=0.4)
-    p.add_argument("--deadline", type=float, default=480, help="seconds after which no new row starts")
+    p.add_argument("--deadline", type=float, default=480, help="seconds after which no more is compiled")
+    p.add_argument("--jobs", type=int, default=4, help="compilers at a time")
     p.add_argument("--folder", type=Path, default=Path("/tmp/compare_binaries"))
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path, required=True)
@@ -85,19 +93,20 @@ def main():
     start = time.monotonic()
     a.folder.mkdir(parents=True, exist_ok=True)
     names = a.workloads.split(",")
-    rows = {}
-    with ThreadPoolExecutor(6) as pool:
-        for name in pool.map(export, [(name, a.folder) for name in names]):
+    rows, waiting = {}, []
+    with ThreadPoolExecutor(6) as exporters, ThreadPoolExecutor(a.jobs) as compilers:
+        for name in exporters.map(export, [(name, a.folder) for name in names]):
             if not (a.folder / f"{name}.npz").exists():
                 rows[name] = {"refused": "PyTorch does not export it here"}
                 continue
-            for form in ["model"] if peers.WORKLOADS[name].half else a.precisions.split(","):
-                if time.monotonic() - start > a.deadline:
-                    break
-                row = rows[f"{name} {form}"] = compare(a, name, form, a.folder)
-                print(f"{name:22} {form:6}", row.get("refused") or
-                      f"{row['before']['gpu_us']:9.1f} {row['after']['gpu_us']:9.1f} us  {row['ratio']:.3f}"
-                      f"{'  the same plan' if row['same_plan'] else ''}", flush=True)
+            forms = ["model"] if peers.WORKLOADS[name].half else a.precisions.split(",")
+            waiting += [(name, form, compilers.submit(compile_both, a, name, form, start + a.deadline)) for form in forms]
+        for name, form, plans in waiting:
+            found = plans.result()
+            row = rows[f"{name} {form}"] = {"refused": found} if isinstance(found, str) else compare(a, name, found, a.folder)
+            print(f"{name:22} {form:6}", row.get("refused") or
+                  f"{row['before']['gpu_us']:9.1f} {row['after']['gpu_us']:9.1f} us  {row['ratio']:.3f}"
+                  f"{'  the same plan' if row['same_plan'] else ''}", flush=True)
     write(a.out, {**provenance(a.commit), "rows": rows})
 
 

@@ -26,6 +26,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -128,7 +129,8 @@ def measure(a, points):
                 try:
                     row = {"failed": problems[point.name]} if point.name in problems else run(point, arrays)
                 except Exception as error:  # noqa: BLE001: a case that fails is a row
-                    row = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"}
+                    where = [each.name for each in traceback.extract_tb(error.__traceback__)][-4:]
+                    row = {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:300]} ({' > '.join(where)})"}
                 result["rows"][point.name + suffix] = {"class": point.case.group, **row}
                 if a.verbose or "failed" in row:
                     print(point.name + suffix, row, flush=True)
