@@ -12,10 +12,7 @@ export class AnswerText {
   #at = 0;          // where the answer goes on
   #isUndecided = true;
 
-  constructor(onrendered) {
-    this.element = make('div', {class: 'answer'});
-    this.onrendered = onrendered;
-  }
+  element = make('div', {class: 'answer'});
 
   add(text) {
     this.#text += text;
@@ -41,7 +38,7 @@ export class AnswerText {
   #begin(at) {
     const inner = make('div', {class: 'thought-text'});
     this.element.append(make('details', {class: 'thought'}, make('summary', {}, 'Reasoning'), inner));
-    this.#thought = {stream: new MarkdownStream(inner, this.onrendered), at};
+    this.#thought = {stream: new MarkdownStream(inner), at};
   }
   #think() {
     const end = this.#text.indexOf(kCloses, this.#thought.at);
@@ -62,7 +59,7 @@ export class AnswerText {
       this.#at += rest.length - rest.replace(/^\n+/, '').length;
       const box = make('div', {class: 'markdown'});
       this.element.append(box);
-      this.#answer = new MarkdownStream(box, this.onrendered);
+      this.#answer = new MarkdownStream(box);
     }
     this.#answer.add(this.#text.slice(this.#at));
     this.#at = this.#text.length;

@@ -68,12 +68,12 @@ function begin(parent) {
   }
   keep(conversation);
   markOpened(conversation.id);
+  history.replaceState(null, '', `#chat/${conversation.id}`);
   show();
 }
 
 function send(text) {
   if (runOf(conversation)) return false;
-  if (conversation.model === null || !conversationById(conversation.id)) location.hash = `#chat/${conversation.id}`;
   const last = pathOf(conversation).at(-1);
   begin(add(conversation, last?.id ?? null, {role: 'user', content: text}).id);
   return true;
@@ -92,7 +92,7 @@ function emptyState() {
 function show() {
   const run = runOf(conversation);
   const path = pathOf(conversation);
-  const messages = path.map((node) => new Message(conversation, node, acts, run?.node === node, scrollToEnd));
+  const messages = path.map((node) => new Message(conversation, node, acts, run?.node === node));
   column.replaceChildren(...(messages.length === 0 ? [emptyState()] : messages.map((message) => message.element)));
   composer.isRunning = run !== null;
   if (run) {
@@ -129,8 +129,12 @@ export function open(id) {
 }
 
 export function mount(view, id) {
+  let top = 0;
   scroller = make('div', {class: 'scroller', tabindex: -1, onscroll: () => {
-    follows = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < kNear;
+    // Only who goes up wants to stay there: the text also grows by itself.
+    if (scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < kNear) follows = true;
+    else if (scroller.scrollTop < top) follows = false;
+    top = scroller.scrollTop;
     toEnd.hidden = follows;
   }}, column = make('div', {class: 'column', role: 'log', 'aria-live': 'off', 'aria-label': 'Messages'}));
   toEnd = iconButton('down', 'To the last message', () => {
@@ -139,6 +143,9 @@ export function mount(view, id) {
   }, {class: 'round to-end', hidden: true});
   composer = new Composer('Write a message', send, () => runOf(conversation)?.stop());
   view.replaceChildren(make('div', {class: 'chat'}, scroller, toEnd, composer.element));
+  const sizes = new ResizeObserver(scrollToEnd);
+  sizes.observe(column);
+  sizes.observe(scroller);
   conversation = null;
   open(id);
   if (!column.hasChildNodes()) show();

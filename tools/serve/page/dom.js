@@ -118,18 +118,20 @@ export function saveFile(name, type, ...parts) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-/// A dialog with a form. What `read` gives for the button that was pressed; null if it was closed.
+/// A dialog with a form. What `value` gives of the button that was pressed; null if it was closed. The last one is that of Enter.
 export function openDialog(title, content, buttons) {
   return new Promise((resolve) => {
     let result = null;
+    const leave = (pressed) => {
+      result = pressed.value();
+      dialog.close();
+    };
     const heading = `dialog-${nextId()}`;
     const form = make('form', {method: 'dialog', onsubmit: (event) => {
       event.preventDefault();
-      const pressed = buttons.find((each) => each.text === event.submitter?.value) ?? buttons.at(-1);
-      result = pressed.value();
-      dialog.close();
-    }}, make('h2', {id: heading}, title), ...content,
-      make('div', {class: 'row end'}, ...buttons.map(({text, kind}) => make('button', {type: 'submit', value: text, class: kind ?? ''}, text))));
+      leave(buttons.at(-1));
+    }}, make('h2', {id: heading}, title), ...content, make('div', {class: 'row end'}, ...buttons.map((each) =>
+      each === buttons.at(-1) ? make('button', {type: 'submit', class: each.kind}, each.text) : button(each.text, () => leave(each)))));
     const dialog = make('dialog', {'aria-labelledby': heading, onclose: () => { dialog.remove(); resolve(result); },
                                    onclick: (event) => { if (event.target === dialog) dialog.close(); }}, form);
     document.body.append(dialog);

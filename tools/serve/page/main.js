@@ -2,8 +2,8 @@
 // The frame: which model, which view, what is beside it, keys. The address says which conversation is open.
 import {make, iconButton, button, openDialog, toast} from './dom.js';
 import {askForKey} from './api.js';
-import {startHistory} from './conversations.js';
-import {allModels, chooseModel, currentModel, loadModels, models, viewsOf} from './models.js';
+import {conversationById, startHistory} from './conversations.js';
+import {allModels, chooseModel, currentModel, does, loadModels, modelOf, models, viewsOf} from './models.js';
 import {startPanel, togglePanel} from './panel.js';
 import {read, write} from './store.js';
 
@@ -15,6 +15,7 @@ const view = document.getElementById('view'), bar = document.getElementById('bar
 const isNarrow = matchMedia('(max-width: 860px)');
 
 let shown = null;   // {name, module}
+let showing = 0;    // the last of what is to be shown
 let select, tabs, themeButton;
 
 function setTheme(theme) {
@@ -60,7 +61,9 @@ async function showView(name) {
     // The same view of another model.
     return shown.module.changeModel?.();
   }
+  const mine = ++showing;
   const module = await wanted.load();
+  if (mine !== showing) return;
   shown?.module.unmount?.();
   shown = {name: wanted.name, module};
   document.body.dataset.view = wanted.name;
@@ -72,13 +75,14 @@ async function openConversation(id) {
   if (isNarrow.matches) toggleHistory(false);
   history.pushState(null, '', id ? `#chat/${id}` : location.pathname + location.search);
   if (shown?.name !== 'chat') {
-    const {conversationById} = await import('./conversations.js');
-    const model = conversationById(id)?.model;
-    if (model) chooseModel(model);
+    if (!does(currentModel(), 'chat')) {
+      const model = modelOf(conversationById(id)?.model) ?? allModels().find((each) => does(each, 'chat'));
+      if (model) chooseModel(model.id);
+    }
     await showView('chat');
   }
   if (shown?.name === 'chat') shown.module.open(id);
-  else if (id) toast('No model with a chat template is loaded', true);
+  else toast('No model with a chat template is loaded', true);
 }
 
 function fillSelect() {

@@ -22,17 +22,16 @@ const renderer = {
   image: (href, title, text) => `<a href="${escaped(href ?? '')}">${escaped(text || href || 'image')}</a>`,
   checkbox: (isDone) => isDone ? '☑ ' : '☐ ',
 };
-const kOptions = {gfm: true, breaks: true, mangle: false, headerIds: false, silent: true};
-marked.use({renderer});
+marked.use({gfm: true, breaks: true, mangle: false, headerIds: false, renderer});
 
-export const blocksOf = (text) => marked.lexer(text, kOptions);
+export const blocksOf = (text) => marked.lexer(text);
 
 /// Nodes of blocks. `code`: the text of a block that is code alone, if it is known better than the lexer has it.
 export function nodesOf(blocks, links = {}) {
   const tokens = blocks.map((block) => block.type === 'html' && !isHarmless(block.raw)
     ? {type: 'code', raw: block.raw, lang: 'html', text: block.raw.trimEnd()} : block);
   tokens.links = links;
-  const fragment = DOMPurify.sanitize(marked.parser(tokens, kOptions), kClean);
+  const fragment = DOMPurify.sanitize(marked.parser(tokens), kClean);
   for (const link of fragment.querySelectorAll('a')) {
     // What has lost its target is no link.
     if (!link.hasAttribute('href')) link.replaceWith(...link.childNodes);

@@ -21,9 +21,8 @@ export class MarkdownStream {
   #frame = 0;
   #next = 0;        // no rendering before
 
-  constructor(container, onrendered = () => {}) {
+  constructor(container) {
     this.container = container;
-    this.onrendered = onrendered;
   }
 
   add(text) {
@@ -48,10 +47,11 @@ export class MarkdownStream {
   }
 
   #render(isOver) {
-    if (this.#code && this.#goOnWithCode(isOver)) return this.onrendered();
+    if (this.#code && this.#goOnWithCode(isOver)) return;
     for (const node of this.#live) node.remove();
     this.#live = [];
-    const blocks = blocksOf(this.#text.slice(this.#done));
+    // A fence is one once its line has ended.
+    const blocks = blocksOf(`${this.#text.slice(this.#done)}\n`);
     let last = blocks.length - 1;
     while (last > 0 && blocks[last].type === 'space') --last;
     blocks.forEach((block, i) => {
@@ -60,13 +60,12 @@ export class MarkdownStream {
       if (block.type !== 'space') this.#list = null;
       this.#renderBlock(block, isLive, blocks.links);
     });
-    this.onrendered();
   }
 
   #renderBlock(block, isLive, links) {
     const end = isLive ? this.#done : this.#endOf(block.raw);
     const nodes = this.#nodesOf(block, isLive, this.#text.slice(this.#done, isLive ? undefined : end), links);
-    if (isLive) this.#live = nodes;
+    if (isLive) this.#live.push(...nodes);
     this.container.append(...nodes);
     this.#done = end;
   }
@@ -111,7 +110,7 @@ export class MarkdownStream {
       const made = nodesOf([{...list, items: [item]}], links).firstElementChild;
       const nodes = [...made.children];
       this.#list.element.append(...nodes);
-      if (isLive && i === list.items.length - 1) this.#live = nodes;
+      if (isLive && i === list.items.length - 1) this.#live.push(...nodes);
       else raw += item.raw;
     });
     this.#done = isLive ? this.#endOf(raw, start) : this.#endOf(list.raw, start);
@@ -121,7 +120,11 @@ export class MarkdownStream {
   /// Where in the text a block ends. Lines are counted, as the lexer writes tabs as blanks.
   #endOf(raw, from = this.#done) {
     let at = from;
-    for (let lines = linesIn(raw); lines > 0; --lines) at = this.#text.indexOf('\n', at) + 1;
+    for (let lines = linesIn(raw); lines > 0; --lines) {
+      const end = this.#text.indexOf('\n', at);
+      if (end < 0) return this.#text.length;
+      at = end + 1;
+    }
     if (raw === '' || raw.endsWith('\n')) return at;
     const end = this.#text.indexOf('\n', at);
     return end < 0 ? this.#text.length : end;

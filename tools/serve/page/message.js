@@ -25,12 +25,11 @@ function figuresOf(node) {
 export class Message {
   #node; #acts; #conversation; #isRunning;
 
-  constructor(conversation, node, acts, isRunning, onrendered) {
+  constructor(conversation, node, acts, isRunning) {
     this.#node = node;
     this.#acts = acts;
     this.#conversation = conversation;
     this.#isRunning = isRunning;
-    this.onrendered = onrendered;
     const who = {user: 'You', tool: 'Tool result', assistant: node.model ?? 'Model'}[node.role];
     this.body = make('div', {class: 'message-body'});
     this.calls = make('div', {class: 'calls'});
@@ -50,7 +49,7 @@ export class Message {
   }
   #fillAnswer() {
     const asTokens = this.#node.logprobs?.length > 0 && !this.#node.asMarkdown;
-    this.text = asTokens ? new TokenText() : new AnswerText(this.onrendered);
+    this.text = asTokens ? new TokenText() : new AnswerText();
     this.body.append(this.text.element);
     if (asTokens) this.text.add(this.#node.logprobs);
     else this.text.add(this.#node.content);
@@ -68,10 +67,7 @@ export class Message {
   add(text, entries) {
     if (text !== '' || entries.length > 0) this.waiting?.remove();
     if (entries.length > 0 && !(this.text instanceof TokenText)) return this.#refill();
-    if (this.text instanceof TokenText) {
-      this.text.add(entries);
-      this.onrendered();
-    } else this.text.add(text);
+    this.text.add(this.text instanceof TokenText ? entries : text);
   }
   #refill() {
     this.body.replaceChildren();
@@ -80,7 +76,6 @@ export class Message {
   showCalls() {
     this.waiting?.remove();
     this.#fillCalls();
-    this.onrendered();
   }
   end() {
     this.#isRunning = false;
@@ -89,7 +84,6 @@ export class Message {
     this.#end();
     this.#fillCalls();
     this.#fillFoot();
-    this.onrendered();
   }
 
   #fillCalls() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What requests are made with: a row for each number, then text, tools and form of answers.
 import {make, field, button} from './dom.js';
+import {askForKey} from './api.js';
 import {currentModel} from './models.js';
 import {read, write} from './store.js';
 
@@ -132,7 +133,7 @@ export function settingsForm() {
         now.form === 'regex' && field('Regular expression', regex)),
       isChat && group('Tools', now.tools.trim() !== '', jsonField('tools', 'Functions', kToolExample, (text) => toolsOf({tools: text})),
         choice('toolChoice', 'Use', [['auto', 'When the model wants to'], ['none', 'Never'], ['required', 'Always'], ...names.map((name) => [name, name])])),
-      make('div', {class: 'row end'}, button('Reset all', () => {
+      make('div', {class: 'row end'}, button('API key', () => askForKey('Sent with each request, as a bearer token.')), button('Reset all', () => {
         now = {...kNoSettings};
         setSettings({});
         build();
