@@ -92,6 +92,17 @@ def long_answer(words):
     return "".join(parts)
 
 
+def long_block(kind, words):
+    """All of it one block: what is rendered again and again if anything is."""
+    if kind == "list":
+        return "".join(f"{i}. Item {i} with some *words* and `code`\n" for i in range(1, words // 9))
+    if kind == "table":
+        return "| number | square | words |\n|---|---|---|\n" + "".join(f"| {i} | {i * i} | some **words** |\n" for i in range(words // 8))
+    if kind == "code":
+        return "```python\n" + "".join(f"def function_{i}(x, y):\n    return x + y * {i}  # a comment\n" for i in range(words // 12)) + "```\n"
+    return " ".join(f"Sentence {i} says **something** with `code` and a [link](https://example.com)." for i in range(words // 10))
+
+
 def policy():
     """The header that the server sends, of its source."""
     source = (ROOT / "tools" / "serve" / "page.cpp").read_text()
@@ -127,6 +138,8 @@ class Stub:
             return "", [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}]
         if body.get("response_format", {}).get("type") == "json_schema":
             return '{"name": "Ada", "age": 36}', []
+        if asked.startswith("block "):
+            return long_block(asked.split()[1], 4000), []
         for word, text in (("xss", XSS), ("markdown", MARKDOWN), ("long", long_answer(4000)), ("slow", "word " * 400), ("short", "A short answer."),
                            ("think", "<think>\nFirst **this**.\n</think>\n\nThen that.")):
             if word in asked:

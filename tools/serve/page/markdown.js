@@ -22,15 +22,16 @@ const renderer = {
   image: (href, title, text) => `<a href="${escaped(href ?? '')}">${escaped(text || href || 'image')}</a>`,
   checkbox: (isDone) => isDone ? '☑ ' : '☐ ',
 };
-marked.use({gfm: true, breaks: true, mangle: false, headerIds: false, renderer});
+marked.use({gfm: true, breaks: true, mangle: false, headerIds: false, renderer,
+            // Definitions of links are text: blocks that are rendered do not change with what comes later.
+            tokenizer: {def: () => undefined}});
 
 export const blocksOf = (text) => marked.lexer(text);
 
-/// Nodes of blocks. `code`: the text of a block that is code alone, if it is known better than the lexer has it.
-export function nodesOf(blocks, links = {}) {
+/// Nodes of blocks.
+export function nodesOf(blocks) {
   const tokens = blocks.map((block) => block.type === 'html' && !isHarmless(block.raw)
     ? {type: 'code', raw: block.raw, lang: 'html', text: block.raw.trimEnd()} : block);
-  tokens.links = links;
   const fragment = DOMPurify.sanitize(marked.parser(tokens), kClean);
   for (const link of fragment.querySelectorAll('a')) {
     // What has lost its target is no link.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Markdown that comes bit by bit: finished blocks (items of lists, too) are rendered once and stay; the last block is rendered again, at
+// Markdown that comes bit by bit: finished blocks (items of lists, rows of tables, too) are rendered once and stay; the last block is rendered again, at
 // most once a frame, and less often the longer that takes. Open code grows by what is new.
 import {blocksOf, nodesOf} from './markdown.js';
 import {codeBlock} from './code_block.js';
 
 const kShare = 0.25;  // of the time that rendering may take
+
+const kBullet = /^ {0,3}(?:[-+*]|\d{1,9}[.)]?) *\n*$/;
 
 const linesIn = (text) => {
   let count = 0;
@@ -17,6 +19,7 @@ export class MarkdownStream {
   #done = 0;        // characters that are rendered for good
   #live = [];       // nodes of the last block
   #list = null;     // that may go on: {element, isOrdered, sign}
+  #table = null;    // that may go on: {body, head: its first two lines}
   #code = null;     // that is open: {block, closes, at}
   #frame = 0;
   #next = 0;        // no rendering before
@@ -50,35 +53,43 @@ export class MarkdownStream {
     if (this.#code && this.#goOnWithCode(isOver)) return;
     for (const node of this.#live) node.remove();
     this.#live = [];
-    // A fence is one once its line has ended.
-    const blocks = blocksOf(`${this.#text.slice(this.#done)}\n`);
+    if (this.#list?.element.childElementCount === 0) {
+      this.#list.element.remove();
+      this.#list = null;
+    }
+    // A fence is one once its line has ended. Further rows are a table's below its head alone.
+    const blocks = blocksOf(`${this.#table?.head ?? ''}${this.#text.slice(this.#done)}\n`);
     let last = blocks.length - 1;
     while (last > 0 && blocks[last].type === 'space') --last;
     blocks.forEach((block, i) => {
       const isLive = !isOver && i >= last;
-      if (block.type === 'list') return this.#renderList(block, isLive, blocks.links);
+      if (block.type === 'table') return this.#renderTable(block, isLive);
+      this.#table = null;
+      if (block.type === 'list') return this.#renderList(block, isLive);
+      // The beginning of a next item.
+      if (isLive && this.#list && kBullet.test(block.raw)) return;
       if (block.type !== 'space') this.#list = null;
-      this.#renderBlock(block, isLive, blocks.links);
+      this.#renderBlock(block, isLive);
     });
   }
 
-  #renderBlock(block, isLive, links) {
+  #renderBlock(block, isLive) {
     const end = isLive ? this.#done : this.#endOf(block.raw);
-    const nodes = this.#nodesOf(block, isLive, this.#text.slice(this.#done, isLive ? undefined : end), links);
+    const nodes = this.#nodesOf(block, isLive, this.#text.slice(this.#done, isLive ? undefined : end));
     if (isLive) this.#live.push(...nodes);
     this.container.append(...nodes);
     this.#done = end;
   }
 
-  #nodesOf(block, isLive, source, links) {
+  #nodesOf(block, isLive, source) {
     const fence = block.type === 'code' ? source.match(/^\n* {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n]*(?:\n|$)/) : null;
-    if (!fence) return [...nodesOf([block], links).childNodes];
+    if (!fence) return [...nodesOf([block]).childNodes];
     // Not the lexer's text, in which tabs have become blanks.
     const closes = new RegExp(`(?:^|\\n) {0,3}${fence[1][0]}{${fence[1].length},}[ \\t]*(?:\\n|$)`);
     const inner = source.slice(fence[0].length);
     const text = inner.slice(0, inner.match(closes)?.index ?? inner.length);
     const made = codeBlock(isLive ? text : text.replace(/\n+$/, ''), fence[2], isLive);
-    if (isLive && !closes.test(inner)) this.#code = {block: made, closes, start: this.#done + fence[0].length, at: this.#text.length};
+    if (isLive && fence[0].endsWith('\n') && !closes.test(inner)) this.#code = {block: made, closes, start: this.#done + fence[0].length, at: this.#text.length};
     return [made.element];
   }
 
@@ -96,7 +107,7 @@ export class MarkdownStream {
     return true;
   }
 
-  #renderList(list, isLive, links) {
+  #renderList(list, isLive) {
     const sign = list.raw.match(/^\s*(?:\d+)?([-*+.)])/)?.[1];
     if (!this.#list || this.#list.isOrdered !== list.ordered || this.#list.sign !== sign) {
       const element = document.createElement(list.ordered ? 'ol' : 'ul');
@@ -107,14 +118,38 @@ export class MarkdownStream {
     const start = this.#done;
     let raw = '';
     list.items.forEach((item, i) => {
-      const made = nodesOf([{...list, items: [item]}], links).firstElementChild;
+      // Each item by itself: a later blank line does not change those in front of it.
+      const loose = /\n\s*\n\s*\S/.test(item.raw.trimEnd());
+      const made = nodesOf([{...list, loose, items: [{...item, loose}]}]).firstElementChild;
       const nodes = [...made.children];
       this.#list.element.append(...nodes);
       if (isLive && i === list.items.length - 1) this.#live.push(...nodes);
       else raw += item.raw;
     });
     this.#done = isLive ? this.#endOf(raw, start) : this.#endOf(list.raw, start);
-    if (this.#list.element.childElementCount === 0) this.#list = null;
+  }
+
+  #renderTable(table, isLive) {
+    this.#list = null;
+    // The line below the head may still grow.
+    if (isLive && !this.#table && table.rows.length === 0) return this.#renderBlock(table, isLive);
+    const lines = table.raw.split('\n');
+    const rowsAt = this.#table ? this.#done : this.#endOf(`${lines[0]}\n${lines[1]}\n`);
+    const raw = this.#table ? lines.slice(2).join('\n') : table.raw;
+    const made = nodesOf([table]).firstElementChild;
+    if (!this.#table) {
+      this.container.append(made);
+      const element = made.querySelector('table');
+      this.#table = {body: element.tBodies[0] ?? element.createTBody(), head: `${lines[0]}\n${lines[1]}\n`};
+    } else this.#table.body.append(...made.querySelectorAll('tbody > tr'));
+    if (!isLive) {
+      this.#done = this.#endOf(raw);
+      this.#table = null;
+      return;
+    }
+    if (table.rows.length === 0) return;
+    this.#live.push(this.#table.body.lastElementChild);
+    this.#done = this.#endOf('\n'.repeat(table.rows.length - 1), rowsAt);
   }
 
   /// Where in the text a block ends. Lines are counted, as the lexer writes tabs as blanks.
