@@ -21,6 +21,7 @@
 #include "tools/serve/http/site_guard.h"
 #include "tools/serve/http_metrics.h"
 #include "tools/serve/metrics.h"
+#include "tools/serve/models/model_description.h"
 #include "tools/serve/openai/api_routes.h"
 #include "tools/serve/openai/transcription.h"
 #include "tools/serve/page.h"
@@ -71,17 +72,6 @@ Response failure(const Request& request, std::exception_ptr error) {
   }
 }
 
-ordered_json json_of(const ServedModel& model) {
-  const ModelState state = model.state();
-  ordered_json json = {{"id", model.name()},
-                       {"object", "model"},
-                       {"created", model.created()},
-                       {"owned_by", "sinter"},
-                       {"ready", state.is_ready}};
-  if (!state.is_ready) json["error"] = state.reason;
-  return json;
-}
-
 TensorModel& tensors_of(const ServedModel& model) {
   if (model.tensors() == nullptr)
     throw ApiError(400, fmt::format("'{}' generates text: POST /v1/completions", model.name()));
@@ -111,7 +101,13 @@ struct HttpServer::Impl {
     const auto post = [&](std::string_view path, std::uint32_t marks, http::Handler handler) {
       router.add("POST", path, Work::kWorker, marks, std::move(handler));
     };
-    get("/", kOpen | kNamed, [](const Request&) { return page(); });
+    get("/", kOpen | kNamed,
+        [](const Request& request) { return page_response("index.html", request); });
+    get("/page/{name}", kOpen | kNamed,
+        [](const Request& request) { return page_response(request.parameters[0], request); });
+    get("/page/vendor/{name}", kOpen | kNamed, [](const Request& request) {
+      return page_response("vendor/" + request.parameters[0], request);
+    });
     get("/health", kOpen, [this](const Request&) { return health(); });
     get("/v2/health/ready", kOpen, [this](const Request&) { return health(); });
     get("/v2/health/live", kOpen,
@@ -119,7 +115,7 @@ struct HttpServer::Impl {
     get("/metrics", 0, [this](const Request&) { return metrics(); });
     get("/v1/models", 0, [this](const Request&) { return list(); });
     get("/v1/models/{name}", 0, [this](const Request& request) {
-      return json_response(json_of(*models.find(request.parameters[0])));
+      return json_response(description_of(*models.find(request.parameters[0])));
     });
     for (const ApiRoute& route : api_routes())
       post(route.path, 0, [this, &route](const Request& request) {
@@ -228,12 +224,6 @@ struct HttpServer::Impl {
 
   // About the server.
 
-  static Response page() {
-    Response response{.type = "text/html; charset=utf-8",
-                      .body = std::string(serve_page_files().front().text)};
-    response.headers.emplace_back("Content-Security-Policy", "frame-ancestors 'none'");
-    return response;
-  }
   Response health() const {
     if (draining) throw ApiError(503, "the server is being shut down");
     if (const ModelState state = models.state(); !state.is_ready) throw ApiError(503, state.reason);
@@ -245,7 +235,7 @@ struct HttpServer::Impl {
   }
   Response list() const {
     ordered_json all = ordered_json::array();
-    for (const auto& model : models.all()) all.push_back(json_of(*model));
+    for (const auto& model : models.all()) all.push_back(description_of(*model));
     return json_response({{"object", "list"}, {"data", std::move(all)}});
   }
 

@@ -27,7 +27,8 @@ void Connection::send(Response response) {
   if (request_) core_.hooks.finish(*request_, response_);
   closes_ = closes_ || response_.closes || core_.is_stopping || core_.is_full ||
             (saw_end_ && input_.empty());
-  const bool has_body = response_.status != 204 && !(request_ && request_->method == "HEAD");
+  const bool is_bare = response_.status == 204 || response_.status == 304;
+  const bool has_body = !is_bare && !(request_ && request_->method == "HEAD");
   std::string framing;
   std::vector<asio::const_buffer> buffers(1);
   if (response_.source) {
@@ -43,7 +44,7 @@ void Connection::send(Response response) {
       bytes += piece.bytes.size();
       if (has_body) buffers.push_back(asio::buffer(piece.bytes));
     }
-    if (response_.status != 204) framing = fmt::format("Content-Length: {}\r\n", bytes);
+    if (!is_bare) framing = fmt::format("Content-Length: {}\r\n", bytes);
   }
   head_ = head_of(response_, !closes_, framing);
   buffers[0] = asio::buffer(head_);
