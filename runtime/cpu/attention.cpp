@@ -15,9 +15,9 @@ namespace sinter::runtime::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// A block's keys, values, scores and sums stay in a core's own cache.
+// Tile sizes: a tile's keys, values, scores and accumulators fit a core's private cache.
 constexpr std::int64_t kBlockQueries = 128, kBlockKeys = 128;
-/// With more rows, transposing the keys pays.
+/// Above this number of rows, transposing the keys pays off.
 constexpr std::int64_t kDotRows = 4;
 /// Split-KV: at most 16 rows; 256 keys or more a split; at most 256 splits.
 constexpr std::int64_t kPartedRows = 16, kPartKeys = 2 * kBlockKeys, kMostParts = 256;
@@ -27,7 +27,7 @@ std::int64_t parts_of(std::int64_t count, std::int64_t size) {
   return std::max<std::int64_t>(1, (count + size - 1) / size);
 }
 
-/// `width` elements of 8 bits times `scale`.
+/// Widens `width` 8-bit elements and multiplies them by `scale`.
 void load_scaled_bytes(DType type, const std::byte* from, std::int64_t width, float scale,
                        float* to) {
   if (type == DType::kInt8) {
@@ -48,10 +48,10 @@ void load_scaled_bytes(DType type, const std::byte* from, std::int64_t width, fl
 
 constexpr std::int64_t kLineFloats = 16;
 
-/// Parts that the rows of a sequence over a paged cache are done in at most.
+/// Maximum number of parts for the rows of one sequence over a paged cache.
 constexpr std::int64_t kMostSequenceParts = 4;
 
-/// Floats of one row in a part: its sums, the greatest score and their sum.
+/// Floats of one row of a split: its accumulators, the maximum score and the sum of weights.
 std::int64_t row_floats(std::int64_t padded) { return padded + kPanelStep; }
 
 }  // namespace
@@ -64,7 +64,7 @@ CpuAttention::Operand CpuAttention::operand(const plan::fb::MatrixT& matrix,
   result.dtype = static_cast<DType>(matrix.dtype);
   result.key = values[rows_are_keys ? matrix.row_stride : matrix.col_stride];
   const std::int64_t step = rows_are_keys ? 0 : values[matrix.row_stride];
-  // Places of all combinations of indices, of the dimensions that are shared or of the others.
+  // Offsets of all index combinations, over either the shared or the other dimensions.
   const auto places = [&](bool shared, std::int64_t first) {
     std::vector<std::int64_t> all{first};
     for (std::size_t d = 0; d < batch_.size(); ++d) {
@@ -190,7 +190,7 @@ CpuAttention::Sequence CpuAttention::sequence(std::span<std::byte* const> buffer
   return {begin, std::clamp<std::int64_t>(bound(i + 1), begin, queries_), i};
 }
 
-/// Threads that the work there is, by the limits of this run, is worth.
+/// Number of threads for the work of this run, given its limits.
 int CpuAttention::team(std::span<std::byte* const> buffers) const {
   double keys = static_cast<double>(keys_) * static_cast<double>(rows_ * groups_);
   if (has_limits_ || causal_ != 0) {
@@ -210,7 +210,7 @@ int CpuAttention::team(std::span<std::byte* const> buffers) const {
   return threads_for(keys * static_cast<double>(head_ + value_head_), threads_);
 }
 
-/// What one thread does; its scratch memory.
+/// One thread's work and scratch memory.
 class CpuAttention::Worker {
  public:
   Worker(const CpuAttention& attention, std::span<std::byte* const> buffers, float* shared,
@@ -236,7 +236,7 @@ class CpuAttention::Worker {
     }
   }
 
-  /// One block of rows of a group and one part of its keys.
+  /// Computes one block of rows of a group over one split of the keys.
   void attend(std::int64_t group, std::int64_t block, std::int64_t part) {
     take_rows(group, block * kBlockQueries, a_.rows_);
     std::int64_t begin = 0, end = 0;
@@ -257,8 +257,7 @@ class CpuAttention::Worker {
     if (a_.parts_ == 1) store_rows();
   }
 
-  /// Block `block` of the rows of a sequence, and those that lie as many blocks behind it as the
-  /// longest one has.
+  /// Computes block `block` of a sequence's rows, then every sequence_blocks_'th block after it.
   void attend_sequence(std::int64_t group, const Sequence& sequence, std::int64_t block) {
     const std::int64_t end = sequence.end * a_.heads_;
     for (std::int64_t first = sequence.begin * a_.heads_ + block * kBlockQueries; first < end;
@@ -287,7 +286,7 @@ class CpuAttention::Worker {
     add_keys(begin / kBlockKeys * kBlockKeys, end);
   }
 
-  /// Zeros for the queries [begin, end).
+  /// Writes zeros for the queries [begin, end).
   void clear(std::int64_t group, std::int64_t begin, std::int64_t end) {
     group_ = group;
     std::fill_n(sums_, a_.padded_, 0.0F);
@@ -295,7 +294,7 @@ class CpuAttention::Worker {
       store(row, sums_, 1, kInfinity);
   }
 
-  /// Puts the parts of a group's rows together, in order, and stores them.
+  /// Combines the splits of a group's rows in fixed order and stores the result.
   void join(std::int64_t group) {
     group_ = group;
     const std::int64_t floats = row_floats(a_.padded_);
@@ -330,13 +329,13 @@ class CpuAttention::Worker {
           a_.tables_.groups[0] + sequence_ * a_.table_step_ + key / a_.block_ * a_.tables_.key;
       const std::int64_t block = load_int(DType::kInt32, a_.tables_.at(buffers_, entry));
       key = block * a_.block_ + key % a_.block_;
-      if (key < 0 || key >= a_.keys_) key = 0;  // what a table says is not trusted
+      if (key < 0 || key >= a_.keys_) key = 0;  // block tables are untrusted input
     }
     return operand.at(buffers_,
                       operand.groups[static_cast<std::size_t>(group_)] + key * operand.key);
   }
 
-  /// A row of keys or values as floats; of 8 bits, times its scale.
+  /// Loads a row of keys or values as floats; 8-bit values are multiplied by their scale.
   void load_row(const Operand& operand, const Operand& scales, std::int64_t key, std::int64_t width,
                 float* to) const {
     const std::byte* from = at_key(operand, key);
@@ -388,7 +387,7 @@ class CpuAttention::Worker {
       const std::int64_t seen = std::clamp<std::int64_t>(seen_[r] - begin, 0, count);
       std::fill(scores + seen, scores + count, 0.0F);
       mask(r, begin, seen, scores);
-      // Keys in front of a window have no weight.
+      // Keys before the window have weight 0.
       const std::int64_t from =
           a_.window_ > 0 ? std::clamp<std::int64_t>(from_[r] - begin, 0, seen) : 0;
       std::fill(scores, scores + from, 0.0F);
@@ -409,7 +408,7 @@ class CpuAttention::Worker {
                  row_floats(a_.padded_));
   }
 
-  /// q k' for the rows of the block.
+  /// Computes q k' for the rows of the block.
   void make_scores(std::int64_t begin, std::int64_t count) {
     const float* keys = reinterpret_cast<const float*>(at_key(a_.k_, begin));
     std::int64_t pitch = a_.k_.key;
@@ -452,8 +451,8 @@ class CpuAttention::Worker {
       if (from[i * operand.key] == std::byte{0}) scores[i] = a_.fill_;
   }
 
-  /// Of a row that sees nothing, or no number, the weights are 0 / 0; a guard of 1 makes zeros of
-  /// both, one of 2 of the first.
+  /// Normalizes and stores a row. If it sees no key, or its sum is NaN, the weights are 0 / 0.
+  /// Guard 1 replaces both cases by zeros, guard 2 only the first.
   void store(std::int64_t row, float* values, float sum, float greatest) {
     if (a_.scores_ && a_.scores_->has_sinks() && greatest < kInfinity) {
       a_.find_index(group_, row, index_.data());
@@ -473,15 +472,15 @@ class CpuAttention::Worker {
   const CpuAttention& a_;
   std::span<std::byte* const> buffers_;
   float* shared_;
-  std::byte* scratch_ = nullptr;     // of the program of scores
-  std::vector<std::int64_t> index_;  // of a row: the batch, the query
+  std::byte* scratch_ = nullptr;     // for the score program
+  std::vector<std::int64_t> index_;  // of a row: batch indices, then the query
   float *queries_ = nullptr, *scores_ = nullptr, *sums_ = nullptr, *keys_ = nullptr,
         *panel_ = nullptr, *values_ = nullptr, *mask_ = nullptr;
   std::int64_t group_ = 0, first_ = 0, count_ = 0;
-  std::int64_t sequence_ = 0;  // whose block table keys are found by
+  std::int64_t sequence_ = 0;  // its block table locates the keys
   const float* q_[kBlockQueries];
   std::int64_t seen_[kBlockQueries];
-  std::int64_t from_[kBlockQueries];  // the first key of each row's window
+  std::int64_t from_[kBlockQueries];  // first key in each row's window
   SoftmaxRow state_[kBlockQueries];
 };
 

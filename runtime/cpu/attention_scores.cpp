@@ -51,7 +51,7 @@ ScoreProgram::ScoreProgram(const plan::fb::PlanT& plan, const plan::fb::LoopProg
                                                            to_string(op), to_string(operand)));
         break;
       }
-      default: {  // a load or the store
+      default: {  // Load or Store
         const plan::fb::AccessT& access = *program.accesses[instr->access];
         const std::uint32_t buffer = program.buffers[access.buffer];
         value.is_score = buffer == plan::kScoreBuffer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for the CPU: loop programs over tiles, products and convolutions through oneDNN.
+// Runs plans on the CPU: loop programs over tiles; GEMMs and convolutions through oneDNN.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -28,9 +28,9 @@ namespace {
 
 using plan::fb::BufferKind;
 
-/// Shapes whose steps are kept ready. Compiling them again takes less than a run of most models.
+/// Maximum number of cached shapes. Preparing one again takes less time than a run of most models.
 constexpr std::size_t kMaxPrepared = 64;
-/// Written before a cold measurement: more than the last-level caches of common CPUs.
+/// Overwritten before a cold measurement: more than the last-level caches of common CPUs.
 constexpr std::size_t kFlushBytes = std::size_t{256} << 20;
 
 int threads_of(const SessionOptions& options) {
@@ -38,20 +38,20 @@ int threads_of(const SessionOptions& options) {
   return options.threads == 0 ? most : std::min(options.threads, most);
 }
 
-/// For as long as a thread computes a session's work.
+/// Scope in which a thread computes a session's work.
 struct Computing {
   threads::ThreadPool::Caller caller;
   threads::NoOpenMpTeams alone;
 };
 
 struct Prepared {
-  std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
+  std::shared_ptr<const BoundShape> shape;  // with the upper bounds of sizes that a run determines
   std::vector<PreparedStep> steps;
   std::uint64_t last_use = 0;
-  /// Of plans with such sizes: the last run's, and steps that were made for others.
+  /// Only for plans with such sizes: sizes of the last run, and the steps to remake for them.
   std::optional<BoundShape> found;
   std::vector<bool> stale;
-  std::vector<std::string> ranges;  // names of steps for a profiler; empty if none is attached
+  std::vector<std::string> ranges;  // step names for a profiler; empty if none is attached
 
   const BoundShape& current() const { return found ? *found : *shape; }
 };
@@ -120,7 +120,7 @@ class CpuExecutor final : public Executor {
   }
 
   void use_input(std::size_t index, const TensorView& view) override {
-    // Steps only read inputs, as verify_plan has seen. One of no bytes may have no address.
+    // Steps only read inputs (checked by verify_plan). An empty tensor may have a null address.
     if (!view.data) return set_input(index, view);
     given_inputs_[index] = static_cast<std::byte*>(const_cast<void*>(view.data));
   }
@@ -271,7 +271,7 @@ class CpuExecutor final : public Executor {
     return found == prepared_.end() ? nullptr : &found->second;
   }
 
-  /// Memory for everything that a run touches, so that it allocates nothing.
+  /// Reserves all memory of a run, so that the run allocates nothing.
   void reserve(const Prepared& prepared) {
     const BoundShape& shape = *prepared.shape;
     arena_.reserve(shape.layout.arena_bytes, "the arena");
@@ -297,7 +297,7 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& one : workspace_) workspace_addresses_.push_back(one.data());
   }
 
-  /// Zeros behind what was there.
+  /// Grows a state and zeroes the new bytes.
   void reserve_state(std::size_t index, std::size_t bytes) {
     HostBuffer& state = states_[index];
     const std::size_t before = state.capacity();
@@ -305,7 +305,7 @@ class CpuExecutor final : public Executor {
     if (state.capacity() > before) std::memset(state.data() + before, 0, state.capacity() - before);
   }
 
-  /// The user's memory for input `index`, or a copy: kernels count on bools being 0 and 1.
+  /// The user's memory for input `index`, or a copy with normalized bools: kernels require 0 or 1.
   std::byte* given_input(std::size_t index, std::size_t bytes) {
     std::byte* given = given_inputs_[index];
     const auto dtype = static_cast<DType>(meta_.inputs[index]->dtype);
@@ -344,8 +344,7 @@ class CpuExecutor final : public Executor {
     }
   }
 
-  /// Calls `run` for all steps of a run, those of loops in each iteration, and of branches if they
-  /// are taken.
+  /// Calls `run` for each executed step of a run: loop bodies in each iteration, branches if taken.
   template <class Run>
   void run_steps(Prepared& prepared, const Run& run) {
     iterations_ = 0;
@@ -380,7 +379,7 @@ class CpuExecutor final : public Executor {
     }
   }
 
-  /// From here on a symbol of the plan's is the number that steps have found.
+  /// Sets a symbol of the plan to the value that a step has computed.
   void set_extent(Prepared& prepared, const Extent& extent) {
     if (!extent.symbol) return;
     const std::int64_t value = extents_[meta_.buffers[extent.buffer]->binding];
@@ -393,7 +392,7 @@ class CpuExecutor final : public Executor {
       if (found.steps.contains(step)) prepared.stale[step - found.steps.first] = true;
   }
 
-  /// Those that a symbol's value changes.
+  /// The steps that depend on a symbol's value.
   const std::vector<std::size_t>& steps_with(std::size_t symbol) {
     const auto [at, is_new] = steps_with_.try_emplace(symbol);
     if (!is_new) return at->second;
@@ -408,14 +407,14 @@ class CpuExecutor final : public Executor {
     return at->second;
   }
 
-  /// Makes a step for the sizes that have been found since it was made.
+  /// Prepares a stale step again for the current sizes.
   void remake(Prepared& prepared, std::size_t index) {
     const BoundShape& found = *prepared.found;
     const std::size_t step = found.steps.first + index;
     plan::verify_bound(meta_, found.expressions, {step, 1},
                        plan::describe_dimensions(meta_, found.symbols));
     PreparedStep made = maker().make(*meta_.steps[step], found);
-    // They can be moved, but not assigned.
+    // Steps are movable but not assignable.
     PreparedStep& place = prepared.steps[index];
     std::destroy_at(&place);
     std::construct_at(&place, std::move(made));
@@ -432,7 +431,7 @@ class CpuExecutor final : public Executor {
     } else if constexpr (requires { step.execute(addresses_, workspace_addresses_); }) {
       step.execute(addresses_, workspace_addresses_);
     } else if constexpr (!std::is_same_v<Step, While> && !std::is_same_v<Step, If>) {
-      step.run(addresses_, workspace_addresses_);  // those run what is in them elsewhere
+      step.run(addresses_, workspace_addresses_);  // While and If: run_steps executes their bodies
     }
   }
 
@@ -459,10 +458,10 @@ class CpuExecutor final : public Executor {
 
   std::shared_ptr<const plan::PlanData> plan_;
   std::shared_ptr<const HostOperators> operators_;  // null: the plan has none
-  std::shared_ptr<Allocator> allocator_;            // null: the system
+  std::shared_ptr<Allocator> allocator_;            // null: the system's
   const plan::fb::PlanT& meta_;
   int threads_;
-  std::int64_t max_iterations_, iterations_ = 0;  // of the run
+  std::int64_t max_iterations_, iterations_ = 0;  // of the current run
   std::shared_ptr<PackedWeights> weights_;
   std::vector<HostBuffer> inputs_, outputs_;
   std::vector<std::byte*> given_inputs_, given_outputs_;  // the user's memory, or null
@@ -471,9 +470,9 @@ class CpuExecutor final : public Executor {
   std::vector<HostBuffer> workspace_;                   // by thread
   HostBuffer arena_, flush_;
   int flush_value_ = 0;
-  std::vector<std::byte*> addresses_;  // by plan buffer, of the last run
+  std::vector<std::byte*> addresses_;  // by plan buffer, for the last run
   std::vector<std::byte*> workspace_addresses_;
-  std::vector<std::int64_t> extents_;                           // sizes that the run has found
+  std::vector<std::int64_t> extents_;                           // sizes that the run has computed
   std::map<std::size_t, std::vector<std::size_t>> steps_with_;  // by symbol
   std::map<std::vector<std::int64_t>, Prepared> prepared_;
   std::uint64_t clock_ = 0;

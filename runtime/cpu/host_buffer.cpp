@@ -14,7 +14,7 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// What is streamed through is read twice as fast from large pages, which Linux gives on request.
+/// Streaming reads are twice as fast from large pages, which Linux provides on request.
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 constexpr std::size_t kCacheLine = 64;
 
@@ -22,7 +22,7 @@ std::align_val_t alignment_for(std::size_t size) {
   return std::align_val_t{size >= kLargePage ? kLargePage : kCacheLine};
 }
 
-/// Linux hands out more memory than there is and kills who touches it.
+/// Linux overcommits memory and kills the process that touches too much.
 std::size_t physical_memory() {
   const long pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
   if (pages <= 0 || size <= 0) return SIZE_MAX;
@@ -50,7 +50,7 @@ void* HostBuffer::allocate(std::size_t bytes) const {
   if (bytes > physical_memory()) return nullptr;
   void* data = ::operator new(bytes, alignment_for(bytes), std::nothrow);
   if (data && bytes >= kLargePage)
-    ::madvise(data, bytes, MADV_HUGEPAGE);  // a wish: it may be refused
+    ::madvise(data, bytes, MADV_HUGEPAGE);  // a hint; failure is ignored
   return data;
 }
 

@@ -13,18 +13,18 @@ namespace sinter::runtime::cpu {
 class HostBuffer {
  public:
   HostBuffer() = default;
-  /// From `allocator` instead of the system; null: from the system.
+  /// Allocates from `allocator`; null: from the system.
   explicit HostBuffer(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}
   ~HostBuffer();
   HostBuffer(HostBuffer&& other) noexcept;
   HostBuffer& operator=(HostBuffer&& other) noexcept;
 
-  /// Makes room for `bytes`, keeping what is there, 64-byte aligned and with every page touched, so
-  /// that the first run pays for none. Throws Error(kOutOfMemory), changing nothing, that says how
-  /// much `what` (of name `name`, if it has one) needs.
+  /// Grows to `bytes`, 64-byte aligned, and keeps the contents. Touches every page, so that the
+  /// first run has no page faults. Throws Error(kOutOfMemory) without a change; its text names
+  /// `what`, `name` if given, and the size.
   void reserve(std::size_t bytes, std::string_view what, std::string_view name = {});
 
-  /// Never null once something was reserved, be it nothing.
+  /// Never null after reserve(), even for 0 bytes.
   std::byte* data() const { return data_; }
   std::size_t capacity() const { return capacity_; }
 

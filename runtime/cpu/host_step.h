@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of the user's, computed by a function of a library.
+// Custom operators, computed by a function of the user's library.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@
 
 namespace sinter::runtime::cpu {
 
-/// A HostStep of one bound shape.
+/// A HostStep for one bound shape.
 class HostStep {
  public:
-  /// Asks the library for its sizes: see HostCall. `operators` outlive the step.
+  /// Asks the library for sizes: see HostCall. `operators` must outlive the step.
   HostStep(const plan::PlanData& plan, const plan::fb::HostStepT& step, const BoundShape& shape,
            const HostOperators& operators, int threads, std::shared_ptr<Allocator> allocator);
 
-  /// Of memory that the function works in.
+  /// Bytes of the function's workspace.
   std::size_t own_bytes() const { return workspace_.capacity(); }
-  /// Throws Error(kDevice) with what the function says.
+  /// Throws Error(kDevice) with the function's message.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:

@@ -17,13 +17,12 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Together larger than the last-level caches of common CPUs.
+/// Source and target together exceed the last-level caches of common CPUs.
 constexpr std::size_t kCopyBytes = std::size_t{192} << 20;
-/// Rows, columns and depth of the products.
+/// m, n and k of the GEMMs.
 constexpr dnnl_dim_t kSize = 768;
 
-/// Least microseconds of a call, after one that is not counted: what the machine can do, even while
-/// others use it too.
+/// Minimum microseconds of a call, after a warm-up: the machine's capability even if others use it.
 template <typename Body>
 double least_time(int repeats, const Body& body) {
   double least = std::numeric_limits<double>::infinity();
@@ -51,7 +50,7 @@ double copy_time(int threads) {
   });
 }
 
-/// Products that `multiply` writes to memory `c`, per second, by all threads at once.
+/// GEMMs per second that `multiply` computes into memory `c`, on all threads at once.
 template <typename T, typename Multiply>
 double products_per_second(int threads, const Multiply& multiply) {
   std::vector<std::vector<T>> results(static_cast<std::size_t>(threads),
@@ -65,7 +64,7 @@ double products_per_second(int threads, const Multiply& multiply) {
 }
 
 double single_products(int threads) {
-  dnnl_engine();  // opens oneDNN, and keeps its threads out
+  dnnl_engine();  // opens oneDNN and keeps it from starting threads
   const std::vector<float> a(kSize * kSize, 0.5F), b(kSize * kSize, 0.25F);
   return products_per_second<float>(threads, [&](float* c) {
     threads::keep_openmp_out();
@@ -99,7 +98,8 @@ MachineRates measure_machine(int threads) {
   });
   constexpr double kOperations = 2.0 * kSize * kSize * kSize;
   const double single = kOperations * single_products(threads);
-  // Operators compute 16-bit floats as float32; one operation is half of what a product counts.
+  // Operators compute 16-bit floats in float32. A multiply-add counts as two operations, a single
+  // operation as one.
   rates.operations_per_second = {{"Single", single},
                                  {"Half", single},
                                  {"Scalar", single / 2},

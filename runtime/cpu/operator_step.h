@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that the runtime has kernels for.
+// Operators that have a kernel in the runtime.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace sinter::runtime::cpu {
 
-/// An OperatorStep of one bound shape.
+/// An OperatorStep for one bound shape.
 class OperatorStep {
  public:
-  /// `plan` outlives the step. Throws what OperatorKernel::prepare does.
+  /// `plan` must outlive the step. Throws the errors of OperatorKernel::prepare.
   OperatorStep(const plan::fb::PlanT& plan, const plan::fb::OperatorStepT& step,
                const BoundShape& shape, PackedWeights& weights, int threads);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a plan made ready for the sizes of a run: what computes it, or what it says of others.
+// A plan's step prepared for the sizes of a run: a kernel, or control flow.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct Copy {
 };
 struct While {
   std::size_t steps;   // of its body
-  std::int64_t trips;  // -1: any number
+  std::int64_t trips;  // -1: unknown
   int condition;       // buffer; -1: none
   std::uint32_t counter;
 };
-/// A size that the run finds.
+/// A size that a step computes during the run.
 struct Extent {
   std::uint32_t buffer;
   std::optional<std::size_t> symbol;
@@ -40,14 +40,14 @@ struct If {
 using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl,
                                   CpuAttention, OperatorStep, HostStep, Copy, While, Extent, If>;
 
-/// "loops", "sort", "oneDNN": what profiles call it.
+/// The step's kind in profiles: "loops", "sort", "oneDNN".
 std::string kind_of(const PreparedStep& step);
-/// Bytes that each thread needs for it.
+/// Bytes for each thread.
 std::size_t workspace_bytes(const PreparedStep& step);
-/// Bytes that it keeps beside the plan's buffers.
+/// Bytes that the step owns besides the plan's buffers.
 std::uint64_t own_bytes(const PreparedStep& step);
 
-/// What steps are made of and for.
+/// The context for preparing steps.
 struct StepMaker {
   const plan::PlanData& plan;
   PackedWeights& weights;
@@ -55,8 +55,8 @@ struct StepMaker {
   int threads;
   std::shared_ptr<Allocator> allocator;
 
-  /// `shape` belongs to the plan and is checked. Throws Error(kUnsupported) if the step does not
-  /// run on this processor.
+  /// `shape` must be a verified shape of the plan. Throws Error(kUnsupported) if the step does not
+  /// run on this CPU.
   PreparedStep make(const plan::fb::StepT& step, const BoundShape& shape) const;
 };
 

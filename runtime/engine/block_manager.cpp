@@ -98,7 +98,7 @@ void BlockManager::commit(BlockTable& table, std::span<const TokenId> tokens,
   for (; std::int64_t{table.committed + 1} * block_size_ <= computed; ++table.committed) {
     const BlockId id = table.blocks[static_cast<std::size_t>(table.committed)];
     Block& block = at(id);
-    if (block.content != 0) {  // by another table that shares it, perhaps behind another's block
+    if (block.content != 0) {  // committed by a table that shares it
       table.content = block.content;
       continue;
     }
@@ -160,7 +160,7 @@ void BlockManager::release(BlockId id) {
 }
 
 void BlockManager::release(BlockTable& table) {
-  // The last first: a prefix outlives what continues it.
+  // Last block first, so that a prefix is evicted after its continuations.
   while (!table.blocks.empty()) {
     release(table.blocks.back());
     table.blocks.pop_back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of the paged cache: who holds which, and what equal prefixes share.
+// Blocks of the paged cache: ownership, and sharing of equal prefixes.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,26 @@
 namespace sinter::engine {
 
 using BlockId = std::int32_t;
-/// Names the tokens of a full block and of all before it; 0: of none. Never used again.
+/// Identifies the tokens of a full block and of all blocks before it; 0: the empty prefix. Ids are
+/// never reused.
 using ContentId = std::uint64_t;
 
-/// The blocks of one sequence, in the order of positions.
+/// The blocks of one sequence, in order of position.
 struct BlockTable {
   std::vector<BlockId> blocks;
-  int committed = 0;      // full blocks in front that commit() has seen
-  ContentId content = 0;  // of these
+  int committed = 0;      // leading full blocks that commit() has processed
+  ContentId content = 0;  // content of the committed blocks
 };
 
-/// The keys and values of a whole block.
+/// Copies the keys and values of a whole block.
 struct BlockCopy {
   BlockId from = 0, to = 0;
 };
 
-/// Reference-counted blocks of a fixed number of positions. A block with no reference is free; with
-/// a prefix cache, a full block that was committed keeps its content while it is free, until it is
-/// the one that was freed longest ago and another is wanted. Equality is that of tokens, never of
-/// hashes. The manager holds no keys and values: it says which block they are in.
+/// Reference-counted blocks with a fixed number of positions. A block without references is free.
+/// With a prefix cache, a committed full block keeps its content while it is free, and the least
+/// recently freed is evicted first. Compares tokens, never only hashes. The manager stores no keys
+/// or values: it only says which block they are in.
 class BlockManager {
  public:
   /// Throws Error(kUsage) unless both are above 0.
@@ -39,53 +40,54 @@ class BlockManager {
 
   int block_size() const { return block_size_; }
   int block_count() const { return static_cast<int>(blocks_.size()); }
-  /// Blocks that can be taken now, cached ones among them.
+  /// Blocks that can be taken now, free cached ones included.
   int available() const { return static_cast<int>(free_.size()) + cached_count_; }
   int cached() const { return cached_count_; }
   int blocks_for(std::int64_t positions) const {
     return static_cast<int>((positions + block_size_ - 1) / block_size_);
   }
 
-  /// Starts a table with the longest cached prefix of `tokens` whose last token is left to compute.
-  /// `table` is empty.
+  /// Fills the empty `table` with the longest cached prefix of `tokens`, leaving at least the last
+  /// token to compute.
   void take_prefix(std::span<const TokenId> tokens, BlockTable& table);
-  /// The blocks of that prefix, and those of them that are free now; nothing is taken.
+  /// The number of blocks in that prefix, and how many of them are free now; takes nothing.
   struct Prefix {
     int blocks = 0, free_blocks = 0;
   };
   Prefix find_prefix(std::span<const TokenId> tokens) const;
 
-  /// Adds blocks until `table` holds `positions`; false, changing nothing, if there are too few.
+  /// Adds blocks until `table` covers `positions`. False, without a change, if too few are
+  /// available.
   bool extend(BlockTable& table, std::int64_t positions);
 
-  /// Makes the blocks of positions [first, end) the table's own: shared ones are replaced, with
-  /// what to copy added to `copies`. False if there are too few blocks; then some may be replaced.
+  /// Copy on write: replaces shared blocks of positions [first, end) by the table's own and adds
+  /// the copies to `copies`. False if too few blocks are available; some may be replaced then.
   bool make_writable(BlockTable& table, std::int64_t first, std::int64_t end,
                      std::vector<BlockCopy>& copies);
 
-  /// A table that shares all blocks.
+  /// A table that shares all blocks of `table`.
   BlockTable fork(const BlockTable& table);
 
-  /// Tells the prefix cache of the full blocks among the first `computed` positions, which hold
-  /// `tokens`, and whose keys and values are written.
+  /// Adds full blocks to the prefix cache. `tokens` are the table's tokens, and the keys and values
+  /// of the first `computed` positions are written.
   void commit(BlockTable& table, std::span<const TokenId> tokens, std::int64_t computed);
 
-  /// Gives all blocks back; `table` is empty then.
+  /// Releases all blocks and empties `table`.
   void release(BlockTable& table);
-  /// How many blocks release would free.
+  /// Number of blocks that release() would free.
   int releasable(const BlockTable& table) const;
 
-  /// Throws Error(kInternal) naming the first block whose references are not those of `tables`,
-  /// which are all there are, or that is lost.
+  /// Throws Error(kInternal) naming the first lost block, or the first whose reference count
+  /// differs from that in `tables`. `tables` must be all tables.
   void check(std::span<const BlockTable* const> tables) const;
 
  private:
   struct Block {
     std::int32_t references = 0;
-    // Of a cached block: its content and that of the block in front.
+    // Of a cached block: its content and that of its parent, the block before it.
     ContentId content = 0, parent = 0;
     std::uint64_t hash = 0;
-    // Neighbours among the free cached blocks; -1: none.
+    // Links of the LRU list of free cached blocks; -1: none.
     BlockId before = -1, behind = -1;
   };
 
@@ -102,8 +104,8 @@ class BlockManager {
   int block_size_;
   bool caches_prefixes_;
   std::vector<Block> blocks_;
-  std::vector<BlockId> free_;          // without content
-  BlockId oldest_ = -1, newest_ = -1;  // of the free cached ones
+  std::vector<BlockId> free_;          // free blocks without content
+  BlockId oldest_ = -1, newest_ = -1;  // ends of the LRU list of free cached blocks
   int cached_count_ = 0;               // free cached ones
   ContentId last_content_ = 0;
   std::vector<TokenId> tokens_;                            // of cached blocks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What came of a step.
+// The scheduler's handling of step results.
 #include <algorithm>
 
 #include "runtime/engine/scheduler.h"
@@ -12,8 +12,8 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
   if (result.samples.size() != plan.samples.size())
     throw internal_error("the executor drew {} samples of {}", result.samples.size(),
                          plan.samples.size());
-  // A sequence may have ended since the step was planned, or have been preempted: then its blocks
-  // are others, but its token counts.
+  // A sequence may have ended or been preempted since the step was planned. After preemption its
+  // blocks differ, but its drawn token still counts.
   for (const SequenceStep& step : plan.sequences) {
     Sequence* sequence = find(step.sequence);
     if (sequence == nullptr || sequence->admission != step.admission || !sequence->is_running)
@@ -36,7 +36,7 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
           plan.positions[static_cast<std::size_t>(sample.row)] + 1 + sample.drafts - failed;
       if (sample.drafts > 0) sequence->planned = sequence->computed;
     }
-    // Behind drafts that held comes a token, but where a constraint has none.
+    // One drawn token follows the accepted drafts, unless the constraint allows none.
     stats_.accepted_draft_tokens += drawn.tokens.size() - (drawn.error.empty() ? 1 : 0);
     take_tokens(*sequence, drawn, now);
   }
@@ -50,11 +50,11 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
 void Scheduler::fail(const StepPlan& plan, const std::string& error) {
   ++stats_.failed_steps;
   steps_in_flight_ = 0;
-  // Samples that follow one of them wait for its prompt: so whole requests end.
+  // Other samples wait for the first one's prompt, so the whole request ends.
   for (const SequenceStep& step : plan.sequences)
     if (const Sequence* sequence = find(step.sequence))
       cancel(sequence->request->id, FinishReason::kError, error);
-  // Draws of steps that are forgotten are made again, each with its own number.
+  // Forgotten draws are repeated with the same numbers.
   for (const auto& [id, sequence] : sequences_) sequence->pending = 0;
   while (!running_.empty()) preempt(**running_.rbegin());
 }

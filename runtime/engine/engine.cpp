@@ -43,7 +43,7 @@ struct Engine::Impl {
         options(std::move(with)),
         scheduler(limits, options) {}
 
-  /// Of a request's constraint; any thread.
+  /// The grammar of a request's constraint; thread-safe.
   std::shared_ptr<const grammar::Grammar> grammar_of(const SamplingParameters& sampling);
   void run();
   void run_steps();
@@ -60,26 +60,26 @@ struct Engine::Impl {
   const engine::ExecutorLimits limits;
   const EngineOptions options;
 
-  // The engine's thread alone; of the scheduler, check() is for all.
+  // Used by the engine's thread only, except Scheduler::check(), which any thread may call.
   engine::Scheduler scheduler;
   std::deque<engine::StepPlan> in_flight;
   std::unordered_map<RequestId, Listener> listeners;
-  std::optional<EngineTime> idle_since;  // the executor has nothing to do
-  Clock::duration waited{};              // of that, without requests
+  std::optional<EngineTime> idle_since;  // since when the executor has been idle
+  Clock::duration waited{};              // part of that time without requests
   double idle_seconds = 0, waiting_seconds = 0;
 
-  // All threads, under the mutex.
+  // Shared by all threads, guarded by the mutex.
   mutable std::mutex mutex;
   std::condition_variable wakes, has_ended;
   std::vector<Arrival> arrivals;
   std::vector<RequestId> cancels;
   RequestId last_request = 0;
-  std::int64_t open_requests = 0, waiting_requests = 0;  // waiting: of those that were taken
+  std::int64_t open_requests = 0, waiting_requests = 0;  // waiting: of the requests already taken
   bool is_draining = false, is_stopping = false;
   std::optional<std::string> failure;
   EngineStats stats;
 
-  std::once_flag makes_compiler;  // with the first constraint: it sorts the vocabulary
+  std::once_flag makes_compiler;  // on the first constraint, because it sorts the vocabulary
   std::unique_ptr<grammar::Compiler> compiler;
 
   std::thread thread;
@@ -120,7 +120,7 @@ void Engine::Impl::run_steps() {
     if (!take_arrivals()) break;
     const auto most = static_cast<std::size_t>(limits.steps_in_flight);
     if (in_flight.size() < most && scheduler.can_plan_ahead() && start_step()) {
-      deliver();  // what reached its deadline
+      deliver();  // requests past their deadline
       continue;
     }
     deliver();
@@ -134,7 +134,7 @@ void Engine::Impl::run_steps() {
   end_all(FinishReason::kCancelled, {});
 }
 
-/// Waits where there is nothing to do; false: the engine ends.
+/// Takes new requests; waits if there is nothing to do. False: the engine shuts down.
 bool Engine::Impl::take_arrivals() {
   std::vector<Arrival> arrived;
   std::vector<RequestId> cancelled;
@@ -199,7 +199,8 @@ void Engine::Impl::finish_step() {
   deliver();
 }
 
-/// Its requests hear of it before it is known whether the executor can go on.
+/// Reports the failure to the step's requests before recover() decides whether the engine can go
+/// on.
 void Engine::Impl::fail_step(const engine::StepPlan& plan, const std::string& error) {
   runtime::log(LogLevel::kError, [&] {
     return fmt::format("step {} of the engine has failed, and ends {} texts: {}", plan.number,
@@ -218,7 +219,8 @@ void Engine::Impl::deliver() {
     const auto is_end = [](const GenerationOutput& output) {
       return output.finish != FinishReason::kNone;
     };
-    // Who hears that a text has ended sees what it left.
+    // Publishes before the callback, so that a caller who learns of a text's end sees its final
+    // statistics.
     if (std::ranges::any_of(outputs, is_end)) publish();
     std::int64_t ended = 0;
     for (const GenerationOutput& output : outputs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines of plans: what executor they have.
+// Creates the executor for a plan's engine.
 #include <memory>
 #include <utility>
 

@@ -23,8 +23,8 @@ std::string OutputText::finish() {
 
 std::string OutputText::release(bool all) {
   if (!looks_) return std::exchange(held_, {});
-  // Nothing before held_ can be a part of a stop string. The first place from which on text is a
-  // stop string, or may become one:
+  // Text before held_ cannot be part of a stop string. Finds the first offset that starts a stop
+  // string or a prefix of one:
   for (std::size_t at = 0; at < held_.size(); ++at) {
     const std::string_view rest = std::string_view(held_).substr(at);
     const auto begins = [&](const std::string& stop) { return rest.starts_with(stop); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of tokens as they come, up to a stop string.
+// Turns tokens into text as they arrive, up to a stop string.
 #pragma once
 
 #include <span>
@@ -12,18 +12,18 @@ namespace sinter::engine {
 
 class OutputText {
  public:
-  /// `stops` are not empty strings and outlive this.
+  /// `stops` contains no empty string and must outlive this.
   explicit OutputText(std::span<const std::string> stops) : stops_(stops) {}
 
-  /// The text that a token's bytes make certain: whole characters, of which none can become a part
-  /// of a stop string that comes before all others. After a stop string nothing more may come.
+  /// Adds a token's bytes and returns the text that is final: whole characters that cannot become
+  /// part of a stop string. Add nothing after a stop string.
   std::string add(std::string_view bytes);
-  /// The same of whole characters.
+  /// The same for whole characters.
   std::string add_characters(std::string_view text);
-  /// Whether stop strings are looked for in what comes, as at first.
+  /// Whether to search new text for stop strings; initially true.
   void look_for_stops(bool looks) { looks_ = looks; }
   bool has_stopped() const { return has_stopped_; }
-  /// What was held back.
+  /// Returns the text held back.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a step is filled.
+// How the scheduler fills a step.
 #include <algorithm>
 #include <functional>
 
@@ -16,11 +16,11 @@ StepPlan Scheduler::plan(EngineTime now) {
   std::vector<BlockCopy> copies;
   int budget = limits_.max_step_tokens;
   plan_decode(parts, copies, budget);
-  // Attention evens out what its blocks have where long sequences are in front.
+  // Longest sequences first: attention's blocks then balance better.
   std::ranges::stable_sort(parts, std::greater{},
                            [](const Part& part) { return part.sequence->planned; });
   plan_prefill(parts, budget);
-  // Blocks are short: whoever comes now would be the next to go.
+  // Blocks are short: a newly admitted sequence would be preempted next.
   if (!has_preempted_) admit(parts, now, budget);
   add_drafts(parts, budget);
   return pack(parts, std::move(copies));
@@ -41,8 +41,9 @@ bool Scheduler::can_admit(const Sequence& sequence, std::span<Sequence* const> v
   if (slots_for(sequence) > slots) return false;
   const BlockManager::Prefix prefix = blocks_.find_prefix(sequence.tokens);
   const int needed = blocks_.blocks_for(std::ssize(sequence.tokens)) - prefix.blocks;
-  // A block is left for each that runs and will want one, so that it is not preempted at once. If
-  // none runs, what there is must do: check() saw to it. Victims are the last that run.
+  // Reserves a block for each running sequence that will need one, so that admission does not cause
+  // preemption. With none running, any sequence fits: check() ensures it. Victims are the last
+  // running sequences.
   const auto staying = static_cast<std::ptrdiff_t>(running_.size() - victims.size());
   const auto spare = std::count_if(
       running_.begin(), std::next(running_.begin(), staying), [&](const Sequence* running) {
@@ -56,7 +57,7 @@ void Scheduler::preempt_for_urgent() {
   if (waiting_.empty()) return;
   const Sequence& first = **waiting_.begin();
   if (first.pending > 0) return;
-  // As few as are needed, and none if all that may go would not do.
+  // The fewest victims; none if preempting all candidates would not suffice.
   std::vector<Sequence*> victims;
   auto last = running_.rbegin();
   while (!can_admit(first, victims)) {
@@ -76,7 +77,7 @@ bool Scheduler::hold(Sequence& sequence, int end, std::vector<BlockCopy>& copies
     Sequence& last = **running_.rbegin();
     preempt(last);
     if (&last == &sequence) {
-      copies.resize(before);  // into blocks that it no longer has
+      copies.resize(before);  // drop copies into blocks that it lost
       return false;
     }
   }
@@ -84,7 +85,7 @@ bool Scheduler::hold(Sequence& sequence, int end, std::vector<BlockCopy>& copies
 }
 
 void Scheduler::plan_decode(Parts& parts, std::vector<BlockCopy>& copies, int& budget) {
-  // Victims are behind: what is planned stays.
+  // Victims have a worse rank, so planned parts stay valid.
   for (auto next = running_.begin(); next != running_.end();) {
     Sequence& sequence = **next;
     if (sequence.to_run() != 1 || sequence.is_complete()) {
@@ -109,7 +110,7 @@ void Scheduler::plan_prefill(Parts& parts, int& budget) {
 }
 
 void Scheduler::admit(Parts& parts, EngineTime now, int& budget) {
-  // In the order of rank: one that does not fit is not overtaken.
+  // In rank order: a sequence that does not fit holds up the later ones.
   while (budget > 0 && !waiting_.empty()) {
     Sequence& sequence = **waiting_.begin();
     if (!can_admit(sequence, {})) return;
@@ -141,7 +142,7 @@ void Scheduler::add_drafts(Parts& parts, int& budget) {
     if (part.tokens != 1 || sequence.to_run() != 1 || sequence.pending > 0 ||
         sequence.generated() == 0)
       continue;
-    // The step draws one token more than drafts hold.
+    // A step draws one token more than the accepted drafts.
     const std::int64_t most = std::min<std::int64_t>(
         {options_.draft_tokens, budget, sequence.request->max_tokens - sequence.generated() - 1});
     if (most < 1) continue;
@@ -149,7 +150,7 @@ void Scheduler::add_drafts(Parts& parts, int& budget) {
                                  : look_up_drafts(sequence.tokens, options_.draft_match_least,
                                                   options_.draft_match, static_cast<int>(most));
     const int end = sequence.planned + 1 + static_cast<int>(drafts.size());
-    // Nobody is preempted for a guess. Blocks behind the one being written are nobody else's.
+    // No preemption for drafts. Blocks after the one being written are never shared.
     if (drafts.empty() || !blocks_.extend(sequence.table, end)) continue;
     budget -= static_cast<int>(drafts.size());
     stats_.draft_tokens += drafts.size();

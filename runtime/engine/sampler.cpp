@@ -10,7 +10,7 @@
 namespace sinter::engine {
 namespace {
 
-/// Of what draw_token gives, and plans' draws.
+/// Checks a token from draw_token or from a plan.
 void check_drawn(std::int64_t token, std::int64_t vocabulary) {
   if (token >= vocabulary) throw invalid_model_error("the model gave NaN as a logit");
   if (token < 0) throw usage_error("no token of the model's goes on as it wants");
@@ -65,7 +65,7 @@ SlotSampler::SlotSampler(const SlotStart& start)
     : parameters_(start.sampling), seed_(start.seed), draws_(start.draws) {
   for (const TokenId token : start.tokens) note_seen(token);
   if (parameters_->adjust) text_ = start.text;
-  // Of biases of one token that is named twice the sum counts.
+  // Adds biases if a token is named twice.
   for (const auto& [token, bias] : parameters_->logit_bias) bias_of_[token].given += bias;
   if (has_text_penalty())
     for (const TokenId token : start.text) ++bias_of_[token].drawn;
@@ -201,7 +201,7 @@ SampleResult SlotSampler::collect(std::span<const TokenId> drafts, const Next& n
   }
   if (!failure_.empty()) {
     result.error = failure_;
-    if (last_ == kLastDrawn) last_ = 0;  // a step that was planned ahead runs some token
+    if (last_ == kLastDrawn) last_ = 0;  // a step planned ahead still needs a valid token id
   }
   result.ends = has_ended() && !had_ended;
   return result;

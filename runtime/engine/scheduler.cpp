@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests as they come and go; what a step is made of is in plan_step.cpp and complete_step.cpp.
+// Arrival and end of requests; plan_step.cpp plans steps, complete_step.cpp handles their results.
 #include "runtime/engine/scheduler.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace sinter::engine {
 namespace {
 
-// Ranks are 64 bits of nanoseconds.
+// Ranks are nanoseconds in 64 bits.
 constexpr std::chrono::nanoseconds kMostPriorityStep = std::chrono::hours(24);
 constexpr int kMostPriority = 1000;
 
@@ -39,7 +39,7 @@ Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
   if (limits.max_sequences < 1 || limits.max_positions < 1)
     throw usage_error("the executor has {} sequences of {} positions", limits.max_sequences,
                       limits.max_positions);
-  // Prompts go on, however many sequences decode.
+  // Budget remains for prompts even if all sequences decode.
   if (limits_.max_step_tokens <= limits.max_sequences)
     throw usage_error("a step of {} tokens must have more of them than sequences, {}",
                       limits_.max_step_tokens, limits.max_sequences);
@@ -115,7 +115,7 @@ void Scheduler::check(const GenerationRequest& request) const {
   if (sampling.samples > limits_.max_sequences)
     throw usage_error("{} samples are more than the {} sequences that run at once",
                       sampling.samples, limits_.max_sequences);
-  // The last token is not run.
+  // The last generated token is never run.
   const auto prompt = std::ssize(request.prompt);
   const std::int64_t most = most_positions();
   const bool has_limit = sampling.max_tokens != SamplingParameters::kNoLimit;
@@ -143,7 +143,7 @@ void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now,
   state.grammar = std::move(grammar);
   state.arrival = now;
   state.max_tokens = state.sampling->max_tokens;
-  // As long as the context, its prompt included; the last token has no position of the cache.
+  // Up to the context's length, prompt included; the last token takes no cache position.
   if (state.max_tokens == SamplingParameters::kNoLimit)
     state.max_tokens =
         std::max<std::int64_t>(1, most_positions() - std::ssize(state.request.prompt));
@@ -173,7 +173,8 @@ void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now,
 void Scheduler::cancel(RequestId id, FinishReason reason, const std::string& error) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
-  const std::vector<SequenceId> sequences = found->second->sequences;  // the last takes it along
+  const std::vector<SequenceId> sequences = found->second->sequences;  // a copy: the last one
+                                                                       // destroys the request
   for (const SequenceId sequence : sequences) {
     GenerationOutput output;
     output.error = error;
@@ -209,7 +210,7 @@ void Scheduler::take_slots(Sequence& sequence) {
     free_slots_.pop_back();
   };
   take(sequence);
-  // Samples that follow must be able to begin with the first one's draw.
+  // The other samples must be able to start with the first one's draw.
   if (sequence.rank.sample == 0)
     for (Sequence* other : sequence.request->following) take(*other);
 }

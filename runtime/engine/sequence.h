@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is generated, and the request that it belongs to.
+// A generated text, and the request that it belongs to.
 #pragma once
 
 #include <compare>
@@ -16,12 +16,11 @@
 
 namespace sinter::engine {
 
-/// The one order of all sequences, by which each gets its share: of those of one priority the
-/// request that came first, and a level of priority is worth EngineOptions::priority_step. It never
-/// changes, so each sequence has to wait only for those that came before it and, of a higher
-/// priority, within a bounded time after it: none starves.
+/// The order in which sequences get resources: by arrival time, minus EngineOptions::priority_step
+/// for each level of priority. The rank never changes. So a sequence waits only for earlier ones,
+/// and for higher priorities that arrive within a bounded time after it: none starves.
 struct Rank {
-  std::int64_t time = 0;  // nanoseconds: of arrival, less priority times priority_step
+  std::int64_t time = 0;  // nanoseconds: arrival - priority * priority_step
   RequestId request = 0;
   int sample = 0;
   auto operator<=>(const Rank&) const = default;
@@ -35,9 +34,9 @@ struct RequestState {
   std::shared_ptr<const SamplingParameters> sampling;
   std::shared_ptr<const grammar::Grammar> grammar;  // of the constraint
   EngineTime arrival;
-  std::int64_t max_tokens = 0;        // of a text, where no limit is asked for, too
-  std::vector<SequenceId> sequences;  // those that have not ended
-  /// Samples that begin when the prompt has been computed once, and share its blocks.
+  std::int64_t max_tokens = 0;        // of a text, resolved if no limit was requested
+  std::vector<SequenceId> sequences;  // not yet ended
+  /// Samples that start once the prompt is computed, and share its blocks.
   std::vector<Sequence*> following;
 };
 
@@ -49,24 +48,24 @@ struct Sequence {
   RequestState* request;
   std::shared_ptr<const SamplingParameters> sampling;
   Rank rank;
-  bool is_running = false;  // else it waits to be admitted, or follows another sample
+  bool is_running = false;  // else it waits for admission or for another sample's prompt
 
-  std::vector<TokenId> tokens;  // of the prompt and of the text, as far as known
+  std::vector<TokenId> tokens;  // known tokens of the prompt and the text
   int prompt_tokens = 0;
-  int pending = 0;   // tokens that steps in flight draw
-  int planned = 0;   // positions with keys and values once the steps in flight have run
-  int computed = 0;  // the same of the steps that have ended
+  int pending = 0;   // tokens that steps in flight will draw
+  int planned = 0;   // positions with keys and values after the steps in flight
+  int computed = 0;  // positions with keys and values after the finished steps
 
   int slot = -1;
-  bool starts_slot = false;  // the executor has not been told yet
+  bool starts_slot = false;  // the executor does not know the slot yet
   std::uint32_t admission = 0;
   BlockTable table;
 
   OutputText text;
-  std::unique_ptr<TokenText> words;  // of EngineOptions::token_text
+  std::unique_ptr<TokenText> words;  // from EngineOptions::token_text
   std::optional<EngineTime> first_planned, last_token;
 
-  /// Tokens to run before the next one can be drawn.
+  /// Tokens to run before the next draw.
   int to_run() const { return static_cast<int>(tokens.size()) + pending - planned; }
   std::int64_t generated() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt_tokens;

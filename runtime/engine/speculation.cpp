@@ -8,7 +8,7 @@
 namespace sinter::engine {
 namespace {
 
-/// A token by weights that need not be normalised.
+/// Draws a token by unnormalized weights.
 TokenId draw_by(std::span<const double> weights, const sampling::DrawNumbers& numbers) {
   TokenId best = 0;
   double best_sum = -std::numeric_limits<double>::infinity();
@@ -27,7 +27,7 @@ std::vector<TokenId> look_up_drafts(std::span<const TokenId> tokens, int least, 
                                     int count) {
   const auto size = static_cast<int>(tokens.size());
   int longest = least - 1, behind = -1;
-  // `end` is where a match ends and what followed begins.
+  // `end`: end of a match, where its continuation begins.
   for (int end = size - 1; end >= least && longest < most; --end) {
     int length = 0;
     while (length < most && length < end &&

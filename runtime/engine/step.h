@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of the engine: what runs, and what came of it.
+// One step of the engine: its plan and its result.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@
 
 namespace sinter::engine {
 
-/// One text that is generated; never used again.
+/// Identifies one generated text; never reused.
 using SequenceId = std::uint64_t;
 
-/// Stands for a token's id: the one that the slot drew last, in an earlier step.
+/// Placeholder id: the token that the slot drew last, in an earlier step.
 inline constexpr TokenId kLastDrawn = -1;
-/// Stands for a draft token that the executor guesses itself.
+/// Placeholder id: a draft token that the executor guesses.
 inline constexpr TokenId kDrafted = -2;
 
-/// A sequence takes a slot: what its draws depend on besides logits. The executor keeps it up to
-/// date by the tokens that it draws.
+/// Assigns a slot to a sequence, with the sampling state besides logits. The executor updates that
+/// state with the tokens it draws.
 struct SlotStart {
   int slot = 0;
   std::shared_ptr<const SamplingParameters> sampling;
   std::uint64_t seed = 0;       // of this sample
-  std::vector<TokenId> tokens;  // with a repetition penalty: of the prompt and the text so far
+  std::vector<TokenId> tokens;  // prompt and text so far; only with a repetition penalty
   std::uint64_t draws = 0;      // tokens drawn before
   std::shared_ptr<const grammar::Grammar> grammar;  // of a constraint
   std::shared_ptr<const EncoderOutput> encoded;     // of the request
-  /// With a grammar, penalties of the text or SamplingParameters::adjust: the tokens drawn before.
+  /// The tokens drawn before; only with a grammar, penalties of the text or
+  /// SamplingParameters::adjust.
   std::vector<TokenId> text;
 };
 
@@ -41,51 +42,51 @@ struct SequenceStep {
   SequenceId sequence = 0;
   std::uint32_t admission = 0;  // how often the sequence was admitted
   int slot = 0;
-  int first_token = 0, tokens = 0;  // among StepPlan::tokens
-  int first_position = 0;           // of the first of them
-  int first_block = 0, blocks = 0;  // its block table, among StepPlan::block_tables
-  int prompt_tokens = 0;            // of the whole prompt
+  int first_token = 0, tokens = 0;  // range in StepPlan::tokens
+  int first_position = 0;           // position of first_token
+  int first_block = 0, blocks = 0;  // its block table: range in StepPlan::block_tables
+  int prompt_tokens = 0;            // length of the whole prompt
 };
 
-/// A token to draw from the logits of row `row`; with drafts, from each of the rows row .. row +
-/// drafts, as long as the draft tokens behind `row` are what is drawn.
+/// Draws a token from the logits of row `row`. With drafts, draws from rows row .. row + drafts, as
+/// long as each drawn token equals the draft after its row.
 struct SamplePlan {
   SequenceId sequence = 0;
   std::uint32_t admission = 0;
   int slot = 0;
-  int row = 0;  // among StepPlan::tokens
+  int row = 0;  // index in StepPlan::tokens
   int drafts = 0;
 };
 
-/// What an executor does, in this order: start slots, copy blocks one after the other, run the
-/// tokens, draw. Tokens of sequences lie end to end; row i attends to the positions of its own
-/// sequence up to its own. Its keys and values go to its position: block
-/// block_tables[first_block + position / block size], place position % block size.
+/// One step of an executor, in this order: start slots, copy blocks one after another, run the
+/// tokens, draw. Tokens of sequences are packed end to end. Row i attends to positions of its
+/// sequence up to its own. Its keys and values go to block block_tables[first_block + position /
+/// block size], offset position % block size.
 struct StepPlan {
   std::uint64_t number = 0;
   std::vector<SlotStart> starts;
   std::vector<BlockCopy> copies;
-  std::vector<TokenId> tokens;          // or kLastDrawn, or kDrafted
+  std::vector<TokenId> tokens;          // ids, kLastDrawn or kDrafted
   std::vector<std::int32_t> positions;  // of each token
   std::vector<SequenceStep> sequences;  // in the order of tokens
   std::vector<BlockId> block_tables;
   std::vector<SamplePlan> samples;
-  /// Sizes to pad to: the next of ExecutorLimits::token_sizes and sequence_sizes.
+  /// Padded sizes, from ExecutorLimits::token_sizes and sequence_sizes.
   int padded_tokens = 0, padded_sequences = 0;
 
   bool empty() const { return tokens.empty(); }
 };
 
 struct SampleResult {
-  std::vector<TokenId> tokens;          // 1 to drafts + 1; all but the last are drafts that held
-  std::vector<TokenLogprobs> logprobs;  // for each, if asked for
-  bool ends = false;                    // behind them the constraint allows nothing
-  std::string error;  // why the constraint has no further token; tokens may be none
+  std::vector<TokenId> tokens;          // 1 to drafts + 1; all but the last are accepted drafts
+  std::vector<TokenLogprobs> logprobs;  // one for each token, if requested
+  bool ends = false;                    // the constraint allows nothing after them
+  std::string error;  // why the constraint has no further token; tokens may be empty
 };
 
 struct StepResult {
-  std::vector<SampleResult> samples;  // as in the plan
-  double idle_seconds = 0;  // how long nothing ran behind it though a further step was started
+  std::vector<SampleResult> samples;  // in the order of the plan
+  double idle_seconds = 0;            // idle time after this step although another step was started
 };
 
 }  // namespace sinter::engine

@@ -13,8 +13,8 @@ unsigned char byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
 }
 
-/// What byte 1 behind `first` may be: shorter spellings, surrogates and numbers above U+10FFFF have
-/// none. Source: table 3-7 of the Unicode standard.
+/// Whether `second` may follow `first`: excludes overlong encodings, surrogates and values above
+/// U+10FFFF. Source: table 3-7 of the Unicode standard.
 bool is_second(unsigned char first, unsigned char second) {
   switch (first) {
     case 0xE0: return second >= 0xA0 && second <= 0xBF;
@@ -25,7 +25,7 @@ bool is_second(unsigned char first, unsigned char second) {
   }
 }
 
-/// How many bytes from `at` on are a prefix of one character, at least 1 unless at the end.
+/// Number of bytes from `at` that form a prefix of one character; at least 1 unless at the end.
 std::size_t valid_prefix(std::string_view text, std::size_t at) {
   const std::size_t length = utf8_length(text[at]);
   std::size_t n = 1;
@@ -73,7 +73,7 @@ std::string repaired_utf8(std::string_view text) {
 std::string Utf8Stream::add(std::string_view bytes) {
   rest_ += bytes;
   std::size_t whole = rest_.size();
-  // Only the last three bytes can begin a character that is not whole yet.
+  // Only the last three bytes can start an incomplete character.
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, rest_.size()); ++back) {
     const std::size_t at = rest_.size() - back;
     const std::size_t length = utf8_length(rest_[at]);

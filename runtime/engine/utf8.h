@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8, as far as text that arrives in pieces needs it.
+// UTF-8 for text that arrives in pieces.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,21 @@
 
 namespace sinter::engine {
 
-/// Bytes of the character that begins with `first`; 0 if none does.
+/// Length of the character that starts with byte `first`; 0 if none does.
 std::size_t utf8_length(char first);
 
 /// Appends the character `code` (below U+10000) to `text`.
 void append_utf8(std::string& text, char32_t code);
 
-/// `text` with U+FFFD for each longest part that is not UTF-8.
+/// `text` with each maximal invalid part replaced by U+FFFD.
 std::string repaired_utf8(std::string_view text);
 
-/// Gives back text that arrives in pieces as whole characters.
+/// Splits text that arrives in pieces into whole characters.
 class Utf8Stream {
  public:
-  /// All characters that are whole by now, repaired.
+  /// The characters complete so far, repaired.
   std::string add(std::string_view bytes);
-  /// What is left, repaired.
+  /// The remaining bytes, repaired.
   std::string finish();
 
  private:

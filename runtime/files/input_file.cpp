@@ -12,7 +12,7 @@
 namespace sinter::files {
 namespace {
 
-/// Empty for a regular file.
+/// Why `mode` is not a regular file; empty for a regular file.
 std::string_view why_not_regular(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "it is a folder, not a regular file";
@@ -27,8 +27,8 @@ std::string_view why_not_regular(mode_t mode) {
 InputFile open_input(const std::string& path, int folder, bool follow) {
   InputFile file;
   const int at = folder < 0 ? AT_FDCWD : folder;
-  // Opening alone has effects on some devices: they are not opened. What takes the file's place
-  // between the two calls is not waited for either.
+  // Checks the type before opening, because opening some devices has side effects. O_NONBLOCK
+  // covers a file that replaces this one between the two calls.
   if (::fstatat(at, path.c_str(), &file.status, follow ? 0 : AT_SYMLINK_NOFOLLOW) != 0) {
     file.number = errno;
     file.problem = std::strerror(errno);
@@ -85,7 +85,7 @@ std::string read_file(const std::string& path, std::string_view what, std::uint6
 std::ifstream open_stream(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   int number = file ? 0 : errno;
-  // A folder opens, and reads as nothing.
+  // ifstream opens a folder and reads it as empty, so folders are refused here.
   struct stat status {};
   if (file && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) number = EISDIR;
   if (number != 0)

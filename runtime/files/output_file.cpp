@@ -21,10 +21,11 @@
 namespace sinter::files {
 namespace {
 
-/// Names of temporary files, where a handler of a signal can read them: in place, without locks.
+/// Names of temporary files, in static storage and lock-free, so that a signal handler can read
+/// them.
 class TemporaryNames {
  public:
-  /// -1 if there is no room, or the name is too long: then only the program itself removes it.
+  /// -1 if the table is full or the name is too long: then no signal handler removes the file.
   int add(const std::string& name) {
     if (name.size() >= sizeof Slot::name) return -1;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -56,8 +57,8 @@ class TemporaryNames {
 
 TemporaryNames temporary_names;
 
-/// No signal ends this thread's work while it lives. One that ends the process goes to any thread:
-/// this narrows the moment in which a temporary file would be left, and no more.
+/// Blocks signals on this thread during its lifetime. Another thread may still receive a fatal
+/// signal, so this only shortens the time in which one can leave a temporary file.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -79,15 +80,15 @@ std::string folder_of_output(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// Whether names in the folder of `path` are the system's, such as /dev/stdout and /dev/fd/3: what
-/// they stand for may be a regular file, but they are not replaced by one.
+/// Whether `path` is a name of the system's, such as /dev/stdout or /dev/fd/3. It may refer to a
+/// regular file, but must not be replaced by one.
 bool is_name_of_system(const std::string& path) {
   std::error_code error;
   const std::string folder = std::filesystem::canonical(folder_of_output(path), error).string();
   return folder == "/dev" || folder.starts_with("/proc/");
 }
 
-/// A name beside `path` that nobody else takes, in this process or another.
+/// A name beside `path`, unique among all processes.
 std::string temporary_name(const std::string& path) {
   static thread_local std::random_device random;
   return fmt::format("{}.{:08x}.tmp", path, random());
@@ -119,7 +120,7 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::open_stream() {
-  // A pipe that nobody reads would be waited for.
+  // O_NONBLOCK: do not wait for a reader of a pipe.
   file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file_ && errno == ENXIO) fail(ENXIO, "nobody reads from it");
   if (!file_) fail();
@@ -129,9 +130,9 @@ void OutputFile::open_stream() {
 
 bool OutputFile::open_without_name() {
   const std::string folder = folder_of_output(path_);
-  // Read as well: what is in it may be wanted before it has its name.
+  // Readable too: readable_path() serves its bytes before the file is named.
   Descriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, options_.mode));
-  // Its name is given through /proc.
+  // linkat() through /proc names the file later.
   if (!file || ::access(descriptor_path(file).c_str(), F_OK) != 0) return false;
   file_ = std::move(file);
   return true;
@@ -174,7 +175,7 @@ void OutputFile::rewrite_start(std::span<const std::byte> bytes) { put(bytes, 0)
 
 void OutputFile::commit() {
   if (!is_stream_) {
-    // Else a crash of the machine could leave the name with nothing behind it.
+    // Without fsync, a machine crash could leave the name without the data.
     if (options_.is_durable && ::fsync(file_.get()) != 0 && errno != EINVAL) fail();
     give_name();
   }
@@ -190,7 +191,7 @@ void OutputFile::give_name() {
   };
   if (link(path_)) return;
   if (errno != EEXIST) fail();
-  // A link replaces nothing; a new name does.
+  // A hard link cannot replace an existing file; rename can.
   std::string name;
   do {
     name = temporary_name(path_);

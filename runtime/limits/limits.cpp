@@ -20,7 +20,7 @@ bool lists(const std::string& comma_separated, std::string_view word) {
   return false;
 }
 
-/// Numbers of a file's first line; "max" reads as none.
+/// The quota in CPUs from the group's files; nullopt for "max".
 std::optional<double> quota_of(const fs::path& group, bool version2) {
   std::string quota, period;
   if (version2) {
@@ -31,24 +31,24 @@ std::optional<double> quota_of(const fs::path& group, bool version2) {
   }
   char* end = nullptr;
   const double time = std::strtod(quota.c_str(), &end);
-  if (quota.empty() || *end != '\0' || time <= 0) return std::nullopt;  // "max", -1, no file
+  if (quota.empty() || *end != '\0' || time <= 0) return std::nullopt;  // "max", -1, or no file
   const double of = std::strtod(period.c_str(), &end);
   if (period.empty() || *end != '\0' || of <= 0) return std::nullopt;
   return time / of;
 }
 
-/// The limit of one group's memory; "max" reads as none.
+/// The memory limit of one group; nullopt for "max".
 std::optional<double> memory_of(const fs::path& group, bool version2) {
   std::string text;
   std::ifstream(group / (version2 ? "memory.max" : "memory.limit_in_bytes")) >> text;
   char* end = nullptr;
   const double bytes = std::strtod(text.c_str(), &end);
-  // Version 1 says "no limit" by a number that no machine has.
+  // Version 1 writes "no limit" as a huge number.
   if (text.empty() || *end != '\0' || bytes <= 0 || bytes >= 0x1p60) return std::nullopt;
   return bytes;
 }
 
-/// Where a hierarchy is mounted, and which of its groups is seen there.
+/// The mount point of a hierarchy, and the group that is visible there.
 struct Mount {
   fs::path point, group;
 };
@@ -70,7 +70,7 @@ std::optional<Mount> find_mount(const fs::path& root, bool version2, std::string
   return std::nullopt;
 }
 
-/// The group of this process in a hierarchy; proc/self/cgroup: id:controllers:path
+/// This process's group in a hierarchy; proc/self/cgroup: id:controllers:path
 std::optional<std::string> find_group(const fs::path& root, bool version2,
                                       std::string_view controller) {
   std::ifstream file(root / "proc/self/cgroup");
@@ -86,13 +86,13 @@ std::optional<std::string> find_group(const fs::path& root, bool version2,
 
 using ReadQuota = std::optional<double> (*)(const fs::path& group, bool version2);
 
-/// The least that `read` gives of the process's group and those above it.
+/// The minimum of `read` over the process's group and its ancestors.
 std::optional<double> least_quota(const fs::path& root, bool version2, std::string_view controller,
                                   ReadQuota read) {
   const auto mount = find_mount(root, version2, controller);
   const auto group = find_group(root, version2, controller);
   if (!mount || !group) return std::nullopt;
-  // In a container the mount may begin at the container's own group, whose path the host names.
+  // In a container the mount may start at the container's own group, while the path is the host's.
   fs::path below = fs::path(*group).lexically_relative(mount->group);
   if (below.empty() || *below.begin() == "..") below = ".";
   std::optional<double> least;
@@ -121,7 +121,7 @@ std::optional<double> least_quota(const fs::path& root, std::string_view control
 }  // namespace
 
 std::vector<int> allowed_cpus() {
-  // The kernel refuses sets that are smaller than its own.
+  // The kernel refuses a mask smaller than its own.
   for (int most = 1024; most <= 1 << 20; most *= 4) {
     cpu_set_t* set = CPU_ALLOC(most);
     const std::size_t bytes = CPU_ALLOC_SIZE(most);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of host code that profilers show by name (Nsight Systems, Nsight Compute): NVTX.
+// NVTX ranges of host code, which profilers (Nsight Systems, Nsight Compute) show by name.
 #pragma once
 
 #include <string>
@@ -7,16 +7,15 @@
 
 namespace sinter::runtime {
 
-/// Whether a profiler listens: it names its library in NVTX_INJECTION64_PATH before the process
-/// starts. False, too, where Sinter was built without NVTX's headers, which are in the CUDA
-/// toolkit.
+/// Whether a profiler is attached: it names its library in NVTX_INJECTION64_PATH before the process
+/// starts. Always false if Sinter was built without NVTX's headers from the CUDA toolkit.
 bool profiler_is_attached();
 
-/// "name: first, second and 3 more", as ranges of steps are called; empty unless a profiler is
-/// attached.
+/// A step's range name, "name: first, second and 3 more"; empty unless a profiler is attached.
 std::string range_name(const std::string& step, const std::vector<std::string>& onnx_nodes);
 
-/// A range of the calling thread, in the domain "sinter", while it lives. An empty name: none.
+/// A profiler range of the calling thread, in the domain "sinter", for its lifetime. An empty name
+/// makes no range.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const std::string& name) : is_open_(!name.empty()) {

@@ -16,12 +16,12 @@ namespace sinter::sampling {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Gumbel noise is at most -log(2^-53).
+/// Upper bound of the Gumbel noise: -log(2^-53).
 constexpr double kMostNoise = 36.7368005696772;
 
 bool is_plain(const TokenSets& sets) { return sets.biased.empty() && sets.seen.empty(); }
 
-/// Logits with bias and penalty.
+/// Logits plus biases, with the repetition penalty.
 std::vector<float> adjusted(std::span<const float> logits, const Draw& draw,
                             const TokenSets& sets) {
   std::vector<float> values(logits.begin(), logits.end());
@@ -38,7 +38,7 @@ std::vector<float> adjusted(std::span<const float> logits, const Draw& draw,
   return values;
 }
 
-/// Of values none of which is NaN; in lanes, as largest().
+/// The minimum of values without NaN; vectorizes as largest() does.
 float smallest(std::span<const float> values) {
   constexpr std::size_t kLanes = 16;
   std::array<float, kLanes> least;
@@ -51,7 +51,7 @@ float smallest(std::span<const float> values) {
   return *std::ranges::min_element(least);
 }
 
-/// Values of the tokens that are allowed, in the order of their ids.
+/// Values of the allowed tokens, in the order of their ids.
 class AllowedRow {
  public:
   AllowedRow(std::span<const float> all, std::span<const std::uint32_t> allowed) : values_(all) {
@@ -73,7 +73,7 @@ class AllowedRow {
   TokenId token(std::uint32_t place) const {
     return has_tokens_ ? tokens_[place] : static_cast<TokenId>(place);
   }
-  /// The more likely one first, of equal ones the one with the smaller id.
+  /// Whether a comes first: the larger value, or the smaller id if equal.
   bool operator()(std::uint32_t a, std::uint32_t b) const {
     return values_[a] > values_[b] || (values_[a] == values_[b] && a < b);
   }
@@ -85,14 +85,15 @@ class AllowedRow {
   std::vector<float> own_;
 };
 
-using Places = std::vector<std::uint32_t>;  // in a row
+using Places = std::vector<std::uint32_t>;  // indices into a row
 
-/// The weight that a share of `total` is reached with.
+/// The weight that must be reached for a share of `total`.
 std::uint64_t bound_of(double share, std::uint64_t total) {
   return static_cast<std::uint64_t>(std::max(1.0, std::ceil(share * static_cast<double>(total))));
 }
 
-/// How many of `values`, largest first, have less than `share` of the weight in front of them.
+/// The length of the nucleus (top-p): the number of `values`, sorted descending, whose preceding
+/// weight is less than `share` of the total.
 std::size_t nucleus(std::span<const float> values, double temperature, double share) {
   if (values.empty()) return 0;
   const Weights weights(values[0], temperature);
@@ -105,19 +106,19 @@ std::size_t nucleus(std::span<const float> values, double temperature, double sh
   return kept;
 }
 
-/// What top-p keeps of a row whose values are from `least` to `most`, in no order. Sorts none of
-/// it: weights are summed by scores, and the few tokens with the score at which the share is
-/// reached are halved until it is known which of them reaches it. Until the thread's next call.
+/// The nucleus (top-p) of a row with values in [`least`, `most`], unordered. Does not sort the row:
+/// a histogram over scores finds the bucket that reaches the share. Then nth_element bisects that
+/// bucket's tokens. Valid until the thread's next call.
 std::span<std::uint32_t> nucleus_of(const AllowedRow& row, float most, float least,
                                     double temperature, double share) {
   constexpr std::size_t kBuckets = 2048;
   constexpr auto kLast = static_cast<float>(kBuckets - 1);
   const std::span<const float> values = row.values();
   const Weights weights(most, temperature);
-  // The scores that have weights, or all that there are if they lie closer.
+  // The histogram covers the scores with nonzero weight, or the row's range if that is smaller.
   const float reach = std::min(-weights.score_of(least), -Weights::kLeastScore);
   const float unit = -kLast / std::max(reach, 1e-6F);
-  // Memory of a row's size that is not made anew for each draw.
+  // Reused, so that a draw allocates no row-sized buffers.
   thread_local struct {
     std::vector<std::uint16_t> buckets;
     Places places;
@@ -144,7 +145,7 @@ std::span<std::uint32_t> nucleus_of(const AllowedRow& row, float most, float lea
   std::size_t edge = 0;
   std::uint64_t before = 0;
   while (edge + 1 < kBuckets && before + sums[edge] < bound) before += sums[edge++];
-  // Without a jump for each, which none could foresee.
+  // Branch-free: the branch would be unpredictable.
   Places& places = scratch.places;
   std::size_t count = 0;
   for (std::uint32_t i = 0; i < values.size(); ++i) {
@@ -170,16 +171,16 @@ std::span<std::uint32_t> nucleus_of(const AllowedRow& row, float most, float lea
   return std::span(places.begin(), last);
 }
 
-/// What may be drawn of a row.
+/// The tokens of a row that may be drawn.
 struct Choice {
   float most = 0;  // the largest value
-  /// Nothing: all. Of `own`, or of the thread's nucleus_of().
+  /// nullopt: all. Points into `own`, or into the thread's nucleus_of().
   std::optional<std::span<std::uint32_t>> places;
   Places own;
-  bool is_sorted = false;  // the most likely first
+  bool is_sorted = false;  // descending by value
 };
 
-/// Of a row of some values none of which is NaN.
+/// The row has at least one value and no NaN.
 Choice choose(const AllowedRow& row, const Draw& draw) {
   const std::span<const float> values = row.values();
   Choice choice;
@@ -204,7 +205,7 @@ Choice choose(const AllowedRow& row, const Draw& draw) {
   return choice;
 }
 
-/// Calls `take` with each place that may be drawn, as far as top-k and top-p say.
+/// Calls `take` for each index that top-k and top-p keep.
 template <typename Take>
 void each_place(const AllowedRow& row, const Choice& choice, const Take& take) {
   if (choice.places)
@@ -213,7 +214,7 @@ void each_place(const AllowedRow& row, const Choice& choice, const Take& take) {
     for (std::uint32_t place = 0; place < row.values().size(); ++place) take(place);
 }
 
-/// Of the allowed tokens the first with the largest value; -1 if there is none.
+/// The first allowed token with the largest value; -1 if none is allowed.
 std::int64_t first_of_largest(std::span<const float> values,
                               std::span<const std::uint32_t> allowed) {
   std::int64_t best = -1;
@@ -227,16 +228,15 @@ std::int64_t first_of_largest(std::span<const float> values,
   return best;
 }
 
-/// Of equal sums, which there hardly are, the first token's counts; with top-p the likeliest one's.
-/// -1: there is none.
+/// Equal sums are rare: the smallest token wins, with top-p the likeliest. -1: no token.
 std::int64_t draw_of(const AllowedRow& row, const Choice& choice, const Draw& draw) {
   const DrawNumbers numbers(draw.seed);
   const std::span<const float> values = row.values();
   std::optional<std::uint32_t> best;
   double best_sum = -kInfinity;
   const bool has_order = choice.places && !choice.is_sorted;
-  // With -log1p(-u) >= u a noise is at most -log(u), and no score is above 0: the numbers of most
-  // tokens are too large, whatever their scores.
+  // Skips most tokens by their random number alone: noise is at most -log(u), because -log1p(-u) >=
+  // u, and scores are at most 0.
   double most_number = 1;
   const auto consider = [&](std::uint32_t place) {
     const double u = numbers.uniform(row.token(place));
@@ -266,7 +266,7 @@ std::vector<double> Candidates::probabilities() const {
 }
 
 float largest(std::span<const float> values) {
-  // In lanes, so that it takes the time of reading them.
+  // Independent lanes, so that the loop vectorizes and runs at memory speed.
   constexpr std::size_t kLanes = 16;
   std::array<float, kLanes> most;
   most.fill(-std::numeric_limits<float>::infinity());

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/sampling/weights.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -15,8 +15,8 @@ namespace sinter::sampling {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Those that whole vectors hold; returns how many. With vectors of less than 64 bytes a table is
-/// looked up more slowly than element by element.
+/// Handles full vectors only and returns the number of values done. 0 for vectors below 64 bytes,
+/// where scalar table lookups are faster.
 std::size_t find_weights([[maybe_unused]] const float* values, [[maybe_unused]] std::size_t count,
                          [[maybe_unused]] float most, [[maybe_unused]] float rate,
                          [[maybe_unused]] float unit, [[maybe_unused]] float last,
@@ -49,7 +49,7 @@ std::size_t find_weights([[maybe_unused]] const float* values, [[maybe_unused]] 
                               hn::Mul(rest, rest));
     const auto low = hn::Add(hn::Mul(hn::Set(d, Exp::kC), rest), hn::Set(d, 1.0));
     const auto e = hn::DemoteTo(f, hn::Mul(hn::Add(high, low), hn::BitCast(d, power)));
-    // Whole numbers up to 2^40, which are the low bits of 2^52 more.
+    // Adding 2^52 puts an integer up to 2^40 into the low mantissa bits.
     const auto units =
         hn::IfThenElseZero(hn::Ge(score, lowest), hn::Floor(hn::Mul(e, hn::Set(f, 0x1p40F))));
     const auto bits = hn::BitCast(u64, hn::Add(hn::PromoteTo(d, units), whole));

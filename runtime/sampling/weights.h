@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of top-p: of e^score, in whole units of 2^-40. A file of their own: most of what a draw
-// from a large vocabulary takes.
+// Weights of top-p: e^score in multiples of 2^-40. They take most of a draw's time for a large
+// vocabulary.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace sinter::sampling {
 
-/// e^x in float32 of x up to 0: the bits that glibc's has, without a call. Its method and constants
-/// are those of Arm's optimized routines: 2^(k / 32) from a table, and a polynomial.
+/// e^x in float32 for x <= 0, bit-equal to glibc's, without a call. Method and constants are those
+/// of Arm's Optimized Routines: 2^(k / 32) from a table, times a polynomial.
 struct Exponential {
   static constexpr double kSteps = 32, kShift = 0x1.8p+52, kScale = 0x1.71547652b82fep+0 * kSteps;
   static constexpr double kA = 0x1.c6af84b912394p-5 / (kSteps * kSteps * kSteps),
                           kB = 0x1.ebfce50fac4f3p-3 / (kSteps * kSteps),
                           kC = 0x1.62e42ff0c52d6p-1 / kSteps;
 
-  alignas(64) std::array<std::uint64_t, 32> table;  // the bits of 2^(i / 32), less i << 47
+  alignas(64) std::array<std::uint64_t, 32> table;  // the bits of 2^(i / 32), minus i << 47
 
   static const Exponential& instance();
 
@@ -35,12 +35,12 @@ struct Exponential {
   }
 };
 
-/// Of values up to `most`, at a temperature.
+/// Weights of a row's values, whose maximum is `most`, at a temperature.
 class Weights {
  public:
   Weights(float most, double temperature)
       : most_(most),
-        // Not 0: times infinity that were no number.
+        // Nonzero, because 0 times infinity is NaN.
         rate_(std::max(static_cast<float>(1 / temperature), std::numeric_limits<float>::min())) {}
 
   float score_of(float value) const { return value == most_ ? 0 : (value - most_) * rate_; }
@@ -50,11 +50,11 @@ class Weights {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(exponential_(score) * 0x1p40F));
   }
 
-  /// Of each value its weight, and the bucket that its score is in: score x `unit`, at most `last`.
+  /// Computes each value's weight and the bucket of its score: score x `unit`, at most `last`.
   void find(std::span<const float> values, float unit, float last, std::uint64_t* weights,
             std::int32_t* buckets) const;
 
-  static constexpr float kLeastScore = -28;  // lower ones have no weight
+  static constexpr float kLeastScore = -28;  // lower scores have weight 0
 
  private:
   float most_, rate_;

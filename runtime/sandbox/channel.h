@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes between the processes of a sandbox.
+// Messages between the processes of a sandbox.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace sinter::sandbox {
 
-/// A descriptor that is closed.
+/// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -28,21 +28,21 @@ class Descriptor {
   int number_;
 };
 
-/// Both ends of a connection whose messages stay whole. Throws Error(kInternal).
+/// Connects both ends with a socket that keeps message boundaries. Throws Error(kInternal).
 void make_connection(Descriptor& one, Descriptor& other);
-/// A file in memory. Throws Error(kOutOfMemory).
+/// A file in memory (memfd). Throws Error(kOutOfMemory).
 Descriptor memory_file(std::string_view content);
-/// The whole of it; empty if it cannot be read.
+/// The whole content of the file; empty if it cannot be read.
 std::string content_of(int file);
 
-/// One message with descriptors. False if nobody is there any more.
+/// Sends one message with descriptors. False if the peer has closed.
 bool send_message(int connection, std::string_view bytes, std::initializer_list<int> descriptors);
-/// False at the end.
+/// Receives one message with descriptors. False if the peer has closed.
 bool receive_message(int connection, std::string& bytes, std::vector<Descriptor>& descriptors);
 
-/// All bytes. False if nobody reads.
+/// Writes all bytes. False if the reader has closed.
 bool write_all(int descriptor, std::string_view bytes);
-/// Until its end, or `deadline_ms` from now, or more than `most` bytes: then false.
+/// Reads to the end of the stream. False after `deadline_ms`, or after more than `most` bytes.
 bool read_all(int descriptor, std::string& bytes, std::size_t most, int deadline_ms);
 
 }  // namespace sinter::sandbox

@@ -26,7 +26,7 @@
 #include "runtime/format_error.h"
 #include "runtime/sandbox/channel.h"
 
-// Everything is slower, and takes more memory.
+// Sanitizers slow everything down and use more memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SINTER_IS_SANITIZED 1
 #elif defined(__has_feature)
@@ -42,13 +42,13 @@
 namespace sinter::sandbox {
 namespace {
 
-constexpr int kConnection = 3;  // of a process that serves calls
+constexpr int kConnection = 3;  // descriptor number in a process that serves calls
 constexpr int kMemory = SINTER_IS_SANITIZED ? RLIMIT_DATA : RLIMIT_AS;
 constexpr double kSlower = SINTER_IS_SANITIZED ? 2 : 1;
-// Of the clock, for a second of a core: others want cores, too.
+// Wall-clock seconds allowed for each CPU second, since other processes compete for cores.
 constexpr double kPatience = 6;
 
-/// What is asked of the first process: a Worker.
+/// A request to the first process: start a Worker.
 struct Order {
   const Task* task;
   Limits limits;
@@ -61,7 +61,7 @@ void limit(int resource, rlim_t most) {
   setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
-/// What `resource` counts: all that is mapped, or what may be written.
+/// Usage of `resource`: all mapped memory, or writable memory.
 std::size_t bytes_in_use(int resource) {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
   unsigned long all = 0, data = 0;
@@ -79,11 +79,11 @@ void set_timer(__itimer_which timer, double seconds) {
   setitimer(timer, &value, nullptr);
 }
 
-/// From here on this process ends by itself.
+/// Limits this process; the kernel ends it beyond them.
 void apply(double seconds_of_core, std::size_t bytes) {
   limit(RLIMIT_CORE, 0);
   limit(kMemory, bytes_in_use(kMemory) + (SINTER_IS_SANITIZED ? 4 : 1) * bytes);
-  set_timer(ITIMER_PROF, seconds_of_core * kSlower);  // SIGPROF ends it
+  set_timer(ITIMER_PROF, seconds_of_core * kSlower);  // SIGPROF ends the process
   set_timer(ITIMER_REAL, seconds_of_core * kSlower * kPatience);
 }
 
@@ -94,7 +94,7 @@ void lift_limits() {
   setitimer(ITIMER_REAL, &none, nullptr);
 }
 
-/// Its result, or what it threw, as bytes: a letter, the code of an error, the text.
+/// The call's result or exception as bytes: a letter, the error code, the text.
 std::string outcome_of(const std::function<std::string()>& call) {
   const auto failed = [](ErrorCode code, std::string_view what) {
     return fmt::format("e{:c}{}", static_cast<char>('0' + static_cast<int>(code)), what);
@@ -115,14 +115,14 @@ std::string result_of(std::string outcome) {
   throw Error(static_cast<ErrorCode>(outcome[1] - '0'), outcome.substr(2));
 }
 
-/// What a process that was just forked does first: it has one descriptor, no handlers of signals,
-/// and is not ended by what ends the program; the program's end closes its connection.
+/// First actions of a forked process: keeps one descriptor, resets signal handlers, and ignores the
+/// signals that end the program. It ends when the program closes the connection.
 void settle(int connection, const char* name) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2})
     std::signal(signal, SIG_IGN);
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL, SIGPROF, SIGALRM})
     std::signal(signal, SIG_DFL);
-  std::signal(SIGCHLD, SIG_IGN);  // nobody waits for processes that end
+  std::signal(SIGCHLD, SIG_IGN);  // reaps ended children automatically
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -135,20 +135,19 @@ void settle(int connection, const char* name) {
   close_range(kConnection + 1, ~0U, 0);
 }
 
-/// Says by which signal a call ends, as an outcome: 's' and its number; and lets others go first
-/// when it has run for a while, so that those who ask for little do not wait for those who ask for
-/// much. Of this process alone.
+/// Reports the signal that ends a call as an outcome: 's' and its number. Also lowers the priority
+/// of long calls, so that short ones do not wait for them. State of this process alone.
 class SaysSignals {
  public:
   SaysSignals(int answer, double seconds) {
-    if (SINTER_IS_SANITIZED) return;  // which have their own
+    if (SINTER_IS_SANITIZED) return;  // sanitizers install their own handlers
     descriptor = answer;
     left = seconds > kShort ? seconds - kFirst : 0;
     if (left > 0) set_timer(ITIMER_PROF, kFirst);
     stack_t other{};
     other.ss_sp = stack.data();
     other.ss_size = stack.size();
-    sigaltstack(&other, nullptr);  // for there may be none left
+    sigaltstack(&other, nullptr);  // the call may have exhausted its own stack
     struct sigaction action {};
     action.sa_flags = SA_ONSTACK;
     action.sa_handler = [](int signal) {
@@ -167,15 +166,15 @@ class SaysSignals {
   }
 
  private:
-  static constexpr double kFirst = 0.05;  // seconds of a core
-  static constexpr double kShort = 1;     // what may take no longer goes on as it is
-  static constexpr int kLater = 5;        // as `nice` has it: a third of others' share
+  static constexpr double kFirst = 0.05;  // CPU seconds
+  static constexpr double kShort = 1;     // calls with a shorter limit keep their priority
+  static constexpr int kLater = 5;        // nice value: a third of the share of others
   static inline int descriptor = -1;
   static inline double left = 0;
   alignas(16) static inline std::array<char, std::size_t{64} << 10> stack{};
 };
 
-/// One call, in a process of its own.
+/// Runs one call in its own process.
 [[noreturn]] void run_call(const Order& order, void* prepared, int input, int answer) {
   apply(order.limits.seconds, order.limits.bytes);
   const SaysSignals says(answer, order.limits.seconds);
@@ -188,7 +187,7 @@ class SaysSignals {
   _exit(0);
 }
 
-/// Prepares, says so, and forks for each call until the program closes the connection.
+/// Prepares, reports it, and forks for each call until the program closes the connection.
 [[noreturn]] void serve_calls(const Order& order, const std::string& input) {
   std::shared_ptr<void> prepared;
   apply(order.limits.prepare_seconds, order.limits.bytes);
@@ -212,10 +211,10 @@ class SaysSignals {
   _exit(0);
 }
 
-/// The first process: one Worker for each message. It ends with the program, and its Workers with
-/// it.
+/// The first process: starts one Worker for each message. It ends with the program, and its Workers
+/// end with it.
 [[noreturn]] void serve_orders() {
-  std::signal(SIGCHLD, SIG_DFL);  // it waits for its own
+  std::signal(SIGCHLD, SIG_DFL);  // it waits for its own children
   std::string bytes;
   std::vector<Descriptor> files;
   std::vector<pid_t> workers;
@@ -241,8 +240,8 @@ class SaysSignals {
 /// The program's end of the connection to the first process; -1 before start().
 std::atomic<int> first_process = -1;
 
-/// With the program ends the first process, which is waited for. Not with processes that the
-/// program has forked, which have the connection, too.
+/// Ends the first process with the program and waits for it. Not in processes that the program
+/// forked, which inherit the connection.
 struct EndsFirstProcess {
   explicit EndsFirstProcess(pid_t id) : process(id) {}
   EndsFirstProcess(const EndsFirstProcess&) = delete;
@@ -282,13 +281,13 @@ struct Worker::Impl {
   std::string input;
   Limits limits;
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable turn;
   std::shared_ptr<Descriptor> connection;
   std::uint64_t next_ticket = 0, served = 0;  // tickets up to `served` may run
   int running = 0;
 
-  /// `signal`: that ended it; 0 if that is not known.
+  /// `signal`: the signal that ended the call; 0 if unknown.
   [[noreturn]] void refuse(const char* what, double seconds, int signal) const {
     const std::string time = fmt::format("that takes more than {} s", seconds);
     const std::string why = signal == SIGPROF || signal == SIGALRM ? time
@@ -363,7 +362,7 @@ std::string Worker::run(std::string_view input) const {
   const Descriptor from(ends[0]);
   Descriptor to(ends[1]);
   {
-    // A worker that was ended, for want of memory, say, is made anew.
+    // Restarts a worker that was ended, for example by the OOM killer.
     const std::scoped_lock lock(impl.mutex);
     if (!send_message(impl.connection->get(), "r", {file.get(), to.get()})) {
       impl.connection = impl.connect();

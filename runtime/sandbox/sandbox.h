@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that strangers write, in processes of its own: whatever it does there, it ends, and takes
-// nothing along. A crash is a refusal.
+// Runs untrusted work (such as chat templates) in separate processes with limits on time and
+// memory. A crash becomes an error.
 #pragma once
 
 #include <cstddef>
@@ -10,44 +10,45 @@
 
 namespace sinter::sandbox {
 
-/// What such processes do. Both functions are called in them, throw sinter::Error as elsewhere, and
-/// may use no thread, lock or file of the program.
+/// The work of a sandboxed process. Both functions run there and throw sinter::Error. They must not
+/// use threads, locks or files of the program.
 struct Task {
   const char *name, *verb;  // for messages: "the chat template", "applied"
-  /// Once for each Worker.
+  /// Called once for each Worker.
   std::shared_ptr<void> (*prepare)(std::string_view input);
-  /// In a process of its own for each call.
+  /// Called in a new process for each call.
   std::string (*run)(void* prepared, std::string_view input);
 };
 
-/// Of one call. Memory is what is added to that of the prepared process; the stack is the system's.
+/// Limits of one call. Memory counts beyond that of the prepared process; the stack has the
+/// system's limit.
 struct Limits {
-  double seconds;          // of a core
-  double prepare_seconds;  // of Task::prepare
+  double seconds;          // CPU seconds
+  double prepare_seconds;  // CPU seconds of Task::prepare
   std::size_t bytes;
   std::size_t answer_bytes;
-  int at_once = 4;     // calls of one Worker that run
-  int waiting = 1024;  // and that wait; more are refused
+  int at_once = 4;     // running calls of one Worker
+  int waiting = 1024;  // waiting calls of one Worker; more are refused
 };
 
-/// Begins the process that all others come from, which has this one's memory: call it first, before
-/// there are threads. A second call does nothing. Throws Error(kInternal).
+/// Starts the process that all others are forked from. It copies this process's memory, so call it
+/// first, before threads exist. A second call does nothing. Throws Error(kInternal).
 void start();
 bool is_started();
 
-/// A process that has prepared a task, and forks for each call. Needs start().
+/// A process that has prepared a task and forks for each call. Requires start().
 class Worker {
  public:
-  /// Throws what prepare() threw, and Error(kUsage) if it went beyond `limits` or crashed. `task`
-  /// is static.
+  /// Throws the error of prepare(), or Error(kUsage) if that exceeds `limits` or crashes. `task`
+  /// must be static.
   Worker(const Task& task, std::string_view input, const Limits& limits);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// What run() gave, or threw. Throws Error(kUsage) if it went beyond the limits or crashed, and
-  /// Error(kOutOfMemory) if too many wait. From any thread; those who wait have their turn in
-  /// order.
+  /// Returns the result of Task::run, or throws its error. Throws Error(kUsage) if it exceeds the
+  /// limits or crashes, Error(kOutOfMemory) if too many calls wait. Thread-safe; waiting calls run
+  /// in FIFO order.
   std::string run(std::string_view input) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace sinter::signature {
 namespace {
 
-/// What this library was loaded with, as a wheel's own libcrypto is; else the system's.
+/// The libcrypto loaded with this library (a wheel ships its own); otherwise the system's.
 void* open_crypto() {
   const auto has_it = [](void* handle) {
     return handle != nullptr && dlsym(handle, "EVP_PKEY_new_raw_public_key") != nullptr;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenSSL's libcrypto, found when it is needed: libsinter links none.
+// OpenSSL's libcrypto, loaded on first use: libsinter does not link it.
 #pragma once
 
 #include <cstddef>
 
 namespace sinter::signature {
 
-/// The functions of OpenSSL 3 that Ed25519 takes, as <openssl/evp.h> has them.
+/// The OpenSSL 3 functions that Ed25519 needs, as declared in <openssl/evp.h>.
 struct Crypto {
   static constexpr int kEd25519 = 1087;  // NID_ED25519
 
@@ -25,7 +25,7 @@ struct Crypto {
                 const unsigned char* message, std::size_t message_size);
   int (*random_bytes)(unsigned char* buffer, int size);
 
-  /// Throws Error(kUnsupported) naming what to install.
+  /// Throws Error(kUnsupported) naming the package to install.
   static const Crypto& get();
 };
 

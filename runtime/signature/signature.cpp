@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-// What DER has in front of a key's 32 bytes (RFC 8410).
+// The DER prefix of a key's 32 bytes (RFC 8410).
 constexpr unsigned char kPublicPrefix[] = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03,
                                            0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
 constexpr unsigned char kPrivatePrefix[] = {0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06,
@@ -70,7 +70,7 @@ std::string pem(std::span<const unsigned char> prefix, const Key& key, std::stri
   return fmt::format("-----BEGIN {0}-----\n{1}\n-----END {0}-----\n", what, to_base64(der));
 }
 
-/// The key that `text` is itself, if it is one.
+/// The key that `text` spells out, if it is one.
 std::optional<Key> key_of(std::string_view text, std::span<const unsigned char> prefix,
                           std::string_view what) {
   const std::string begin = fmt::format("-----BEGIN {}-----", what),
@@ -136,7 +136,7 @@ Handle private_handle(const Crypto& crypto, const Key& secret) {
   return key;
 }
 
-/// What a signature is of: the plan, and the trailer's own words in front of the signature.
+/// The signature covers the plan and the trailer's fields before the signature.
 constexpr std::size_t kSignedTrailer = offsetof(plan::SignatureTrailer, signature);
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Elements of a part's padded rows: they stay in a core's own cache.
+/// Elements of a part's padded rows, which must fit a core's private cache.
 constexpr std::int64_t kRoom = 32 << 10, kMostWidth = 1 << 20;
 
 void load_strided(const float* from, std::int64_t step, float* to, std::int64_t count) {
@@ -79,9 +79,9 @@ std::size_t ConvDepthwise::workspace_bytes() const {
   return bytes_of(rows * stride_ * phase_pitch_ + kPlaneSlack);
 }
 
-/// A row with its padding: the elements of each phase of the stride one after the other.
+/// Copies a padded row, deinterleaved by stride: first the elements of phase 0, then of phase 1, ..
 void ConvDepthwise::copy_row(const float* from, float* to) const {
-  const std::int64_t length = phase_pitch_ - kPlaneSlack;  // nothing uses what lies behind
+  const std::int64_t length = phase_pitch_ - kPlaneSlack;  // slack is never used in results
   for (std::int64_t phase = 0; phase < stride_; ++phase, to += phase_pitch_) {
     const std::int64_t first = phase - pad_;  // element i is input first + i * stride
     std::int64_t begin = first >= 0 ? 0 : (-first + stride_ - 1) / stride_;

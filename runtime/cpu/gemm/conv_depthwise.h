@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise convolutions of float32 with channels second: plane by plane where they lie. oneDNN
-// would have channels last.
+// Depthwise convolutions of float32 in NCHW order, plane by plane in place. oneDNN would require
+// channels last.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,14 @@ namespace sinter::runtime::cpu {
 
 class ConvDepthwise {
  public:
-  /// `weights` is null where they are computed. Padding counts as zeros, so they must be finite.
+  /// `weights` is null if they are computed. Padding is multiplied as zeros, so weights must be
+  /// finite.
   static bool takes(const ConvProblem& problem, const plan::fb::ConvStepT& step,
                     const std::byte* weights);
-  /// Of what it takes, without empty sizes.
+  /// Requires takes() and no empty dimension.
   ConvDepthwise(const ConvProblem& problem, const plan::fb::ConvStepT& step, int threads);
 
-  /// Bytes that each thread needs.
+  /// Bytes for each thread.
   std::size_t workspace_bytes() const;
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
@@ -34,7 +35,7 @@ class ConvDepthwise {
   std::int64_t kernel_rows_, kernel_columns_;
   std::int64_t row_stride_ = 1, stride_, row_dilation_ = 1, dilation_;
   std::int64_t row_pad_ = 0, pad_;
-  std::int64_t phase_pitch_ = 0;  // of every stride'th element of a row
+  std::int64_t phase_pitch_ = 0;  // elements of one phase of a row, with slack
   std::int64_t rows_of_part_ = 1;
   std::vector<std::int64_t> offsets_;
   int threads_;

@@ -21,7 +21,7 @@ using plan::fb::Activation;
 using plan::fb::BufferKind;
 using plan::fb::ConvStepT;
 
-/// True for a convolution whose activation is oneDNN's C++, not generated code.
+/// True if oneDNN runs the convolution's activation in C++ instead of generated code.
 bool ends_in_cpp(const dnnl::convolution_forward::primitive_desc& description) {
   return is_reference(description) ||
          std::string_view(description.impl_info_str()).find("gemm") != std::string_view::npos;
@@ -31,7 +31,7 @@ dnnl::memory::desc stored(const dims& sizes, DType type, bool channels_last) {
   return {sizes, dnnl_type(type), strides_of(sizes, channels_last)};
 }
 
-/// Where there are groups, they are a dimension of their own.
+/// Weight sizes; groups are a separate dimension.
 dims weight_sizes(const Problem& p) {
   dims sizes = p.weight;
   if (p.group == 1) return sizes;
@@ -47,24 +47,24 @@ dnnl::memory::desc stored_weight(const Problem& p) {
   return {sizes, dnnl_type(p.weight_type), strides};
 }
 
-/// A part of a convolution: some images, of each some of the first spatial dimension's rows, and
-/// some channels.
+/// A part of a convolution: a range of images, of rows of the first spatial dimension, and of
+/// channels.
 struct Piece {
   std::int64_t image = 0, images = 0, row = 0, rows = 0;           // of the output
   std::int64_t channel = 0, channels = 0;                          // of the output
-  std::int64_t input_row = 0, input_rows = 0, begin = 0, end = 0;  // and the padding around these
+  std::int64_t input_row = 0, input_rows = 0, begin = 0, end = 0;  // its input rows and padding
 };
 
-/// The whole of it.
+/// The whole convolution as one piece.
 Piece whole(const Problem& p) {
   return {0, p.output[0], 0, p.output[2], 0, p.output[1], 0, p.input[2], p.begin[0], p.end[0]};
 }
 
-/// How a convolution is divided follows from its sizes alone: by images and rows, each part of
-/// which reads all weights, or, where these are what is large, by channels.
+/// Divides a convolution; depends only on its sizes. By default splits images and rows, so that
+/// each part reads all weights. If the weights are larger than the input, splits channels.
 std::vector<Piece> divide(const Problem& p) {
-  constexpr double kCached = 1 << 20;     // bytes that stay in a core's own cache
-  constexpr std::int64_t kChannels = 64;  // of a block of oneDNN's kernels
+  constexpr double kCached = 1 << 20;     // bytes of a core's private cache
+  constexpr std::int64_t kChannels = 64;  // channel block of oneDNN's kernels
   const auto bytes = [](const dims& sizes, DType type) {
     return Problem::elements(sizes) * static_cast<double>(size_of(type));
   };
@@ -100,14 +100,14 @@ std::vector<Piece> divide(const Problem& p) {
         piece.input_rows = std::min(last, p.input[2]) - piece.input_row;
         piece.begin = piece.input_row - first;
         piece.end = last - piece.input_row - piece.input_rows;
-        if (piece.input_rows <= 0) return {whole(p)};  // nothing but padding
+        if (piece.input_rows <= 0) return {whole(p)};  // only padding
       }
       pieces.push_back(piece);
     }
   return pieces;
 }
 
-/// Makes the parts of one convolution.
+/// Creates the parts of one convolution.
 class ConvDivider {
  public:
   ConvDivider(const Problem& problem, const ConvStepT& step, PackedWeights& weights,
@@ -118,7 +118,7 @@ class ConvDivider {
         weight_data_(weight_data),
         weight_copies_(threads) {}
 
-  /// What brings computed weights into the kernels' layouts, to be executed before the parts.
+  /// Reorders of computed weights into the kernels' layouts; execute them before the parts.
   PrimitiveParts& weight_copies() { return weight_copies_; }
   std::uint64_t copied_bytes() const {
     std::uint64_t bytes = 0;
@@ -126,7 +126,7 @@ class ConvDivider {
     return bytes;
   }
 
-  /// An operand that lies in a plan buffer, or in memory of its own.
+  /// Location of an operand: a plan buffer, or its own memory.
   struct Place {
     std::uint32_t buffer = 0;
     std::byte* memory = nullptr;
@@ -144,7 +144,7 @@ class ConvDivider {
     };
     const auto bind_output = [&](int argument, const Place& place, bool is_result) {
       const dims strides = strides_of(p_.output, true);
-      // Results of either kind have four bytes each.
+      // Outputs are float32 or int32, both 4 bytes.
       const std::uint64_t offset =
           bytes_of(piece.image * strides[0] + piece.row * strides[2] + piece.channel);
       if (piece.channels == p_.output[1]) return bind(argument, place, kind.output, offset);
@@ -189,7 +189,7 @@ class ConvDivider {
   };
   using Key = std::vector<std::int64_t>;
 
-  /// Pieces of the same sizes and padding share a primitive.
+  /// Pieces of equal sizes and padding share a primitive.
   const Kind& kind_of(const Piece& piece) {
     const auto [found, is_new] = kinds_.try_emplace(
         Key{piece.images, piece.rows, piece.channels, piece.input_rows, piece.begin, piece.end});
@@ -225,8 +225,8 @@ class ConvDivider {
           dnnl_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
           input, weight, bias, output, strides, dilations, begin, end, attributes, may_fail);
     };
-    // Weights that are computed lie as they do, if a kernel takes them; others as the first part
-    // wants them.
+    // Computed weights keep their layout if a kernel accepts it. Others use the layout that the
+    // first part chose.
     const dnnl::memory::desc any(weight_sizes(part), dnnl_type(p_.weight_type),
                                  dnnl::memory::format_tag::any);
     const auto choose = [&](const dnnl::primitive_attr& attributes) {
@@ -253,7 +253,7 @@ class ConvDivider {
     return kind;
   }
 
-  /// The computed weights from byte `offset` on in the layout of `kind`, in memory of their own.
+  /// Computed weights from byte `offset` on, copied to the layout of `kind`.
   dnnl::memory copied_weight(const Kind& kind, std::uint64_t offset) {
     for (const Copied& copied : copied_)
       if (copied.offset == offset && copied.memory.get_desc() == kind.weight) return copied.memory;
@@ -282,7 +282,7 @@ class ConvDivider {
   std::map<Key, Kind> kinds_;
 };
 
-/// Rows and images of a reorder between the plan's layout and channels last.
+/// Reorders rows and images between the plan's layout and channels last.
 PrimitiveParts reorder(const dims& sizes, DType type, std::uint32_t buffer,
                        const dnnl::memory& channels_last, bool into, int threads) {
   PrimitiveParts parts(threads);
@@ -309,7 +309,7 @@ PrimitiveParts reorder(const dims& sizes, DType type, std::uint32_t buffer,
   return parts;
 }
 
-/// Channels last in buffers `input`, `output` and `residual`.
+/// A 1x1 convolution as a GEMM over channels-last buffers `input`, `output` and `residual`.
 Product product_of(const Problem& p, const ConvStepT& step, const std::byte* weight_data,
                    std::uint32_t input, std::uint32_t output, std::uint32_t residual) {
   Product product;
@@ -335,14 +335,14 @@ Product product_of(const Problem& p, const ConvStepT& step, const std::byte* wei
 }  // namespace
 
 struct ConvDnnl::Impl {
-  // One after the other: reorders into channels last, which oneDNN is fastest at, the convolution,
-  // reorders back.
+  // In sequence: reorders to channels last (oneDNN's fastest layout), the convolution, reorders
+  // back.
   std::vector<PrimitiveParts> steps;
-  std::vector<dnnl::memory> own;      // operands of a plan in another layout, channels last
-  std::vector<std::byte*> addresses;  // of those that a product reads, behind the plan's buffers
-  std::vector<std::byte*> all;        // of a run: the plan's buffers and these
-  std::uint64_t weight_bytes = 0;     // of computed weights in the kernels' layouts
-  std::optional<ConvNarrow> narrow;   // in their place
+  std::vector<dnnl::memory> own;      // channels-last copies of operands in the plan's layout
+  std::vector<std::byte*> addresses;  // operands of the GEMM outside the plan's buffers
+  std::vector<std::byte*> all;        // for a run: the plan's buffers, then `addresses`
+  std::uint64_t weight_bytes = 0;     // computed weights in the kernels' layouts
+  std::optional<ConvNarrow> narrow;   // replaces `steps`
   std::optional<ConvDepthwise> depthwise;
 };
 
@@ -354,7 +354,7 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
     return static_cast<DType>(buffers[buffer]->dtype);
   };
   const Problem p = conv_problem(plan, step, shape);
-  // Without a size oneDNN makes nothing, and there is nothing to do.
+  // oneDNN creates no primitive for empty tensors.
   if (std::ranges::count(p.output, 0) > 0) return;
   if (p.input_type != DType::kFloat32 && !multiplies_exactly(p.input_type, p.weight_type)) {
     impl_->narrow.emplace(p, plan, step, shape, weights, threads);
@@ -371,8 +371,8 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
   }
   with_dnnl_errors("convolution", [&] {
     auto& steps = impl_->steps;
-    // Columns that do not fill a product kernel's last block are added up in another order. Where
-    // channels mean classes, equal ones are to get equal values: convolutions pad their blocks.
+    // A GEMM kernel adds up the columns of an incomplete last block in another order. Equal
+    // channels (classes, for example) must get equal values; convolutions pad their blocks instead.
     constexpr std::int64_t kColumnBlock = 16;
     const bool fills_blocks = p.output[1] % kColumnBlock == 0;
     const bool is_product =
@@ -393,7 +393,7 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
       divider.residual = place_of(static_cast<std::uint32_t>(step.residual), p.output, true);
     const Place output = place_of(step.output, p.output, false);
     if (is_product) {
-      // Own operands are buffers behind the plan's.
+      // Own operands get buffer numbers after the plan's.
       const auto buffer_of = [&](const Place& place) {
         if (place.memory == nullptr) return place.buffer;
         impl_->addresses.push_back(place.memory);

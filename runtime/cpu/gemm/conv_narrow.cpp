@@ -71,7 +71,7 @@ ConvNarrow::Origin ConvNarrow::origin_of(std::int64_t position) const {
     origin.at[d] = position % p_.output[d + 2] * p_.strides[d] - p_.begin[d];
     origin.offset += origin.at[d] * input_strides_[d + 2];
   }
-  origin.offset += position * input_strides_[0];  // which is the image by now
+  origin.offset += position * input_strides_[0];  // `position` is the image now
   return origin;
 }
 
@@ -155,7 +155,7 @@ void ConvNarrow::execute(std::span<std::byte* const> buffers,
     channels_.refresh(buffers, threads_);
   else
     panels_.refresh(buffers, threads_);
-  // A channel has no other one's products: a depthwise part is of rows alone.
+  // Depthwise channels share no operands, so depthwise parts split rows only.
   const NarrowParts parts(is_depthwise_ ? 1 : p_.group, rows,
                           is_depthwise_ ? 1 : p_.output[1] / p_.group);
   threads::run_parts(parts.count(), threads_, [&](threads::Member& member) {

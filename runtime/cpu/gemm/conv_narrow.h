@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of integers of 8 bits on CPUs on which oneDNN's are not exact.
+// Convolutions of 8-bit integers for CPUs on which oneDNN's are not exact.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,25 @@ namespace sinter::runtime::cpu {
 
 class ConvNarrow {
  public:
-  /// Of i8 or u8 into i32, with nothing behind it; nothing is empty.
+  /// i8 or u8 inputs, i32 output, no bias or activation. Requires no empty dimension.
   ConvNarrow(const ConvProblem& problem, const plan::PlanData& plan,
              const plan::fb::ConvStepT& step, const BoundShape& shape, PackedWeights& weights,
              int threads);
 
-  /// Bytes that each thread needs.
+  /// Bytes for each thread.
   std::size_t workspace_bytes() const;
-  /// Of weights that are computed.
+  /// Bytes of widened computed weights.
   std::uint64_t own_bytes() const { return panels_.own_bytes() + channels_.own_bytes(); }
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:
-  /// An element of the window: how far it is from the window's first one, along each spatial
+  /// An element of the window: its distance from the window's first element, along each spatial
   /// dimension and in the input.
   struct Tap {
     std::vector<std::int64_t> at;
     std::int64_t offset = 0;
   };
-  /// Where a position's window begins, possibly before the input.
+  /// Start of a position's window, possibly before the input.
   struct Origin {
     std::int64_t at[3] = {};
     std::int64_t offset = 0;
@@ -42,7 +42,7 @@ class ConvNarrow {
   std::int64_t output_offset(std::int64_t position) const;
   void multiply_block(const NarrowParts::Part& part, const std::byte* input, std::int32_t* output,
                       std::byte* workspace) const;
-  /// Each channel for itself.
+  /// Depthwise: multiplies each channel separately.
   void multiply_taps(std::int64_t position, const std::byte* input, std::int32_t* output,
                      std::byte* workspace) const;
 
@@ -50,11 +50,11 @@ class ConvNarrow {
   std::uint32_t input_, output_;
   dims input_strides_, output_strides_;
   std::vector<Tap> taps_;
-  std::int64_t row_taps_ = 1;   // consecutive taps whose inputs are contiguous
-  std::int64_t positions_ = 1;  // windows of one image
+  std::int64_t row_taps_ = 1;   // consecutive taps with contiguous inputs
+  std::int64_t positions_ = 1;  // windows in one image
   bool is_depthwise_;
   NarrowPanels panels_;    // a matrix [tap, channel] x [output] for each group
-  WidenedBytes channels_;  // of a depthwise convolution: [tap, channel]
+  WidenedBytes channels_;  // depthwise: [tap, channel]
   int threads_;
 };
 

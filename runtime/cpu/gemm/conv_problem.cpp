@@ -20,8 +20,8 @@ dims dims_of(const std::vector<std::uint64_t>& numbers, std::int64_t minus = 0) 
   return result;
 }
 
-/// Without the dimensions that nothing happens in: blocks of windows go along the last one, which
-/// must not be one of one element.
+/// Drops spatial dimensions of size 1 without padding. Kernels block along the last dimension, so
+/// it should not be one of these.
 void drop_single_dimensions(ConvProblem& p) {
   for (std::size_t d = p.strides.size(); d-- > 0 && p.strides.size() > 1;) {
     const std::size_t at = d + 2;

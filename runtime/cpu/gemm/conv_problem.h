@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of one convolution, however the plan stores it.
+// The sizes of a convolution, independent of the plan's layout.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace sinter::runtime::cpu {
 
 using dims = std::vector<std::int64_t>;
 
-/// Channels second; weights are [m, c / group, kernel..], dilations one less than ONNX's.
+/// Channels second (NCHW); weights are [m, c / group, kernel..]; dilations are ONNX's minus one.
 struct ConvProblem {
   dims input, weight, output, strides, dilations, begin, end;
   std::int64_t group = 1;
   bool channels_last = false;
   DType input_type = DType::kFloat32, weight_type = DType::kFloat32, output_type = DType::kFloat32;
 
-  /// As many of float32 as take as long.
+  /// Number of float32 multiplications that take the same time.
   double multiplications() const;
   static double elements(const dims& sizes);
-  /// Each output is a product of one position's channels.
+  /// True for a 1x1 convolution that is a GEMM over channels.
   bool is_product() const;
 };
 
-/// Of a step that has been checked, without the dimensions that nothing happens in.
+/// The sizes of a verified step, without spatial dimensions of size 1.
 ConvProblem conv_problem(const plan::PlanData& plan, const plan::fb::ConvStepT& step,
                          const BoundShape& shape);
 
-/// Steps between the elements of dense sizes that are given with channels second.
+/// Strides of a dense tensor with sizes in NCHW order.
 dims strides_of(const dims& sizes, bool channels_last);
 
 }  // namespace sinter::runtime::cpu

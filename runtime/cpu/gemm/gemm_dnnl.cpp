@@ -17,26 +17,26 @@ using dims = dnnl::memory::dims;
 
 std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
 
-/// Sizes of the parts: `prefix` leading dimensions of the batch one by one, the next one (if there
-/// is one) in `chunk`s, the others whole; rows and columns.
+/// Sizes of the parts. The first `prefix` batch dimensions are split into single indices and the
+/// next one into `chunk`s; later ones stay whole. Then rows and columns.
 struct Division {
   std::size_t prefix = 0;
   std::int64_t chunk = 1, rows = 0, columns = 0;
 };
 
-/// Weights lie packed for the parts' columns, once for each width that occurs: with a dimension
-/// that varies from run to run, few widths may occur. So rows count as one of four numbers for it.
+/// Weights are packed for the parts' columns, with one copy for each width. If m varies from run to
+/// run, few widths should occur, so m is rounded to one of 4 values.
 std::int64_t typical_rows(std::int64_t rows) {
   return rows <= 8 ? 4 : rows <= 64 ? 64 : rows < 256 ? 160 : 512;
 }
 
-/// Few rows are divided by columns, so that each thread reads its own weights; many are not, if the
-/// weights stay in a core's own cache, because oneDNN is fastest with whole rows; else parts are
-/// about square, which reads least.
+/// Few rows: splits columns, so that each thread reads its own weights. Many rows: keeps whole rows
+/// if the weights fit a core's private cache, because oneDNN is fastest then. Otherwise parts are
+/// about square, which minimizes reads.
 ///
-/// The first `single` dimensions of the batch are divided into single matrices whatever they cost.
+/// Splits the first `single` batch dimensions into single matrices at any cost.
 Division divide(const Product& p, std::size_t single) {
-  // Vectors and blocks of oneDNN's kernels end with such columns and rows.
+  // Column and row multiples of oneDNN's vectors and blocks.
   constexpr std::int64_t kColumnStep = 64, kRowStep = 8, kLeastRows = 64, kManyRows = 256;
   constexpr double kCached = 1 << 20;  // bytes
   double matrices = 1;
@@ -73,8 +73,8 @@ Division divide(const Product& p, std::size_t single) {
   return result;
 }
 
-/// oneDNN repeats the matrices of one operand for the other's, but not those of both: dimensions
-/// along which both repeat go first. How many these are.
+/// oneDNN broadcasts one operand over the other's batch, but not both. Moves dimensions along which
+/// both repeat to the front and returns their number.
 std::size_t put_repeated_first(Product& p) {
   std::vector<std::size_t> order(p.batch.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -91,7 +91,7 @@ std::size_t put_repeated_first(Product& p) {
   return static_cast<std::size_t>(rest - order.begin());
 }
 
-/// Sizes of one part, by which parts share a primitive.
+/// Sizes of a part; parts of equal sizes share a primitive.
 struct Sizes {
   std::vector<std::int64_t> batch;
   std::int64_t rows = 0, columns = 0;
@@ -103,7 +103,7 @@ struct Position {
   std::int64_t row = 0, column = 0;
 };
 
-/// Of the last dimensions of the batch that a part has.
+/// Offset of a part. `at` holds the leading batch indices.
 std::int64_t offset_of(const GemmOperand& operand, const Position& at, std::int64_t row,
                        std::int64_t column) {
   std::int64_t offset = operand.offset + row * operand.row_stride + column * operand.column_stride;
@@ -112,7 +112,7 @@ std::int64_t offset_of(const GemmOperand& operand, const Position& at, std::int6
   return offset;
 }
 
-/// Of the last dimensions of an operand's batch, which are `batch`, rows and columns.
+/// Sizes and strides of an operand's last batch dimensions `batch`, then rows and columns.
 struct Steps {
   dims sizes, strides;
 };
@@ -128,8 +128,8 @@ Steps steps_of(const GemmOperand& operand, const std::vector<std::int64_t>& batc
   }
   sizes.insert(sizes.end(), {rows, columns});
   strides.insert(strides.end(), {operand.row_stride, operand.column_stride});
-  // oneDNN wants positive strides; those of dimensions of one element are never used, but may lie
-  // in no other dimension.
+  // oneDNN requires positive strides. Strides of dimensions of size 1 are unused, but must not fall
+  // inside another dimension.
   std::int64_t extent = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == 1) strides[i] = std::max<std::int64_t>(strides[i], extent);
@@ -151,7 +151,7 @@ class Divider {
  public:
   Divider(const Product& product, PackedWeights& weights) : p_(product), weights_(weights) {}
 
-  /// True if no kernel of oneDNN's takes one of the parts.
+  /// True if a part has only oneDNN's reference implementation.
   bool uses_reference() const { return uses_reference_; }
 
   void add(const Position& at, const Sizes& sizes, PrimitiveParts& parts) {
@@ -190,12 +190,12 @@ class Divider {
     dnnl::matmul primitive;
     dnnl::memory::desc a, b_plain, b, d, bias, residual, scratchpad;
     int bias_argument = DNNL_ARG_BIAS, residual_argument = 0;
-    bool dense = false;  // some columns of rows that are computed in memory of their own
+    bool dense = false;                   // a column range, computed in dense memory
     std::shared_ptr<BarePrimitive> bare;  // without the activation, if that loses NaN
   };
 
   Kind make(const Sizes& sizes) {
-    // oneDNN's fastest kernels take no pitch of results. A copy costs little if k is not small.
+    // oneDNN's fastest kernels need dense results. For large k the extra copy is cheap.
     constexpr std::int64_t kLeastDepth = 128;
     const auto has_rows = [](const GemmOperand& operand) { return operand.column_stride == 1; };
     const bool may_be_dense =
@@ -223,7 +223,7 @@ class Divider {
 
     if (p_.residual) kind.residual = result_of(*p_.residual);
 
-    // A factor comes before the bias, which a primitive adds before all else.
+    // alpha applies before the bias, but a primitive adds its bias first; so both become post-ops.
     const bool scaled = p_.alpha != 1.0F;
     const auto attributes_of = [&](plan::fb::Activation activation, bool in_cpp) {
       dnnl::post_ops ops;
@@ -249,7 +249,7 @@ class Divider {
     };
     const auto choose = [&](const dnnl::primitive_attr& attributes) {
       if (!p_.b_weight) return describe(kind.b_plain, attributes, false);
-      // Parts of as many columns share their weights, if oneDNN allows.
+      // Parts of equal width share packed weights if oneDNN accepts the layout.
       dnnl::matmul::primitive_desc chosen;
       const auto same = std::ranges::find_if(kinds_, [&](const auto& other) {
         return other.second.primitive && other.second.b_plain == kind.b_plain;
@@ -279,12 +279,12 @@ class Divider {
   const Product& p_;
   PackedWeights& weights_;
   std::map<Sizes, Kind> kinds_;
-  bool is_reference_ = false;  // what was made last
+  bool is_reference_ = false;  // of the last primitive made
   bool uses_reference_ = false;
 };
 
-/// Makes rows of batches that repeat the right matrix and that all others walk like rows: fewer and
-/// larger products.
+/// Turns batch dimensions into rows where b repeats and the other operands' strides allow it: fewer
+/// and larger GEMMs.
 void join_rows(Product& p) {
   const auto is_matrix = [](std::int64_t rows, std::int64_t row_stride, std::int64_t columns,
                             std::int64_t column_stride) {
@@ -310,8 +310,8 @@ void join_rows(Product& p) {
   }
 }
 
-/// The parts where the first `single` dimensions of the batch are divided into single matrices.
-/// Nothing if no kernel of oneDNN's takes them.
+/// The parts, with the first `single` batch dimensions split into single matrices. Nullopt if no
+/// optimized kernel of oneDNN takes them.
 std::optional<PrimitiveParts> divide_product(const Product& p, std::size_t single,
                                              PackedWeights& weights, int threads) {
   const Division division = divide(p, single);
@@ -331,7 +331,7 @@ std::optional<PrimitiveParts> divide_product(const Product& p, std::size_t singl
       sizes.batch[0] = std::min(division.chunk, p.batch[division.prefix] - at.batch.back());
       if (sizes.batch[0] == 1) sizes.batch.erase(sizes.batch.begin());
     }
-    // Rows of the same columns come one after the other: they read the same weights.
+    // Rows of the same columns are adjacent, because they read the same weights.
     for (at.column = 0; at.column < p.n; at.column += division.columns) {
       sizes.columns = std::min(division.columns, p.n - at.column);
       for (at.row = 0; at.row < p.m; at.row += division.rows) {
@@ -372,11 +372,11 @@ bool is_taken(const GemmOperand& operand, const std::vector<std::int64_t>& batch
 PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
   join_rows(p);
   std::size_t single = put_repeated_first(p);
-  // What oneDNN adds to the columns of a batch's matrices behind a factor, it reads at wrong
-  // addresses where the result is not dense.
+  // oneDNN bug: a binary post-op over columns of a batch reads wrong addresses if the result is not
+  // dense.
   if (p.bias && p.alpha != 1) single = p.batch.size();
   auto parts = divide_product(p, single, weights, threads);
-  // Kernels take results whose matrices lie in each other row by row, one by one.
+  // Kernels accept matrices with interleaved rows only one by one.
   if (!parts) parts = divide_product(p, p.batch.size(), weights, threads);
   return std::move(*parts);
 }

@@ -32,14 +32,14 @@ GemmOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> valu
   return operand;
 }
 
-/// Floats of up to 32 bits.
+/// Floats of at most 32 bits.
 bool is_short_float(DType type) { return is_float(type) && type != DType::kFloat64; }
 
 }  // namespace
 
 struct MatmulDnnl::Impl {
   std::optional<PrimitiveParts> parts;
-  std::optional<CopiedOperands> copies;  // that the parts read
+  std::optional<CopiedOperands> copies;  // read by the parts
   std::optional<MatmulNarrow> narrow;
   std::optional<MatmulWidened> widened;
   std::optional<MatmulGeneric> generic;
@@ -52,7 +52,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const auto type_of = [](const MatrixT& matrix) { return static_cast<DType>(matrix.dtype); };
   const DType a = type_of(*step.a), b = type_of(*step.b), d = type_of(*step.d);
   const auto is_byte = [](DType type) { return type == DType::kInt8 || type == DType::kUInt8; };
-  // Bias and residual are of d's type (plan/verify).
+  // verify_plan checks that bias and residual have d's type.
   const bool is_float = a == b && ((a == DType::kFloat32 && d == DType::kFloat32) ||
                                    (a == DType::kBFloat16 && (d == a || d == DType::kFloat32) &&
                                     multiplies_bfloat16())),

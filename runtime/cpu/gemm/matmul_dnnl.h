@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products through oneDNN.
+// Matmuls and convolutions through oneDNN.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace sinter::runtime::cpu {
 
-/// One product for one bound shape.
+/// A matmul for one bound shape.
 class MatmulDnnl {
  public:
-  /// `plan` and `shape` have been checked. Weights are packed here. Throws Error(kUnsupported) for
-  /// a type that no product takes.
+  /// `plan` and `shape` must have been verified. Packs the weights. Throws Error(kUnsupported) for
+  /// types that no kernel supports.
   MatmulDnnl(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, const BoundShape& shape,
              PackedWeights& weights, int threads);
   ~MatmulDnnl();
   MatmulDnnl(MatmulDnnl&&) noexcept;
 
-  /// Bytes that each thread needs.
+  /// Bytes for each thread.
   std::size_t workspace_bytes() const;
-  /// Of operands that are widened or copied.
+  /// Bytes of widened or copied operands.
   std::uint64_t own_bytes() const;
-  /// `buffers` has the address of each of plan.buffers, `workspaces` memory of each thread.
+  /// `buffers` holds the address of each of plan.buffers, `workspaces` each thread's memory.
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:
@@ -34,7 +34,7 @@ class MatmulDnnl {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One convolution for one bound shape.
+/// A convolution for one bound shape.
 class ConvDnnl {
  public:
   ConvDnnl(const plan::PlanData& plan, const plan::fb::ConvStepT& step, const BoundShape& shape,
@@ -43,7 +43,7 @@ class ConvDnnl {
   ConvDnnl(ConvDnnl&&) noexcept;
 
   std::size_t workspace_bytes() const;
-  /// Of operands that are converted to channels last.
+  /// Bytes of operands converted to channels last.
   std::uint64_t own_bytes() const;
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 

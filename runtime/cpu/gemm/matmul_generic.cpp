@@ -15,8 +15,8 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Of a panel of b, whose `kDepth` rows at a time stay in a core's first cache; and rows of a that
-/// meet it there.
+/// Blocking: kColumns of a panel of b; kDepth of its rows, which stay in the L1 cache; and kRows of
+/// a that use them.
 constexpr std::int64_t kColumns = 32, kDepth = 64, kRows = 48;
 
 std::int64_t panels_of(std::int64_t n) { return rounded_up_to(n, kColumns) / kColumns; }
@@ -30,7 +30,7 @@ T load(DType dtype, const std::byte* p) {
   }
 }
 
-/// Elements `step` apart, one after the other.
+/// Copies elements with stride `step` to contiguous memory.
 template <typename T>
 void copy_elements(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,
                    T* to) {
@@ -51,7 +51,7 @@ double activate(double x, plan::fb::Activation activation) {
     case Activation::GeluErf: return 0.5 * x * (1 + std::erf(x * M_SQRT1_2));
     case Activation::GeluTanh:
       return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    default: return x;  // of convolutions alone: the reader refuses it
+    default: return x;  // convolution-only activations: the reader refuses them here
   }
 }
 
@@ -138,7 +138,7 @@ void MatmulGeneric::find_index(std::int64_t batch, std::vector<std::int64_t>& in
   for (std::size_t i = batch_.size(); i-- > 0; batch /= batch_[i]) index[i] = batch % batch_[i];
 }
 
-/// Some panels of b, zeros in the columns that fill the last one.
+/// Packs panels of b; pads the last one with zero columns.
 template <typename T>
 void MatmulGeneric::pack(const std::byte* b, std::int64_t panel, std::int64_t panels, T* to) const {
   const auto size = static_cast<std::int64_t>(size_of(b_.dtype));
@@ -154,7 +154,7 @@ void MatmulGeneric::pack(const std::byte* b, std::int64_t panel, std::int64_t pa
       continue;
     }
     if (count < kColumns) std::fill_n(target, kColumns * k_, T{0});
-    constexpr std::int64_t kAtOnce = 64;  // elements of each column, so that lines are read whole
+    constexpr std::int64_t kAtOnce = 64;  // rows of a column, to read whole cache lines
     std::array<T, kAtOnce> column;
     for (std::int64_t i = 0; i < k_; i += kAtOnce) {
       const std::int64_t rows = std::min(kAtOnce, k_ - i);
@@ -199,7 +199,7 @@ void MatmulGeneric::multiply(std::span<std::byte* const> buffers,
   }
 }
 
-/// What one panel's sums become.
+/// Applies the epilogue to one panel's sums and stores them.
 template <typename T>
 void MatmulGeneric::finish(std::span<std::byte* const> buffers, std::span<const std::int64_t> index,
                            const Block& block, const T* sums) const {
@@ -254,7 +254,8 @@ void MatmulGeneric::run(std::span<std::byte* const> buffers, Scratches<T>& scrat
     });
     return;
   }
-  // All threads share the panels; rows are divided first, as each part copies its own.
+  // All threads share the packed panels. Splits rows first, because each part copies its own rows
+  // of a.
   const std::int64_t wanted = threads::parts_of(threads_), row_blocks = (m_ + kRows - 1) / kRows,
                      row_parts = std::min(row_blocks, wanted),
                      column_parts = std::clamp<std::int64_t>(wanted / row_parts, 1, panels);

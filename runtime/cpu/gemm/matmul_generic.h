@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of the types that oneDNN does not multiply (float64, integers of more than 8
-// bits), of more dimensions than it takes, and of empty sizes. Operands are copied to panels, which
-// threads share: each multiplies some rows by some panels.
+// Matmuls that oneDNN does not support: float64, integers of more than 8 bits, too many dimensions,
+// empty sizes. Operands are packed into panels that threads share; each thread multiplies a part of
+// the rows by a part of the panels.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace sinter::runtime::cpu {
 
 class MatmulGeneric {
  public:
-  /// Throws Error(kUnsupported) for operands of different classes of type.
+  /// Throws Error(kUnsupported) for a mix of float and integer operands.
   MatmulGeneric(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
                 const BoundShape& shape, int threads);
-  /// Of copied operands.
+  /// Bytes of copied operands.
   std::uint64_t own_bytes() const;
   void execute(std::span<std::byte* const> buffers);
 
@@ -29,14 +29,14 @@ class MatmulGeneric {
     DType dtype = DType::kFloat32;
     std::int64_t offset = 0, row_stride = 0, col_stride = 0;
     std::vector<std::int64_t> batch_strides;
-    /// The first element of one matrix of the batch, of `index`.
+    /// The first element of the batch's matrix at `index`.
     std::byte* at(std::span<std::byte* const> buffers, std::span<const std::int64_t> index) const;
   };
-  /// What one thread, or all of them, make of one matrix of the batch.
+  /// Scratch memory for one matrix of the batch, of one thread or shared.
   template <typename T>
   struct Scratch {
     std::vector<T> panels;            // of b
-    std::vector<T> rows, sums;        // a block of rows of a, and its products with a panel
+    std::vector<T> rows, sums;        // a block of rows of a, and their sums with a panel
     std::vector<std::int64_t> index;  // of the matrix in the batch
   };
   template <typename T>
@@ -64,9 +64,9 @@ class MatmulGeneric {
   std::int64_t bias_ = -1;
   double alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
-  bool batch_by_thread_ = false;  // a thread multiplies whole matrices of the batch
+  bool batch_by_thread_ = false;  // each thread multiplies whole matrices of the batch
   int threads_ = 1;
-  // Integers wrap, as their products do.
+  // Unsigned, so that integer products and sums wrap.
   std::variant<Scratches<double>, Scratches<std::uint32_t>, Scratches<std::uint64_t>> scratches_;
 };
 

@@ -16,7 +16,7 @@ std::int64_t matrices_of(const Product& product) {
   return count;
 }
 
-/// Where matrix `index` of the batch begins.
+/// Offset of matrix `index` of the batch.
 std::int64_t start_of(const GemmOperand& operand, const Product& product, std::int64_t index) {
   std::int64_t start = operand.offset;
   for (std::size_t d = product.batch.size(); d-- > 0; index /= product.batch[d])
@@ -32,7 +32,7 @@ MatmulNarrow::MatmulNarrow(const Product& product, const plan::PlanData& plan,
   NarrowMatrices right{
       product.b.buffer,     product.b.type,         {}, product.k, product.n, product.k, 0,
       product.b.row_stride, product.b.column_stride};
-  std::map<std::int64_t, std::int64_t> known;  // matrices that a batch repeats are one
+  std::map<std::int64_t, std::int64_t> known;  // deduplicates matrices that repeat in the batch
   for (std::int64_t i = 0; i < matrices_of(product); ++i) {
     const std::int64_t start = start_of(product.b, product, i);
     const auto [place, is_new] = known.try_emplace(start, std::ssize(right.starts));

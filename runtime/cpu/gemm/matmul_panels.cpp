@@ -14,14 +14,14 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// With more rows oneDNN's blocks are faster.
+/// Above this number of rows, oneDNN's kernels are faster.
 constexpr std::int64_t kMostRows = 32;
-/// A panel that several tiles of rows read is to stay in a core's own cache.
+/// A panel that several row tiles read must fit a core's private cache.
 constexpr std::int64_t kMostDepth = 2048, kRowsOfTile = 6;
-/// Of weights: reading them takes a few microseconds.
+/// Bytes of weights for each thread; reading them takes a few microseconds.
 constexpr double kBytesOfThread = 256 * 1024;
 
-/// Weights [k, n] as [panel, k, column], zeros in the columns that fill the last panel.
+/// Packs weights [k, n] as [panel, k, column]; pads the last panel with zero columns.
 void write_panels(const float* from, std::int64_t row_stride, std::int64_t column_stride,
                   std::int64_t n, std::int64_t k, float* to) {
   for (std::int64_t first = 0; first < n; first += kPanelColumns) {
@@ -114,7 +114,7 @@ void MatmulPanels::execute(std::span<std::byte* const> buffers,
                            std::span<std::byte* const> workspaces) {
   const std::int64_t panels = rounded_up_to(n_, kPanelColumns) / kPanelColumns;
   const std::int64_t parts = std::min(panels, threads::parts_of(threads_));
-  // Each share of the parts is read backwards, so that a thread keeps its own.
+  // Reverses the order within each share, so that threads keep their parts.
   const bool backwards = backwards_;
   backwards_ = !backwards_;
   const auto place = [&](std::int64_t part) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of few rows with weights of float32.
+// Matmuls of few rows with float32 weights.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,21 @@
 
 namespace sinter::runtime::cpu {
 
-/// One product for one bound shape. The weights lie in panels of 64 columns, each of which is read
-/// once for every six rows; a run reads them in the other order than the one before, so that what a
-/// core's cache still has of them comes first, as in a loop.
+/// A matmul with few rows for one bound shape. Weights are packed in panels of 64 columns; each
+/// panel is read once for every 6 rows. Runs alternate direction (serpentine order), so that each
+/// starts with what the previous one left in a core's cache.
 class MatmulPanels {
  public:
-  /// True for a product that this takes: of one matrix each, dense rows, few of them, times
-  /// weights.
+  /// True for one matrix with few, dense rows times weights.
   static bool takes(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
                     const BoundShape& shape);
-  /// `plan` and `shape` have been checked.
+  /// `plan` and `shape` must have been verified.
   MatmulPanels(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
                const BoundShape& shape, PackedWeights& weights, int threads);
 
-  /// Bytes that each thread needs, 64-byte aligned.
+  /// Bytes for each thread, 64-byte aligned.
   std::size_t workspace_bytes() const;
-  /// `buffers` has the address of each of plan.buffers.
+  /// `buffers` holds the address of each of plan.buffers.
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:

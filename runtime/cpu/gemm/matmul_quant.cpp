@@ -14,16 +14,16 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-// A block of weights as floats and its accumulators fit a core's own cache.
+// A block of dequantized weights and its accumulators fit a core's private cache.
 constexpr std::int64_t kBlockColumns = kQuantColumns, kBlockDepth = 256, kBlockRows = 256;
-/// A thread takes multiples of this; also the columns of a block that is multiplied directly.
+/// Threads take multiples of this number of columns; also the block width of the direct method.
 constexpr std::int64_t kPartColumns = 32;
-/// With more rows, converting the weights to floats once is faster than converting them for every
-/// few rows.
+/// Above this number of rows, it is faster to dequantize blocks of weights once than for every few
+/// rows.
 constexpr std::int64_t kMostRowsDirectly = 6;
 static_assert(kMostRowsDirectly >= kQuantRows - 1);
 
-/// Elements [n, groups] as [panel, group, row], zeros in the rows that fill the last panel.
+/// Packs elements [n, groups] as [panel, group, row]; pads the last panel with zero rows.
 template <typename T>
 void write_group_panels(const T* from, std::int64_t n, std::int64_t groups, T* to) {
   for (std::int64_t first = 0; first < n; first += kPanelStep)
@@ -32,12 +32,12 @@ void write_group_panels(const T* from, std::int64_t n, std::int64_t groups, T* t
         *to++ = r < n ? from[r * groups + g] : T{0};
 }
 
-/// Scales of any type; u8 is e8m0, a power of two's exponent plus 127.
+/// Loads scales of any type as float32; u8 is e8m0, a biased exponent (2^(x - 127)).
 void load_scales(DType type, const std::byte* from, std::span<float> to) {
   if (type != DType::kUInt8) return load_floats(type, from, 1, std::ssize(to), to.data());
   for (std::size_t i = 0; i < to.size(); ++i) {
     const auto code = std::to_integer<std::uint32_t>(from[i]);
-    // 2^-127 is subnormal; 255 is no number.
+    // e8m0: 2^-127 is a subnormal float; 255 is NaN.
     to[i] = std::bit_cast<float>(code == 0 ? 1U << 22 : code == 255 ? 0x7fc00000U : code << 23);
   }
 }
@@ -123,7 +123,7 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
                write_panels(section + place, n, pitch, to);
              });
   weights_.values = static_cast<const std::byte*>(address(values_));
-  // Times `unit` and, unless -1, the factor of each row.
+  // Values times `unit` and, unless -1, the factor of each row.
   const auto float_panels = [&](std::uint32_t buffer, std::int64_t factors, float unit) {
     std::string layout = "panels of float32";
     if (factors >= 0) layout += " times " + std::to_string(factors);
@@ -161,7 +161,7 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
   weights_.zeros = static_cast<const std::int8_t*>(address(zeros_));
 }
 
-/// What one thread does: columns [first, last) of the result.
+/// One thread's work: columns [first, last) of the result.
 class MatmulQuant::Worker {
  public:
   Worker(const MatmulQuant& product, std::span<std::byte* const> buffers, std::byte* workspace)
@@ -183,7 +183,7 @@ class MatmulQuant::Worker {
     return result;
   }
 
-  /// Row `row` of x from column `begin` on: where it lies, or as floats in `space`.
+  /// Row `row` of x from column `begin` on: in place, or as floats in `space`.
   const float* x_row(std::int64_t row, std::int64_t begin, std::int64_t end, float* space) const {
     const Operand& a = p_.a_;
     const std::byte* from =
@@ -230,7 +230,7 @@ class MatmulQuant::Worker {
     }
   }
 
-  /// Of `left` rows: as many as a block has, and never so few left over that no block takes them.
+  /// Rows of the next block out of `left`; leaves at least kQuantRows, or none, for the last one.
   static std::int64_t block_rows(std::int64_t left) {
     if (left <= kBlockRows) return left;
     return left - kBlockRows < kQuantRows ? kBlockRows - kQuantRows : kBlockRows;
@@ -243,7 +243,7 @@ class MatmulQuant::Worker {
                 bias_);
   }
 
-  /// Stores columns [n, n + count) of a row.
+  /// Applies the epilogue to columns [n, n + count) of a row and stores them.
   void finish(std::int64_t row, std::int64_t n, std::int64_t count, float* sums) {
     const auto at = [&](const Operand& operand) {
       return buffers_[operand.buffer] +
@@ -266,7 +266,7 @@ class MatmulQuant::Worker {
 void MatmulQuant::run(std::span<std::byte* const> buffers,
                       std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || n_ == 0) return;
-  // What a column's results are does not depend on the part that it is in.
+  // Parts are multiples of `step`, so a column's result does not depend on its part.
   const std::int64_t step = direct_ ? kPartColumns : kBlockColumns;
   const std::int64_t columns = rounded_up_to(n_, step) / step;
   const std::int64_t parts = std::min(columns, threads::parts_of(threads_));

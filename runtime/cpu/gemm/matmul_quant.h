@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products with quantized weights.
+// Matmuls with quantized weights.
 #pragma once
 
 #include <cstddef>
@@ -15,31 +15,31 @@
 
 namespace sinter::runtime::cpu {
 
-/// One product for one bound shape. Few rows of x are multiplied with the numbers as they are read,
-/// at the speed of memory; for more, blocks of weights become floats that stay in a cache, while
-/// they are multiplied with the first rows.
+/// A matmul with quantized weights for one bound shape. For few rows of x, dequantizes while
+/// reading, at memory speed. For more, dequantizes blocks of weights into the cache and reuses them
+/// for all rows.
 class MatmulQuant {
  public:
-  /// `plan` and `shape` have been checked; the step has a quantization. `weights` gets the numbers,
-  /// their scales as float32 and their zero points in panels.
+  /// `plan` and `shape` must have been verified; the step must have a quantization. Packs values,
+  /// scales (as float32) and zero points into `weights` as panels.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
-  /// Bytes that each thread needs, 64-byte aligned.
+  /// Bytes for each thread, 64-byte aligned.
   std::size_t workspace_bytes() const { return workspace_floats_ * sizeof(float); }
-  /// `buffers` has the address of each of plan.buffers.
+  /// `buffers` holds the address of each of plan.buffers.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
  private:
   struct Operand {
     std::uint32_t buffer = 0;
     DType dtype = DType::kFloat32;
-    std::int64_t step = 1;           // elements from column to column
-    std::vector<std::int64_t> rows;  // element that each row begins with, all batches
+    std::int64_t step = 1;           // column stride in elements
+    std::vector<std::int64_t> rows;  // offset of each row, over all batches
   };
   class Worker;
 
-  /// True if rows are read where they lie.
+  /// True if rows are read in place.
   static bool takes_floats(const Operand& operand) {
     return operand.dtype == DType::kFloat32 && operand.step == 1;
   }
@@ -56,7 +56,7 @@ class MatmulQuant {
   float alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
   QuantPanels weights_;
-  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_;  // which these lie in
+  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_;  // own the packed weights
   bool direct_ = false;
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 16-bit floats on CPUs without instructions for them: float32 copies of the operands
-// are multiplied, and the result is rounded once.
+// Matmuls of 16-bit floats on CPUs without instructions for them: multiplies float32 copies of the
+// operands and rounds the result once.
 #pragma once
 
 #include <array>
@@ -17,13 +17,13 @@ namespace sinter::runtime::cpu {
 
 class MatmulWidened {
  public:
-  /// As Product says, with a, b and d of any floats of up to 32 bits; nothing is empty. A weight b
+  /// A Product whose a, b and d are floats of at most 32 bits, without empty dimensions. A weight b
   /// is widened once for a plan.
   MatmulWidened(const Product& product, PackedWeights& weights, int threads);
 
-  /// Bytes that each thread needs.
+  /// Bytes for each thread.
   std::size_t workspace_bytes() const { return parts_->workspace_bytes(); }
-  /// Of the float32 copies, but for weights.
+  /// Bytes of float32 copies, without weights.
   std::uint64_t own_bytes() const;
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 

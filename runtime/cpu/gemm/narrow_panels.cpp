@@ -13,7 +13,7 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// One panel, zeros where columns and rows fill it.
+/// Packs one panel; pads columns and rows with zeros.
 template <typename Byte>
 void write_panel(const NarrowMatrices& m, const Byte* from, std::int64_t first, std::int16_t* to) {
   const std::int64_t width = panel_width(m.n, first), count = std::min(width, m.n - first);
@@ -95,7 +95,7 @@ void NarrowPanels::add_block(std::int64_t matrix, std::int64_t first, std::int64
 
 NarrowParts::NarrowParts(std::int64_t matrices, std::int64_t rows, std::int64_t columns)
     : matrices_(matrices), rows_(rows), columns_(columns) {
-  // Rows are widened again for each part of the columns, which have few where there are few rows.
+  // Each column part widens the rows again. With few rows that is cheap, so parts may be narrow.
   constexpr std::int64_t kManyParts = 32;
   row_parts_ = (rows + NarrowPanels::kRows - 1) / NarrowPanels::kRows;
   width_ = matrices * row_parts_ < kManyParts ? kPanelColumns : NarrowPanels::kMostColumns;

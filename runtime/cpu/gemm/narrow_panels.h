@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices of integers of 8 bits as the right sides of exact products, for CPUs on which oneDNN's
-// are not exact (`multiplies_exactly`).
+// Packed right operands of exact 8-bit integer GEMMs, for CPUs on which oneDNN's are not exact
+// (`multiplies_exactly`).
 #pragma once
 
 #include <algorithm>
@@ -20,35 +20,35 @@
 
 namespace sinter::runtime::cpu {
 
-/// Integers of 8 bits of a plan buffer as such of 16, in another order: made once for a plan from
-/// weights, and in each run from what is computed.
+/// 8-bit integers of a plan buffer, widened to 16 bits and reordered: weights once for a plan,
+/// computed values in each run.
 class WidenedBytes {
  public:
-  /// Writes one part of `to`, from the start of the buffer.
+  /// Writes one part of `to`. `from` is the start of the buffer.
   using Fill = std::function<void(const std::byte* from, std::int64_t part, std::int16_t* to)>;
   WidenedBytes() = default;
-  /// `elements` in `parts` that are filled alone; `layout` tells orders of one buffer apart.
+  /// `elements` in `parts` that are filled independently; `layout` is the key of this order.
   WidenedBytes(std::uint32_t buffer, std::int64_t elements, std::int64_t parts,
                const std::string& layout, Fill fill, const plan::PlanData& plan,
                const BoundShape& shape, PackedWeights& weights);
 
-  /// To be called in each run, before data() is read.
+  /// Call in each run before data() is read.
   void refresh(std::span<std::byte* const> buffers, int threads);
   const std::int16_t* data() const { return data_; }
-  /// Of what is computed.
+  /// Bytes of computed values.
   std::uint64_t own_bytes() const { return own_.size() * sizeof(std::int16_t); }
 
  private:
   std::uint32_t buffer_ = 0;
   std::int64_t parts_ = 0;
-  Fill fill_;  // none if all is made
+  Fill fill_;  // empty for weights
   std::shared_ptr<const PackedWeights::Entry> packed_;
   std::vector<std::int16_t> own_;
   const std::int16_t* data_ = nullptr;
 };
 
-/// Where matrices [k, n] lie in a buffer, in elements. Row i is at
-/// i / inner * outer_stride + i % inner * inner_stride.
+/// Location of matrices [k, n] in a buffer, in elements. Row i is at offset i / inner *
+/// outer_stride + i % inner * inner_stride.
 struct NarrowMatrices {
   std::uint32_t buffer = 0;
   DType type = DType::kInt8;
@@ -56,30 +56,30 @@ struct NarrowMatrices {
   std::int64_t k = 0, n = 0, inner = 1, outer_stride = 0, inner_stride = 0, column_stride = 0;
 };
 
-/// Such matrices as panels of kPanelColumns: [matrix, panel, pair of rows, column, row].
+/// These matrices packed as panels of kPanelColumns: [matrix, panel, pair of rows, column, row].
 class NarrowPanels {
  public:
-  /// Of one multiply(), whose first column is a multiple of kPanelColumns.
+  /// Limits of one multiply(), whose first column must be a multiple of kPanelColumns.
   static constexpr std::int64_t kRows = 24, kMostColumns = 512;
 
   NarrowPanels() = default;
   NarrowPanels(const NarrowMatrices& matrices, const plan::PlanData& plan, const BoundShape& shape,
                PackedWeights& weights);
 
-  /// To be called in each run, before multiply().
+  /// Call in each run before multiply().
   void refresh(std::span<std::byte* const> buffers, int threads) {
     values_.refresh(buffers, threads);
   }
   std::uint64_t own_bytes() const { return values_.own_bytes(); }
 
-  /// Bytes that multiply() needs.
+  /// Bytes for multiply().
   static constexpr std::size_t workspace_bytes() {
     return kRows * (kDepth * sizeof(std::int16_t) + kMostColumns * sizeof(std::int32_t));
   }
 
-  /// Products of `count` rows (up to kRows) with columns `first` .. `end` (up to kMostColumns) of
-  /// matrix `matrix`: each row has kMostColumns in `workspace`, where the result points.
-  /// gather(row, from, to, x) writes elements from .. to of a row to x.
+  /// Multiplies `count` rows (at most kRows) by columns `first` .. `end` (at most kMostColumns) of
+  /// matrix `matrix`. Returns the sums in `workspace`, kMostColumns for each row. gather(row, from,
+  /// to, x) writes elements from .. to of a row to x.
   template <typename Gather>
   const std::int32_t* multiply(std::int64_t matrix, std::int64_t first, std::int64_t end,
                                std::int64_t count, std::byte* workspace, Gather&& gather) const {
@@ -102,23 +102,23 @@ class NarrowPanels {
   }
 
  private:
-  /// Elements of rows that are multiplied at a time: 24 KiB of them.
+  /// Depth of a block; a block of rows takes 24 KiB.
   static constexpr std::int64_t kDepth = 512;
   void add_block(std::int64_t matrix, std::int64_t first, std::int64_t end, std::int64_t from,
                  std::int64_t to, const std::int16_t* const* rows, std::int64_t count,
                  std::int32_t* sums) const;
 
-  std::int64_t k_ = 0, n_ = 0, elements_ = 0;  // of a matrix, as panels
+  std::int64_t k_ = 0, n_ = 0, elements_ = 0;  // packed elements of a matrix
   WidenedBytes values_;
 };
 
-/// How products of `matrices` matrices with `rows` rows each are divided: blocks of rows, and
-/// columns of a part. Rows of one matrix and its columns come one after the other.
+/// Divides GEMMs of `matrices` matrices with `rows` rows each into blocks of rows and columns.
+/// Parts with the same matrix and columns are adjacent.
 class NarrowParts {
  public:
   NarrowParts(std::int64_t matrices, std::int64_t rows, std::int64_t columns);
   struct Part {
-    std::int64_t matrix, row, rows, first, end;  // columns first .. end
+    std::int64_t matrix, row, rows, first, end;  // columns [first, end)
   };
   std::int64_t count() const { return matrices_ * row_parts_ * column_parts_; }
   Part operator[](std::int64_t index) const;

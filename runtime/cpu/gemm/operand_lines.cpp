@@ -23,7 +23,7 @@ void gather(const std::byte* from, std::int64_t step, std::int64_t count, std::b
   for (std::int64_t i = 0; i < count; ++i) target[i] = source[i * step];
 }
 
-/// `count` elements of `size` bytes, `step` apart.
+/// Copies `count` elements of `size` bytes with stride `step`.
 void gather(std::size_t size, const std::byte* from, std::int64_t step, std::int64_t count,
             std::byte* to) {
   if (step == 1)
@@ -129,7 +129,8 @@ void OperandLines::copy_back(std::span<std::byte* const> buffers, int threads) {
 
 std::shared_ptr<const PackedWeights::Entry> copied_weight(OperandLines lines, const std::byte* data,
                                                           PackedWeights& weights) {
-  // Lines begin where the buffer does; the copy outlives the plan's section.
+  // Lines start at the buffer's offset. The lambda must not refer to the plan's section, which it
+  // may outlive.
   const std::ptrdiff_t place = weights.place_of(data);
   const auto own = std::make_shared<const OperandLines>(std::move(lines));
   return copied(weights, own->buffer(), own->layout(), own->bytes(),
@@ -157,7 +158,7 @@ CopiedOperands::CopiedOperands(Product& product, std::size_t plan_buffers, Packe
   add(product.a, product.m, product.k, nullptr);
   add(product.b, product.k, product.n, product.b_weight);
   if (none()) return;
-  if (weight_) product.b_weight = nullptr;  // oneDNN takes the copy as it lies
+  if (weight_) product.b_weight = nullptr;  // oneDNN reads the copy without packing
   addresses_.insert(addresses_.begin(), plan_buffers, nullptr);
   kept_.push_back(product.d.buffer);
   if (product.residual) kept_.push_back(product.residual->buffer);

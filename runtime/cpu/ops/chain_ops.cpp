@@ -9,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/chain_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -21,24 +21,24 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 struct Link;
-/// Every link ends by calling the next one with its results for elements i and on: the compiler
-/// makes jumps of these calls, and the vectors stay in the registers that pass them.
+/// A link ends with a tail call of the next one, passing its results for elements from i on. The
+/// compiler turns these calls into jumps, and vectors stay in argument registers.
 using Function = void (*)(const Link*, std::size_t i, V a, V b, V c, V d);
 
 struct Link {
   Function run;
-  void* other;  // the first of the row
-  V value;      // of a row
+  void* other;  // start of the operand's row
+  V value;      // the row's value, if it has one for all columns
   V vector(D d, std::size_t i) const { return hn::LoadU(d, static_cast<const float*>(other) + i); }
 };
 
-// A vector of V holds int32 as they are.
+// V also holds int32 values, as bits.
 using DI = hn::RebindToSigned<D>;
 using VI = hn::VFromD<DI>;
 HWY_INLINE VI as_ints(V v) { return hn::BitCast(DI(), v); }
 HWY_INLINE V as_held(VI v) { return hn::BitCast(D(), v); }
 
-// Integers wrap around.
+// Integers wrap.
 #define SINTER_INTEGER(name, expression)       \
   struct name {                                \
     static HWY_INLINE V apply(D, V x, V y) {   \
@@ -59,7 +59,7 @@ struct SameOp {
 struct FromIntOp {
   static HWY_INLINE V apply(D d, V a) { return hn::ConvertTo(d, as_ints(a)); }
 };
-/// Truncates and saturates to kLow .. kHigh, which float32 holds; NaN gives zero.
+/// Truncates and saturates to kLow .. kHigh, which must be exact in float32; NaN becomes 0.
 template <int kLow, int kHigh>
 struct ToIntOp {
   static HWY_INLINE V apply(D d, V a) {
@@ -69,7 +69,7 @@ struct ToIntOp {
     return as_held(hn::ConvertTo(DI(), hn::Min(hn::Max(number, low), high)));
   }
 };
-/// The same to all of int32, whose largest float32 does not hold.
+/// Truncates and saturates to int32, whose maximum is not exact in float32; NaN becomes 0.
 struct ToAnyIntOp {
   static HWY_INLINE V apply(D d, V a) {
     const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
@@ -79,7 +79,7 @@ struct ToAnyIntOp {
     return as_held(hn::IfThenElse(above, hn::Set(DI(), INT32_MAX), inside));
   }
 };
-/// The value that the low byte is.
+/// The low byte, sign- or zero-extended.
 template <bool kSigned>
 struct ToByteOp {
   static HWY_INLINE V apply(D, V a) {
@@ -115,7 +115,7 @@ void binary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   return link[1].run(link + 1, i, apply(0, a), apply(1, b), apply(2, c), apply(3, e));
 }
 
-/// The end of a chain; `other` is where the results go.
+/// Ends a chain: stores its results at `other`.
 void store_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   float* at = static_cast<float*>(link->other) + i;
@@ -125,7 +125,7 @@ void store_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   hn::StoreU(e, d, at + 3 * hn::Lanes(d));
 }
 
-/// The same of integers of 8 bits, of either sign.
+/// The same for 8-bit integers, signed or unsigned.
 void store_bytes_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const hn::RebindToUnsigned<D> du;
   const hn::Rebind<std::uint8_t, D> bytes;
@@ -141,7 +141,7 @@ void store_bytes_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
 }
 
 /// The same with non-temporal stores, for large results: the cache does not read lines before they
-/// are written. Results must be aligned to a vector.
+/// are written. Results must be vector-aligned.
 void stream_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   float* at = static_cast<float*>(link->other) + i;
@@ -216,7 +216,7 @@ ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
   }
 }
 
-/// The links of row r.
+/// Sets up the links for row r.
 void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
   const D d;
   for (std::size_t k = 0; k < t.links.size(); ++k) {
@@ -231,7 +231,7 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
     }
     links[k].run = reinterpret_cast<Function>(link.kernels.row);
     links[k].value = hn::Set(d, *other);
-    // As the operator by itself does it: see divide() in vector_ops.cpp.
+    // Division by a row's value, as in divide() of vector_ops.cpp: results must be equal.
     if (!link.kernels.divides) continue;
     const float reciprocal = 1.0f / *other;
     if (std::isnormal(reciprocal)) {
@@ -249,7 +249,7 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
                            result, hn::Zero(d)};
 }
 
-/// Elements i and on of a row that begins at `from`, as a chain holds them.
+/// Elements from i on of a row at `from`, in the chain's representation.
 template <typename Byte>
 HWY_INLINE V load_bytes(D, const std::byte* from, std::size_t i) {
   const hn::Rebind<Byte, D> bytes;
@@ -292,7 +292,8 @@ void run_links(const ChainArgs& t) {
     std::size_t i = 0;
     for (; i + block <= n; i += block) run(start, i);
     if (i == n) continue;
-    // The last elements, fewer than a block: neither side of a row may be touched beyond its end.
+    // The tail of a row, computed in padded copies: operands and results must not be accessed
+    // beyond the row's end.
     const auto pad = [&](float* to, const void* from, std::size_t size) {
       std::memset(to, 0, block * sizeof(float));
       std::memcpy(to, static_cast<const std::byte*>(from) + i * size, (n - i) * size);
@@ -312,7 +313,7 @@ void run_links(const ChainArgs& t) {
   if (t.past_cache) hwy::FlushStream();
 }
 
-/// One link as a kernel of its own.
+/// One link as a separate kernel.
 template <ScalarOp kOp>
 void integer_kernel(const OpArgs& t) {
   const bool left = t.args[0].per_column || !t.args[1].per_column;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains: operators one after the other, whose results stay in registers, as float32 or int32.
-// Chains begin and end with integers of 8 bits as well.
+// Chains: sequences of operators whose results stay in registers, as float32 or int32. Chains can
+// also start and end with 8-bit integers.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,37 @@
 
 namespace sinter::runtime::cpu {
 
-/// Which operand of a link is the result of the link before it.
+/// Which operands of a link are the previous link's result.
 enum class ChainSide : std::uint8_t { kOnly, kLeft, kRight, kBoth };
 
-/// Applies one operator to four vectors and goes on to the next link; opaque, by instruction set.
+/// Applies one operator to four vectors and calls the next link. The real signature depends on the
+/// instruction set.
 using ChainFunction = void (*)();
 
-/// The kernels of one link: where the other operand is a value per column, and where it is one for
-/// the whole row. Both the same if there is none.
+/// The kernels of one link: for an operand with a value per column, and for one with a single value
+/// per row. Equal if the link has no other operand.
 struct ChainKernels {
   ChainFunction columns = nullptr, row = nullptr;
   bool divides = false;  // by the other operand
 };
 
-/// Null functions if a chain cannot hold the operator on operands, and with a result, of `type`.
-/// `small`: the operand lies in [-1, 1].
+/// Returns null functions if chains do not support the operator with operands and a result of
+/// `type`. `small`: the operand lies in [-1, 1].
 ChainKernels find_chain_kernels(ScalarOp op, DType type, ChainSide side, bool small);
-/// The same of a Cast. What a chain holds of i8 and u8 are int32 of their values.
+/// The same for a Cast. Chains hold i8 and u8 values as int32.
 ChainKernels find_chain_cast(DType from, DType to);
 
-/// A link with its other operand over a tile.
+/// A link and its other operand over a tile.
 struct ChainLink {
   ChainKernels kernels;
   View other;
 };
 
-/// Most links of a chain.
+/// Maximum number of links in a chain.
 inline constexpr std::size_t kMaxChain = 16;
 
-/// Result (r, c) = the last link of .. of the first link of start (r, c); as OpArgs says of places.
+/// Applies the links in order to start (r, c) and stores result (r, c). Addressing and in-place
+/// rules as in OpArgs.
 struct ChainArgs {
   std::int64_t rows = 0, cols = 0;
   void* result = nullptr;
@@ -48,7 +50,7 @@ struct ChainArgs {
   View start;
   DType start_type = DType::kFloat32, result_type = DType::kFloat32;
   std::span<const ChainLink> links;
-  bool past_cache = false;  // results go to memory without being read into the caches first
+  bool past_cache = false;  // use non-temporal stores
 };
 void run_chain(const ChainArgs& args);
 

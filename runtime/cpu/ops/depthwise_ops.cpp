@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/depthwise_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
@@ -34,7 +34,8 @@ HWY_INLINE void store_sums(const V (&sum)[kRows][kVectors], const DepthwisePlane
   }
 }
 
-/// kRows neighbouring rows, which share those of the input: windows of kHeight rows, not dilated.
+/// Computes kRows adjacent rows, which share input rows. For windows of kHeight rows without
+/// dilation.
 template <int kRows, int kVectors, int kHeight>
 HWY_INLINE void dense_tile(const DepthwisePlane& p, std::int64_t row, std::int64_t column) {
   const D d;
@@ -86,7 +87,7 @@ HWY_INLINE void any_tile(const DepthwisePlane& p, std::int64_t row, std::int64_t
   store_sums<kRows, kVectors>(sum, p, row, column);
 }
 
-/// Tile(row, column) of kRows x kVectors, then of single rows.
+/// Covers the plane with tile(row, column) of kRows x kVectors, then the remaining rows one by one.
 template <int kRows, int kVectors, class Tile, class Row>
 HWY_INLINE void cover(const DepthwisePlane& p, const Tile& tile, const Row& one) {
   const std::int64_t step = kVectors * static_cast<std::int64_t>(hn::Lanes(D()));

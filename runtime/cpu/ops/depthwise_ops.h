@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise convolutions of planes of float32, for the CPU's own vector instructions, chosen at run
-// time.
+// Depthwise convolutions of float32 planes, with vector instructions chosen at run time.
 #pragma once
 
 #include <cstdint>
 
 namespace sinter::runtime::cpu {
 
-/// Rows of a plane that has its padding. Vectors may read so many elements behind a row's last.
+/// Input rows include the padding. Vectors may read this number of elements beyond a row's end.
 inline constexpr std::int64_t kPlaneSlack = 64;
 
 struct DepthwisePlane {
@@ -16,7 +15,7 @@ struct DepthwisePlane {
   const float* weights = nullptr;  // [kernel_rows, kernel_columns]
   std::int64_t kernel_rows = 0, kernel_columns = 0;
   std::int64_t row_stride = 1, row_dilation = 1;
-  const std::int64_t* offsets = nullptr;  // of each kernel column's elements in a row
+  const std::int64_t* offsets = nullptr;  // offset of each kernel column in a row
   float bias = 0;
   float* out = nullptr;  // [rows, columns]
   std::int64_t rows = 0, columns = 0;

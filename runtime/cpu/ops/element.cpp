@@ -24,9 +24,9 @@ void write(std::byte* p, T value) {
 
 }  // namespace
 
-// Compilers differ in whether they know _Float16, so these are integer arithmetic: a half's
-// exponent and mantissa are moved to a float's place, and a product by a power of two mends the
-// bias, which is exact for subnormal numbers too.
+// Integer arithmetic, because not every compiler supports _Float16. Moves exponent and mantissa to
+// their float positions; a multiplication by a power of two corrects the bias, exactly even for
+// subnormals.
 float half_to_float(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000U) << 16, rest = bits & 0x7fffU;
   std::uint32_t result = 0;
@@ -45,14 +45,14 @@ std::uint16_t float_to_half(float value) {
     return static_cast<std::uint16_t>(sign | magnitude);
   };
   if (rest > 0x7f800000U) return make(0x7e00U | (rest >> 13 & 0x3ffU));
-  if (rest >= 0x47800000U) return make(0x7c00U);  // 65536 and more
+  if (rest >= 0x47800000U) return make(0x7c00U);  // 65536 or more becomes infinity
   if (rest < 0x38800000U) {
-    // Below 2^-14 halves are multiples of 2^-24: adding 0.5, whose last place that is, rounds
-    // there.
+    // Below 2^-14 halves are multiples of 2^-24, which is the ulp of 0.5: adding 0.5 rounds to
+    // them.
     const float aligned = __builtin_bit_cast(float, rest) + 0.5F;
     return make(__builtin_bit_cast(std::uint32_t, aligned) - 0x3f000000U);
   }
-  // To nearest, ties to even; a carry goes into the exponent, and from the largest into infinity.
+  // Rounds to nearest even; a carry increments the exponent, up to infinity.
   return make((rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);
 }
 
@@ -101,7 +101,7 @@ void store_int(DType dtype, std::byte* p, std::int64_t value) {
 
 bool are_plain_bools(std::span<const std::byte> bools) {
   std::byte seen{0};
-  for (const std::byte value : bools) seen |= value;  // without a branch: it becomes vectors
+  for (const std::byte value : bools) seen |= value;  // branch-free, so that it vectorizes
   return seen <= std::byte{1};
 }
 

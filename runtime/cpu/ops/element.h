@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of any type, converted from and to double or int64.
+// Converts single elements of any type from and to double or int64.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace sinter::runtime::cpu {
 
-/// `p` need not be aligned. Floats round to nearest even when stored; integers wrap.
+/// `p` may be unaligned. Stores round floats to nearest; integers wrap.
 double load_double(DType dtype, const std::byte* p);
 void store_double(DType dtype, std::byte* p, double value);
 std::int64_t load_int(DType dtype, const std::byte* p);
 void store_int(DType dtype, std::byte* p, std::int64_t value);
 
-/// `value` as an element of any type: integers truncate and saturate, NaN gives 0.
+/// Converts `value` to any element type: integers truncate and saturate, NaN becomes 0.
 template <typename T>
 T from_double(double value) {
   if constexpr (std::is_integral_v<T>) {
@@ -38,21 +38,22 @@ inline float bfloat_to_float(std::uint16_t bits) {
 }
 std::uint16_t float_to_bfloat(float value);
 
-/// Towards zero, and where that is not exact with the last bit set ("to odd"): a narrower
-/// type is then rounded to as if from `value` itself.
+/// Rounds to odd: truncates, and sets the last bit if inexact. Rounding the result to a narrower
+/// type then equals rounding `value` directly.
 float round_to_odd(double value);
 
-/// True if all are 0 or 1, as kernels count on; and makes them so.
+/// Whether all bytes are 0 or 1, as kernels require; make_bools_plain() normalizes them.
 bool are_plain_bools(std::span<const std::byte> bools);
 void make_bools_plain(std::span<std::byte> bools);
 
-/// `count` elements of a float type of up to 32 bits, `step` apart, as floats; and back.
+/// Loads `count` elements of a float type of at most 32 bits with stride `step` as floats;
+/// store_floats() is the inverse.
 void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,
                  float* to);
 void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t step,
                   std::int64_t count);
 
-/// Calls visit with a value of the C++ type of `type`; nothing for bool and storage types.
+/// Calls visit with a value of type `type`'s C++ type; does nothing for bool and storage types.
 template <typename Visit>
 auto with_number_type(DType type, Visit&& visit) -> decltype(visit(float())) {
   switch (type) {
@@ -70,7 +71,8 @@ auto with_number_type(DType type, Visit&& visit) -> decltype(visit(float())) {
   }
 }
 
-/// Calls visit with a pointer of the C++ type of compute type `type`; bool only replaces.
+/// Calls visit with a pointer to the C++ type of compute type `type`. Bool is visited as uint8,
+/// which suits replacing but not combining.
 template <typename Visit>
 void with_compute_type(DType type, Visit&& visit) {
   if (type == DType::kBool) type = DType::kUInt8;
@@ -78,7 +80,7 @@ void with_compute_type(DType type, Visit&& visit) {
                    [&](auto value) { visit(static_cast<decltype(value)*>(nullptr)); });
 }
 
-/// As reductions combine: integers wrap, NaN wins.
+/// Combines two values as reductions do: integers wrap, NaN propagates.
 template <typename T>
 T combine_values(Combine combine, T a, T b) {
   if constexpr (std::is_integral_v<T>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats of 8 bits from and to float32, without branches, so that loops become vectors.
+// Branch-free conversions between 8-bit floats and float32, so that loops vectorize.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace sinter::runtime::cpu {
 
-/// Numbers of a format, as float32 has them.
+/// Constants of a format in float32.
 template <DType kType>
 struct Float8Numbers {
   static constexpr Float8Format kFormat = float8_format(kType);
-  /// Bits of float32's mantissa that the type lacks.
+  /// Mantissa bits that float32 has beyond the type's.
   static constexpr int kShift = 23 - kFormat.mantissa_bits;
-  /// What the exponents' biases differ by, where float32's mantissa is cut.
+  /// Difference of the exponent biases, aligned to the truncated mantissa.
   static constexpr std::uint32_t kBias = static_cast<std::uint32_t>(127 - kFormat.bias)
                                          << kFormat.mantissa_bits;
   static constexpr float power_of_two(int exponent) {
@@ -23,8 +23,7 @@ struct Float8Numbers {
   }
   static constexpr float kLargest = static_cast<float>(largest_float8(kType));
   static constexpr float kSmallestNormal = power_of_two(1 - kFormat.bias);
-  /// Of numbers below the normal ones, whose last places lie where this number's do, the sum with
-  /// it is rounded as they are.
+  /// Its ulp equals the spacing of the type's subnormals, so adding it rounds to them.
   static constexpr float kAligned = power_of_two(1 - kFormat.bias + kShift);
   static constexpr float kTooLarge = kFormat.infinity != 0
                                          ? std::numeric_limits<float>::infinity()
@@ -36,7 +35,8 @@ float float8_to_float(std::uint8_t code) {
   using Numbers = Float8Numbers<kType>;
   constexpr Float8Format kFormat = Numbers::kFormat;
   const std::uint32_t magnitude = code & 0x7fU, sign = (code & 0x80U) << 24;
-  // As a float32 of a smaller exponent; the product mends that, of subnormal numbers too.
+  // Reads the code as a float32 with a smaller exponent; the multiplication corrects it, subnormals
+  // included.
   const float small = __builtin_bit_cast(float, magnitude << Numbers::kShift);
   float value = small * Numbers::power_of_two(127 - kFormat.bias);
   if (is_unsigned_zero(kFormat)) {
@@ -67,7 +67,7 @@ std::uint8_t float_to_float8(float value) {
   return static_cast<std::uint8_t>(rest > 0x7f800000U ? kFormat.nan : code);
 }
 
-/// Calls visit.template operator()<type>() for the float of 8 bits `type`.
+/// Calls visit.template operator()<type>() for the 8-bit float type `type`.
 template <typename Visit>
 decltype(auto) with_float8(DType type, Visit&& visit) {
   switch (type) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel over a tile takes.
+// Arguments of kernels over a tile.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace sinter::runtime::cpu {
 
-/// Values of one operand over a tile of rows x cols: value (r, c) is at data[r * row_stride + c],
-/// or at data[r * row_stride] if it is one per row.
+/// An operand over a tile of rows x cols: value (r, c) is data[r * row_stride + c], or data[r *
+/// row_stride] if there is one per row.
 struct View {
   const void* data = nullptr;
   std::int64_t row_stride = 0;  // elements
   bool per_column = false;
 };
 
-/// Result (r, c) goes to result[r * result_stride + c]. It may be an operand's own place, if that
-/// has the same strides and element size.
+/// Result (r, c) is stored at result[r * result_stride + c]. It may overwrite an operand with equal
+/// strides and element size.
 struct OpArgs {
   std::int64_t rows = 0, cols = 0;
   void* result = nullptr;
@@ -29,9 +29,9 @@ struct OpArgs {
 };
 using OpKernel = void (*)(const OpArgs&);
 
-/// A reduction of rows x cols values into accumulators of kAccumulatorBytes each: one per row, or
-/// one per column. Partial sums within a tile are in the type itself over a fixed number of lanes,
-/// across tiles float32 accumulates in float64; the order depends on the sizes alone.
+/// Reduces rows x cols values into accumulators of kAccumulatorBytes each: one per row, or one per
+/// column. Within a tile, partial sums have the value's type and a fixed number of lanes; across
+/// tiles, float32 accumulates in float64. The order depends only on sizes.
 inline constexpr std::size_t kAccumulatorBytes = 8;
 struct ReduceArgs {
   std::int64_t rows = 0, cols = 0;
@@ -43,12 +43,12 @@ struct ReduceKernels {
   void (*along_rows)(const ReduceArgs&) = nullptr;     // one accumulator per row
   void (*along_columns)(const ReduceArgs&) = nullptr;  // one accumulator per column
   void (*finish)(const void* accumulators, void* result, std::int64_t count) = nullptr;
-  /// Rows of `cols` neighbouring elements that lie anywhere, to one accumulator per column from
-  /// column `first` on, with one more row of elements `*fill` unless that is null.
+  /// Reduces rows of `cols` contiguous elements at any addresses, to one accumulator per column
+  /// from column `first` on. If `fill` is not null, adds a row whose elements are all `*fill`.
   void (*rows_anywhere)(std::span<const void* const> rows, const void* fill, std::int64_t first,
                         std::int64_t cols, void* accumulators) = nullptr;
-  /// A minimum of integers combines with the numbers, from `first` on, of the columns (of the rows)
-  /// whose flag in `value` is true.
+  /// Index of the first true flag: an integer minimum over the column (row) numbers, counted from
+  /// `first`, whose flag in `value` is true.
   void (*flagged_columns)(const ReduceArgs& flags, std::int64_t first) = nullptr;
   void (*flagged_rows)(const ReduceArgs& flags, std::int64_t first) = nullptr;
 };

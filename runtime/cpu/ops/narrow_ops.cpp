@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/narrow_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -86,14 +86,14 @@ void add_pairs(const std::int16_t* const* x, std::int64_t count, const std::int1
 
 #else
 
-// A tile of sums stays in registers, of which there are 32 or 16.
+// The accumulator tile must fit the vector registers: 32 or 16.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kTileRows = 6, kTileVectors = 4;
 #else
 constexpr int kTileRows = 6, kTileVectors = 2;
 #endif
 
-/// No wider than a panel's step.
+/// At most kPanelStep wide.
 using Sums = hn::CappedTag<std::int32_t, kPanelStep>;
 using Pairs = hn::Repartition<std::int16_t, Sums>;
 
@@ -103,7 +103,7 @@ HWY_INLINE void add_tile(const std::int16_t* const* x, const std::int16_t* b, st
   const Sums d;
   const Pairs d16;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // Where an instruction gives the lower and the upper half, the second ones are used as well.
+  // `second` is used if the target's instruction returns lower and upper halves separately.
   hn::VFromD<Sums> sum[kRows][kVectors], second[kRows][kVectors];
   const std::int16_t* rows[kRows];
   HWY_UNROLL(8)

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/panel_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
@@ -17,7 +17,7 @@ namespace sinter::runtime::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A tile of sums stays in registers, of which there are 32 or 16.
+// The accumulator tile must fit the vector registers: 32 or 16.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kTileRows = 6, kTileVectors = 4, kDotRows = 4;
 #else
@@ -25,7 +25,7 @@ constexpr int kTileRows = 6, kTileVectors = 2, kDotRows = 2;
 #endif
 constexpr int kDotColumns = 4;
 
-/// No wider than a panel's step.
+/// At most kPanelStep wide.
 template <typename T>
 using P = hn::CappedTag<T, kPanelStep>;
 template <typename T>
@@ -116,7 +116,7 @@ void add_products_u32(const std::uint32_t* const* x, std::int64_t count, const s
   add_panel(x, count, b, b_pitch, columns, k, y, y_pitch);
 }
 
-/// kRows rows of x times kColumns rows of t.
+/// Dot products of kRows rows of x and kColumns rows of t.
 template <int kRows, int kColumns>
 HWY_INLINE void add_dot_tile(const float* const* x, const float* t, std::int64_t t_pitch,
                              std::int64_t k, float* y, std::int64_t y_pitch) {
@@ -166,7 +166,7 @@ void add_dots_vectors(const float* const* x, std::int64_t count, const float* t,
   for (; r < rows; ++r) add_dot_columns<1>(x, count, t + r * t_pitch, t_pitch, k, y + r, y_pitch);
 }
 
-/// Rows in fours, each 4 x 4 of them by shuffles; how many rows are done.
+/// Transposes groups of 4 rows by 4 x 4 shuffles; returns the number of rows done.
 std::int64_t transpose_fours(const float* from, std::int64_t from_pitch, std::int64_t rows,
                              std::int64_t columns, float* to, std::int64_t to_pitch) {
 #if HWY_TARGET == HWY_SCALAR
@@ -225,7 +225,7 @@ void add_scores_vectors(float* scores, std::int64_t count, SoftmaxRow& row) {
   float greatest = hn::GetLane(hn::MaxOfLanes(d, most));
   for (std::int64_t i = whole; i < count; ++i)
     if (!(scores[i] <= greatest)) greatest = scores[i];
-  if (greatest == kHidden) {  // nothing is seen yet: 0, where the formula is not a number
+  if (greatest == kHidden) {  // no visible key yet: weight 0, where the formula gives NaN
     for (std::int64_t i = 0; i < count; ++i) scores[i] = 0;
     return;
   }
@@ -283,7 +283,7 @@ void add_products(const std::uint32_t* const* x, std::int64_t count, const std::
   HWY_DYNAMIC_DISPATCH(add_products_u32)(x, count, b, b_pitch, columns, k, y, y_pitch);
 }
 
-/// Not every set of instructions multiplies these.
+/// Plain loop, because not every instruction set multiplies 64-bit integers.
 void add_products(const std::uint64_t* const* x, std::int64_t count, const std::uint64_t* b,
                   std::int64_t b_pitch, std::int64_t columns, std::int64_t k, std::uint64_t* y,
                   std::int64_t y_pitch) {

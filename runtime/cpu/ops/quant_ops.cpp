@@ -9,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/quant_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
@@ -25,15 +25,15 @@ constexpr bool kManyRegisters = true;
 constexpr bool kManyRegisters = false;
 #endif
 
-/// No wider than a panel.
+/// At most a panel wide.
 using P = hn::CappedTag<float, kPanelStep>;
 using PV = hn::VFromD<P>;
 constexpr int kPanelVectors = kPanelStep / static_cast<int>(hn::MaxLanes(P()));
 
-/// What the numbers are: bytes, codes of four bits for -8 to 7, or for the numbers of a table.
+/// Encoding of weights: 8-bit integers, 4-bit integers from -8 to 7, or 4-bit indices of a table.
 enum class Codes { kBytes, kNibbles, kTable };
 
-/// A row of a panel's bytes that has element k.
+/// The row of a panel's bytes that contains element k.
 template <Codes kCodes>
 HWY_INLINE const std::byte* row_of(const std::byte* panel, std::int64_t k) {
   return panel + (kCodes == Codes::kBytes ? k : k / 2) * kPanelStep;
@@ -48,8 +48,8 @@ using Table = hn::VFromD<TableTag>;
 HWY_INLINE Table table_of(const QuantPanels& w) { return hn::LoadU(TableTag(), w.numbers.data()); }
 #endif
 
-/// Numbers of as many rows as d has lanes. Of four bits those in the bytes' lower (even k) or upper
-/// halves (odd k), as they are stored, 0 to 15, or as `table` has them.
+/// Loads one weight for each lane of d. 4-bit codes are in the lower (even k) or upper (odd k) half
+/// of a byte; they load as stored, 0 to 15, or through `table`.
 template <Codes kCodes, bool kOdd>
 HWY_INLINE PV widen(P d, const std::byte* p, [[maybe_unused]] Table table) {
   const hn::RebindToSigned<P> d32;
@@ -75,7 +75,7 @@ HWY_INLINE PV widen(P d, const std::byte* p, [[maybe_unused]] Table table) {
   }
 }
 
-/// What stands for zero among those numbers, of rows from `lane` on.
+/// The stored value that means zero, for rows from `lane` on.
 template <Codes kCodes>
 HWY_INLINE PV zeros_of(P d, const QuantPanels& w, std::int64_t panel, std::int64_t group,
                        std::int64_t lane) {
@@ -87,8 +87,8 @@ HWY_INLINE PV zeros_of(P d, const QuantPanels& w, std::int64_t panel, std::int64
   return hn::Add(widen<Codes::kBytes, false>(d, zeros, table_of(w)), stored);
 }
 
-/// Calls `one(k, false or true)` for k from `begin` to `end`; true, as a type, where four bits lie
-/// in the upper half of a byte.
+/// Calls `one(k, odd)` for k in [begin, end). `odd` is a type: true if element k is in the upper
+/// half of a byte.
 template <Codes kCodes, class One>
 HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one) {
   if constexpr (kCodes == Codes::kBytes) {
@@ -103,15 +103,16 @@ HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one)
   }
 }
 
-/// total + value, where `lost` gathers what rounding takes from it.
+/// Compensated summation: total + value; `lost` accumulates the rounding errors.
 HWY_INLINE PV add_exactly(PV total, PV value, PV& lost) {
   const PV sum = hn::Add(total, value), added = hn::Sub(sum, total);
   lost = hn::Add(lost, hn::Add(hn::Sub(total, hn::Sub(sum, added)), hn::Sub(value, added)));
   return sum;
 }
 
-/// kRows rows of x times a panel. Products are added up in kChains sums for kSegment k at most, and
-/// these times their scale in a total, in which a few large elements of x cost the others nothing.
+/// Dot products of kRows rows of x and a panel. Accumulates at most kSegment elements in kChains
+/// sums, then adds them, scaled, to a compensated total. So a few large elements of x do not lose
+/// the others' precision.
 template <Codes kCodes, bool kZeros, int kRows>
 HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* const* x, float* y,
                          std::int64_t y_pitch) {
@@ -179,7 +180,7 @@ void dot_counted(const QuantPanels& w, std::int64_t panel, const float* const* x
   if (m < count) dot_rows<kCodes, kZeros, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
 }
 
-/// Calls `run` with what the numbers are and whether there are zero points, as types.
+/// Calls `run` with the encoding and whether there are zero points, as types.
 template <class Run>
 HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
   const bool zeros = w.zeros != nullptr || w.float_zeros != nullptr;
@@ -206,8 +207,8 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 2;
 #endif
 
-/// The first kQuantRows rows of multiply_quantized, of kVectors vectors from column `column` on:
-/// numbers become floats between the sums, which takes hardly any time there.
+/// Computes the first kQuantRows rows of multiply_quantized, kVectors vectors from column `column`
+/// on. Dequantization overlaps with the multiply-adds, so it is almost free.
 template <Codes kCodes, bool kZeros, int kVectors>
 HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t column,
                           std::int64_t begin, std::int64_t end, const float* const* x, float* y,
@@ -281,7 +282,7 @@ void make_vectors(const QuantPanels& w, std::int64_t first, std::int64_t columns
   });
 }
 
-/// A square of bytes.
+/// Side of a square of bytes.
 constexpr int kSide = kPanelStep;
 
 /// to[i * kSide + r] = from[r][i].
@@ -295,8 +296,7 @@ HWY_INLINE void transpose_square(const std::byte* const* from, std::byte* to) {
   HWY_UNROLL(16)
   for (int r = 0; r < kSide; ++r)
     rows[r] = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(from[r]));
-  // Each time the bits of (row, place) move round by one, so that after half of them the two have
-  // changed places.
+  // Each pass rotates the 8 bits of (row, column) by one; 4 passes swap the two.
   HWY_UNROLL(4)
   for (int bit = 0; bit < 4; ++bit) {
     HWY_UNROLL(8)

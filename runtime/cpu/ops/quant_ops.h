@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over quantized weights, for the CPU's own vector instructions, chosen at run time.
+// Loops over quantized weights, with vector instructions chosen at run time.
 #pragma once
 
 #include <array>
@@ -11,15 +11,15 @@
 
 namespace sinter::runtime::cpu {
 
-/// Weights [n, k] of few bits, as Quantization in plan.fbs says, in panels of kPanelStep rows that
-/// lie across: byte b of a panel's row r is at (panel * pitch + b) * kPanelStep + r. Scales are
-/// [panel, group, row], and so are the zero points, of which there is one kind or none. Rows that
-/// fill the last panel have a scale of zero.
+/// Quantized weights [n, k] (Quantization in plan.fbs), packed in panels of kPanelStep rows. Rows
+/// are interleaved: byte b of row r is at (panel * pitch + b) * kPanelStep + r. Scales are [panel,
+/// group, row], and so are zero points, of one kind or none. Padding rows of the last panel have
+/// scale 0.
 struct QuantPanels {
   const std::byte* values = nullptr;
   std::int64_t pitch = 0;  // bytes of a row
   int bits = 8;
-  bool has_numbers = false;  // codes of 4 bits stand for these; otherwise -8 to 7
+  bool has_numbers = false;  // 4-bit codes are indices of `numbers`; otherwise -8 to 7
   std::array<std::int8_t, 16> numbers = {};
   std::int64_t k = 0, group = 1, groups = 1;
   const float* scales = nullptr;
@@ -27,24 +27,25 @@ struct QuantPanels {
   const std::int8_t* zeros = nullptr;
 };
 
-/// Writes n rows of `pitch` bytes in panels, of which the last is filled with zeros.
+/// Packs n rows of `pitch` bytes into panels; pads the last one with zeros.
 void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std::byte* to);
 
-/// y[m * y_pitch + r] = sum over k of x[m][k] * w[r][k], for all rows r of a panel and m < count.
-/// What a sum is does not depend on the other rows of x.
+/// y[m * y_pitch + r] = sum over k of x[m][k] * w[r][k], for all rows r of a panel and m < count. A
+/// sum does not depend on other rows of x.
 void dot_quantized(const QuantPanels& weights, std::int64_t panel, const float* const* x,
                    std::int64_t count, float* y, std::int64_t y_pitch);
 
-/// Rows of x that multiply_quantized takes at least, and columns of `made`.
+/// Minimum number of rows of x for multiply_quantized, and columns of `made`.
 inline constexpr std::int64_t kQuantRows = 6, kQuantColumns = 64;
-/// Adds to y[m * y_pitch + c] the sum over begin <= i < end of x[m][i - begin] * w[c][i], for
-/// m < count and `columns` c, whole panels from `panel` on and at most kQuantColumns. The weights
-/// are left in `made` as floats, (end - begin) rows of kQuantColumns.
+/// Adds to y[m * y_pitch + c] the sum over begin <= i < end of x[m][i - begin] * w[c][i], for m <
+/// count. `columns` are whole panels from `panel` on, at most kQuantColumns. Leaves the dequantized
+/// weights in `made`: (end - begin) rows of kQuantColumns.
 void multiply_quantized(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
                         std::int64_t begin, std::int64_t end, const float* const* x,
                         std::int64_t count, float* y, std::int64_t y_pitch, float* made);
 
-/// values = activation(alpha * values + bias + residual); bias and residual may be null.
+/// The epilogue: values = activation(alpha * values + bias + residual); bias and residual may be
+/// null.
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,
                    const float* residual, plan::fb::Activation activation);
 

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/row_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
@@ -20,7 +20,7 @@ namespace sinter::runtime::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What rows are stored as: a vector of floats at an element, and one of them.
+// Storage types of rows: each loads a vector of floats at an element, or a single one.
 struct StoredF32 {
   using T = float;
   static HWY_INLINE V load(D d, const T* p) { return hn::LoadU(d, p); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of any storage type, combined element by element with accumulators.
+// Combines rows of any storage type with accumulators, element by element.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace sinter::runtime::cpu {
 
-/// sums[c] = combine(sums[c], row[c] * *factor) for c < count; `factor` null: as it is. `row` and
-/// `factor` are of a storage type, `sums` of its compute type. Integers wrap, NaN wins.
+/// sums[c] = combine(sums[c], row[c] * *factor) for c < count; `factor` null: without it. `row` and
+/// `factor` have a storage type, `sums` its compute type. Integers wrap, NaN propagates.
 using RowCombiner = void (*)(void* sums, const void* row, const void* factor, std::int64_t count);
 
-/// `type`: of numbers, but no float of 8 bits.
+/// `type`: a number type other than 8-bit floats.
 RowCombiner find_row_combiner(Combine combine, DType type);
 
 }  // namespace sinter::runtime::cpu

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/scan_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -50,7 +50,7 @@ struct Scan {
       C& total = static_cast<C*>(args.carries)[r];
       C carry = total;
       std::int64_t c = 0;
-      // Four at a time: only one operation of four waits for the one before.
+      // Four at a time: only one operation in four depends on the previous block.
       for (; c + 4 <= args.cols; c += 4, x += 4 * step) {
         const C first = static_cast<C>(x[0]);
         const C second = of(first, static_cast<C>(x[step]));

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running combinations over tiles.
+// Scans (running sums and the like) over tiles.
 #pragma once
 
 #include "runtime/cpu/ops/kernel_types.h"
 
 namespace sinter::runtime::cpu {
 
-/// Result (r, c) combines the carry of row r and the values up to column c, or before it if
-/// `exclusive`; or, down the columns, the carry of column c and the values up to row r. Carries are
-/// of kAccumulatorBytes each and include the whole tile afterwards. float32 is carried in float64;
-/// the order depends on the sizes alone.
+/// A scan over a tile. Result (r, c) combines the carry of row r with the values up to column c, or
+/// before it if `exclusive`; down the columns likewise. Carries have kAccumulatorBytes each and
+/// include the tile afterwards. float32 is carried in float64; the order depends only on sizes.
 struct ScanArgs {
   std::int64_t rows = 0, cols = 0;
   View value;
-  void* result = nullptr;  // row_stride is cols
+  void* result = nullptr;  // its row stride is cols
   void* carries = nullptr;
   bool exclusive = false;
 };

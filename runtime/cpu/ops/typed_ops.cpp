@@ -16,7 +16,7 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Bools are bytes of 0 and 1, and their own type so that overloads can tell them from uint8.
+/// A bool: 0 or 1 in a byte. A separate type, so that overloads distinguish it from uint8.
 enum class Byte : std::uint8_t {};
 
 template <typename T>
@@ -24,8 +24,8 @@ const T* row_of(const View& view, std::int64_t r) {
   return static_cast<const T*>(view.data) + r * view.row_stride;
 }
 
-// Loops over plain pointers and a count in registers: a store of bytes may change anything that is
-// read through `t`, which keeps the compiler from using vectors.
+// Loops use local pointers and counts. A byte store may alias anything read through `t`, which
+// would prevent vectorization.
 
 template <typename A, typename R, typename F>
 void map1(const OpArgs& t, F f) {
@@ -58,7 +58,7 @@ void map2(const OpArgs& t, F f) {
   }
 }
 
-// ---- arithmetic. Integers wrap around; division by zero yields zero.
+// ---- arithmetic. Integers wrap; division by zero yields zero.
 
 template <typename T>
 using Unsigned = std::make_unsigned_t<std::conditional_t<(sizeof(T) < sizeof(int)), int, T>>;
@@ -120,8 +120,7 @@ T wrap(T a, T b, char op) {
   return static_cast<T>(op == '+' ? x + y : op == '-' ? x - y : x * y);
 }
 
-/// To the left zeros come in, to the right copies of the sign: they are all there is where b is not
-/// a position in T.
+/// Shifts left with zeros, right with sign bits. If b is negative or too large, only these remain.
 template <typename T>
 T shift(T a, T b, bool left) {
   const bool all = static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) >= 8 * sizeof(T);
@@ -195,7 +194,7 @@ T function(T a) {
   } else {
     if constexpr (Op == kBitNot) return static_cast<T>(~a);
   }
-  return a;  // floor, ceil and round leave an integer as it is
+  return a;  // floor, ceil and round do not change integers
 }
 
 template <typename T, ScalarOp Op>
@@ -209,12 +208,12 @@ bool test(T a, T b) {
   return a >= b;
 }
 
-/// Quotients by one positive number: the high half of a product with its reciprocal in 64-bit fixed
-/// point, rounded up, is at most one too large. An eighth of the time of a division.
+/// Divides by a constant through its reciprocal in 64-bit fixed point, rounded up. The high half of
+/// the multiplication is at most one too large. Takes an eighth of a division's time.
 class Divisor {
  public:
   explicit Divisor(std::uint64_t by) : by_(by), reciprocal_(~std::uint64_t{0} / by + 1) {}
-  /// Of values below 2^63.
+  /// Requires values below 2^63.
   std::uint64_t quotient(std::uint64_t of) const {
     const auto high =
         static_cast<std::uint64_t>((static_cast<unsigned __int128>(of) * reciprocal_) >> 64);
@@ -225,7 +224,7 @@ class Divisor {
   std::uint64_t by_, reciprocal_;  // by > 1
 };
 
-/// Rows of integers by one number each, where all are inside of what Divisor takes.
+/// Divides each row by one number with Divisor; rows outside its range use plain division.
 template <typename T, ScalarOp Op>
 bool divided_by_rows(const OpArgs& t) {
   if constexpr (std::is_integral_v<T> && sizeof(T) >= 4 &&
@@ -308,7 +307,7 @@ void select_kernel(const OpArgs& t) {
   }
 }
 
-// ---- casts. Floats to integers truncate and saturate, NaN gives zero; integers wrap around.
+// ---- casts. Floats to integers truncate and saturate, NaN becomes 0; integers wrap.
 
 template <typename To, typename From>
 To cast(From value) {
@@ -361,7 +360,7 @@ void copy_kernel(const OpArgs& t) {
   map1<T, T>(t, [](T value) { return value; });
 }
 
-/// The same bits, whatever their type.
+/// Copies bits, regardless of type.
 OpKernel find_copy(std::size_t size) {
   switch (size) {
     case 1: return copy_kernel<std::uint8_t>;
@@ -373,7 +372,7 @@ OpKernel find_copy(std::size_t size) {
 
 // ---- tables
 
-/// What `kernel` gives for whichever of kOps is `op`; null if none is.
+/// The kernel for the one of kOps that equals `op`; null if none does.
 template <ScalarOp... kOps>
 OpKernel pick(ScalarOp op, const auto& kernel) {
   OpKernel found = nullptr;
@@ -416,7 +415,7 @@ void logical_kernel(const OpArgs& t) {
   map2<std::uint8_t, std::uint8_t>(t, [](std::uint8_t a, std::uint8_t b) -> std::uint8_t {
     if constexpr (Op == kAnd) return a & b;
     if constexpr (Op == kOr) return a | b;
-    return a ^ b;  // xor, and different
+    return a ^ b;  // xor and not-equal are the same
   });
 }
 
@@ -447,7 +446,7 @@ T combine(T a, T b) {
   return arithmetic<T, ScalarOp::kMin>(a, b);
 }
 
-/// The first true flag of each row, one accumulator per row.
+/// The index of the first true flag in each row; one accumulator per row.
 template <typename T>
 void flagged_columns(const ReduceArgs& t, std::int64_t first) {
   T* acc = static_cast<T*>(t.accumulators);
@@ -462,7 +461,7 @@ void flagged_columns(const ReduceArgs& t, std::int64_t first) {
   }
 }
 
-/// One accumulator per column.
+/// The same for each column.
 template <typename T>
 void flagged_rows(const ReduceArgs& t, std::int64_t first) {
   T* acc = static_cast<T*>(t.accumulators);
@@ -498,7 +497,7 @@ ReduceKernels reduce_kernels() {
       const T* x = row_of<T>(t.value, r);
       T sum = acc[r];
       std::int64_t c = 0;
-      // As many chains as keep the units busy, for floats too: a fixed order.
+      // Several chains hide latency. Their number is fixed, so the order of sums is too.
       constexpr std::int64_t kChains = 64 / sizeof(T);
       if (step == 1 && cols >= kChains) {
         T chains[kChains];

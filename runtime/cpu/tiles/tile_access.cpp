@@ -82,7 +82,7 @@ bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const 
          });
 }
 
-/// True where columns go in runs that are too short to be worth a call each.
+/// True if column runs are too short for a call each.
 bool TileAccess::has_short_runs() const {
   constexpr std::int64_t kShortRun = 16;
   return !x_.linear && x_walk_.extents.back() < kShortRun;
@@ -147,8 +147,7 @@ bool TileAccess::is_used_in_place() const {
          x_.linear && x_.step == 1 && y_.linear;
 }
 
-/// Blocks of a matrix whose columns are rows in memory, both sides of which stay in the first-level
-/// cache.
+/// Transposes a matrix in blocks; source and target of a block fit the L1 cache.
 template <typename T>
 void transpose_block(const T* from, std::int64_t step, T* to, std::int64_t pitch, std::int64_t rows,
                      std::int64_t cols) {
@@ -208,7 +207,8 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
   const std::int64_t fixed = fixed_offset(tile);
   const bool same_type = compute_ == access_.storage;
   const std::int64_t x_step = domain.columns ? x_.step : 0;
-  // One stretch along columns, in place where its elements are neighbours or all the same.
+  // Linear columns: used in place if their elements are contiguous or equal, else one run for each
+  // row.
   if (!domain.columns || x_.linear) {
     const std::int64_t start = fixed + (domain.columns ? tile.x0 * x_step : 0);
     const bool usable = same_type && domain.columns && (x_step == 0 || x_step == 1);
@@ -220,7 +220,7 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
       return {buffer + offset * size, domain.rows && rows > 1 ? y_.step : 0, x_step == 1};
     }
     if (!domain.columns && regular) {
-      // One value per row, side by side for operations on all rows at once.
+      // One value per row, stored contiguously, so that operators process all rows at once.
       load_run(access_.storage, buffer + (start + (domain.rows ? y.offset() : 0)) * size,
                domain.rows ? y_.step : 0, target, rows);
       return {target, domain.rows ? 1 : 0, false};
@@ -398,7 +398,7 @@ void TileAccess::store(std::byte* buffer, const Tile& tile, Domain domain, Gathe
   }
   const std::int64_t fixed = fixed_offset(tile);
   Walker y(y_walk_, domain.rows ? tile.y0 : 0);
-  // Values of rows lie side by side: one strided run instead of one element at a time.
+  // Contiguous row values: one strided run instead of single elements.
   if (!domain.columns && domain.rows && y_.linear && value.row_stride == 1) {
     store_run(access_.storage, from, 1, buffer + (fixed + y.offset()) * size, y_.step, rows);
     return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving values between buffers and tiles.
+// Moves values between buffers and tiles.
 //
-// A tile covers rows y0 .. y0 + rows of the loops "y" and columns x0 .. x0 + cols of the loops "x",
-// at one index of the loops "z". Which of the program's loops are which is the schedule's choice.
+// A tile covers rows y0 .. y0 + rows of the "y" loops and columns x0 .. x0 + cols of the "x" loops,
+// at one index of the "z" loops. The schedule assigns the program's loops to these roles.
 #pragma once
 
 #include <cstddef>
@@ -24,31 +24,32 @@ struct TileAxes {
 };
 
 struct Tile {
-  const std::int64_t* z = nullptr;  // index by z loop
+  const std::int64_t* z = nullptr;  // index of each z loop
   std::int64_t y0 = 0, rows = 0, x0 = 0, cols = 0;
 };
 
-/// Which of a tile's directions a value has; one without columns has one value per row, one without
-/// rows one per column.
+/// The dimensions of a tile along which a value varies. Without columns: one value per row; without
+/// rows: one per column.
 struct Domain {
   bool rows = true, columns = true;
 };
 
-/// Indices that address gathers: view and type by instruction.
+/// Views and types of the indices of gathers, by instruction.
 struct GatherValues {
   const View* views = nullptr;
   const DType* types = nullptr;
 };
 
-/// A loop over the elements of windows, of which neighbours overlap: an element lies at
-/// stride * (window) + dilation * (loop), positions `pitch` elements apart.
+/// A loop over the elements of overlapping windows. An element is at input position stride *
+/// (window) + dilation * (loop); positions are `pitch` elements apart.
 struct WindowLoop {
-  std::size_t y = 0;  // loop
+  std::size_t y = 0;  // index of the loop
   std::int64_t size = 0, stride = 1, dilation = 1, pitch = 1;
-  int guard = -1;  // that says which positions there are
+  int guard = -1;  // index of the guard that bounds the positions; -1: none
 };
 
-/// Of a tile of `elements`: one each, the least and the greatest, and what look_up wants.
+/// Size of find_offsets()' array for a tile of `elements`: the offsets, their minimum and maximum,
+/// and the table of look_up().
 constexpr std::int64_t offset_count(std::int64_t elements) {
   return elements + 2 + elements / kLeastLookup;
 }
@@ -59,65 +60,69 @@ class TileAccess {
 
   const BoundAccess& access() const { return access_; }
 
-  /// The values of `tile` over `domain`: where they lie if they can be used there, else copied and
-  /// converted to the compute type, densely, to `target`. `target` has room for the domain. Throws
-  /// Error for a gathered index or an address out of range.
+  /// The values of `tile` over `domain`: in place if possible, else converted to the compute type
+  /// and copied densely to `target`, which has room for the domain. Throws Error for a gathered
+  /// index or an address out of range.
   View load(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
             void* target) const;
 
-  /// Where the elements of `tile` lie but for the loops z, which no gather may depend on; and the
-  /// values there. For accesses without guards of less than 2^31 elements. Throws like load.
-  /// `offsets` has room for offset_count of them.
+  /// find_offsets() computes the offsets of the elements of `tile` without the z loops; load_at()
+  /// loads the values there. Requires gathers independent of z, no guards, and fewer than 2^31
+  /// elements. Throws like load. `offsets` has offset_count() elements.
   void find_offsets(const Tile& tile, GatherValues gathered, std::int32_t* offsets) const;
   View load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
                std::byte* target) const;
 
-  /// Columns after which elements that are the same in all rows, and that load() has to copy, come
-  /// again; 0: no such access.
+  /// For elements that are equal in all rows but that load() must copy: the number of columns after
+  /// which they repeat. 0: no such access.
   std::int64_t period() const;
 
-  /// Writes `value`, which is in the compute type. Throws like load.
+  /// Stores `value`, which has the compute type. Throws like load.
   void store(std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
              const View& value) const;
 
-  /// Writes the elements of `tile` one after the other along columns; `combine` with what is there,
-  /// or in its place. Throws like load.
+  /// Scatters the elements of `tile` in order along columns. Combines them with the existing values
+  /// by `combine`; without one, replaces those. Throws like load.
   void scatter(std::byte* buffer, const Tile& tile, GatherValues gathered, const View& value,
                std::optional<Combine> combine) const;
 
-  /// Where a result over `domain` may be computed in place: sets address and row stride, and
-  /// returns true, if the values are contiguous along columns and stored in the compute type.
+  /// Whether a result over `domain` can be computed directly in the buffer: values are contiguous
+  /// along columns and stored in the compute type. If so, sets address and row stride.
   bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
                 std::int64_t& row_stride) const;
 
-  /// Whether rows' neighbouring elements are a column's: a tile should be about as high as wide.
+  /// Whether memory is contiguous along rows' starts (column-major): tiles should then be about
+  /// square.
   bool is_transposed() const;
   /// Whether load() copies nothing.
   bool is_used_in_place() const;
 
-  /// Whether reduce() takes the access, and load() would have to copy it.
+  /// Whether reduce() supports the access, where load() would have to copy.
   bool can_reduce() const;
-  /// Combines the rows of `tile` where they lie with one accumulator for each column.
+  /// Reduces the rows of `tile` in place, without copying them, to one accumulator for each column.
   void reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
               std::byte* accumulators) const;
 
-  /// Whether windows overlap so that reduce_sliding() takes fewer steps. `idempotent`: elements may
-  /// be combined more than once.
+  /// Whether windows overlap enough that reduce_sliding() takes fewer operations. `idempotent`:
+  /// elements may be combined more than once.
   bool slides(bool idempotent) const;
-  /// Room that it needs, and columns of a tile, at most `most`, of whole rows.
+  /// Bytes of its scratch memory; and the number of columns of a tile, at most `most`, in whole
+  /// rows.
   std::size_t sliding_bytes() const;
   std::int64_t sliding_columns(std::int64_t most) const;
-  /// What reduce() does, of tiles of all rows. `combine` is the kernel of `kind` as an operator.
+  /// The same result as reduce(), for tiles with all rows. `combine` is the operator kernel of
+  /// `kind`.
   void reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine, Combine kind,
                       const ReduceKernels& kernels, std::byte* room, std::byte* accumulators) const;
 
-  /// True if rows of `cols` columns follow each other in the buffer without gap or repetition.
+  /// True if rows of `cols` columns are contiguous in the buffer, without gap or repetition.
   bool is_stream(std::int64_t cols) const;
-  /// Where element (y, x) of such an access lies. z must have no loops.
+  /// The address of element (y, x) of such an access. There must be no z loops.
   const std::byte* stream_address(const std::byte* buffer, std::int64_t y, std::int64_t x) const;
 
  private:
-  /// Windows along the last column loop, along the one before, and over others.
+  /// Windows that slide along the last column loop, along the one before it, and the loops that do
+  /// not slide.
   struct Sliding {
     std::optional<WindowLoop> inner, outer;
     std::vector<std::size_t> others;  // y loops
@@ -134,23 +139,23 @@ class TileAccess {
     std::vector<std::int64_t> z, y, x;
   };
 
-  /// Sets the index of `axes`, the loops of one role, of which `joint` is the joint index.
+  /// Sets the indices of `axes`, the loops of one role, from their joint index.
   static void set_index(const std::vector<std::size_t>& axes, const Strides& strides,
                         std::int64_t joint, std::int64_t* index);
-  /// Whether all guards hold, and the address without what is gathered, at an index by axis, where
-  /// the nodes have `values`.
+  /// is_inside() evaluates all guards, address_at() the address without gathers. `index` is by
+  /// axis; `values` are those of the nodes.
   bool is_inside(const std::int64_t* index, std::span<const std::int64_t> values) const;
   std::int64_t address_at(const std::int64_t* index, std::span<const std::int64_t> values) const;
-  /// Whether all that is not linear, and all guards, are the same along a loop.
+  /// Whether all nonlinear terms and all guards are constant along a loop.
   bool is_same_along(std::size_t axis) const;
   std::int64_t fixed_offset(const Tile& tile) const;
-  /// What the loops z add to it.
+  /// The part of the offset that the z loops contribute.
   std::int64_t repeated_offset(const Tile& tile) const;
   View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                   std::byte* target) const;
   void load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
                      Domain domain, std::byte* target) const;
-  /// For accesses whose index arithmetic is the same along the innermost column loop.
+  /// For accesses whose index arithmetic is constant along the innermost column loop.
   void load_by_runs(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                     std::byte* target) const;
   void load_guarded(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
@@ -160,14 +165,14 @@ class TileAccess {
   void for_each_element(const Tile& tile, Domain domain, GatherValues gathered,
                         Visit&& visit) const;
   bool gathers_by_element(Domain domain, GatherValues gathered) const;
-  /// Adds to `offsets` what the gathers contribute in `row` from `column` on: those that have a
-  /// value for each column, or (then there is one offset) the others.
+  /// Adds the gathers' contributions in `row`, from `column` on, to `offsets`. `per_column`: those
+  /// of gathers with a value for each column; otherwise of the others, to a single offset.
   void add_gathered(GatherValues gathered, std::int64_t row, std::span<std::int64_t> offsets,
                     std::int64_t column, bool per_column) const;
-  /// What columns x, x + 1, .. add to the address.
+  /// The contributions of columns x, x + 1, .. to the address.
   void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
   bool has_short_runs() const;
-  /// Whether rows are neighbouring elements, each at its own index of one gather.
+  /// Whether each row is a contiguous run at its own index of one gather.
   bool takes_rows(Domain domain, GatherValues gathered) const;
   void load_rows(const std::byte* buffer, const Tile& tile, GatherValues gathered,
                  std::byte* target) const;
@@ -179,7 +184,7 @@ class TileAccess {
   void load_guarded_image(const std::byte* buffer, const Tile& tile, Domain domain,
                           std::byte* target) const;
   std::int64_t row_offset(const Tile& tile, Domain domain, std::int64_t row) const;
-  /// The addresses of all elements of `tile`, one after the other, checked.
+  /// The checked addresses of all elements of `tile`, row by row.
   void find_places(const Tile& tile, GatherValues gathered, std::span<std::int64_t> places) const;
   [[noreturn]] static void refuse_index(std::int64_t index, std::int64_t extent);
   std::int64_t gathered_offset(GatherValues gathered, std::int64_t row, std::int64_t column) const;
@@ -190,12 +195,12 @@ class TileAccess {
   std::vector<BoundNode> nodes_;
   std::size_t axis_count_ = 0;
   Strides y_, x_;
-  Strides y_walk_, x_walk_;  // with neighbouring loops as one that are walked as one
+  Strides y_walk_, x_walk_;  // adjacent loops merged where their strides allow it
   std::vector<std::int64_t> z_steps_;
   DType compute_;
   std::size_t storage_size_, compute_size_;
-  bool same_in_runs_ = false;   // what is not linear does not depend on the innermost column loop
-  bool linear_guards_ = false;  // all guards are linear, and nothing else is not
+  bool same_in_runs_ = false;   // nonlinear terms do not depend on the innermost column loop
+  bool linear_guards_ = false;  // all guards are linear, and there are no other nonlinear terms
   std::vector<GuardSteps> guard_steps_;
   std::optional<Sliding> sliding_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling a tile program: operators that can be computed in registers, one after the other.
+// Compiling a tile program: chains of operators that are computed in registers.
 #include <algorithm>
 
 #include "runtime/cpu/tiles/tile_compiler.h"
@@ -7,12 +7,12 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Columns from which on a row's last block, computed as a whole, costs less than a chain saves;
-/// how many make whole blocks, and with fewer than the first how long a chain must be.
+/// A chain computes a row's last block as a whole. That pays off from kLeastColumns columns, for
+/// multiples of kBlockColumns, or for chains of at least kLongChain operators.
 constexpr std::int64_t kLeastColumns = 128, kBlockColumns = 64, kLongChain = 4;
 
-/// From here on a result, and what it is made from, do not stay in a last-level cache until they
-/// are read: written past it, memory moves two thirds as much.
+/// Results of this size or more leave the last-level cache before they are read. Non-temporal
+/// stores then reduce memory traffic to two thirds.
 constexpr std::int64_t kLeastPastCache = std::int64_t{16} << 20;
 
 bool is_store(const TileInstr& instr) {
@@ -37,7 +37,7 @@ bool TileCompiler::is_past_cache(std::uint32_t access) const {
   const auto touches = [&](const TileAccess& other) {
     return other.access().buffer == store.buffer;
   };
-  // Where rows are reduced first there is too much to compute for memory to be waited for.
+  // With reductions, computation dominates, not memory.
   if (s.across || s.repeats > 1 || !out_.reductions_.empty() ||
       !out_.accesses_[access].is_stream(s.x_count) ||
       std::ranges::count_if(out_.accesses_, touches) != 1)
@@ -54,8 +54,8 @@ void TileCompiler::join_chains() {
         work_ += work_of(static_cast<ScalarOp>(program_.instrs[instr.value]->op)) - 1;
       }
   if (out_.schedule_.tile_cols < kBlockColumns) return;
-  // Instructions that read a value. Where values last, a later stage may read what an earlier one
-  // computed; else each computes its own or keeps it.
+  // Number of instructions that read a value. If values persist between stages, later stages count
+  // too; otherwise each stage recomputes or keeps its own.
   std::vector<int> readers(count_, 0);
   const auto count = [&](const Stage& stage) {
     for (const TileInstr& instr : stage.body) {
@@ -77,8 +77,8 @@ void TileCompiler::join_chains() {
   }
 }
 
-/// A chain takes the place of its last operator. What stands between its operators must not change
-/// what they read: stores do, since views of loads lie in the buffers themselves.
+/// A chain replaces its last operator. No instruction between its operators may change their
+/// operands; stores could, because views of loads refer to the buffers.
 void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
   const auto link_of = [&](const TileInstr& instr, std::uint32_t value) -> Chain::Step {
     Chain::Step step;
@@ -109,7 +109,7 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
   for (std::size_t first = 0; first < stage.body.size(); ++first) {
     const TileInstr& head = stage.body[first];
     if (joined[first] || head.arg_count == 0) continue;
-    // The operand that changes along the rows starts the chain.
+    // The chain starts with the operand that varies along rows.
     const std::uint32_t start = head.arg_count == 2 && class_[head.args[0]] != ValueClass::kElement
                                     ? head.args[1]
                                     : head.args[0];

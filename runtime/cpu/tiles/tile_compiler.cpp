@@ -14,13 +14,14 @@ using plan::fb::InstrKind;
 using plan::fb::LoopProgramT;
 
 constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
-/// Most bytes that values kept between stages may take: a share of the second-level cache.
+/// Maximum bytes of values kept between stages: a part of the L2 cache.
 constexpr std::int64_t kMaxKeptBytes = 512 << 10;
-/// Values cheaper than this (in arithmetic instructions, loads included) are computed again
-/// instead: most of them in registers.
+/// Values up to this cost, in arithmetic instructions including loads, are recomputed instead of
+/// kept.
 constexpr int kCheapValue = 5;
 
-/// Tiles of a part of a row: whole vectors, and whole groups of up to four interleaved values.
+/// Column step of tiles that split a row: a multiple of vectors and of 2, 3 and 4 interleaved
+/// values.
 constexpr std::int64_t kAligned = 192;
 
 }  // namespace
@@ -40,7 +41,7 @@ void TileCompiler::compile() {
   choose_axes();
   classify();
   find_needed();
-  // The first attempt assumes that tiles hold whole rows; its registers tell how large they may be.
+  // Assumes first that values persist between stages, which requires tiles with whole rows.
   choose_sizes();
   if (!out_.schedule_.whole_rows) keep_between_stages_ = false;
   emit_stages();
@@ -59,7 +60,7 @@ void TileCompiler::choose_axes() {
   TileSchedule& schedule = out_.schedule_;
   schedule.ordered = loops_.ordered || loops_.scans;
   if (!loops_.has_rows()) {
-    // Columns are the last axis, and those before it while it is short.
+    // Columns are the last axis, and those before it while there are few columns.
     constexpr std::int64_t kFewColumns = 64;
     std::size_t first = rank;
     for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;) {
@@ -71,8 +72,8 @@ void TileCompiler::choose_axes() {
       if (a != repeated) (a >= first ? axes.x : axes.y).push_back(a);
   } else {
     const std::size_t rows = loops_.row_axes;
-    // Side by side pays where memory runs along rows' starts, not along their elements, and where
-    // what runs along a row is only a few elements: the windows of a pooling.
+    // "Across" pays off if memory is contiguous along rows' starts and not along their elements, or
+    // if rows have few elements, as pooling windows do.
     constexpr std::int64_t kFewElements = 8;
     constexpr std::int64_t kWindowStep = 4;
     int along = 0, across = 0;
@@ -90,7 +91,7 @@ void TileCompiler::choose_axes() {
         ++across;
     }
     const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
-    // Rows that are not next to each other share a tile where they are short.
+    // Short rows share a tile even if they are not adjacent.
     constexpr std::int64_t kManyElements = 64, kLine = 32;
     std::int64_t length = 1;
     for (std::size_t a = rows; a < rank; ++a) length *= loops_.extents[a];
@@ -161,7 +162,8 @@ bool TileCompiler::gathers_rows() const {
     if (instr->kind != InstrKind::Load) return false;
     const BoundAccess& access = loops_.accesses[instr->access];
     if (!access.is_plain() || access.gathers.empty()) return false;
-    // Rows of neighbours are copied; in others all rows have the same columns, found once.
+    // Contiguous rows are copied whole. Other rows share their column offsets, which are computed
+    // once.
     if (std::ranges::none_of(access.gathers,
                              [&](const BoundGather& gather) { return along[gather.value]; }))
       return access.address.coefficients[rank - 1] == 1;
@@ -199,7 +201,7 @@ ValueClass TileCompiler::class_of(const BoundAccess& access) const {
   return element ? ValueClass::kElement : ValueClass::kRow;
 }
 
-/// Which axes every value depends on.
+/// Computes the axes that each value depends on.
 void TileCompiler::find_axes_of_values() {
   const auto bit = [](std::size_t axis) { return std::uint64_t{1} << axis; };
   std::vector<std::uint64_t>& of_node = node_depends_;
@@ -236,8 +238,8 @@ void TileCompiler::find_axes_of_values() {
   }
 }
 
-/// Of the first `end` axes the one along which most of the work is the same, if that is enough to
-/// walk memory in another order for.
+/// Of the first `end` axes, the one along which most work repeats. Nullopt if the saved work does
+/// not outweigh the changed memory order.
 std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
   constexpr std::int64_t kFewRepeats = 2, kManyValues = 64;
   constexpr int kLeastSaved = 6, kGathered = 4, kComputedAddress = 12;
@@ -283,7 +285,7 @@ std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
   return best;
 }
 
-/// The class of every value, and the stage from which on it is available.
+/// Computes each value's class, and the first stage in which it is available.
 void TileCompiler::classify() {
   class_.assign(count_, ValueClass::kUniform);
   available_.assign(count_, 0);
@@ -326,7 +328,7 @@ void TileCompiler::classify() {
       }
       default: break;
     }
-    if (class_[i] != ValueClass::kElement) cost_[i] = 0;  // once a row, or once at all
+    if (class_[i] != ValueClass::kElement) cost_[i] = 0;  // computed once for a row, or once in all
   }
 }
 
@@ -352,11 +354,11 @@ void TileCompiler::choose_sizes() {
   TileSchedule& s = out_.schedule_;
   const auto thread_count = static_cast<std::int64_t>(threads_);
   if (s.across) {
-    // Few rows leave room for more columns.
+    // With few rows, a tile has room for more columns.
     const std::int64_t few_rows = std::clamp<std::int64_t>(s.y_count, 1, kAcrossRows);
     s.tile_cols = std::min(s.x_count, kTileElements / few_rows / 64 * 64);
     const std::int64_t groups = ceil_div(s.x_count, s.tile_cols);
-    // Enough groups for all threads, but not narrower than a cache line or two.
+    // Narrower tiles give all threads work, but not below one or two cache lines.
     if (groups * s.z_count < thread_count)
       s.tile_cols = std::max<std::int64_t>(
           std::min<std::int64_t>(s.x_count, 32),
@@ -364,26 +366,25 @@ void TileCompiler::choose_sizes() {
               ceil_div(s.x_count, ceil_div(thread_count, std::max<std::int64_t>(s.z_count, 1))),
               16) *
               16);
-    // Whatever the number of threads, so that sums are formed in the same order. Of few columns
-    // there are more rows.
+    // Independent of the number of threads, so that sums have a fixed order. Few columns allow more
+    // rows.
     const std::int64_t columns = std::clamp<std::int64_t>(s.x_count, 1, kAcrossColumns);
     s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kTileElements / columns);
     s.whole_rows = s.tile_rows >= s.y_count;
     return;
   }
-  // Of bytes a tile has more: what an instruction costs beside its elements does not depend on
-  // their size.
+  // Narrow types get larger tiles, because an instruction's overhead does not depend on their size.
   std::int64_t widest = 1;
   for (std::size_t i = 0; i < count_; ++i)
     if (class_[i] == ValueClass::kElement)
       widest = std::max(widest, static_cast<std::int64_t>(size_of(out_.types_[i])));
-  // What stays from repetition to repetition takes room, too.
+  // Values that persist across repetitions need room too.
   constexpr std::int64_t kRepeatedElements = 1024;
   const std::int64_t room =
       s.repeats > 1 ? kRepeatedElements : kTileElements * 4 / std::min<std::int64_t>(widest, 4);
   s.whole_rows = s.x_count <= room;
   if (!loops_.has_rows() && std::ranges::any_of(out_.accesses_, &TileAccess::is_transposed)) {
-    // A line of memory has neighbouring rows' elements: they are read together.
+    // A cache line holds elements of adjacent rows, so a tile reads several rows.
     constexpr std::int64_t kHigh = 32;
     s.tile_rows = std::min(s.y_count, kHigh);
     s.tile_cols = std::min(s.x_count, room / kHigh);
@@ -393,7 +394,7 @@ void TileCompiler::choose_sizes() {
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {
-    // Whole periods, so that what comes again is copied once.
+    // Multiples of the period, so that repeating elements are copied once.
     std::int64_t step = kAligned;
     for (const TileAccess& access : out_.accesses_)
       if (const std::int64_t period = access.period(); period > 0 && period <= room / 4)
@@ -405,7 +406,7 @@ void TileCompiler::choose_sizes() {
   }
 }
 
-/// True for values that are known to lie in [-1, 1].
+/// True for values that always lie in [-1, 1].
 bool TileCompiler::is_small(std::size_t i) const {
   const plan::fb::InstrT& instr = *program_.instrs[i];
   if (instr.kind != InstrKind::Op) return false;
@@ -419,7 +420,7 @@ bool TileCompiler::is_small(std::size_t i) const {
   }
 }
 
-/// Whether addresses are computed by more than strides, and always inside.
+/// True if addresses have nonlinear terms but no guards.
 bool TileCompiler::is_computed(const BoundAccess& access) {
   return !access.nonlinear.empty() && access.guards.empty();
 }
@@ -434,7 +435,7 @@ bool TileCompiler::has_steady_offsets(std::size_t i) const {
   constexpr std::int64_t kMostElements = INT32_MAX;
   const BoundAccess& access = loops_.accesses[program_.instrs[i]->access];
   const auto is_steady = [&](const BoundGather& gather) -> bool { return steady_[gather.value]; };
-  // Along columns; else rows are copied whole.
+  // Varies along columns; otherwise rows are copied whole.
   const auto is_spread = [&](const BoundGather& gather) {
     return std::ranges::any_of(
         out_.axes_.x, [&](std::size_t axis) { return (depends_[gather.value] >> axis & 1) != 0; });
@@ -474,7 +475,7 @@ TileInstr TileCompiler::translate(std::size_t i) const {
     case InstrKind::Index:
       result.kind = TileInstr::Kind::kIndex;
       result.axis = loops_.axis_of[instr.dim];
-      if (result.axis < 0)  // it is 0 everywhere, and its class says so
+      if (result.axis < 0)  // it is always 0, and would be of class uniform
         throw internal_error("instruction {} is no index", i);
       break;
     case InstrKind::Reduce: result.kind = TileInstr::Kind::kReduce; break;
@@ -513,7 +514,7 @@ void TileCompiler::emit_stages() {
   const TileSchedule& schedule = out_.schedule_;
   for (int stage = 0; stage <= last; ++stage) {
     Stage& out = out_.stages_[static_cast<std::size_t>(stage)];
-    // What this stage's reductions and stores need, from the last instruction to the first.
+    // Values that this stage's reductions and stores need, found backwards.
     std::vector<bool> wanted(count_, false), resumed(count_, false);
     for (std::size_t i = count_; i-- > 0;) {
       const InstrKind kind = program_.instrs[i]->kind;
@@ -524,7 +525,7 @@ void TileCompiler::emit_stages() {
       wanted[i] = true;
       if (computed[i]) {
         if (keep_between_stages_) {
-          wanted[i] = false;  // it is still where it was computed
+          wanted[i] = false;  // still available from an earlier stage
           continue;
         }
         const std::int64_t bytes =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a TileProgram: classes, stages, schedule, registers.
+// Compiles a TileProgram: value classes, stages, schedule, workspace.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace sinter::runtime::cpu {
 
-/// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
-/// enough to hide the cost of interpreting an instruction.
+/// Elements of a tile: several tiles fit the L1 cache, and the overhead of interpreting an
+/// instruction is amortized.
 constexpr std::int64_t kTileElements = 2048;
-/// Columns of a tile of rows side by side.
+/// Columns of an "across" tile.
 constexpr std::int64_t kAcrossColumns = 128;
 
 /// a / b rounded up; b > 0.
@@ -44,21 +44,21 @@ class TileCompiler {
   void evaluate_uniforms();
 
   bool is_element_axis(std::size_t axis) const;
-  /// Which values differ along the axis, as far as that can be seen.
+  /// Values that vary along the axis; conservative where that is unknown.
   std::vector<bool> varying_along(std::size_t axis) const;
-  /// Whether something is read in rows along the last axis at indices that are data.
+  /// Whether a load gathers rows along the last axis.
   bool gathers_rows() const;
   ValueClass class_of(const BoundAccess& access) const;
-  /// Arguments, and the values that gather an access.
+  /// Arguments, and the indices of an access's gathers.
   std::vector<std::uint32_t> operands_of(std::size_t instr) const;
-  /// What an instruction of a stage reads, in the workspace or elsewhere.
+  /// Values that an instruction of a stage reads.
   std::vector<std::uint32_t> operands_of(const TileInstr& instr) const;
   bool is_small(std::size_t instr) const;
-  /// Whether what a store writes is so large that it should leave the caches out.
+  /// Whether a store writes so much that it should bypass the caches.
   bool is_past_cache(std::uint32_t access) const;
   static bool is_computed(const BoundAccess& access);
   std::uint64_t depends_of_nodes(const BoundAccess& access) const;
-  /// Whether all elements of a load lie at offsets that are the same in all repetitions.
+  /// Whether the offsets of a load's elements are equal in all repetitions.
   bool has_steady_offsets(std::size_t instr) const;
   TileInstr translate(std::size_t instr) const;
 
@@ -71,15 +71,15 @@ class TileCompiler {
 
   // By instruction.
   std::vector<ValueClass> class_;
-  std::vector<int> available_;  // the stage whose body can use it
+  std::vector<int> available_;  // the first stage whose body can use it
   std::vector<int> cost_;       // of computing it from memory
   std::vector<bool> needed_, kept_;
-  std::vector<std::uint64_t> depends_;  // on which axes, a bit each
+  std::vector<std::uint64_t> depends_;  // bitmask of axes
   std::vector<std::uint64_t> node_depends_;
-  std::vector<bool> steady_;         // the same in all repetitions of a tile
-  bool keep_between_stages_ = true;  // tiles hold whole rows: values last from stage to stage
+  std::vector<bool> steady_;         // equal in all repetitions of a tile
+  bool keep_between_stages_ = true;  // tiles hold whole rows, so values persist between stages
 
-  int operations_ = 0;  // Ops on elements, and their work beyond one instruction each
+  int operations_ = 0;  // Ops on elements; work_: their cost beyond one instruction each
   double work_ = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace sinter::runtime::cpu {
 
-/// One thread's state while it runs a program.
+/// State of one thread that runs a program.
 class TileProgram::Worker {
  public:
   Worker(const TileProgram& program, std::span<std::byte* const> buffers, std::byte* workspace)
@@ -27,7 +27,7 @@ class TileProgram::Worker {
     tile_.z = z_.data();
   }
 
-  /// The index of the loops z, and whether this is the first of a tile's repetitions.
+  /// Sets the index of the z loops. `first`: the first repetition of a tile.
   void begin(std::int64_t z, bool first) {
     for (std::size_t d = s_.z_extents.size(); d-- > 0;) {
       z_[d] = z % s_.z_extents[d];
@@ -36,8 +36,8 @@ class TileProgram::Worker {
     first_ = first;
   }
 
-  /// All stages over the given rows; columns [x0, x0 + cols) only, if the program has no
-  /// reductions.
+  /// Runs all stages over the given rows. Covers columns [x0, x0 + cols), which may be a part only
+  /// without reductions.
   void run_along(std::int64_t y0, std::int64_t rows, std::int64_t x0, std::int64_t cols) {
     tile_.y0 = y0;
     tile_.rows = rows;
@@ -60,7 +60,7 @@ class TileProgram::Worker {
     }
   }
 
-  /// All stages over cols rows side by side.
+  /// Runs all stages over `cols` adjacent rows ("across").
   void run_across(std::int64_t x0, std::int64_t cols) {
     tile_.x0 = x0;
     tile_.cols = cols;
@@ -108,24 +108,24 @@ class TileProgram::Worker {
   std::byte* buffer_of(const TileAccess& access) const { return buffers_[access.access().buffer]; }
   GatherValues gathered() const { return {views_, p_.types_.data()}; }
 
-  /// Where an instruction's result goes in the workspace.
+  /// Address of an instruction's result in the workspace.
   std::byte* place_of(const TileInstr& instr) const {
     std::byte* place = workspace_ + instr.offset;
     return instr.kept ? place + static_cast<std::size_t>(done_) * size_of(instr.type) : place;
   }
 
-  /// The next unit of work will read and write `count` elements from (y, x) on.
+  /// Prepares prefetching for the next unit of work: `count` elements from (y, x) on.
   void begin_ahead(std::int64_t y, std::int64_t x, std::int64_t count) {
     if (y >= s_.y_count) count = 0;
     ahead_y_ = y;
     ahead_x_ = x;
     ahead_ = 0;
     ahead_end_ = count;
-    // In steps of at least a line of float32.
+    // Steps of at least one cache line of float32.
     ahead_step_ = std::max<std::int64_t>(16, (count / p_.unit_instrs_ + 15) / 16 * 16);
   }
 
-  /// Fetches a part of it, so that memory works while this unit computes.
+  /// Prefetches a part of the next unit during this one.
   void fetch_ahead() {
     if (ahead_ >= ahead_end_) return;
     constexpr std::int64_t kLine = 64;
@@ -215,7 +215,7 @@ class TileProgram::Worker {
       }
       case TileInstr::Kind::kStore: {
         if (instr.target != TileInstr::kNone && forwarded_[instr.args[0]]) break;
-        // Tiles further along the same rows have the same values of rows.
+        // Row values were stored by the first tile of these rows.
         if (instr.value_class == ValueClass::kRow && later_columns_) break;
         const TileAccess& access = p_.accesses_[instr.access];
         access.store(buffer_of(access), tile_, domain_of(instr.value_class), gathered(),
@@ -246,7 +246,7 @@ class TileProgram::Worker {
     }
   }
 
-  /// A kept load lies where later stages look for it, even if it could be used in its buffer.
+  /// Copies a kept load to the workspace, where later stages expect it, unless it is there.
   void keep(const TileInstr& instr) {
     const View view = views_[instr.value];
     std::byte* place = place_of(instr);
@@ -265,7 +265,7 @@ class TileProgram::Worker {
     OpArgs args;
     std::byte* place = place_of(instr);
     if (instr.value_class == ValueClass::kRow) {
-      // Rows' values lie side by side, whichever way the tile runs.
+      // Row values are contiguous for both schedules.
       args = {1, s_.across ? tile_.cols : tile_.rows, place, 0, {}};
       for (std::uint32_t k = 0; k < instr.arg_count; ++k) {
         const View& view = views_[instr.args[k]];
@@ -315,8 +315,8 @@ class TileProgram::Worker {
                instr.past_cache && forwarded_[instr.value] != 0});
   }
 
-  /// Where a load copies to: into the memory of the store that alone reads it, if a tile's rows
-  /// follow each other there, else to `place`.
+  /// Where a load copies to: directly to the store that alone reads it, if a tile's rows are
+  /// contiguous there; otherwise to `place`.
   std::byte* load_target(const TileInstr& instr, std::byte* place) {
     if (instr.target == TileInstr::kNone) return place;
     const TileAccess& access = p_.accesses_[instr.target];
@@ -328,12 +328,12 @@ class TileProgram::Worker {
                : place;
   }
 
-  /// True if the rows of a tile follow each other as one would.
+  /// True if a tile's rows can be treated as one row.
   bool is_joint(const View& view) const {
     return view.per_column ? view.row_stride == tile_.cols : view.row_stride == 0;
   }
 
-  /// Where a result of elements goes, and its stride: into the memory of a later store, or `place`.
+  /// Address and stride of a per-element result: the memory of a later store, or `place`.
   std::pair<std::byte*, std::int64_t> result_of(const TileInstr& instr, std::byte* place) {
     std::byte* result = place;
     std::int64_t stride = tile_.cols;
@@ -358,14 +358,14 @@ class TileProgram::Worker {
     const char role = p_.axis_role_[axis];
     std::byte* place = place_of(instr);
     const std::size_t size = size_of(instr.type);
-    // The index along one loop of a joint one: joint / (product of the inner ones) % extent.
+    // The index of one loop from the joint index: joint / (product of inner extents) % extent.
     const auto& loops = role == 'y' ? p_.axes_.y : p_.axes_.x;
     std::int64_t below = 1;
     for (std::size_t d = position + 1; role != 'z' && d < loops.size(); ++d)
       below *= p_.extents_[loops[d]];
     const std::int64_t extent = p_.extents_[axis];
     const auto index_at = [&](std::int64_t joint) { return joint / below % extent; };
-    // In runs of one index, or of the innermost loop's neighbouring ones.
+    // Fills runs of a constant index, or of ascending ones for the innermost loop.
     const auto fill = [&](std::byte* to, std::int64_t joint, std::int64_t count) {
       for (std::int64_t n = 0; count > 0; joint += n, count -= n) {
         const std::int64_t index = index_at(joint);
@@ -398,13 +398,13 @@ class TileProgram::Worker {
   std::span<std::byte* const> buffers_;
   std::byte* workspace_;
   View* views_;            // by instruction
-  char* forwarded_;        // by instruction: computed where it is stored
+  char* forwarded_;        // by instruction: result is already in the store's memory
   LoadedColumns* loaded_;  // by instruction
   std::array<std::int64_t, kMaxAxes> z_{};
   Tile tile_;
   bool later_columns_ = false, first_ = true;
   std::int64_t ahead_y_ = 0, ahead_x_ = 0, ahead_ = 0, ahead_end_ = 0, ahead_step_ = 16;
-  std::int64_t done_ = 0;  // elements of the rows before this tile, for kept values
+  std::int64_t done_ = 0;  // elements of the rows in previous tiles, for kept values
 };
 
 void TileProgram::run(std::span<std::byte* const> buffers,
@@ -423,7 +423,7 @@ void TileProgram::run(std::span<std::byte* const> buffers,
   if (tiles == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
   const auto team =
       static_cast<int>(std::min(static_cast<std::int64_t>(threads_), std::ssize(workspaces)));
-  // Few tiles are divided into groups of their repetitions.
+  // With few tiles, splits their repetitions.
   const std::int64_t chunks =
       std::clamp<std::int64_t>(groups(threads::parts_of(team), tiles), 1, s.repeats);
   const std::int64_t items = tiles * chunks;

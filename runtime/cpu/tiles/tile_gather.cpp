@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accesses whose place is decided by values: reading by element, and scattering.
+// Accesses with addresses that depend on values: gathers, element loads, scatters.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,9 +15,9 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Elements that are loaded at a time, their offsets on the stack.
+/// Elements loaded in one piece, with offsets on the stack.
 constexpr std::int64_t kPiece = 1024;
-/// The part of an offset that a joint index over several loops makes.
+/// The offset of a joint index over several loops.
 std::int64_t strided_offset(const std::vector<std::int64_t>& extents,
                             const std::vector<std::int64_t>& steps, std::int64_t joint) {
   std::int64_t offset = 0;
@@ -46,7 +46,7 @@ void load_elements_as_stored(std::size_t size, const std::byte* buffer,
   }
 }
 
-/// At most kPiece of them.
+/// At most kPiece elements.
 template <typename Offset>
 void load_elements(DType storage, const std::byte* buffer, std::span<const Offset> offsets,
                    std::byte* target) {
@@ -57,11 +57,11 @@ void load_elements(DType storage, const std::byte* buffer, std::span<const Offse
   load_run(storage, piece, 1, target, std::ssize(offsets));
 }
 
-/// Offsets as a few runs of neighbouring elements, as an image's inside and what is around it.
+/// Offsets as at most kMost runs of contiguous elements, as in an image with padding.
 struct Runs {
-  static constexpr std::size_t kMost = 32, kShortest = 16;  // on average
-  std::size_t count = 0;                                    // 0: not a few
-  std::size_t first[kMost + 1];                             // of each run, and behind the last
+  static constexpr std::size_t kMost = 32, kShortest = 16;  // kShortest: average length
+  std::size_t count = 0;                                    // 0: too many runs
+  std::size_t first[kMost + 1];  // start of each run, then the end of the last
 
   void find(std::span<const std::int64_t> offsets) {
     count = 0;
@@ -160,7 +160,7 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
                                Domain domain, std::byte* target) const {
   const std::int64_t rows = domain.rows ? tile.rows : 1;
   const std::int64_t cols = domain.columns ? tile.cols : 1;
-  // Often all rows take the same columns.
+  // True if all rows use the same columns, which is common.
   const bool alike = std::ranges::all_of(access_.gathers, [&](const BoundGather& gather) {
     const View& view = gathered.views[gather.value];
     return !view.per_column || view.row_stride == 0;
@@ -199,13 +199,14 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
 bool TileAccess::takes_rows(Domain domain, GatherValues gathered) const {
   if (access_.gathers.size() != 1 || !access_.is_plain() || compute_ != access_.storage ||
       !domain.rows || !domain.columns || !x_.linear || x_.step != 1)
-    return false;  // of one row, load_plain copies nothing
+    return false;  // for a single row, load_plain copies nothing
   const std::uint32_t value = access_.gathers[0].value;
   return !gathered.views[value].per_column &&
          (gathered.types[value] == DType::kInt64 || gathered.types[value] == DType::kInt32);
 }
 
-/// Rows of kBytes each, or of any number: a copy of a few bytes is a few instructions, not a call.
+/// Copies a row of kBytes, or of `bytes` if 0. A constant size compiles to a few instructions
+/// instead of a call.
 template <std::size_t kBytes>
 void copy_row(std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, kBytes > 0 ? kBytes : bytes);
@@ -272,7 +273,7 @@ void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
         offsets[r * tile.cols + c + static_cast<std::int64_t>(i)] =
             static_cast<std::int32_t>(start + piece[i]);
     }
-  // What is computed is known to be inside for this repetition alone.
+  // Bounds for load_at(): computed addresses were only checked for this repetition.
   const auto [least, most] = std::minmax_element(offsets, offsets + count);
   offsets[count] = *least;
   offsets[count + 1] = *most;
@@ -316,8 +317,8 @@ void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathe
     }
     return;
   }
-  // Column by column, so that neighbouring rows, which often lie side by side, share cache lines;
-  // within a row the order is that of its elements.
+  // Column by column, because adjacent rows often share cache lines. Within a row, elements keep
+  // their order.
   std::vector<std::int64_t> places(static_cast<std::size_t>(tile.rows * tile.cols));
   if (access_.is_plain()) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads of images, whose channels are interleaved or lie together, and of padding.
+// Loads of padded images, whose channels are contiguous or get interleaved.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace sinter::runtime::cpu {
 
-/// True where a few rows that lie anywhere become neighbouring elements: an image's channels, last.
+/// True if a few rows anywhere in memory are interleaved to adjacent elements: NCHW to NHWC.
 bool TileAccess::is_interleaved(const Tile& tile) const {
   if (x_.linear || (storage_size_ != 1 && storage_size_ != sizeof(std::uint32_t)) ||
       compute_ != access_.storage)
@@ -39,8 +39,8 @@ void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Dom
   }
 }
 
-/// True where guards are the same for all channels, last, of an image, and these lie together in
-/// memory or are interleaved.
+/// True if guards do not depend on an image's channels (last), and channels are contiguous in
+/// memory or get interleaved.
 bool TileAccess::is_guarded_image(const Tile& tile) const {
   const std::size_t loops = x_.extents.size();
   if (loops < 2 || !access_.gathers.empty()) return false;
@@ -52,7 +52,7 @@ bool TileAccess::is_guarded_image(const Tile& tile) const {
                              [](const GuardSteps& guard) { return guard.x.back() == 0; });
 }
 
-/// An image with what is around it, by the positions of its channels.
+/// Loads an image with padding, pixel by pixel (all channels of a position).
 void TileAccess::load_guarded_image(const std::byte* buffer, const Tile& tile, Domain domain,
                                     std::byte* target) const {
   const auto size = static_cast<std::int64_t>(storage_size_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last steps of compiling a tile program: where values lie, and what is known beforehand.
+// Last steps of compiling a tile program: workspace layout and constant evaluation.
 #include <algorithm>
 #include <map>
 
@@ -11,15 +11,15 @@ namespace {
 
 using plan::fb::InstrKind;
 
-/// Work, in elements times instructions, that is worth waking another thread for.
+/// Work, in elements times instructions, that justifies another thread.
 constexpr double kWorkPerThread = 60000;
 
 std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-/// Lets operations compute, and loads of elements copy, straight into the memory that a later store
-/// of the same stage fills.
+/// Lets operations and loads of elements write directly to the memory of a later store in the same
+/// stage.
 void TileCompiler::forward_stores() {
   for (Stage& stage : out_.stages_) {
     for (TileInstr& store : stage.body) {
@@ -31,15 +31,15 @@ void TileCompiler::forward_stores() {
         if ((instr.kind == TileInstr::Kind::kOp || is_move) && instr.value == store.args[0] &&
             !instr.kept && !instr.steady && instr.target == TileInstr::kNone) {
           instr.target = store.access;
-          store.target = store.access;  // it has nothing left to do where the forwarding succeeds
+          store.target = store.access;  // skipped if forwarding succeeds
         }
       }
     }
   }
 }
 
-/// Places values: per-row values and accumulators each on their own, per-element ones in as few
-/// tiles as their lifetimes allow, so that tiles stay in the cache.
+/// Assigns workspace offsets. Row values and accumulators get their own; element values share as
+/// few tiles as their lifetimes allow, so that tiles stay in the cache.
 void TileCompiler::lay_out() {
   const TileSchedule& s = out_.schedule_;
   std::size_t end = 0;
@@ -70,7 +70,7 @@ void TileCompiler::lay_out() {
     for (TileInstr& instr : stage.body) order.push_back(&instr);
   for (TileInstr* instr : order)
     if (instr->slides) instr->offset = take(1, out_.accesses_[instr->access].sliding_bytes());
-  // Steady values that each repetition reads have a place of their own, as offsets have.
+  // Steady values that later repetitions read, and offsets, get their own memory.
   std::vector<bool> is_held(count_, false);
   for (const TileInstr* instr : order)
     if (!instr->steady)
@@ -88,7 +88,7 @@ void TileCompiler::lay_out() {
     last_use[p] = p;
   }
   const std::int64_t elements = s.tile_rows * s.tile_cols;
-  std::map<std::size_t, std::vector<std::size_t>> free;  // tiles by size of their elements
+  std::map<std::size_t, std::vector<std::size_t>> free;  // free tiles by element size
   std::map<std::uint32_t, std::size_t> kept;
   std::vector<std::vector<std::size_t>> dying(order.size());
   for (std::size_t p = 0; p < order.size(); ++p)
@@ -96,8 +96,8 @@ void TileCompiler::lay_out() {
   for (std::size_t p = 0; p < order.size(); ++p) {
     TileInstr& instr = *order[p];
     const std::size_t size = size_of(instr.type);
-    // Operands that are used for the last time give their tile to the result: all kernels may work
-    // in place. A load may not: it can leave its operands (indices) behind half read.
+    // The result reuses the tile of an operand whose lifetime ends here, since all kernels work in
+    // place. Loads do not: they may still read indices while they write.
     const auto release = [&] {
       for (const std::size_t d : dying[p])
         if (!order[d]->kept && !order[d]->held && order[d]->period == 0 &&
@@ -108,7 +108,7 @@ void TileCompiler::lay_out() {
         instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain;
     if (in_place) release();
     if (instr.period > 0 || instr.held) {
-      instr.offset = take(elements, size);  // no other value's: it stays from tile to tile
+      instr.offset = take(elements, size);  // not shared: persists from tile to tile
     } else if (instr.kept) {
       const auto [it, added] = kept.try_emplace(instr.value, 0);
       if (added) it->second = take(s.across ? s.y_count * s.tile_cols : s.x_count, size);
@@ -131,7 +131,7 @@ void TileCompiler::lay_out() {
   out_.loaded_offset_ = take(static_cast<std::int64_t>(count_), sizeof(LoadedColumns));
   out_.workspace_bytes_ = end;
 
-  // The hardware's own prefetcher follows a single operation well enough.
+  // For a single operation the hardware prefetcher suffices.
   if (operations_ > 1) choose_streams(order.size());
 
   const double instructions = static_cast<double>(order.size()) + work_;
@@ -184,7 +184,7 @@ void TileCompiler::evaluate_uniforms() {
         op.kernel(args);
         break;
       }
-      default: break;  // an index along a dimension of one element: zero
+      default: break;  // index along a dimension of size 1: zero
     }
     out_.uniforms_[i] = {value, 0, false};
   }

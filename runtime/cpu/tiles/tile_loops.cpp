@@ -27,7 +27,7 @@ bool is_constant(const LinearIndex& linear) {
   return std::ranges::all_of(linear.coefficients, [](std::int64_t c) { return c == 0; });
 }
 
-/// Index nodes as linear forms over the program's dimensions, where they are linear.
+/// Linear forms of index nodes over the program's dimensions; nullopt if not linear.
 std::vector<std::optional<LinearIndex>> linear_nodes(const LoopProgramT& program, Values values) {
   const std::size_t rank = program.extents.size();
   std::vector<std::optional<LinearIndex>> result;
@@ -77,7 +77,7 @@ std::vector<std::optional<LinearIndex>> linear_nodes(const LoopProgramT& program
 
 __int128 magnitude(__int128 value) { return value < 0 ? -value : value; }
 
-/// True if no value on the way to one of the form's overflows. (Nodes wrap around, forms must not.)
+/// True if no intermediate value of the form can overflow: nodes wrap, forms must not.
 bool fits(const LinearIndex& linear, const LoopProgramT& program, Values values) {
   __int128 reach = magnitude(linear.constant);
   for (std::size_t d = 0; d < linear.coefficients.size(); ++d)
@@ -85,7 +85,7 @@ bool fits(const LinearIndex& linear, const LoopProgramT& program, Values values)
   return reach < (__int128{1} << 60);
 }
 
-/// Marks the dimensions that nodes below `node` refer to by name.
+/// Marks the dimensions that `node` and its operands refer to.
 void pin(const LoopProgramT& program, std::uint32_t node, std::vector<bool>& pinned) {
   std::vector<bool> needed(node + 1, false);
   needed[node] = true;
@@ -123,7 +123,7 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
   BoundLoops loops;
   for (const auto& instr : program.instrs) {
     loops.has_reductions |= instr->kind == plan::fb::InstrKind::Reduce;
-    // Without a row no two elements are scattered to one place: any order will do.
+    // Without inner dimensions, no two elements scatter to one address, so any order is correct.
     loops.ordered |= instr->kind == plan::fb::InstrKind::Scatter && program.inner_dims > 0;
     loops.scans |= instr->kind == plan::fb::InstrKind::Scan;
   }
@@ -143,7 +143,8 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
     for (const plan::fb::Gather& gather : source->gathers)
       access.gathers.push_back({gather.value(), values[gather.extent()], values[gather.stride()]});
     for (const std::uint32_t node : source->nonaffine) {
-      // Even a linear part stays apart: verify_bound has not seen it, so it is checked at run time.
+      // Linear nodes stay separate too: verify_bound has not checked them, so they are checked at
+      // run time.
       pin(program, node, pinned);
       access.nonlinear.push_back(node);
     }
@@ -159,7 +160,7 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
   for (const auto& instr : program.instrs)
     if (instr->kind == plan::fb::InstrKind::Index) pinned[instr->dim] = true;
 
-  // Everything that moves with a dimension, to be merged alike.
+  // All linear forms; merging dimensions must suit each of them.
   std::vector<LinearIndex*> forms;
   for (BoundAccess& access : loops.accesses) {
     forms.push_back(&access.address);
@@ -206,7 +207,7 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
     BoundNode bound{node.op(), node.a(), node.b(), 0};
     if (node.op() == ExprOp::Constant) bound.constant = values[node.a()];
     if (node.op() == ExprOp::Symbol) {
-      // A merged dimension is no longer there by itself; no node that is evaluated refers to it.
+      // No evaluated node refers to a merged dimension: nodes pin theirs.
       const int axis = loops.axis_of[node.a()];
       if (axis < 0)
         bound.op = ExprOp::Constant;

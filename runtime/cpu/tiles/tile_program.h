@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop program compiled for one bound shape: what runs over which tile, and where values lie.
+// A loop program compiled for one bound shape: instructions on tiles, and the workspace.
 //
-// Values are of three classes: uniform (constants, computed once), per row, and per element. Each
-// reduction ends a stage: its result is known when all of a row's elements have been seen. A stage
-// first computes its per-row values, then walks the elements.
+// Values have three classes: uniform (constants, computed once), per row, and per element. Each
+// reduction ends a stage, because its result requires all elements of a row. A stage first computes
+// its row values, then processes the elements.
 //
-// Two schedules: rows of elements lie along a tile's columns ("along"), or, for reductions over a
-// dimension that is not the contiguous one, several rows side by side make a tile's columns and
-// elements follow each other downwards ("across").
+// There are two schedules. "Along": a row's elements are a tile's columns. "Across", for reductions
+// over a dimension that is not contiguous: several rows are a tile's columns, and elements are its
+// rows.
 //
-// Where much of what a tile computes is the same along one loop (positions and weights of an
-// interpolation, for all channels), that loop repeats each tile: its index is the last of z, and
-// steady values are computed at the first repetition alone.
+// If much of a tile's work repeats along one loop, that loop runs innermost and repeats each tile.
+// An example is the positions and weights of an interpolation, equal for all channels. The loop's
+// index is the last of z; steady values are computed in the first repetition only.
 #pragma once
 
 #include <cstddef>
@@ -47,32 +47,32 @@ struct TileInstr {
   static constexpr std::size_t kNoOffsets = SIZE_MAX;
 
   Kind kind = Kind::kOp;
-  ValueClass value_class = ValueClass::kElement;  // of the result; Store: of what is written
+  ValueClass value_class = ValueClass::kElement;  // of the result; Store: of the stored value
   DType type = DType::kFloat32;
-  bool kept = false;  // the result stays for later stages, for the whole row
-  // The result is the same in all repetitions of a tile; held: it is read in later ones.
+  bool kept = false;  // the result persists for later stages, for the whole row
+  // steady: equal in all repetitions of a tile; held: also read in later ones.
   bool steady = false, held = false;
-  // Load: where the offsets of all elements lie, which are the same in all repetitions.
+  // Load: where the workspace holds the elements' offsets, if these are equal in all repetitions.
   std::size_t offsets = kNoOffsets;
-  // Load: of copied elements that are the same in every row, columns after which they come again.
+  // Load: for copied elements that are equal in every row, the columns after which they repeat.
   std::int64_t period = 0;
   std::uint32_t value = 0;  // instruction of the program
   std::uint32_t args[3] = {};
   std::uint32_t arg_count = 0;
   OpKernel kernel = nullptr;
-  std::uint32_t access = kNone;    // Load, Store; Reduce: whose rows are reduced where they lie
-  std::uint32_t target = kNone;    // Op, Chain: access of the store that the result can go into
+  std::uint32_t access = kNone;    // Load, Store; Reduce: the access that it reduces in place
+  std::uint32_t target = kNone;    // Op, Chain: store access that can receive the result
   std::uint32_t chain = 0;         // Chain
-  bool past_cache = false;         // Chain: what goes into a store's memory leaves the caches out
+  bool past_cache = false;         // Chain: use non-temporal stores to the store's memory
   std::uint32_t reduction = 0;     // Reduce, First
-  bool slides = false;             // Reduce: over windows that overlap; `kernel` combines two rows
+  bool slides = false;             // Reduce: sliding windows; `kernel` combines two rows
   std::uint32_t scan = 0;          // Scan
-  std::optional<Combine> combine;  // Scatter; nothing: replace
+  std::optional<Combine> combine;  // Scatter; nullopt: replace
   int axis = -1;                   // Index
   std::size_t offset = 0;          // of the result in the workspace
 };
 
-/// Operators of one stage, each of which alone reads the one before it, computed as the last.
+/// Operators of one stage, each read only by the next, computed at the position of the last.
 struct Chain {
   struct Step {
     ChainKernels kernels;
@@ -86,17 +86,17 @@ struct Reduction {
   ReduceKernels kernels;
   Combine combine = Combine::kSum;
   std::uint32_t value = 0;                   // instruction of the program
-  std::size_t accumulators = 0, result = 0;  // in the workspace
+  std::size_t accumulators = 0, result = 0;  // offsets in the workspace
 };
 
-/// A program with one has a single stage, whose tiles come in the order of a row's elements.
+/// A program with a scan has a single stage, and processes tiles in the order of a row's elements.
 struct RunningScan {
   ScanKernels kernels;
   bool exclusive = false;
-  std::size_t carries = 0;  // in the workspace
+  std::size_t carries = 0;  // offset in the workspace
 };
 
-/// Which elements of every row a Load with a period has copied: from column `phase` of one on.
+/// The columns that a Load with a period has copied: every row's, starting at `phase`.
 struct LoadedColumns {
   std::int64_t phase = 0, cols = 0, rows = 0;
 };
@@ -106,11 +106,11 @@ struct Stage {
   std::vector<std::uint32_t> reductions;
 };
 
-/// The sizes of tiles and of the space they cover.
+/// Sizes of tiles and of the iteration space.
 struct TileSchedule {
   bool across = false;
-  bool ordered = false;    // a row's elements belong to one thread, as in BoundLoops
-  bool whole_rows = true;  // one tile holds all elements of its rows
+  bool ordered = false;    // one thread processes a row's elements in order, as in BoundLoops
+  bool whole_rows = true;  // a tile holds all elements of its rows
   std::int64_t z_count = 1, y_count = 1, x_count = 1;
   std::int64_t repeats = 1;  // of each tile: the last of z_extents
   std::int64_t tile_rows = 1, tile_cols = 1;
@@ -119,14 +119,14 @@ struct TileSchedule {
 
 class TileProgram {
  public:
-  /// Throws Error(kUnsupported) for an operator that is not defined on its types.
+  /// Throws Error(kUnsupported) for an operator that is not defined for its types.
   TileProgram(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,
               std::span<const std::int64_t> expressions, int threads);
 
-  /// Bytes that each thread needs, 64-byte aligned.
+  /// Bytes for each thread, 64-byte aligned.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// `buffers` has the address of each of plan.buffers; `workspace(i)` the workspace of thread i.
-  /// Throws what a thread throws (Error(kUsage) for a gathered index out of range).
+  /// `buffers` holds the address of each of plan.buffers, `workspaces` each thread's workspace.
+  /// Rethrows a thread's exception, such as Error(kUsage) for a gathered index out of range.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
   const TileSchedule& schedule() const { return schedule_; }
@@ -140,17 +140,17 @@ class TileProgram {
   std::vector<Reduction> reductions_;
   std::vector<RunningScan> scans_;
   std::vector<Chain> chains_;
-  std::vector<Stage> stages_;   // the last one's row part ends the program
-  std::vector<View> uniforms_;  // by instruction; null where it is not uniform
+  std::vector<Stage> stages_;   // the row part of the last one ends the program
+  std::vector<View> uniforms_;  // by instruction; null if not uniform
   std::vector<std::uint64_t> uniform_values_;
   std::vector<DType> types_;        // by instruction
-  std::vector<int> axis_position_;  // by axis: its position among its role's loops
+  std::vector<int> axis_position_;  // by axis: its position among the loops of its role
   std::vector<char> axis_role_;     // 'z', 'y' or 'x'
   TileAxes axes_;
   std::vector<std::int64_t> extents_;
   std::size_t workspace_bytes_ = 0;
-  std::vector<std::uint32_t> streams_;  // accesses whose next tile is worth fetching ahead
-  std::int64_t unit_instrs_ = 1;        // instructions run on the elements of one unit of work
+  std::vector<std::uint32_t> streams_;  // accesses to prefetch for the next tile
+  std::int64_t unit_instrs_ = 1;        // instructions executed on the elements of a unit of work
   std::size_t views_offset_ = 0, forwarded_offset_ = 0, loaded_offset_ = 0;
   int threads_ = 1;
 };

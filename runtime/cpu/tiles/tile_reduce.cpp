@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions of rows where they lie.
+// Reductions of rows in place.
 #include <algorithm>
 #include <array>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions of a tile program that need not be computed as they are written.
+// Cheaper ways to compute some reductions of a tile program.
 #include <algorithm>
 
 #include "runtime/cpu/tiles/tile_compiler.h"
@@ -12,8 +12,8 @@ using plan::fb::InstrKind;
 
 }  // namespace
 
-/// The least index among those whose flag is true, and another number where none is: it is found in
-/// the flags, without a row of indices.
+/// Replaces min(select(flag, index, other)), where `other` is at least the extent, by a search in
+/// the flags. This avoids a row of indices.
 void TileCompiler::find_firsts() {
   std::vector<std::size_t> elements;
   for (std::size_t a = 0; a < loops_.extents.size(); ++a)
@@ -41,7 +41,7 @@ void TileCompiler::find_firsts() {
           static_cast<ScalarOp>(program_.instrs[select->value]->op) != ScalarOp::kSelect ||
           class_[select->args[0]] != ValueClass::kElement)
         continue;
-      // Of 32 bits an index is a cast one.
+      // A 32-bit index is a cast of one.
       const TileInstr* cast = find(select->args[1], TileInstr::Kind::kOp);
       if (cast != nullptr &&
           static_cast<ScalarOp>(program_.instrs[cast->value]->op) != ScalarOp::kCast)
@@ -66,7 +66,7 @@ void TileCompiler::find_firsts() {
   }
 }
 
-/// Whether what is reduced are loaded windows that overlap.
+/// Whether the reduction is over loaded, overlapping windows.
 bool TileCompiler::may_slide(const TileInstr& reduce) const {
   const Combine combine = out_.reductions_[reduce.reduction].combine;
   const plan::fb::InstrT& load = *program_.instrs[reduce.args[0]];
@@ -75,7 +75,7 @@ bool TileCompiler::may_slide(const TileInstr& reduce) const {
          out_.accesses_[load.access].slides(combine != Combine::kSum);
 }
 
-/// Tiles of whole windows and rows, for reductions that slide.
+/// Chooses tiles of whole windows and rows, for sliding reductions.
 void TileCompiler::slide() {
   TileSchedule& s = out_.schedule_;
   constexpr std::int64_t kTilesOfThread = 4;
@@ -96,7 +96,7 @@ void TileCompiler::slide() {
   s.tile_rows = s.y_count;
 }
 
-/// Windows are reduced where they lie: what is loaded for a reduction alone is not copied first.
+/// Reduces windows in place: a load that only a reduction reads is not copied first.
 void TileCompiler::join_reductions() {
   TileSchedule& s = out_.schedule_;
   if (!s.across) return;
@@ -142,7 +142,7 @@ void TileCompiler::join_reductions() {
           });
   }
   if (slides) return slide();
-  // Nothing but accumulators takes room.
+  // Only accumulators need room, so tiles can be wide.
   constexpr std::int64_t kTilesOfThread = 4;
   const std::int64_t wide = std::min(s.x_count, kTileElements);
   if (!out_.reductions_.empty() && all &&

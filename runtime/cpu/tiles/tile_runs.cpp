@@ -11,7 +11,7 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Elements that are converted at a time, through a buffer on the stack.
+/// Elements converted in one piece, through a buffer on the stack.
 constexpr std::int64_t kRunPiece = 256;
 
 template <typename T>

@@ -9,17 +9,18 @@
 
 namespace sinter::runtime::cpu {
 
-/// target[i] = source[i * step], as compute type, for i in [0, count).
+/// target[i] = source[i * step], converted to the compute type, for i in [0, count).
 void load_run(DType storage, const std::byte* source, std::int64_t step, std::byte* target,
               std::int64_t count);
-/// target[i * step] = source[i * source_step], as storage type; source_step is 0 or 1.
+/// target[i * step] = source[i * source_step], converted to the storage type; source_step is 0 or
+/// 1.
 void store_run(DType storage, const std::byte* source, std::int64_t source_step, std::byte* target,
                std::int64_t step, std::int64_t count);
-/// target[i] = value, as compute type `compute`.
+/// target[i] = value, in compute type `compute`.
 void fill_run(DType compute, double value, std::byte* target, std::int64_t count);
 /// The integer at source[index].
 std::int64_t read_int(DType type, const void* source, std::int64_t index);
-/// target[i] = first + i * step, as integer type `type`.
+/// target[i] = first + i * step, in integer type `type`.
 void index_run(DType type, std::int64_t first, std::int64_t step, std::byte* target,
                std::int64_t count);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How TileAccess walks the loops of an access.
+// Iterators over the loops of an access.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace sinter::runtime::cpu {
 
-/// Loops that a walk keeps an index for. The verifier allows no more.
+/// Maximum number of loops in a walk; the verifier enforces it.
 inline constexpr std::size_t kMaxAxes = 32;
 
 /// Strides over the loops of one role.
 struct Strides {
   std::vector<std::int64_t> extents, steps;
-  std::int64_t step = 0;  // over the joint index of the loops, if they are walked as one
+  std::int64_t step = 0;  // over the joint index, if `linear`
   bool linear = true;
 };
-/// With neighbouring loops as one that are walked as one.
+/// Merges adjacent loops where their strides allow it.
 Strides joined(const Strides& strides);
 
 /// [low, high) of i in [0, count) with 0 <= base + i * step < extent.
@@ -33,7 +33,7 @@ inline Interval valid(std::int64_t base, std::int64_t step, std::int64_t extent,
   const auto ceil_div = [](std::int64_t a, std::int64_t b) {  // b > 0
     return a >= 0 ? (a + b - 1) / b : -(-a / b);
   };
-  // For a falling index, count from the other end of the valid range.
+  // For a descending index, count from the other end of the valid range.
   const std::int64_t first = step > 0 ? -base : base - extent + 1;
   const std::int64_t end = step > 0 ? extent - base : base + 1;
   const std::int64_t low = std::clamp<std::int64_t>(ceil_div(first, std::abs(step)), 0, count);
@@ -41,7 +41,7 @@ inline Interval valid(std::int64_t base, std::int64_t step, std::int64_t extent,
   return {low, high};
 }
 
-/// The offset of one linear form as a joint index over several loops advances.
+/// The offset of one linear form as the joint index over several loops advances.
 class Walker {
  public:
   Walker(const Strides& strides, std::int64_t start) : strides_(strides) {
@@ -71,7 +71,7 @@ class Walker {
     }
   }
 
-  /// Elements until the end of the innermost loop, or `limit` if all loops are walked as one.
+  /// Elements until the end of the innermost loop, or `limit` if the loops are linear.
   std::int64_t run(std::int64_t limit) const {
     if (strides_.linear) return limit;
     return std::min(limit, strides_.extents.back() - index_[strides_.extents.size() - 1]);
@@ -112,7 +112,7 @@ class Odometer {
   }
   /// Elements until the end of the innermost loop.
   std::int64_t run() const { return extents_.back() - index_[extents_.size() - 1]; }
-  /// At most until the end of the innermost loop.
+  /// Must not pass the end of the innermost loop.
   void skip(std::int64_t count) {
     for (std::size_t d = extents_.size(); d-- > 0;) {
       index_[d] += count;

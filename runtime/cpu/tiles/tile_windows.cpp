@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over windows that overlap: one dimension after the other, and maxima of wide windows
-// from those of half as wide ones.
+// Reductions over overlapping windows: one dimension after another; wide windows by doubling
+// (maxima and minima).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -13,10 +13,10 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Elements of rows that are combined at once: they stay in a core's own cache.
+/// Elements combined at once; they must fit a core's private cache.
 constexpr std::int64_t kRoom = 16 << 10, kMostRoom = 1 << 20;
 
-/// The widest window, a power of two, that windows of `size` are made from by doubling.
+/// The largest power of two that is at most `size`: windows of this width are made by doubling.
 std::int64_t doubled(std::int64_t size) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(size)));
 }
@@ -26,7 +26,8 @@ std::int64_t doublings(std::int64_t size) {
 
 }  // namespace
 
-/// Whether loop `y` moves over the same dimension as loop `x`, the element loop's window.
+/// The window of element loop `y` over the dimension along which loop `x` moves; nullopt if they do
+/// not form one.
 std::optional<WindowLoop> TileAccess::window_of(std::size_t y, std::size_t x) const {
   WindowLoop loop{y, y_.extents[y], 1, 1, 1, -1};
   const std::int64_t along = y_.steps[y], across = x_.steps[x];
@@ -61,7 +62,7 @@ void TileAccess::find_sliding() {
   if (x_.extents.empty() || y_.extents.empty() || compute_ == DType::kBool ||
       !access_.gathers.empty() || !(access_.is_plain() || linear_guards_))
     return;
-  // Guards that no window has are the same for all elements of a row.
+  // Guards without a window loop are constant over all elements of a row; not supported.
   for (const GuardSteps& guard : guard_steps_)
     if (std::ranges::all_of(guard.y, [](std::int64_t step) { return step == 0; })) return;
   Sliding found;
@@ -85,7 +86,7 @@ void TileAccess::find_sliding() {
     found.others.push_back(y);
     found.other_windows *= y_.extents[y];
   }
-  // What groups of rows have in common must not be a guard of single elements.
+  // Guards outside the sliding windows must not vary along the loops over which these slide.
   for (const GuardSteps& guard : guard_steps_) {
     const auto is_of = [&](const std::optional<WindowLoop>& loop) {
       return loop && guard.y[loop->y] != 0;
@@ -126,7 +127,7 @@ std::int64_t TileAccess::room_for(std::int64_t rows, std::int64_t cols) const {
 
 std::size_t TileAccess::sliding_bytes() const {
   const std::int64_t room = std::max(kRoom, room_for(1, x_.extents.back()));
-  return static_cast<std::size_t>(2 * room) * compute_size_;  // before and behind each step
+  return static_cast<std::size_t>(2 * room) * compute_size_;  // source and target of each pass
 }
 
 std::int64_t TileAccess::sliding_columns(std::int64_t most) const {
@@ -160,7 +161,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
              wide = static_cast<std::int64_t>(compute_size_);
   const std::int64_t capacity = std::max(kRoom, room_for(1, x_.extents.back()));
   std::byte *a = room, *b = room + capacity * wide;
-  // to = combine(left, right), rows of `cols` elements that lie `pitch` apart.
+  // to = combine(left, right) for rows of `cols` elements, `pitch` apart.
   const auto combined = [&](std::byte* to, std::int64_t to_pitch, const std::byte* left,
                             const std::byte* right, std::int64_t pitch, std::int64_t rows,
                             std::int64_t cols) {
@@ -181,7 +182,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
       rows = std::min((tile.cols - c) / cols, x_.extents[last - 1] - at[last - 1]);
       while (rows > 1 && room_for(rows, cols) > capacity) rows = (rows + 1) / 2;
     }
-    // The positions in the input that these windows cover, and which of them there are.
+    // The input positions that these windows cover, and the valid ones among them.
     struct Range {
       std::int64_t first = 0, count = 1, low = 0, high = 1;
     };
@@ -214,7 +215,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
     const bool doubles =
         sliding.outer && idempotent &&
         sliding.outer->stride * doublings(sliding.outer->size) < sliding.outer->size - 1;
-    // Rows are combined from where they lie if what is around them changes nothing.
+    // Combines rows in place if the padding value is the identity.
     const bool in_place = sliding.outer && !doubles && sliding.other_windows == 1 &&
                           storage_size_ == compute_size_ && compute_ == access_.storage &&
                           is_identity_outside(kind);
@@ -249,7 +250,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
       }
       std::swap(a, b);
     }
-    // The input's rows with what is around them, those of windows that do not slide combined.
+    // Loads the input's rows with padding and combines the windows that do not slide.
     const std::int64_t count = of_rows.count * pitch, valid_cols = in_row.high - in_row.low;
     for (std::int64_t other = 0; !in_place && other < sliding.other_windows; ++other) {
       std::int64_t address = start + of_rows.low * y_pitch + in_row.low * x_pitch, left = other;
@@ -279,7 +280,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
         if (address < 0) refuse_address(address);
         if (end > access_.count) refuse_address(end - 1);
       }
-      // Rows that follow each other are one.
+      // Contiguous rows are loaded as one.
       const bool joint = y_pitch == pitch && valid_cols == pitch;
       for (std::int64_t r = 0; r < (joint ? std::min<std::int64_t>(valid_rows, 1) : valid_rows);
            ++r)
@@ -288,8 +289,8 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
                  joint ? valid_rows * pitch : valid_cols);
       if (other > 0) combined(a, count, a, b, count, 1, count);
     }
-    // Down the rows, then along them; what lies `shift` behind is combined. All rows at once: what
-    // that makes of a row's last elements and the next one's first nobody reads.
+    // Combines down the rows, then along them, with the elements `shift` positions later. All rows
+    // at once: values that mix the end of one row with the next one's start are never read.
     std::int64_t have = of_rows.count;
     if (sliding.outer && !in_place) {
       const std::int64_t window = sliding.outer->size, stride = sliding.outer->stride,

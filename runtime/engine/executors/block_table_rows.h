@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What steps change of the rows of `block_tables`: most sequences stay in their row for many steps,
-// and their tables grow by a block now and then.
+// Differences of `block_tables` from step to step. Most sequences keep their row for many steps,
+// and their tables rarely grow.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,29 @@
 
 namespace sinter::engine {
 
-/// Elements of the rows [sequences, blocks of a sequence] to overwrite.
+/// Elements to overwrite in the rows [sequences, blocks of a sequence].
 struct BlockTableChanges {
   struct Range {
     std::size_t first = 0, count = 0;
   };
   std::vector<Range> ranges;
-  std::vector<BlockId> blocks;  // of all ranges, end to end
+  std::vector<BlockId> blocks;  // of all ranges, concatenated
 
   void write_to(std::span<BlockId> rows) const;
 };
 
-/// Knows what the rows hold once the steps that were taken have begun. Row i of a step is the table
-/// of its sequence number i. Behind a row's own blocks, and in rows behind the step's, is what
-/// steps before have left: nothing of it is attended to.
+/// Tracks the contents of the block table rows after the steps taken so far. Row i is the table of
+/// sequence i of a step. Entries beyond a row's blocks, and rows beyond the step's sequences, are
+/// stale; attention does not read them.
 class BlockTableRows {
  public:
-  /// Zeros.
+  /// Starts with zeros.
   BlockTableRows(int rows, int row_blocks);
 
   std::size_t size() const { return held_.size(); }
 
-  /// What `plan` changes of what the steps taken before have left; steps come in the order in which
-  /// they run.
+  /// The difference between the rows that `plan` needs and those of the steps before. Call in the
+  /// order in which steps run.
   void take(const StepPlan& plan, BlockTableChanges& changes);
 
  private:

@@ -11,7 +11,7 @@
 namespace sinter::engine {
 namespace {
 
-// Of all slots.
+// Limits over all slots.
 constexpr std::uint64_t kHostBytes = std::uint64_t{1} << 30, kDeviceBytes = std::uint64_t{4} << 30;
 
 std::uint64_t position_bytes(const BindingInfo& input) {
@@ -28,7 +28,7 @@ CrossCache::CrossCache(Session& session, const plan::ServingPlan& plan, int slot
     : block_size_(plan.block_size), positions_(static_cast<std::size_t>(slots)) {
   const plan::ServingPlan::Crossed& crossed = *plan.crossed;
   const auto& inputs = session.plan().inputs();
-  std::uint64_t bytes = 0;  // of a block
+  std::uint64_t bytes = 0;  // of one block
   for (const std::size_t i : crossed.given)
     bytes += position_bytes(inputs[i]) * static_cast<std::uint64_t>(block_size_);
   // A plan may declare encoder inputs without elements, whose blocks have no bytes.
@@ -97,7 +97,7 @@ void CrossCache::set(int slot, const EncoderOutput& given) {
 }
 
 void CrossCache::fill_row(int slot, std::int32_t* row, int columns) const {
-  // Behind the slot's own any valid ones.
+  // Entries beyond the slot's blocks may be any valid block.
   std::fill(row, row + columns, 0);
   std::iota(row, row + std::min(blocks_, columns), slot * blocks_);
 }

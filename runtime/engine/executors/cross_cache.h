@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an encoder gave to the sequences of a decoder: keys and values that no step changes.
+// Encoder outputs for a decoder's sequences: keys and values that steps only read.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +15,32 @@
 
 namespace sinter::engine {
 
-/// Inputs of the plan, in memory where it runs: each slot has as many blocks, side by side.
+/// Memory for the plan's encoder inputs, on the plan's device. Each slot has the same number of
+/// contiguous blocks.
 class CrossCache {
  public:
-  /// Gives the session its memory, and must outlive its runs. On a GPU unless `device` is nothing.
+  /// Binds the memory to the session, and must outlive its runs. `device`: a GPU; nullopt: the
+  /// host.
   CrossCache(Session& session, const plan::ServingPlan& plan, int slots, std::optional<int> device);
 
-  /// Takes the place of what the slot had. No run may be in flight.
+  /// Replaces the contents of the slot. No run may be in flight.
   void set(int slot, const EncoderOutput& given);
-  /// Encoder positions that the slot holds.
+  /// Number of encoder positions in the slot.
   int positions(int slot) const { return positions_[static_cast<std::size_t>(slot)]; }
   /// Writes the slot's block numbers into `row`, which has `columns` elements.
   void fill_row(int slot, std::int32_t* row, int columns) const;
   std::uint64_t bytes() const { return bytes_; }
-  /// What can be given to a slot.
+  /// The inputs and sizes that a slot accepts.
   std::vector<CrossInput> limits() const;
 
  private:
   struct Given {
-    CrossInput input;  // of all slots
+    CrossInput input;  // covers all slots
     std::vector<std::byte> host;
     std::optional<DeviceBuffer> device;
   };
 
-  int blocks_ = 0, block_size_ = 0;  // of a slot
+  int blocks_ = 0, block_size_ = 0;  // of one slot
   std::uint64_t bytes_ = 0;
   std::vector<Given> given_;
   std::vector<int> positions_;  // by slot

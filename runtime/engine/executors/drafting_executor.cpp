@@ -14,14 +14,14 @@ void pad(StepPlan& plan, const ExecutorLimits& limits) {
       padded_size(limits.sequence_sizes, static_cast<int>(plan.sequences.size()));
 }
 
-/// The sample of `step`, if it has drafts.
+/// The sample of `step` if it has drafts, else null.
 const SamplePlan* drafts_of(const StepPlan& plan, const SequenceStep& step) {
   for (const SamplePlan& sample : plan.samples)
     if (sample.sequence == step.sequence && sample.drafts > 0) return &sample;
   return nullptr;
 }
 
-/// Where the sample's draft token number `draft` stands among the plan's tokens.
+/// Index of the sample's draft token number `draft` in the plan's tokens.
 std::size_t place_of(const SamplePlan& sample, int draft) {
   return static_cast<std::size_t>(sample.row) + 1 + static_cast<std::size_t>(draft);
 }
@@ -105,7 +105,7 @@ StepPlan DraftingExecutor::plan_next(const StepPlan& plan, int drafted) const {
     next.tokens.push_back(plan.tokens[at]);
     next.positions.push_back(step.first_position);
     next.sequences.push_back(step);
-    // The last one runs for its keys and values: they are what the next step reads.
+    // The last draft also runs, because the next step needs its keys and values.
     if (sample->drafts == drafted + 1) continue;
     SamplePlan& own = next.samples.emplace_back(*sample);
     own.row = step.first_token;
@@ -123,7 +123,7 @@ void DraftingExecutor::start(const StepPlan& plan) {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const auto sample =
           std::ranges::find(filled.samples, samples[i].sequence, &SamplePlan::sequence);
-      // Where its logits are NaN the draft model has none: any token is a guess.
+      // NaN logits of the draft model: any valid token will do as a guess.
       const auto& tokens = found.samples[i].tokens;
       filled.tokens[place_of(*sample, drafted)] = tokens.empty() ? 0 : tokens.front();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speculative decoding with a draft model (Leviathan et al. 2023, arXiv:2211.17192): a small model
-// guesses what a large one checks in one step.
+// drafts tokens that a large one verifies in one step.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace sinter::engine {
 
-/// Two models over caches of the same blocks. The draft model runs all that the target runs, so
-/// that its caches hold the same positions, and guesses the tokens that a plan says kDrafted for,
-/// one after the other, each the most likely one. A guess is certain of itself, so it holds with
-/// its own probability under the target, and texts are those without it (SlotSampler::sample).
+/// Runs a target and a draft model on caches with the same block numbers. The draft model runs
+/// every step too, so that its caches hold the same positions. It fills each kDrafted token with
+/// its own argmax, one after another. Such a draft is accepted with its probability under the
+/// target, so texts equal those without drafts (SlotSampler::sample).
 class DraftingExecutor : public Executor {
  public:
-  /// Throws Error(kUsage) if the two do not fit each other: other tokens, blocks or lengths.
+  /// Throws Error(kUsage) if the two models' vocabularies, blocks or lengths differ.
   DraftingExecutor(std::unique_ptr<Executor> target, std::unique_ptr<Executor> draft,
                    std::uint64_t cache_bytes = 0);
 
@@ -27,12 +27,12 @@ class DraftingExecutor : public Executor {
   StepResult finish() override { return target_->finish(); }
   void recover() override;
 
-  std::uint64_t cache_bytes() const { return cache_bytes_; }  // of both, if they say so
+  std::uint64_t cache_bytes() const { return cache_bytes_; }  // of both models, if known
 
  private:
-  /// What the target runs of it, but for drafts; samples of those sequences that get some.
+  /// The step as the draft model runs it, without drafts; samples only for sequences with drafts.
   StepPlan plan_known(const StepPlan& plan) const;
-  /// The next draft token of each sequence that has more than `drafted`.
+  /// Plans the next draft token of each sequence with more than `drafted` drafts.
   StepPlan plan_next(const StepPlan& plan, int drafted) const;
   StepResult run(StepPlan plan);
 
@@ -42,22 +42,21 @@ class DraftingExecutor : public Executor {
   std::shared_ptr<const SamplingParameters> most_likely_;
 };
 
-/// Of two plans of `compile --serve`. `options.cache_bytes` are those of both.
+/// For two plans of `compile --serve`, which share `options.cache_bytes`.
 std::unique_ptr<DraftingExecutor> make_drafting_executor(const Plan& plan, const Plan& draft,
                                                          PagedExecutorOptions options);
 
-/// What runs the steps of an engine that is made of a plan.
+/// The executor of an engine that is made from a plan.
 struct ExecutorOfPlan {
   std::unique_ptr<Executor> executor;
   std::uint64_t cache_bytes = 0;
 };
-/// Of a plan of `compile --serve`, with a draft model unless `draft` is null. Of `options` those
-/// that say how much it may hold.
+/// For a plan of `compile --serve`, with a draft model unless `draft` is null. Reads only the
+/// capacity fields of `options`.
 ExecutorOfPlan make_executor(const Plan& plan, const Plan* draft, const EngineOptions& options,
                              const SessionOptions& session);
 
-/// Draft tokens of a step; `asked` is 0 where nobody says how many: 4 with a draft model, else
-/// none.
+/// Draft tokens of a step. `asked` 0 selects the default: 4 with a draft model, else none.
 int draft_tokens_of(int asked, bool has_draft_model);
 
 }  // namespace sinter::engine

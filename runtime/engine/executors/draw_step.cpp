@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the tokens of a step are drawn: what the plan reads for it, and what came of it.
+// Drawing the tokens of a step: the plan's inputs for it, and its results.
 #include <algorithm>
 #include <array>
 
@@ -16,7 +16,7 @@ void PagedExecutor::begin_slot(const SlotStart& start) {
 }
 
 void PagedExecutor::prepare_samplers() {
-  // Constraints take some time of the host's each, and are independent of each other.
+  // Masks of constraints take host time and are independent, so they are made in parallel.
   std::vector<SlotSampler*> constrained;
   for (const Wanted& wanted : running_.wanted)
     if (SlotSampler& sampler = sampler_of(wanted.slot); sampler.has_constraint())
@@ -42,7 +42,7 @@ void PagedExecutor::prepare_samplers() {
 void PagedExecutor::fill_sampling() {
   constexpr auto kReals = plan::kSamplingReals, kIntegers = plan::kSamplingIntegers;
   const StepSizes& sizes = running_.inputs.sizes;
-  // Rows that the plan does not draw are greedy: that is the least work.
+  // Rows that the host draws are greedy in the plan, which is cheapest.
   reals_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kReals), 0);
   integers_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kIntegers), 0);
   wanted_of_rows_.assign(static_cast<std::size_t>(sizes.samples), -1);
@@ -95,7 +95,7 @@ PagedExecutor::ToldRows PagedExecutor::told_rows() {
     return wanted.by_plan && sampler_of(wanted.slot).logprobs();
   });
   if (!some) return {};
-  // All rows in one copy: of few bytes each, a copy for each would take longer.
+  // One copy of all rows, since rows are small and copies have latency.
   const Wanted& last = running_.wanted.back();
   const int rows = last.row + static_cast<int>(last.drafts.size()) + 1;
   return {reinterpret_cast<const TokenId*>(likeliest_->rows(0, rows)),
@@ -112,7 +112,7 @@ std::vector<TokenLogprobs> PagedExecutor::told(const ToldRows& rows, const Wante
     const std::span likeliest(rows.likeliest + row * most, static_cast<std::size_t>(*count));
     const float* const logprobs = rows.logprobs + row * (most + 1);
     TokenLogprobs& one = result.emplace_back(TokenLogprobs{logprobs[0], {}});
-    // Of rows with NaN, and of plans that nobody can vouch for, anything may be there.
+    // Checks ids, because rows with NaN, and plans of unknown origin, may hold any value.
     for (std::size_t t = 0; t < likeliest.size(); ++t) {
       if (likeliest[t] < 0 || likeliest[t] >= limits_.vocabulary) break;
       one.likeliest.emplace_back(likeliest[t], logprobs[1 + t]);

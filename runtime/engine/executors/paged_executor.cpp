@@ -17,10 +17,11 @@ namespace sinter::engine {
 namespace {
 
 constexpr std::uint64_t kHostCache = std::uint64_t{1} << 30;
-// Of a GPU's memory, beside weights and caches: activations, libraries, other processes.
+// Share of GPU memory for weights and caches; activations, libraries and other processes use the
+// rest.
 constexpr double kDeviceShare = 0.88;
 constexpr int kMostDrafts = 16;
-/// Sizes up to `most`: powers of two, and from 16 on one between two of them.
+/// Sizes up to `most`: powers of two, and from 16 on also one size between each two.
 std::vector<int> ladder(int most) {
   std::vector<int> sizes;
   for (int size = 1; size < most; size *= 2) {
@@ -88,7 +89,7 @@ void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
   limits_.max_sequences = limit(plan_.sequences, options.max_sequences, "sequences");
   limits_.max_step_tokens =
       limit(std::min(plan_.tokens, plan_.samples), options.max_step_tokens, "tokens");
-  // The engine wants room for more than a token of each sequence.
+  // The engine's token budget must exceed the number of sequences.
   limits_.max_sequences = std::min(limits_.max_sequences, std::max(1, limits_.max_step_tokens - 1));
   limits_.max_drafts = std::min(kMostDrafts, limits_.max_step_tokens - 1);
   limits_.token_sizes = ladder(limits_.max_step_tokens);
@@ -97,7 +98,7 @@ void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
         at != limits_.token_sizes.end() && *at != size)
       limits_.token_sizes.insert(at, size);
   limits_.sequence_sizes = ladder(limits_.max_sequences);
-  // Keys of equal tokens in texts of other lengths are others.
+  // Keys depend on the text's length, so equal tokens may have different keys.
   limits_.shares_blocks = !plan_.lengths;
 }
 
@@ -122,7 +123,7 @@ void PagedExecutor::make_crossed() {
   crossed_.emplace(session_, plan_, limits_.max_sequences,
                    on_device_ ? std::optional(device_) : std::nullopt);
   limits_.crossed = crossed_->limits();
-  // Equal tokens behind other encoders' outputs have other keys and values.
+  // Keys and values depend on the encoder's output, so equal tokens may have different ones.
   limits_.shares_blocks = false;
 }
 
@@ -155,7 +156,7 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
       limits_.max_sequences;
   if (bytes == 0)
     bytes = std::min(kHostCache, static_cast<std::uint64_t>(blocks_of_all + 1) * block);
-  // One block more is where rows of padding are written. Rows of caches are numbered in 32 bits.
+  // Padding rows are written to one extra block. Cache rows have 32-bit indices.
   const std::int64_t wanted =
       options.block_count > 0
           ? options.block_count
@@ -175,15 +176,14 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
 }
 
 StepSizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
-  // There are seldom more sequences and samples than tokens (several samples of a request may begin
-  // with one): what is small in tokens is small in all. Drafts are such steps, too.
+  // Small steps use one size for all three. Sequences and samples rarely exceed tokens (only when
+  // several samples share a first token). Steps with drafts are small too.
   const int most = std::max({tokens, sequences, samples});
   if (most <= limits_.max_sequences) {
     const int size = next_of(limits_.sequence_sizes, most);
     return {size, size, size};
   }
-  // Sequences that there are not cost next to nothing beside a prompt, and fewer sizes are
-  // captured.
+  // Padded sequences are cheap beside a prompt, and fewer combinations need capture.
   return {next_of(limits_.token_sizes, tokens), limits_.max_sequences,
           samples <= limits_.max_sequences ? limits_.max_sequences
                                            : next_of(limits_.token_sizes, samples)};
@@ -227,11 +227,11 @@ void PagedExecutor::make_tables() {
 }
 
 void PagedExecutor::warm_up(const std::vector<int>& ahead) {
-  // Memory is made for the largest step first, so that it stays where it is.
+  // Largest step first: memory is allocated once and stays in place.
   std::vector<StepSizes> all;
   for (const int tokens : ahead) all.push_back(padded(tokens, 1, 1));
   std::ranges::sort(all, std::greater(), &StepSizes::tokens);
-  // By iterators: clang 14 has no std::views::reverse with this library.
+  // Iterators, because clang 14 cannot compile std::views::reverse with this standard library.
   const auto &tokens = limits_.token_sizes, &sequences = limits_.sequence_sizes;
   for (auto size = tokens.rbegin(); ahead.empty() && size != tokens.rend(); ++size)
     if (*size > limits_.max_sequences)
@@ -300,7 +300,7 @@ void PagedExecutor::set_inputs() {
 void PagedExecutor::set_crossed() {
   const StepSizes& sizes = running_.inputs.sizes;
   const int columns = plan_.crossed->table_blocks;
-  cross_limits_.assign(static_cast<std::size_t>(sizes.tokens), 0);  // padding sees none
+  cross_limits_.assign(static_cast<std::size_t>(sizes.tokens), 0);  // padding attends to nothing
   cross_tables_.assign(
       static_cast<std::size_t>(sizes.sequences) * static_cast<std::size_t>(columns), 0);
   std::int32_t* row = cross_tables_.data();
@@ -325,7 +325,7 @@ void PagedExecutor::stage(std::size_t input, const std::vector<T>& values,
 
 void PagedExecutor::set_shape(std::size_t input, std::initializer_list<std::int64_t> shape) {
   auto& impl = *SessionAccess::impl(session_);
-  // Mostly as in the step before: nothing is allocated between two steps.
+  // The shape rarely changes between steps; skipping avoids an allocation.
   if (const auto& held = impl.inputs[input]; !held || !std::ranges::equal(*held, shape))
     impl.set_shape(input, shape);
 }
@@ -362,7 +362,7 @@ PagedExecutor::Clock::time_point PagedExecutor::launch() {
   set_inputs();
   prepare_samplers();
   fill_sampling();
-  // A GPU begins when it has been told all, the CPU at once.
+  // Start time for idle_seconds: a GPU starts after submission, the CPU at once.
   const auto begins = Clock::now();
   session_.run_async();
   runs_ = true;
@@ -379,7 +379,7 @@ StepResult PagedExecutor::finish() {
   try {
     result.idle_seconds = std::chrono::duration<double>(launch() - ended).count();
   } catch (...) {
-    launch_failure_ = std::current_exception();  // what ran in front has its result
+    launch_failure_ = std::current_exception();  // the finished step still returns its result
   }
   return result;
 }
@@ -390,10 +390,10 @@ void PagedExecutor::recover() {
   try {
     session_.await();
   } catch (const Error&) {
-    // The step's own words, which its requests have.
+    // Already reported to the step's requests.
   }
   if (on_device_) check_device(device_);
-  // What steps that did not run would have changed of the tables is not known.
+  // Steps that did not run leave the table rows unknown, so they restart from zero.
   block_tables_.emplace(limits_.max_sequences, plan_.table_blocks);
   std::ranges::fill(block_table_rows(), 0);
 }

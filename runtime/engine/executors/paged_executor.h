@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for many sequences (`compile --serve`) as an executor of the engine.
+// An executor that runs a plan of `compile --serve`.
 #pragma once
 
 #include <chrono>
@@ -28,33 +28,33 @@ namespace sinter::engine {
 
 struct PagedExecutorOptions {
   SessionOptions session;
-  /// Bytes of the caches; 0: on a GPU most of what is left, on the CPU enough for all sequences, a
-  /// GiB at most.
+  /// Bytes of the caches. 0: on a GPU most of the free memory; on the CPU enough for all sequences,
+  /// at most 1 GiB.
   std::uint64_t cache_bytes = 0;
-  int max_sequences = 0, max_step_tokens = 0, max_positions = 0;  // 0: as many as the plan takes
-  int block_count = 0;  // blocks of the caches, whatever their bytes; 0: as cache_bytes allows
-  /// Tokens of the steps that are prepared ahead, for one text: such steps are not padded. Empty:
-  /// all sizes of the ladder.
+  int max_sequences = 0, max_step_tokens = 0, max_positions = 0;  // 0: the plan's maximum
+  int block_count = 0;  // cache blocks; overrides cache_bytes; 0: from cache_bytes
+  /// Token counts of steps with one sequence to prepare ahead, without padding. Empty: all sizes of
+  /// the ladder.
   std::vector<int> ahead;
-  /// A plan whose weights, and as many blocks, share the memory (a draft model's).
+  /// A plan (the draft model's) whose weights and equal number of blocks share the memory.
   const Plan* beside = nullptr;
 };
 
-/// One session, whose caches are states that all sequences share. A step is padded to sizes of a
-/// ladder, which are captured ahead. One that is started while another runs is prepared, and runs
-/// as soon as the tokens of that one are known. The plan draws the tokens and tells log
-/// probabilities; tokens with drafts under a constraint or a penalty, with more than
-/// SamplingTables::kBiases biases, or with more log probabilities than the plan tells are drawn on
-/// the host, from logits that are copied there.
+/// Runs steps in one session, whose caches are states shared by all sequences. Steps are padded to
+/// a ladder of sizes, captured ahead. A step started during another is prepared and runs once that
+/// one's tokens are known. The plan draws tokens and computes log probabilities. The host draws,
+/// from copied logits, in three cases: drafts under a constraint or a penalty; more than
+/// SamplingTables::kBiases biases; more log probabilities than the plan computes.
 class PagedExecutor : public Executor {
  public:
-  /// Whether `plan` has the bindings of such a plan.
+  /// Whether `plan` has the bindings of a `--serve` plan.
   static bool takes(const Plan& plan);
-  /// Of such a plan; throws Error(kUsage) for others, which are for sessions that a program drives.
+  /// The sizes of a `--serve` plan. Throws Error(kUsage) for other plans, which need a program to
+  /// drive their session.
   static plan::ServingPlan sizes_of(const Plan& plan);
 
-  /// Throws Error(kUsage) if it has not, or the caches have room for less than two sequences'
-  /// blocks; else as Session does.
+  /// Throws Error(kUsage) if takes() is false or the caches hold fewer than two blocks; otherwise
+  /// as Session does.
   PagedExecutor(const Plan& plan, const PagedExecutorOptions& options);
 
   const ExecutorLimits& limits() const override { return limits_; }
@@ -64,19 +64,19 @@ class PagedExecutor : public Executor {
 
   std::uint64_t cache_bytes() const { return cache_bytes_; }
   const plan::ServingPlan& plan() const { return plan_; }
-  /// Of the inputs of a step of one sequence.
+  /// Input shapes of a step of one sequence.
   std::map<std::string, std::vector<std::int64_t>> shapes_of_one(int tokens) const {
     return shapes(padded(tokens, 1, 1));
   }
-  /// Not while a step runs.
+  /// Not during a step.
   Session& session() { return session_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   struct Wanted {
-    int slot = 0, row = 0;  // row: of the logits
-    bool by_plan = false;   // its tokens are drawn by the plan
+    int slot = 0, row = 0;  // row: first row of its logits
+    bool by_plan = false;   // the plan draws its tokens
     std::vector<TokenId> drafts;
   };
 
@@ -86,17 +86,17 @@ class PagedExecutor : public Executor {
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
   void warm_up(const std::vector<int>& ahead);
-  /// Sizes to which a step is padded.
+  /// The sizes to which a step is padded.
   StepSizes padded(int tokens, int sequences, int samples) const;
   std::map<std::string, std::vector<std::int64_t>> shapes(const StepSizes& sizes) const;
-  /// What does not depend on the step in front.
+  /// Prepares what does not depend on the previous step.
   void prepare(const StepPlan& plan);
-  /// Runs what prepare() was given; the step in front has ended, and its draws are known. Returns
-  /// when it begins.
+  /// Runs the prepared step and returns its start time. The previous step must have ended with its
+  /// draws known.
   Clock::time_point launch();
   void copy_blocks();
-  /// Writes an input where the next run reads it: no run is in flight, and checks of the user's
-  /// inputs would take longer than a short step.
+  /// Writes an input directly to the next run's memory. No run is in flight. Skips the checks of
+  /// user inputs, which would take longer than a short step.
   template <typename T>
   void stage(std::size_t input, const std::vector<T>& values,
              std::initializer_list<std::int64_t> shape);
@@ -105,24 +105,24 @@ class PagedExecutor : public Executor {
   void set_block_tables();
   void set_crossed();
   void place_outputs(const StepSizes& sizes);
-  /// Of all sequences, in the session's own memory, where they stay.
+  /// Block tables of all sequences, in the session's own memory, where they persist.
   std::span<BlockId> block_table_rows();
   SlotSampler& sampler_of(int slot) { return *samplers_[static_cast<std::size_t>(slot)]; }
-  // How tokens are drawn (draw_step.cpp).
+  // Drawing tokens (draw_step.cpp).
   void begin_slot(const SlotStart& start);
-  /// What constraints allow, and who draws: in front of a run.
+  /// Before a run: computes the masks of constraints and decides which samples the plan draws.
   void prepare_samplers();
   void fill_sampling();
   /// Rows of logits [first, first + count) on the host.
   std::span<const float> logits(int first, int count);
-  /// What the step tells of its rows, if a sample wants it.
+  /// The plan's tokens and log probabilities by row, copied if a sample needs them.
   struct ToldRows {
     const TokenId* likeliest = nullptr;
     const float* logprobs = nullptr;
   };
   ToldRows told_rows();
   std::vector<TokenLogprobs> told(const ToldRows& rows, const Wanted& wanted);
-  /// Of the run that has ended.
+  /// Draws for the finished run.
   StepResult draw();
 
   plan::ServingPlan plan_;
@@ -135,7 +135,7 @@ class PagedExecutor : public Executor {
   std::optional<RowOutput> logits_, likeliest_, logprobs_;
   std::uint64_t cache_bytes_ = 0;
   std::vector<std::optional<SlotSampler>> samplers_;  // by slot
-  /// A step, its inputs, and the draws from its logits.
+  /// A step with its inputs and its samples.
   struct PreparedStep {
     StepPlan plan;
     StepInputs inputs;
@@ -147,15 +147,15 @@ class PagedExecutor : public Executor {
   std::optional<BlockTableRows> block_tables_;
   std::optional<SamplingTables> tables_of_tokens_;
   std::optional<CrossCache> crossed_;
-  std::vector<std::int32_t> cross_limits_, cross_tables_;  // of a step
+  std::vector<std::int32_t> cross_limits_, cross_tables_;  // of the current step
   std::vector<double> reals_of_rows_;
   std::vector<std::int64_t> integers_of_rows_;
   std::vector<std::int32_t> wanted_of_rows_;
   std::vector<float> widened_;
 };
 
-/// Throws Error(kDevice) where GPU `device` takes no more work: behind an address that it does not
-/// have, for example, nothing of the process runs there any more.
+/// Throws Error(kDevice) if GPU `device` accepts no more work. For example, after an access to an
+/// invalid address, nothing of the process runs there any more.
 void check_device(int device);
 
 }  // namespace sinter::engine

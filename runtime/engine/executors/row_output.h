@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An output of a row for each sample, most of which nobody reads on the host.
+// An output with one row for each sample, few of which are copied to the host.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,18 @@
 
 namespace sinter::engine {
 
-/// Stays where the plan runs. The session must outlive it.
+/// Memory for an output with one row for each sample, on the plan's device. The session must
+/// outlive it.
 class RowOutput {
  public:
-  /// Rows of `columns` elements of `dtype`, on a GPU unless `device` is nothing.
+  /// Rows of `columns` elements of `dtype`. `device`: a GPU; nullopt: the host.
   RowOutput(Session& session, std::size_t output, DType dtype, int columns,
             std::optional<int> device);
 
-  /// Call before a run of `rows` rows; its graph may have been captured for that number.
+  /// Call before each run of `rows` rows: a captured graph may depend on the number.
   void place(int rows);
 
-  /// Rows [first, first + count) of the last run, which has ended; until the next call or run.
+  /// Rows [first, first + count) of the last finished run; valid until the next call or run.
   const std::byte* rows(int first, int count);
 
  private:

@@ -21,7 +21,7 @@ void SamplingTables::Table<T>::set(std::size_t number, std::span<const T> values
 
 template <typename T>
 void SamplingTables::Table<T>::upload() {
-  // Rows that follow each other in one copy.
+  // One copy for each range of adjacent rows.
   for (auto first = changed.begin(); first != changed.end();) {
     auto last = first;
     std::size_t count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan's draws read besides the logits: rows of tokens, kept where the plan runs.
+// Token tables that a plan's sampler reads besides logits, in the plan's memory.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@
 
 namespace sinter::engine {
 
-/// For each slot the tokens that are allowed, those that were seen, and biases: the operands
-/// `sets`, `biased` and `biases` of SampleTokens (ir/ops/sampling.cpp).
+/// Allowed tokens, seen tokens and biases of each slot: the operands `sets`, `biased` and `biases`
+/// of SampleTokens (ir/ops/sampling.cpp).
 class SamplingTables {
  public:
-  /// Tokens with a bias that a slot has room for, those of a text with penalties among them.
+  /// Maximum number of biased tokens in a slot, including those from penalties.
   static constexpr int kBiases = 2048;
 
-  /// In the host's memory without a device.
+  /// `device`: a GPU; nullopt: the host's memory.
   SamplingTables(int slots, int vocabulary, std::optional<int> device);
 
-  /// Take the place of what the slot had; on a GPU with the next upload().
+  /// These replace the slot's contents; on a GPU at the next upload().
   void set_allowed(int slot, std::span<const std::uint32_t> tokens);
   void set_seen(int slot, std::span<const std::uint32_t> tokens);
   /// At most kBiases.
   void set_biases(int slot, std::span<const TokenId> tokens, std::span<const float> biases);
-  /// Rows of `sets`, and the first of a slot's biases.
+  /// Rows of `sets`, and the index of a slot's first bias.
   std::int64_t allowed_row(int slot) const { return slot; }
   std::int64_t seen_row(int slot) const { return slots_ + slot; }
   std::int64_t first_bias(int slot) const { return std::int64_t{slot} * kBiases; }
@@ -38,7 +38,7 @@ class SamplingTables {
   /// No run may be in flight.
   void upload();
 
-  /// Valid as long as this object; i32 [2 slots, words], i32 and f32 [slots x kBiases].
+  /// Valid during this object's lifetime; i32 [2 slots, words], i32 and f32 [slots x kBiases].
   TensorView sets() const;
   TensorView biased() const;
   TensorView biases() const;
@@ -48,8 +48,8 @@ class SamplingTables {
   struct Table {
     std::vector<T> host;
     std::optional<DeviceBuffer> device;
-    std::size_t row = 0;            // elements
-    std::set<std::size_t> changed;  // rows
+    std::size_t row = 0;            // elements of a row
+    std::set<std::size_t> changed;  // rows to upload
 
     Table(std::size_t rows, std::size_t length, std::optional<int> on);
     void set(std::size_t number, std::span<const T> values);

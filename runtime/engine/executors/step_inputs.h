@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session reads of a step, padded: the inputs that are known before the step in front ends.
+// Padded inputs of a step that are known before the previous step ends.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace sinter::engine {
 
-/// What a step is padded to.
+/// Padded sizes of a step.
 struct StepSizes {
   int tokens = 0, sequences = 0, samples = 0;
   friend bool operator==(const StepSizes&, const StepSizes&) = default;
 };
 
-/// As the bindings of a plan of `compile --serve` have them (runtime/engine/README.md).
+/// Inputs of a `compile --serve` plan (runtime/engine/README.md).
 struct StepInputs {
   StepSizes sizes;
-  std::vector<std::int32_t> ids;          // [tokens], or kLastDrawn
+  std::vector<std::int32_t> ids;          // [tokens]; may be kLastDrawn
   std::vector<std::int32_t> positions;    // [tokens]
   std::vector<std::int32_t> slots;        // [tokens]: rows of the caches
   std::vector<std::int32_t> starts;       // [sequences + 1]
-  BlockTableChanges block_tables;         // of what the step in front has there
+  BlockTableChanges block_tables;         // relative to the previous step's rows
   std::vector<std::int32_t> sample_rows;  // [samples]
   std::vector<std::int32_t> lengths;      // [tokens]
 
-  /// `block_count` blocks of `block_size` positions; the next one is where padding is written.
-  /// `tables` has taken the steps in front.
+  /// `block_count` blocks of `block_size` positions; padding is written to the block after them.
+  /// `tables` must have taken the previous steps.
   void fill(const StepPlan& plan, const StepSizes& padded, int block_size, int block_count,
             BlockTableRows& tables);
 };

@@ -17,8 +17,8 @@ using plan::fb::Activation;
 
 namespace {
 
-/// Equal for equal layouts. oneDNN tells all about one only if it is made of strides and blocks; of
-/// another it is a name that nothing else has.
+/// A key, equal for equal layouts. Only blocked layouts can be described completely; any other
+/// layout gets a unique key.
 std::string layout_of(const dnnl::memory::desc& layout) {
   if (layout.get_format_kind() != dnnl::memory::format_kind::blocked) {
     static std::atomic<int> others = 0;
@@ -33,7 +33,7 @@ std::string layout_of(const dnnl::memory::desc& layout) {
 
 }  // namespace
 
-// Neither the engine nor a stream is destroyed: threads may compute while statics are.
+// The engine and streams are never destroyed: threads may compute during static destruction.
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine& engine = *[] {
     const unsigned own_threads = dnnl_version()->cpu_runtime;
@@ -47,8 +47,8 @@ const dnnl::engine& dnnl_engine() {
           "would start threads of its own: link its OpenMP runtime as a shared library");
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
-  // The library may be younger than the thread; how many threads a primitive takes is decided as it
-  // is made.
+  // Repeated at each call: OpenMP may be loaded after the thread started, and creating a primitive
+  // fixes its number of threads.
   threads::keep_openmp_out();
   return engine;
 }
@@ -79,7 +79,7 @@ dnnl::memory::data_type dnnl_type(DType type) {
 
 namespace {
 
-/// Products of the largest magnitudes, whose sums in pairs do not fit 16 bits.
+/// Multiplies values of maximum magnitude, whose sums of two products overflow 16 bits.
 bool probe(DType x) {
   constexpr std::int64_t kSize = 64;
   const auto square = [&](DType type) {
@@ -108,14 +108,14 @@ bool multiplies_exactly(DType x, DType weights) {
     try {
       return probe(DType::kUInt8) && probe(DType::kInt8);
     } catch (const dnnl::error&) {
-      return false;  // it has none
+      return false;  // no kernel for these types
     }
   }();
   return is_exact && weights == DType::kInt8 && (x == DType::kInt8 || x == DType::kUInt8);
 }
 
 bool multiplies_bfloat16() {
-  // Each set of instructions has the bits of those that it includes.
+  // The bits of an ISA include those of the ISAs that it extends.
   constexpr unsigned kBFloat16 = dnnl_cpu_isa_avx512_core_bf16;
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBFloat16) == kBFloat16;
 }
@@ -159,7 +159,7 @@ int threads_for(double multiplications, int most) {
 
 namespace {
 
-/// The same elements, row by row without gaps.
+/// The same sizes with dense row-major strides.
 dnnl::memory::desc dense(const dnnl::memory::desc& matrix) {
   const dnnl::memory::dims sizes = matrix.get_dims();
   dnnl::memory::dims strides(sizes.size(), 1);
@@ -175,7 +175,7 @@ std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::ui
                                                  const dnnl::memory::desc& wanted) {
   const std::string layout =
       layout_of(plain) + layout_of(wanted) +
-      fmt::format("at {}", weights.place_of(data));  // a buffer may hold several
+      fmt::format("at {}", weights.place_of(data));  // a buffer may hold several matrices
   return weights.find_or_make(buffer, layout, [&] {
     auto entry = std::make_shared<PackedWeights::Entry>();
     entry->memory = dnnl::memory(wanted, dnnl_engine(), weights.allocate(wanted.get_size()));
@@ -186,7 +186,8 @@ std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::ui
         dnnl::reorder(from, to).execute(dnnl_stream(), from, to);
         dnnl_stream().wait();
       };
-      // For signed x a reorder also sums up columns, which none does of a part of a matrix.
+      // For signed x, oneDNN's reorder also computes column sums (compensation), which it does only
+      // for dense matrices.
       const dnnl::memory::desc whole = dense(plain);
       if (plain.get_data_type() != dnnl_type(DType::kInt8) || plain == whole)
         return move(source, memory);

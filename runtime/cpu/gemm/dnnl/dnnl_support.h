@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN with Sinter's errors, and what products and convolutions share.
+// oneDNN with Sinter's errors, and helpers shared by GEMMs and convolutions.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ struct PackedWeights::Entry {
   dnnl::memory memory;
 };
 
-/// Throws Error(kUnsupported) if oneDNN's own threads cannot be kept out.
+/// Throws Error(kUnsupported) if oneDNN would start its own threads.
 const dnnl::engine& dnnl_engine();
-/// Attributes of a primitive that brings no scratch memory of its own.
+/// Attributes of a primitive with a scratchpad provided by the user.
 dnnl::primitive_attr dnnl_attributes();
-/// A stream of the calling thread.
+/// The calling thread's stream.
 dnnl::stream& dnnl_stream();
 
 /// Runs `body`; a oneDNN error becomes an Error that names `what`.
@@ -41,48 +41,49 @@ decltype(auto) with_dnnl_errors(const char* what, Body&& body) {
   }
 }
 
-/// True for oneDNN's loops without vectors, hundreds of times as slow as its kernels: they take any
-/// layout, so that what no kernel takes still has an implementation.
+/// True for oneDNN's reference implementations. They accept any layout, but are hundreds of times
+/// slower than its vectorized kernels.
 template <typename Description>
 bool is_reference(const Description& description) {
   return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
-/// Appends what computes `activation`, of parameters `a` and `b`, on the result. `in_cpp`: as
-/// oneDNN's C++ has it right, see must_be_spelled_out().
+/// Appends post-ops for `activation` with parameters `a` and `b`. `in_cpp`: uses only those that
+/// oneDNN's C++ fallback computes correctly; see must_be_spelled_out().
 void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
                        float b = 0, bool in_cpp = false);
-/// True for activations that oneDNN's C++ fallback computes wrongly: its sigmoid of NaN is 0, its
-/// ReLU of -infinity is NaN.
+/// True for activations that oneDNN's C++ fallback computes wrongly: sigmoid(NaN) is 0,
+/// ReLU(-infinity) is NaN.
 bool must_be_spelled_out(plan::fb::Activation activation);
 
-/// Of float32, what most operands are.
+/// Float32 is the type of most operands.
 inline std::uint64_t bytes_of(std::int64_t elements, DType type = DType::kFloat32) {
   return static_cast<std::uint64_t>(elements) * size_of(type);
 }
-/// f32, bf16, i32, i8 or u8.
+/// Supports f32, bf16, i32, i8 and u8.
 dnnl::memory::data_type dnnl_type(DType type);
 
-/// Whether oneDNN multiplies these integer types exactly on this processor. Without VNNI its
-/// kernels saturate sums of two products.
+/// Whether oneDNN multiplies these integer types exactly on this CPU. Without VNNI, its kernels
+/// saturate sums of two products.
 bool multiplies_exactly(DType x, DType weights);
 
-/// Whether the processor has instructions for products of bfloat16, AVX512_BF16 or AMX.
+/// Whether the CPU has bfloat16 multiplication: AVX512_BF16 or AMX.
 bool multiplies_bfloat16();
 
-/// Multiplications of weights of `type` in the time of one of float32, at least: AMX has more.
+/// Multiplications with weights of `type` in the time of one in float32; a lower bound, since AMX
+/// is faster.
 constexpr double narrow_rate(DType type) {
   return type == DType::kFloat32 ? 1 : type == DType::kBFloat16 ? 2 : 3;
 }
 
-/// Waking a thread for less work (a few microseconds) costs more than it saves.
+/// Minimum work for a thread: waking it takes a few microseconds.
 inline constexpr double kMultiplicationsOfThread = 256 * 1024;
 /// Number of threads, at most `most`, that `multiplications` can keep busy.
 int threads_for(double multiplications, int most);
 
-/// `size` bytes that `fill` makes of the weights of buffer `buffer`, one copy for a plan and a
-/// layout: fill(section, to), where the plan's weights begin at `section`. It is kept, and refers
-/// to nothing that may go.
+/// `size` bytes that fill(section, to) makes from the weights of buffer `buffer`; `section` is the
+/// start of the plan's weights. There is one copy for each plan and layout. `fill` is stored, so it
+/// must not capture references.
 template <typename Fill>
 std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::uint32_t buffer,
                                                    const std::string& layout, std::size_t size,
@@ -99,7 +100,7 @@ std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::
   });
 }
 
-/// The weights of buffer `buffer`, which lie at `data` as `plain`, in layout `wanted`.
+/// The weights of buffer `buffer`, at `data` in layout `plain`, reordered to layout `wanted`.
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
                                                  const void* data, const dnnl::memory::desc& plain,
                                                  const dnnl::memory::desc& wanted);

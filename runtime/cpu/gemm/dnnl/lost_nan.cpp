@@ -22,7 +22,7 @@ bool loses_nan(Activation activation, float a) {
     case Activation::Clip:
     case Activation::HardSigmoid: return true;
     case Activation::LeakyRelu: return a == 0;
-    default: return false;  // what is multiplied by x, or is of other instructions
+    default: return false;  // multiplies by x, or uses instructions that keep NaN
   }
 }
 
@@ -48,7 +48,7 @@ bool InvalidFlag::is_raised() const { return true; }
 
 namespace {
 
-/// Floats of 32 bits, or bfloat16, by their bits: NaN has all of the exponent's and more.
+/// Copies NaN elements of f32 or bf16 by their bits: NaN is anything above infinity's bits.
 template <typename Bits>
 void copy_nan(const dnnl::memory::desc& layout, const Bits* from, Bits* to) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);

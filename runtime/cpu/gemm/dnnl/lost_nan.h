@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NaN that oneDNN's activations lose: found at no cost, and put back.
+// Restores NaN that oneDNN's activations lose. Detection is free.
 #pragma once
 
 #include <dnnl.hpp>
@@ -11,27 +11,28 @@
 
 namespace sinter::runtime::cpu {
 
-/// True if some kernel of oneDNN's makes a number of NaN at the end: it clamps, and x86's maxima
-/// and minima return their second operand, the bound, if one is NaN. `a`: the first parameter.
+/// True if some oneDNN kernel of this activation turns NaN into a number. x86's max and min return
+/// their second operand (the bound) if one is NaN. `a`: the first parameter.
 bool loses_nan(plan::fb::Activation activation, float a);
 
-/// The processor's flag of invalid operations while this lives. What makes NaN raises it, and so
-/// does a maximum, minimum or comparison of oneDNN's that reads one: not raised, no NaN was lost.
+/// Watches the CPU's invalid-operation flag during its lifetime. Operations that create NaN raise
+/// it, and so do oneDNN's max, min and comparisons that read NaN. If it is not raised, no NaN was
+/// lost.
 class InvalidFlag {
  public:
   InvalidFlag();
-  ~InvalidFlag();  // what was set before is set again
+  ~InvalidFlag();  // restores the previous flag
   InvalidFlag(const InvalidFlag&) = delete;
   InvalidFlag& operator=(const InvalidFlag&) = delete;
-  /// Always true where processors tell nothing.
+  /// Always true on CPUs where the flag is not read.
   bool is_raised() const;
 
  private:
   unsigned before_ = 0;
 };
 
-/// A primitive's twin that ends without the activation, shared by all parts of its kind. It is made
-/// when NaN first occurs.
+/// The same primitive without the activation, shared by all parts of a kind. Created when NaN first
+/// occurs.
 class BarePrimitive {
  public:
   struct Made {
@@ -40,8 +41,8 @@ class BarePrimitive {
   };
   explicit BarePrimitive(std::function<Made()> make) : make_(std::move(make)) {}
 
-  /// Executes it with `arguments`, but for result and scratchpad, which are its own, and copies
-  /// what is NaN of its result to `result`, which is of `layout`.
+  /// Executes it with `arguments`, except that result and scratchpad are its own. Then copies the
+  /// NaNs of its result to `result`, of layout `layout`.
   void restore_nan(std::span<const dnnl_exec_arg_t> arguments, const dnnl::memory::desc& layout,
                    void* result);
 

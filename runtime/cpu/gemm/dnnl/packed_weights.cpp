@@ -6,7 +6,7 @@
 
 namespace sinter::runtime::cpu {
 
-// Many weights share a chunk, so that small ones lie in large pages too.
+// Many weights share a chunk, so that small ones are also in large pages.
 PackedWeights::PackedWeights(std::shared_ptr<const plan::PlanData> plan)
     : plan_(std::move(plan)),
       chunk_bytes_(std::clamp<std::size_t>(plan_->weights.size(), 1 << 12, 8 << 20)) {}
@@ -15,7 +15,7 @@ PackedWeights::~PackedWeights() = default;
 
 namespace {
 
-/// Packed weights by the plan that they are of.
+/// Packed weights by plan.
 struct Registry {
   std::mutex mutex;
   std::map<std::weak_ptr<const plan::PlanData>, std::weak_ptr<PackedWeights>, std::owner_less<>>
@@ -49,7 +49,7 @@ void PackedWeights::replace(const std::shared_ptr<PackedWeights>& weights,
   const std::lock_guard registering(registry.mutex);
   const std::lock_guard lock(weights->values_mutex_);
   for (const auto& fill : weights->fills_) fill(plan->weights.data());
-  // Whoever opens a session of either plan from now on gets the weights of that.
+  // New sessions of either plan get that plan's weights.
   const auto old = registry.all.find(weights->plan_);
   if (old != registry.all.end() && old->second.lock() == weights) registry.all.erase(old);
   weights->plan_ = plan;

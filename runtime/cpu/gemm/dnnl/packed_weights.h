@@ -18,11 +18,11 @@
 
 namespace sinter::runtime::cpu {
 
-/// A plan's weights, and copies of them in the layouts that primitives prefer, shared by all
-/// sessions of one plan and made once for each layout. Safe for several threads.
+/// A plan's weights and their copies in the layouts that primitives prefer. Shared by all sessions
+/// of the plan; one copy for each layout. Thread-safe.
 class PackedWeights {
  public:
-  /// Implemented over dnnl::memory; kept out of this header.
+  /// Wraps dnnl::memory, which stays out of this header.
   struct Entry;
 
   explicit PackedWeights(std::shared_ptr<const plan::PlanData> plan);
@@ -30,24 +30,25 @@ class PackedWeights {
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
 
-  /// Those of `plan` that somebody holds, or new ones.
+  /// The instance in use for `plan`, or a new one.
   static std::shared_ptr<PackedWeights> of(const std::shared_ptr<const plan::PlanData>& plan);
-  /// Held while the weights or copies of them are read, or copies made.
+  /// Hold it while reading weights or copies, or making copies.
   using Lock = std::shared_lock<std::shared_mutex>;
   Lock lock() { return Lock(values_mutex_); }
-  /// Makes all copies again, where they are, of the weights of `plan`, which differs in nothing
-  /// else. Waits for whoever holds a lock.
+  /// Refills all copies in place from the weights of `plan`, which must not differ otherwise. Waits
+  /// until no lock is held.
   static void replace(const std::shared_ptr<PackedWeights>& weights,
                       const std::shared_ptr<const plan::PlanData>& plan);
 
-  /// Whose the weights are; where they begin, and where behind that `data` is. Under a lock.
+  /// The plan that owns the weights, the start of its weights, and the offset of `data` from there.
+  /// Requires a lock.
   const plan::PlanData& plan() const { return *plan_; }
   const std::byte* section() const { return plan_->weights.data(); }
   std::ptrdiff_t place_of(const void* data) const {
     return static_cast<const std::byte*>(data) - section();
   }
 
-  /// The entry of weight buffer `buffer` for a layout, made by `make` if it is new.
+  /// The entry of weight buffer `buffer` for a layout, made by `make` on first use.
   template <typename Make>
   std::shared_ptr<const Entry> find_or_make(std::uint32_t buffer, const std::string& layout,
                                             Make&& make) {
@@ -56,10 +57,10 @@ class PackedWeights {
     if (!entry) entry = make();
     return entry;
   }
-  /// 64-byte aligned memory that lives as long as this. Only for use within `make`, as the next.
+  /// 64-byte aligned memory with the lifetime of this object. Call it and fill_by() only within
+  /// `make`.
   std::byte* allocate(std::size_t bytes);
-  /// `fill` makes a copy of the weights, which begin at its argument: now, and when they are
-  /// replaced.
+  /// Runs `fill` now and at each replacement. It copies the weights, whose start is its argument.
   void fill_by(std::function<void(const std::byte* section)> fill);
   /// Bytes of all copies.
   std::uint64_t bytes() const;

@@ -55,7 +55,7 @@ void BoundPrimitive::execute(std::span<std::byte* const> buffers, std::byte* scr
     place(address.memory, data);
     address.last = data;
   }
-  if (scratch_) place(scratch_, scratch);  // it is the first there
+  if (scratch_) place(scratch_, scratch);  // the scratchpad is the first entry
   const auto copy = [&](const Copy& one) {
     const Block& block = one.block;
     std::byte *there = (block.memory ? block.memory : buffers[block.buffer]) + block.byte_offset,
@@ -108,7 +108,7 @@ void PrimitiveParts::execute(std::span<std::byte* const> buffers,
 }
 
 std::int64_t parts_for(double multiplications, double bytes) {
-  // What one thread does in a microsecond, and how many microseconds a part is to take.
+  // Work of one thread in a microsecond, and microseconds of a part.
   constexpr double kMultiplications = 70e3, kBytes = 10e3, kLeast = 16, kSmall = 25, kLarge = 200;
   constexpr double kMany = 16;
   const double time = multiplications / kMultiplications + bytes / kBytes;

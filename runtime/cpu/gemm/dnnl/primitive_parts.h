@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's primitives as parts of one step, which threads of the pool execute side by side: each
-// primitive is made for and run by one thread.
+// oneDNN primitives as parts of one step, which the pool's threads execute in parallel. Each
+// primitive is single-threaded.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@
 
 namespace sinter::runtime::cpu {
 
-/// A primitive with everything that its execution needs made beforehand: a run only sets addresses.
+/// A primitive with its memory objects created ahead: a run only sets addresses.
 class BoundPrimitive {
  public:
-  /// `scratchpad`: of the primitive, whose attributes say that the user brings it.
+  /// `scratchpad`: layout of the primitive's scratchpad, which must be in user mode.
   BoundPrimitive(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad);
 
-  /// `argument` lies in plan buffer `buffer` from `byte_offset` on.
+  /// Binds `argument` to plan buffer `buffer`, from `byte_offset` on.
   void bind(int argument, const dnnl::memory::desc& layout, std::uint32_t buffer,
             std::uint64_t byte_offset = 0);
-  /// `argument` is `memory` at all times.
+  /// Binds `argument` to `memory` permanently.
   void bind(int argument, dnnl::memory memory);
   /// A block of a plan buffer, or of `memory`: `rows` of `width` bytes, `pitch` bytes apart.
   struct Block {
@@ -33,16 +33,16 @@ class BoundPrimitive {
     std::uint64_t byte_offset = 0;
     std::size_t rows = 0, width = 0, pitch = 0;
   };
-  /// `argument`, of dense `layout`, is copied from `block` (into it, if it is a result), for
-  /// primitives that take no such pitch.
+  /// For primitives that do not support such a pitch: copies `block` to a dense operand of layout
+  /// `layout` before execution, or a result back to `block` after it.
   void bind_copy(int argument, const dnnl::memory::desc& layout, const Block& block,
                  bool is_result);
 
-  /// The activation that it ends with loses NaN: where that may have happened, `bare` finds them.
+  /// For an activation that loses NaN: `bare` restores them if some may be lost.
   void keep_nan(std::shared_ptr<BarePrimitive> bare) { bare_ = std::move(bare); }
 
   std::size_t scratch_bytes() const { return scratch_bytes_; }
-  /// `scratch`: memory of the calling thread's own, 64-byte aligned.
+  /// `scratch`: the calling thread's memory, 64-byte aligned.
   void execute(std::span<std::byte* const> buffers, std::byte* scratch);
 
  private:
@@ -55,7 +55,7 @@ class BoundPrimitive {
   struct Copy {
     dnnl_memory_t memory;
     Block block;
-    std::size_t scratch;  // where it lies in the scratch memory
+    std::size_t scratch;  // offset in the scratch memory
     bool is_result;
   };
   std::size_t take_scratch(std::size_t bytes);
@@ -63,7 +63,7 @@ class BoundPrimitive {
   void restore_nan();
 
   dnnl::primitive primitive_;
-  std::shared_ptr<BarePrimitive> bare_;  // null: it keeps NaN
+  std::shared_ptr<BarePrimitive> bare_;  // null: the primitive keeps NaN
   std::size_t scratch_bytes_ = 0;
   dnnl_memory_t scratch_ = nullptr;
   std::vector<dnnl::memory> memories_;
@@ -72,17 +72,17 @@ class BoundPrimitive {
   std::vector<Copy> copies_;
 };
 
-/// Primitives that do not read what another of them writes.
+/// Independent primitives: none reads the output of another.
 class PrimitiveParts {
  public:
   explicit PrimitiveParts(int threads) : threads_(threads) {}
 
-  /// Neighbours share operands.
+  /// Adjacent parts should share operands.
   void add(BoundPrimitive part);
   std::size_t size() const { return parts_.size(); }
-  /// Bytes that each thread needs.
+  /// Bytes for each thread.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// `buffers` has the address of each of plan.buffers. Throws dnnl::error.
+  /// `buffers` holds the address of each of plan.buffers. Throws dnnl::error.
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:
@@ -91,10 +91,9 @@ class PrimitiveParts {
   std::vector<BoundPrimitive> parts_;
 };
 
-/// Number of parts into which to divide this work. Several parts a thread, so that other threads
-/// take over from one that has lost its processor. A part takes at least about ten times what
-/// starting it does, and has as many multiplications as a thread is worth. The number does not
-/// depend on the number of threads, since results must not.
+/// Number of parts for this work. Several parts for each thread, so that others take over from one
+/// that is preempted. A part takes at least ten times its startup cost and keeps one thread busy.
+/// Does not depend on the number of threads, so that results do not either.
 std::int64_t parts_for(double multiplications, double bytes);
 
 }  // namespace sinter::runtime::cpu

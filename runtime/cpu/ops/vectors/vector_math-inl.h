@@ -19,7 +19,7 @@ namespace sinter::runtime::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Results below the smallest normal number are zero.
+/// Results below the smallest normal number become zero.
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE V exp_f32(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -33,8 +33,8 @@ HWY_INLINE V exp_f32(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.1666642f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.4999999f));
   const V e = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  // n goes straight into the exponent: within the bounds below e * 2^n is normal. What becomes of
-  // a NaN as an integer is not defined: the last line takes it from x.
+  // Adds n to the exponent: within the bounds below, e * 2^n is normal. Converting NaN to an
+  // integer is undefined; the last line restores NaN from x.
   const auto shifted = hn::ShiftLeft<23>(hn::ConvertTo(di, n));
   V y = hn::BitCast(d, hn::Add(hn::BitCast(di, e), shifted));
   y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), y);
@@ -76,8 +76,8 @@ HWY_INLINE V log_f32(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
-/// log(u) + (x - (u - 1)) / u for u = 1 + x rounded: what rounding took away comes back as the
-/// first term of the logarithm's series.
+/// log(u) + (x - (u - 1)) / u with u = 1 + x rounded; the second term corrects the rounding error
+/// of u to first order.
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE V log1p_f32(D d, V x) {
   const V one = hn::Set(d, 1.0f);
@@ -89,8 +89,8 @@ HWY_INLINE V log1p_f32(D d, V x) {
   return hn::IfThenElse(limit, y, hn::Add(y, lost));
 }
 
-/// x p(x^2) / q(x^2) with the sign of x, at most 1; x is cut at `end`, from where the function is 1
-/// in float32. Coefficients from the lowest power up.
+/// x p(x^2) / q(x^2) with the sign of x, at most 1. x is clamped at `end`, beyond which the
+/// function is 1 in float32. Coefficients start with the lowest power.
 template <std::size_t kP, std::size_t kQ, class D, class V = hn::VFromD<D>>
 HWY_INLINE V odd_rational(D d, V x, float end, const float (&p)[kP], const float (&q)[kQ]) {
   const V a = hn::Min(hn::Abs(x), hn::Set(d, end));
@@ -127,11 +127,11 @@ HWY_INLINE V tanh_f32(D d, V x) {
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE V subtract_pi(D d, V n, V x) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
-  // Fused operations round once: two parts of 24 bits leave 3e-15 n.
+  // FMA rounds once: two parts of pi with 24 bits each leave an error of 3e-15 n.
   const V r = hn::NegMulAdd(n, hn::Set(d, 3.14159274f), x);
   return hn::MulAdd(n, hn::Set(d, 8.74227766e-8f), r);
 #else
-  // The first three of these parts have so few bits that their products are exact.
+  // The first three parts have few enough bits that their products with n are exact.
   V r = hn::NegMulAdd(n, hn::Set(d, 3.140625f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 0.0009670257568359375f), r);
   r = hn::NegMulAdd(n, hn::Set(d, 6.277114152908325e-7f), r);
@@ -139,13 +139,14 @@ HWY_INLINE V subtract_pi(D d, V n, V x) {
 #endif
 }
 
-/// Sine and cosine. Arguments up to 39000 are reduced by multiples of pi; larger ones go to the C
-/// library, each by itself: no result depends on what stands beside it.
+/// Sine and cosine. Arguments up to 39000 are reduced by multiples of pi. Larger ones go to the C
+/// library one by one, so a result does not depend on its neighbours.
 template <bool kSine, class D, class V = hn::VFromD<D>>
 HWY_INLINE V sincos_f32(D d, V x) {
   constexpr float kMost = 39000.0f;
   const hn::RebindToSigned<D> di;
-  // x = k pi + r, or (k + 1/2) pi + r for the cosine, which is then -sin(r) with the sign of k.
+  // x = k pi + r for the sine. For the cosine x = (k + 1/2) pi + r, which gives -sin(r) with the
+  // sign of k.
   const V turns = hn::Mul(x, hn::Set(d, 0.318309886f));
   V whole = hn::Round(turns);
   V n = whole;

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/vectors/vector_moves.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -15,8 +15,8 @@ namespace sinter::runtime::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Vectors of D while they fit; moves `i` on. A vector reads the elements between those it takes,
-/// and behind the last: one more must follow, so that nothing is read outside.
+/// Moves whole vectors of D and advances `i`. Loads include the elements between those taken, also
+/// after the last. So at least one element must remain, or loads would leave the source.
 template <typename D>
 HWY_INLINE void take_vectors(D d, const std::uint32_t* source, std::int64_t step,
                              std::uint32_t* target, std::int64_t count, std::int64_t& i) {
@@ -81,7 +81,7 @@ void interleave_bytes(const std::uint8_t* source, std::int64_t rows, std::int64_
   interleave_vector(source, rows, row_step, target, count);
 }
 
-/// Four rows of four words at a time; the rest one by one.
+/// Transposes 4 x 4 words at a time; the rest one by one.
 void transpose_words(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
                      std::int64_t target_step, std::int64_t rows, std::int64_t columns) {
   std::int64_t whole_rows = 0, whole_columns = 0;

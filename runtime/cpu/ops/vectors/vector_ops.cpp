@@ -9,7 +9,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/vectors/vector_ops.cpp"
 #include <hwy/foreach_target.h>
-// After foreach_target.h, as Highway asks.
+// Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
@@ -73,8 +73,8 @@ void binary(const OpArgs& t) {
   }
 }
 
-/// Rows are divided by one number each as products with its reciprocal, which costs a quarter: half
-/// a unit in the last place, unless the reciprocal is not a normal number.
+/// Division of a row by one number multiplies by its reciprocal, at a quarter of the cost. Error:
+/// half an ulp more. Divides if the reciprocal is not a normal number.
 void divide(const OpArgs& t) {
   if (t.cols == 0) return;
   if (t.args[1].per_column || !t.args[0].per_column) return binary<DivOp>(t);
@@ -91,7 +91,7 @@ void divide(const OpArgs& t) {
   }
 }
 
-// Bools are bytes: the compiler's own vectoriser packs them better than lane-wise code could.
+// Bools are bytes: the compiler's vectorizer packs them better than lane-wise code.
 #define SINTER_TEST(name, expression)                                             \
   struct name {                                                                   \
     static HWY_INLINE std::uint8_t apply(float a, float b) { return expression; } \
@@ -102,10 +102,10 @@ SINTER_TEST(LessOp, a < b)
 SINTER_TEST(LessEqualOp, a <= b)
 #undef SINTER_TEST
 
-/// kSwap: greater is less the other way round.
+/// kSwap: computes greater as less with swapped operands.
 template <class Op, bool kSwap>
 void compare(const OpArgs& t) {
-  // Copies: a store of bytes may change anything that is read through `t`.
+  // Local copies: a byte store may alias anything read through `t`.
   const View va = t.args[kSwap ? 1 : 0];
   const View vb = t.args[kSwap ? 0 : 1];
   const std::int64_t cols = t.cols;
@@ -207,8 +207,7 @@ OpKernel find_small(ScalarOp op) {
 
 // ---- reductions
 
-// NaN wins over every bound, as in min and max themselves.
-// Accumulators are double.
+// NaN propagates, as in min and max. Accumulators are double.
 using Wide = hn::ScalableTag<double>;
 using WideV = hn::Vec<Wide>;
 
@@ -259,7 +258,7 @@ void reduce_finish(const void* accumulators, void* result, std::int64_t count) {
   for (; i < count; ++i) out[i] = static_cast<float>(acc[i]);
 }
 
-/// Combines the first `count` lanes with accumulators.
+/// Combines the first `count` lanes with the accumulators.
 template <class C>
 HWY_INLINE void merge_lanes(D d, V value, std::size_t count, double* acc) {
   HWY_ALIGN float partial[hn::MaxLanes(D())];
@@ -297,7 +296,7 @@ void reduce_along_rows(const ReduceArgs& t) {
       for (std::size_t i = 0; i < n; ++i) acc[r] = C::merge(acc[r], static_cast<double>(*a));
       continue;
     }
-    // Four chains hide the latency of one addition behind another.
+    // Four chains hide the latency of additions.
     V s0 = identity, s1 = identity, s2 = identity, s3 = identity;
     std::size_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes) {

@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::VFromD<D>;
 
-/// The nearest numbers of a float of 8 bits.
+/// Rounds to the nearest values of an 8-bit float type.
 template <DType kType>
 HWY_INLINE V round_float8(D d, V a) {
   using Numbers = Float8Numbers<kType>;
@@ -64,7 +64,7 @@ SINTER_BINARY(SubOp, hn::Sub(a, b))
 SINTER_BINARY(MulOp, hn::Mul(a, b))
 SINTER_BINARY(DivOp, hn::Div(a, b))
 #if HWY_ARCH_X86 || HWY_ARCH_ARM
-// Where either operand is a NaN, these instructions of x86 give the second, those of ARM a NaN.
+// If an operand is NaN, x86's min and max return the second operand, ARM's return NaN.
 SINTER_BINARY(MinOp, hn::IfThenElse(hn::Eq(a, a), hn::Min(a, b), a))
 SINTER_BINARY(MaxOp, hn::IfThenElse(hn::Eq(a, a), hn::Max(a, b), a))
 #else
@@ -99,17 +99,16 @@ SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 #undef SINTER_UNARY
 #undef SINTER_BINARY
 
-// X(name) for each primitive ScalarOp::kname that is nameOp and no more.
+// X(name) for each ScalarOp::kname that is implemented by nameOp alone.
 #define SINTER_FLOAT8_OPS(X) X(ToE4M3FN) X(ToE5M2) X(ToE4M3FNUZ) X(ToE5M2FNUZ)
 #define SINTER_EXACT_OPS(X) X(Neg) X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt)
 #define SINTER_SMOOTH_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh)
 #define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) SINTER_SMOOTH_OPS(X) SINTER_FLOAT8_OPS(X)
 #define SINTER_BINARY_OPS(X) X(Add) X(Sub) X(Mul) X(Min) X(Max)
 
-/// The last elements of a row, fewer than a vector: neither side of a row may be touched beyond its
-/// end.
+/// Loads the tail of a row, shorter than a vector, without access beyond its end.
 HWY_INLINE V load_tail(D d, const float* from, std::size_t count) {
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // what is masked is not read
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // masked lanes are not accessed
   return hn::MaskedLoad(hn::FirstN(d, count), d, from);
 #else
   HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
