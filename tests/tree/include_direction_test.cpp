@@ -84,6 +84,7 @@ const Edges kTable = {
     // frontend
     {"frontend/transforms", {"ir"}},
     {"frontend/model", {"ir", "ir/dim", "ir/text"}},
+    {"frontend/decoders", {"frontend/model", "ir", "ir/dim", "ir/text", "tools/json"}},
     {"frontend/symbols", {"frontend/model", "ir", "ir/dim", "ir/reference"}},
     {"frontend/ops", {"frontend/model", "frontend/symbols", "frontend/transforms", "ir", "ir/dim"}},
     {"frontend/export", {"ir", "ir/dim"}},
