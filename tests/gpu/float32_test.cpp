@@ -58,7 +58,7 @@ graph @main(%x: f32[{0}, {1}, {2}], %r: f32[{0}, {3}, {10}]) {{
       repeated(c.pad, c.dims), c.group, repeated(out, c.dims)));
 }
 
-void check(const ir::Graph& graph, const std::string& schedule, bool tf32) {
+void check_float32(const ir::Graph& graph, const std::string& schedule, bool tf32) {
   const auto inputs = random_inputs(graph, {});
   Session session(compile_with(graph, schedule, tf32));
   const auto outputs = run(session, graph, inputs);
@@ -86,14 +86,14 @@ TEST_P(Simt, AgreesWithTheReference) {
     const std::string schedule = fmt::format("simt {} split_k={} cluster_n=1", tile, splits);
     SCOPED_TRACE(schedule);
     for (const int rows : {5, 64, 301}) {
-      check(product_graph(rows, 200, 640, true), schedule, false);
-      if (!is_narrow) check(product_graph(rows, 200, 640, false), schedule, false);
+      check_float32(product_graph(rows, 200, 640, true), schedule, false);
+      if (!is_narrow) check_float32(product_graph(rows, 200, 640, false), schedule, false);
     }
-    check(product_graph(70, 131, 333, true), schedule, false);
+    check_float32(product_graph(70, 131, 333, true), schedule, false);
     for (const Conv& conv : kConvs) {
       // One element at a time: a thread copies those of one window.
       if (tile.starts_with("256x64") && conv.channels % 2 != 0) continue;
-      check(conv_graph(conv), schedule, false);
+      check_float32(conv_graph(conv), schedule, false);
     }
   }
 }
@@ -118,10 +118,10 @@ TEST_P(Tf32Warps, AgreeWithTheReference) {
         fmt::format("warp_tile {} split_k={} cluster_n=1", GetParam(), splits);
     SCOPED_TRACE(schedule);
     for (const bool nk : {false, true}) {
-      check(product_graph(301, 200, 640, nk), schedule, true);
-      check(product_graph(70, 131, 333, nk), schedule, true);
+      check_float32(product_graph(301, 200, 640, nk), schedule, true);
+      check_float32(product_graph(70, 131, 333, nk), schedule, true);
     }
-    for (const Conv& conv : kConvs) check(conv_graph(conv), schedule, true);
+    for (const Conv& conv : kConvs) check_float32(conv_graph(conv), schedule, true);
   }
 }
 
@@ -136,10 +136,11 @@ class Tf32Groups : public WarpgroupTest, public ::testing::WithParamInterface<co
 
 TEST_P(Tf32Groups, AgreeWithTheReference) {
   const std::string schedule = GetParam();
-  for (const int rows : {64, 301, 1500}) check(product_graph(rows, 384, 640, true), schedule, true);
+  for (const int rows : {64, 301, 1500})
+    check_float32(product_graph(rows, 384, 640, true), schedule, true);
   for (const Conv& conv : {Conv{8, 64, 72, 28, 3, 1, 1}, Conv{4, 96, 64, 29, 3, 2, 1},
                            Conv{8, 256, 64, 14, 1, 1, 0}, Conv{2, 32, 64, 33, 3, 1, 2, 2}})
-    check(conv_graph(conv), schedule, true);
+    check_float32(conv_graph(conv), schedule, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans in this process, through the C ABI: for thousands of them a process each would take longer than what is timed."""
 import ctypes
+import re
 import shutil
 import subprocess
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint64, c_void_p
@@ -14,6 +15,7 @@ DTYPES = [np.dtype(each) for each in (
     ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz)]
 LEGACY_STREAM = 1
 OF_THE_SYSTEM = ("linux-vdso", "ld-linux", "libc.", "libm.", "libdl.", "libpthread.", "librt.", "libstdc++", "libgcc_s")
+OF_CUDA = ("libcu", "libnv")  # the GPU's machine has its own
 
 
 class Tensor(Structure):
@@ -38,13 +40,22 @@ def needed(binary):
     return [Path(each) for each in found if not Path(each).name.startswith(OF_THE_SYSTEM)]
 
 
+def late(binary):
+    """The libraries that a program opens by name, and what they need; those that this machine lacks are left out."""
+    table = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    paths = dict(re.findall(r"^\s*(\S+) \(.*=> (\S+)$", table, re.MULTILINE))
+    names = {name.decode() for name in re.findall(rb"\0(lib\w+\.so\.\d+)\0", Path(binary).read_bytes())}
+    opened = [Path(paths[name]) for name in names if name in paths and not name.startswith((*OF_THE_SYSTEM, *OF_CUDA))]
+    return [each for path in opened for each in (path, *needed(path))]
+
+
 def bundle(binary, library, folder):
     """Copies the command, the library and what they need, for a machine that has none of it. Later commands find it there."""
     lib = folder / "lib"
     lib.mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(library).resolve(), lib / "libsinter.so")
     shutil.copy(binary, folder / "sinter")
-    for each in {*needed(library), *needed(binary)}:
+    for each in {*needed(library), *needed(binary), *late(binary)}:
         shutil.copy(each.resolve(), lib / each.name)
 
 

@@ -170,9 +170,9 @@ def main():
     arguments = parser.parse_args()
     raise_files()
     wrong = []
-    options, kind = (f"--drain-seconds={DRAIN}", "--waiting=8192"), ("--serve=block=4,sequences=24,positions=64",)
-    with tempfile.TemporaryDirectory() as folder, server(arguments.sinter, Path(folder), *options, kind=kind) as (process, port), server(
-            arguments.sinter, Path(folder), *options, kind=kind) as (_, quiet):
+    options = (f"--drain-seconds={DRAIN}", "--waiting=8192")
+    with tempfile.TemporaryDirectory() as folder, server(arguments.sinter, Path(folder), *options) as (process, port), server(
+            arguments.sinter, Path(folder), *options) as (_, quiet):
         honest((port, quiet), arguments.honest, 1)
         before, most = memory_of(process), 0
         context = multiprocessing.get_context("spawn")

@@ -139,7 +139,7 @@ TEST(ProfileReport, StepsBelowATenthOfTheirBoundAreMarked) {
   const std::string summary = summary_of(report);
   EXPECT_THAT(
       summary,
-      AllOf(HasSubstr("! far runs at 4.0% of what its bytes allow\n! "),
+      AllOf(HasSubstr("\n! far runs at 4.0% of what its bytes allow"),
             HasSubstr("! loops runs at 6.0% of what its operations allow; it runs as loops, "
                       "which a form that is not refused avoids: none does"),
             Not(HasSubstr("late"))));

@@ -41,8 +41,15 @@ struct FakeGpu {
       // The plan has that schedule, and nothing else to run.
       EXPECT_EQ(plan.parts.meta.steps.size(), 1u);
       std::vector<std::string> schedules;
-      for (const auto& variant : plan.parts.meta.steps[0]->work.AsKernelStep()->variants)
-        schedules.push_back(variant->schedule);
+      const auto add = [&](const plan::fb::WorkUnion& work) {
+        if (const auto* kernel = work.AsKernelStep())
+          for (const auto& variant : kernel->variants) schedules.push_back(variant->schedule);
+      };
+      const plan::fb::WorkUnion& work = plan.parts.meta.steps[0]->work;
+      add(work);
+      if (const auto* tactics = work.AsTacticStep())
+        for (const auto& tactic : tactics->tactics)
+          for (const auto& part : tactic->parts) add(part->work);
       EXPECT_THAT(schedules, testing::Contains(schedule));
       gpu.opened.push_back(schedule);
       const double us = gpu.opened.size() - 1 == gpu.favourite ? gpu.favourite_us : kRuleUs;

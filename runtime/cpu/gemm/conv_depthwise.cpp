@@ -7,7 +7,7 @@
 #include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/ops/depthwise_ops.h"
 #include "runtime/cpu/ops/quant_ops.h"
-#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {

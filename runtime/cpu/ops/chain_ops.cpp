@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "runtime/cpu/ops/tile_ops.h"
-#include "runtime/cpu/ops/vector_targets.h"
+#include "runtime/cpu/ops/vectors/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/chain_ops.cpp"
 #include <hwy/foreach_target.h>
@@ -13,7 +13,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "runtime/cpu/ops/vector_primitives-inl.h"
+#include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sinter::runtime::cpu {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/cpu/ops/panel_ops.h"
-#include "runtime/cpu/ops/vector_targets.h"
+#include "runtime/cpu/ops/vectors/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/narrow_ops.cpp"
 #include <hwy/foreach_target.h>

@@ -6,14 +6,14 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
-#include "runtime/cpu/ops/vector_targets.h"
+#include "runtime/cpu/ops/vectors/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/row_ops.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, as Highway asks.
 #include <hwy/highway.h>
 
-#include "runtime/cpu/ops/vector_primitives-inl.h"
+#include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sinter::runtime::cpu {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
-#include "runtime/cpu/ops/vector_targets.h"
+#include "runtime/cpu/ops/vectors/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/scan_ops.cpp"
 #include <hwy/foreach_target.h>

@@ -5,7 +5,7 @@
 #include <array>
 #include <type_traits>
 
-#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 #include "runtime/cpu/tiles/tile_runs.h"
 #include "runtime/format_error.h"
 

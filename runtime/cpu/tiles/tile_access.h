@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/cpu/ops/tile_ops.h"
-#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 #include "runtime/cpu/tiles/tile_loops.h"
 #include "runtime/cpu/tiles/tile_walkers.h"
 

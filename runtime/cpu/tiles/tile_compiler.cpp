@@ -23,8 +23,6 @@ constexpr int kCheapValue = 5;
 /// Tiles of a part of a row: whole vectors, and whole groups of up to four interleaved values.
 constexpr std::int64_t kAligned = 192;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 TileCompiler::TileCompiler(const plan::fb::PlanT& plan, const LoopProgramT& program,

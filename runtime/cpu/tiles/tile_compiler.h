@@ -15,6 +15,9 @@ constexpr std::int64_t kTileElements = 2048;
 /// Columns of a tile of rows side by side.
 constexpr std::int64_t kAcrossColumns = 128;
 
+/// a / b rounded up; b > 0.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 class TileCompiler {
  public:
   TileCompiler(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,

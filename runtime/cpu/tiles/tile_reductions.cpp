@@ -10,8 +10,6 @@ namespace {
 
 using plan::fb::InstrKind;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 /// The least index among those whose flag is true, and another number where none is: it is found in

@@ -6,7 +6,7 @@
 
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/ops/tile_ops.h"
-#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 
 namespace sinter::runtime::cpu {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 
 namespace sinter::testing {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 
 #include <algorithm>
 
-#include "runtime/cpu/ops/vector_targets.h"
+#include "runtime/cpu/ops/vectors/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/cpu/ops/vector_moves.cpp"
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/vectors/vector_moves.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, as Highway asks.
 #include <hwy/highway.h>

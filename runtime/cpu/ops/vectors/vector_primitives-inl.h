@@ -12,7 +12,7 @@
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/float8_ops.h"
-#include "runtime/cpu/ops/vector_math-inl.h"
+#include "runtime/cpu/ops/vectors/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sinter::runtime::cpu {
