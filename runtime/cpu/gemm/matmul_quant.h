@@ -21,7 +21,7 @@ namespace sinter::runtime::cpu {
 class MatmulQuant {
  public:
   /// `plan` and `shape` have been checked; the step has a quantization. `weights` gets the numbers,
-  /// their scales as float32 and their zero points in panels.
+  /// their scales as float32, their zero points and offsets in panels.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
@@ -56,7 +56,7 @@ class MatmulQuant {
   float alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
   QuantPanels weights_;
-  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_;  // which these lie in
+  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_, offsets_;  // of these
   bool direct_ = false;
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;

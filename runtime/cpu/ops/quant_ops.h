@@ -13,8 +13,8 @@ namespace sinter::runtime::cpu {
 
 /// Weights [n, k] of few bits, as Quantization in plan.fbs says, in panels of kPanelStep rows that
 /// lie across: byte b of a panel's row r is at (panel * pitch + b) * kPanelStep + r. Scales are
-/// [panel, group, row], and so are the zero points, of which there is one kind or none. Rows that
-/// fill the last panel have a scale of zero.
+/// [panel, group, row], and so are offsets and zero points, of which there is one kind or none.
+/// Rows that fill the last panel have a scale of zero.
 struct QuantPanels {
   const std::byte* values = nullptr;
   std::int64_t pitch = 0;  // bytes of a row
@@ -25,6 +25,7 @@ struct QuantPanels {
   const float* scales = nullptr;
   const float* float_zeros = nullptr;
   const std::int8_t* zeros = nullptr;
+  const float* offsets = nullptr;
 };
 
 /// Writes n rows of `pitch` bytes in panels, of which the last is filled with zeros.
