@@ -23,8 +23,7 @@ using GgufValue =
     std::variant<bool, std::int64_t, double, std::string_view, std::vector<bool>,
                  std::vector<std::int64_t>, std::vector<double>, std::vector<std::string_view>>;
 
-/// One GGUF file. Types of blocks that no ScaleFormat describes are dequantized when read, exactly
-/// as ggml defines them, to f32.
+/// One GGUF file. Blocks are read as a ScaledTensor with the numbers that ggml defines.
 class GgufFile : public TensorFile {
  public:
   /// Throws Error(kInvalidModel) naming the field of the header that is wrong; Error(kUnsupported)
@@ -53,8 +52,6 @@ class GgufFile : public TensorFile {
 
   /// "general.architecture"; throws Error(kInvalidModel) if it is missing.
   std::string_view architecture() const;
-  /// A line for each type of blocks that read() dequantizes: "12 tensors of IQ2_XS ..".
-  virtual std::vector<std::string> notes() const = 0;
 };
 
 /// True if the file begins as GGUF. Throws Error(kUsage) if it cannot be opened.
