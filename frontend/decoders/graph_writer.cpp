@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/decoders/graph_writer.h"
+
+#include <limits>
+
+#include "ir/scale_format.h"
+#include "runtime/format_error.h"
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Ints;
+using ir::Shape;
+using ir::ValueId;
+
+void GraphWriter::scope(const std::string& name) {
+  scope_.reset();  // the old one restores what was before it
+  scope_ = std::make_unique<ir::GraphBuilder::OriginScope>(b, std::vector<std::string>{name});
+}
+
+ValueId GraphWriter::cast(ValueId x, DType type) {
+  return b.type(x).dtype == type ? x : b.add("Cast", {x}, {{"to", ir::Attr(type)}});
+}
+
+ValueId GraphWriter::reshape(ValueId x, Shape shape) {
+  return this->shape(x) == shape ? x : b.add("Reshape", {x}, {{"shape", std::move(shape)}});
+}
+
+ValueId GraphWriter::transpose(ValueId x, Ints perm) {
+  return b.add("Transpose", {x}, {{"perm", std::move(perm)}});
+}
+
+ValueId GraphWriter::part(ValueId x, std::size_t axis, std::int64_t first, std::int64_t count) {
+  Shape wanted = shape(x);
+  if (wanted[axis] == Dim(count)) return x;
+  std::vector<Dim> starts(wanted.size(), Dim(0));
+  Ints steps(wanted.size(), 1);
+  starts[axis] = Dim(first);
+  wanted[axis] = Dim(count);
+  return b.add("Slice", {x},
+               {{"starts", std::move(starts)},
+                {"steps", std::move(steps)},
+                {"shape", std::move(wanted)}});
+}
+
+ValueId GraphWriter::iota(const Dim& count, std::size_t axis, std::size_t rank) {
+  Shape shape(rank, Dim(1));
+  shape[axis] = count;
+  return b.add("Iota", {},
+               {{"shape", std::move(shape)},
+                {"axis", static_cast<std::int64_t>(axis)},
+                {"dtype", ir::Attr(DType::kInt64)}});
+}
+
+ValueId GraphWriter::ones(std::int64_t size) {
+  return b.constant(ir::Tensor::from_doubles(
+      type_, {size}, std::vector<double>(static_cast<std::size_t>(size), 1)));
+}
+
+ValueId GraphWriter::scaled(ValueId x, double factor) {
+  return factor == 1 ? x : add("Mul", x, b.scalar(b.type(x).dtype, factor));
+}
+
+ValueId GraphWriter::capped(ValueId x, double cap) {
+  if (cap == 0) return x;
+  const ValueId limit = b.scalar(b.type(x).dtype, cap);
+  return add("Mul", b.add("Tanh", {add("Div", x, limit)}), limit);
+}
+
+ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::string& name) {
+  if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
+    return add("MatMul", x, transpose(cast(b.constant(*plain, name), type_), {1, 0}));
+  const auto& blocks = std::get<ir::ScaledTensor>(weights.value);
+  std::vector<ValueId> inputs{x, b.constant(blocks.values, name), b.constant(blocks.scales)};
+  if (blocks.zero_points) inputs.push_back(b.constant(*blocks.zero_points));
+  if (blocks.factors) inputs.push_back(b.constant(*blocks.factors));
+  return b.add("MatMul", std::move(inputs), ir::product_attrs(blocks.format));
+}
+
+ValueId GraphWriter::rows(const StoredTensor& table, const std::string& name, ValueId ids) {
+  if (const auto* blocks = std::get_if<ir::ScaledTensor>(&table.value))
+    return gathered_blocks(*blocks, name, ids);
+  const ValueId rows = b.add("Gather", {b.constant(std::get<ir::Tensor>(table.value), name), ids},
+                             {{"axis", std::int64_t{0}}});
+  return cast(rows, type_);
+}
+
+/// Gathers codes and scales, and dequantizes these rows alone.
+ValueId GraphWriter::gathered_blocks(const ir::ScaledTensor& table, const std::string& name,
+                                     ValueId ids) {
+  const ir::ScaleFormat& format = table.format;
+  const ir::CodeType& codes = *format.codes;
+  const std::int64_t groups = format.groups(table.k), depth = table.k / groups;
+  if (format.rows != 1 || table.k % groups != 0)
+    throw unsupported_error("table '{}' has blocks of '{}', whose rows cannot be gathered", name,
+                            format.to_string());
+  const auto gathered = [&](const ir::Tensor& tensor, const std::string& label = "") {
+    return b.add("Gather", {b.constant(tensor, label), ids}, {{"axis", std::int64_t{0}}});
+  };
+  ValueId numbers = gathered(table.values, name);
+  Shape shape = this->shape(numbers);
+  if (codes.bits == 4) {
+    Shape pairs = shape;
+    pairs.emplace_back(1);
+    const ValueId bytes = cast(reshape(numbers, pairs), DType::kUInt8);
+    Shape two(pairs.size(), Dim(1));
+    two.back() = 2;
+    const ValueId shifts =
+        add("Mul",
+            b.add("Iota", {},
+                  {{"shape", two},
+                   {"axis", static_cast<std::int64_t>(two.size() - 1)},
+                   {"dtype", ir::Attr(DType::kUInt8)}}),
+            b.scalar(DType::kUInt8, 4));
+    numbers = add("BitwiseAnd", add("ShiftRight", bytes, shifts), b.scalar(DType::kUInt8, 15));
+    shape.back() = Dim(table.k);
+    numbers = reshape(numbers, shape);
+  }
+  if (codes.numbers != nullptr) {
+    const std::vector<double> all(codes.numbers, codes.numbers + (std::size_t{1} << codes.bits));
+    const ValueId list = b.constant(ir::Tensor::from_doubles(
+        DType::kFloat32, {static_cast<std::int64_t>(all.size())}, all));
+    numbers = b.add("Gather", {list, cast(numbers, DType::kInt32)}, {{"axis", std::int64_t{0}}});
+  } else {
+    numbers = cast(numbers, DType::kFloat32);
+    if (codes.bits == 4) numbers = add("Sub", numbers, b.scalar(DType::kFloat32, 8));
+  }
+  shape.back() = Dim(groups);
+  shape.emplace_back(depth);
+  numbers = reshape(numbers, shape);
+  shape.back() = 1;
+  const auto of_groups = [&](const ir::Tensor& tensor) {
+    return reshape(cast(gathered(tensor), DType::kFloat32), shape);
+  };
+  if (table.zero_points) numbers = add("Sub", numbers, of_groups(*table.zero_points));
+  numbers = add("Mul", numbers, of_groups(ir::with_plain_scales(table).scales));
+  shape.pop_back();
+  shape.back() = Dim(table.k);
+  return cast(reshape(numbers, shape), type_);
+}
+
+ValueId GraphWriter::rotated(ValueId x, ValueId cos, ValueId sin, bool neighbours) {
+  const Shape all = shape(x);
+  const std::int64_t pairs = shape(cos).back().value(), size = all.back().value();
+  const ValueId moving = part(x, 3, 0, 2 * pairs);
+  ValueId left, right;
+  if (neighbours) {
+    const ValueId by_pair = reshape(moving, {all[0], all[1], all[2], Dim(pairs), Dim(2)});
+    const auto one = [&](std::int64_t i) {
+      return reshape(part(by_pair, 4, i, 1), {all[0], all[1], all[2], Dim(pairs)});
+    };
+    left = one(0);
+    right = one(1);
+  } else {
+    left = part(moving, 3, 0, pairs);
+    right = part(moving, 3, pairs, pairs);
+  }
+  const ValueId real = add("Sub", add("Mul", left, cos), add("Mul", right, sin));
+  const ValueId imaginary = add("Add", add("Mul", left, sin), add("Mul", right, cos));
+  const auto joined = [&](ValueId a, ValueId c, std::int64_t axis) {
+    return b.add("Concat", {a, c}, {{"axis", axis}});
+  };
+  ValueId result;
+  if (neighbours) {
+    const Shape column{all[0], all[1], all[2], Dim(pairs), Dim(1)};
+    result = reshape(joined(reshape(real, column), reshape(imaginary, column), 4),
+                     {all[0], all[1], all[2], Dim(2 * pairs)});
+  } else {
+    result = joined(real, imaginary, 3);
+  }
+  return 2 * pairs == size ? result : joined(result, part(x, 3, 2 * pairs, size - 2 * pairs), 3);
+}
+
+ValueId GraphWriter::put_rows(ValueId cache, ValueId rows, ValueId first) {
+  const Shape all = shape(rows);
+  const ValueId places = add("Add", iota(all[2], 2, 4), reshape(first, Shape(4, Dim(1))));
+  return b.add("Scatter",
+               {cache, rows, iota(all[0], 0, 4), iota(all[1], 1, 4), places, iota(all[3], 3, 4)},
+               {{"combine", std::string("none")}, {"distinct", std::int64_t{1}}});
+}
+
+ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, double scale,
+                              double cap) {
+  const Shape rows = shape(q), keys = shape(k);
+  const Dim group(rows[1].value() / keys[1].value());
+  // Keys and values are broadcast along a dimension of the group.
+  q = reshape(q, {rows[0], keys[1], group, rows[2], rows[3]});
+  for (ValueId* each : {&k, &v})
+    *each = reshape(*each, {keys[0], keys[1], Dim(1), keys[2], keys[3]});
+  const ValueId product = add("MatMul", q, transpose(k, {0, 1, 2, 4, 3}));
+  ValueId scores = capped(scaled(product, scale), cap);
+  scores = b.add("Where", {mask, scores, number(-std::numeric_limits<double>::infinity())});
+  const ValueId weights = b.add("Softmax", {scores}, {{"axis", std::int64_t{4}}});
+  return reshape(add("MatMul", weights, v), {rows[0], rows[1], rows[2], rows[3]});
+}
+
+}  // namespace sinter::frontend
