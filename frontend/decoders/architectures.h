@@ -32,12 +32,12 @@ struct Architecture {
   Windows windows = Windows::kNone;
   std::int64_t window_period = 0;
   bool is_gated = true;
-  bool is_tied = false;         // where "tie_word_embeddings" is absent
+  bool is_tied = false;           // where "tie_word_embeddings" is absent
   bool scales_embedding = false;  // by the root of the hidden size
-  double rotated = 1;           // share of a head, where no key says it
+  double rotated = 1;             // share of a head, where no key says it
   std::int64_t plain_period = 0;  // each so many-th layer has no positions, unless "no_rope_layers"
                                   // says so
-  double epsilon = 0;           // of norms, if no key says it
+  double epsilon = 0;             // of norms, if no key says it
   std::string_view epsilon_key = "rms_norm_eps";
   std::string_view activation_key = "hidden_act";
   Activation activation = Activation::kSilu;  // of GGUF, which does not say it
@@ -47,7 +47,7 @@ struct Architecture {
   bool has_caps = false;         // of scores and logits, and "query_pre_attn_scalar"
   bool has_local_base = false;   // layers with a window have a base of their own
   bool may_clip = false, may_be_parallel = false, may_norm_heads = false;
-  bool mixes_heads = false;  // see DecoderConfig; GGUF's are in order
+  bool mixes_heads = false;         // see DecoderConfig; GGUF's are in order
   bool rotates_neighbours = false;  // in GGUF, whose converter reorders rows of q and k
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's

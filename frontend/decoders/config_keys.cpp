@@ -68,8 +68,8 @@ class JsonKeys : public ConfigKeys {
       json own = *global;
       all = std::move(own);
     }
-    for (const char* key : {"rope_theta", "partial_rotary_factor",
-                            "original_max_position_embeddings"})
+    for (const char* key :
+         {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"})
       if (all.is_object() && all.contains(key) && !config_.contains(key) &&
           (key != std::string_view("original_max_position_embeddings") ||
            all.value("rope_type", "") == "longrope"))
@@ -140,7 +140,8 @@ class GgufKeys : public ConfigKeys {
   }
 
   std::string spelled(std::string_view key) const override {
-    const auto name = std::ranges::find(kGgufNames, key, [](const auto& pair) { return pair.first; });
+    const auto name =
+        std::ranges::find(kGgufNames, key, [](const auto& pair) { return pair.first; });
     return name == kGgufNames.end() ? std::string(key) : prefix_ + std::string(name->second);
   }
   bool is_gguf() const override { return true; }
@@ -243,7 +244,8 @@ std::optional<std::vector<std::string>> ConfigKeys::texts(std::string_view key) 
   const auto value = get(key);
   if (!value) return std::nullopt;
   if (const auto* all = std::get_if<std::vector<std::string>>(&*value)) return *all;
-  if (const auto* none = std::get_if<std::vector<double>>(&*value); none != nullptr && none->empty())
+  if (const auto* none = std::get_if<std::vector<double>>(&*value);
+      none != nullptr && none->empty())
     return std::vector<std::string>();
   refuse(key, "a list of texts");
 }

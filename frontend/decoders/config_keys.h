@@ -37,7 +37,8 @@ class ConfigKeys {
 
   /// The key as the file spells it.
   virtual std::string spelled(std::string_view key) const = 0;
-  /// Keys that nobody has asked for, but for those whose value has no effect: null, false, 0, 1, [].
+  /// Keys that nobody has asked for, but for those whose value has no effect: null, false, 0, 1,
+  /// [].
   virtual std::vector<std::string> unread() const = 0;
   virtual bool is_gguf() const = 0;
 

@@ -46,7 +46,7 @@ struct Rotary {
 };
 
 struct DecoderLayer {
-  std::int64_t window = 0;     // a token sees the last `window` tokens; 0: all
+  std::int64_t window = 0;    // a token sees the last `window` tokens; 0: all
   std::optional<int> rotary;  // index into DecoderConfig::rotaries; nothing: queries and keys have
                               // no positions
 };
@@ -65,8 +65,8 @@ struct DecoderConfig {
   Residual residual = Residual::kPre;
   HeadNorms head_norms = HeadNorms::kNone;
   Activation activation = Activation::kSilu;
-  bool is_gated = true;     // activation(gate x) * (up x), else activation(up x)
-  bool is_tied = false;     // the output layer is the embedding
+  bool is_gated = true;      // activation(gate x) * (up x), else activation(up x)
+  bool is_tied = false;      // the output layer is the embedding
   bool mixes_heads = false;  // rows of a fused q, k, v are [head, (q, k, v), size], else all q, ..
   /// Biases of linear layers; nothing: where the file has them.
   std::optional<bool> qkv_bias, output_bias, mlp_bias;

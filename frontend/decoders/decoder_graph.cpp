@@ -81,10 +81,10 @@ class DecoderWriter {
   /// Computed in each step, in float32: a table of them would be larger than some models.
   Angles computed_angles(const Rotary& rotary) {
     const auto pairs = static_cast<std::int64_t>(rotary.frequencies.size());
-    const ValueId frequencies = w_.b.constant(
-        ir::Tensor::of(DType::kFloat32, Ints{1, 1, 1, pairs}, rotary.frequencies));
-    const ValueId at = w_.reshape(w_.cast(places_, DType::kFloat32),
-                                  {Dim(1), Dim(1), sequence_, Dim(1)});
+    const ValueId frequencies =
+        w_.b.constant(ir::Tensor::of(DType::kFloat32, Ints{1, 1, 1, pairs}, rotary.frequencies));
+    const ValueId at =
+        w_.reshape(w_.cast(places_, DType::kFloat32), {Dim(1), Dim(1), sequence_, Dim(1)});
     const ValueId angles = w_.add("Mul", at, frequencies);
     const auto result = [&](const char* op) {
       return w_.cast(w_.scaled(w_.b.add(op, {angles}), rotary.factor), w_.type());
@@ -126,8 +126,8 @@ class DecoderWriter {
     const ir::GraphBuilder::OriginScope scope(w_.b, {"positions/mask"});
     mask = w_.add("LessOrEqual", key_, row_);
     if (window > 0) {
-      const ValueId first = w_.add(
-          "Sub", row_, w_.b.scalar(DType::kInt64, static_cast<double>(window)));
+      const ValueId first =
+          w_.add("Sub", row_, w_.b.scalar(DType::kInt64, static_cast<double>(window)));
       mask = w_.add("And", mask, w_.add("Greater", key_, first));
     }
     return mask;
@@ -185,12 +185,11 @@ class DecoderWriter {
     const ir::Attrs attrs{{"axis", static_cast<std::int64_t>(w_.shape(x).size() - 1)},
                           {"epsilon", c_.epsilon}};
     switch (c_.norm) {
-      case NormKind::kRms:
-        return w_.b.add("RmsNorm", {x, vector(name(".weight"), size)}, attrs);
+      case NormKind::kRms: return w_.b.add("RmsNorm", {x, vector(name(".weight"), size)}, attrs);
       case NormKind::kRmsPlusOne: {
         // 1 + w has more bits than 16-bit types have.
-        const ValueId weight = w_.add("Add", vector(name(".weight"), size, true),
-                                      w_.b.scalar(DType::kFloat32, 1));
+        const ValueId weight =
+            w_.add("Add", vector(name(".weight"), size, true), w_.b.scalar(DType::kFloat32, 1));
         return w_.cast(w_.b.add("RmsNorm", {w_.cast(x, DType::kFloat32), weight}, attrs),
                        w_.type());
       }
@@ -199,8 +198,7 @@ class DecoderWriter {
         if (weights_.has(name(".bias"))) inputs.push_back(vector(name(".bias"), size));
         return w_.b.add("LayerNorm", std::move(inputs), attrs);
       }
-      case NormKind::kPlainLayer:
-        return w_.b.add("LayerNorm", {x, w_.ones(size)}, attrs);
+      case NormKind::kPlainLayer: return w_.b.add("LayerNorm", {x, w_.ones(size)}, attrs);
     }
     return x;
   }
@@ -223,8 +221,7 @@ class DecoderWriter {
       case Residual::kParallel:
       case Residual::kShared: {
         const ValueId first = norm(x, "attn_norm", i);
-        const ValueId second =
-            c_.residual == Residual::kShared ? first : norm(x, "ffn_norm", i);
+        const ValueId second = c_.residual == Residual::kShared ? first : norm(x, "ffn_norm", i);
         const ValueId attended = joined(x, attention(first, i));
         return joined(attended, mlp(second, i));
       }
@@ -269,8 +266,7 @@ class DecoderWriter {
       if (c_.heads != c_.kv_heads)
         throw Error(ErrorCode::kUnsupported,
                     "its fused queries, keys and values have groups of heads");
-      const ValueId by_head =
-          w_.reshape(all, {Dim(1), sequence_, Dim(c_.heads), Dim(3 * size)});
+      const ValueId by_head = w_.reshape(all, {Dim(1), sequence_, Dim(c_.heads), Dim(3 * size)});
       const auto third = [&](std::int64_t n) {
         return w_.reshape(w_.part(by_head, 3, n * size, size), {Dim(1), sequence_, Dim(q)});
       };
@@ -293,9 +289,8 @@ class DecoderWriter {
     x = split(x, heads);
     if (c_.head_norms == HeadNorms::kEach) return norm(x, what, i, c_.head_size);
     if (c_.head_norms == HeadNorms::kNone) return x;
-    const ValueId normal =
-        w_.b.add("LayerNorm", {x, w_.ones(c_.head_size)},
-                 {{"axis", std::int64_t{3}}, {"epsilon", c_.epsilon}});
+    const ValueId normal = w_.b.add("LayerNorm", {x, w_.ones(c_.head_size)},
+                                    {{"axis", std::int64_t{3}}, {"epsilon", c_.epsilon}});
     return w_.add("Mul", normal, own_weights(what, i, heads));
   }
 
@@ -305,7 +300,8 @@ class DecoderWriter {
     const std::string whole = weights_.name(std::string(what) + ".weight", i);
     if (weights_.has(whole))
       return w_.cast(
-          w_.reshape(w_.b.constant(weights_.take_plain(whole, {heads, c_.head_size}), whole), shape),
+          w_.reshape(w_.b.constant(weights_.take_plain(whole, {heads, c_.head_size}), whole),
+                     shape),
           w_.type());
     std::vector<ValueId> each;
     const std::string stem = whole.substr(0, whole.rfind('.'));
@@ -332,8 +328,8 @@ class DecoderWriter {
     auto& [keys, values] = caches_[i];
     keys = w_.put_rows(keys, k, position_);
     values = w_.put_rows(values, v, position_);
-    const ValueId y = w_.attended(q, keys, values, mask(c_.layers[i].window), c_.score_scale,
-                                  c_.score_cap);
+    const ValueId y =
+        w_.attended(q, keys, values, mask(c_.layers[i].window), c_.score_scale, c_.score_cap);
     const std::int64_t width = c_.heads * c_.head_size;
     const ValueId merged =
         w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {Dim(1), sequence_, Dim(width)});

@@ -13,8 +13,8 @@ namespace sinter::frontend {
 namespace {
 
 /// Tables of angles and masks that old checkpoints contain.
-constexpr std::string_view kTables[] = {"rotary_emb.inv_freq", "attention.bias",
-                                        "attention.masked_bias", "rope_freqs.weight",
+constexpr std::string_view kTables[] = {"rotary_emb.inv_freq",      "attention.bias",
+                                        "attention.masked_bias",    "rope_freqs.weight",
                                         "rope_factors_long.weight", "rope_factors_short.weight"};
 
 }  // namespace
@@ -30,8 +30,8 @@ DecoderWeights::DecoderWeights(const Architecture& architecture,
 std::string DecoderWeights::name(std::string_view what, std::optional<std::size_t> layer) const {
   if (is_gguf_) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
   const std::size_t dot = what.rfind('.');
-  const std::string own = std::string(folder_name(architecture_, what.substr(0, dot))) +
-                          std::string(what.substr(dot));
+  const std::string own =
+      std::string(folder_name(architecture_, what.substr(0, dot))) + std::string(what.substr(dot));
   return layer ? fmt::format("{}{}.{}", architecture_.layer_prefix, *layer, own) : own;
 }
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "ir/scale_format.h"
-#include "runtime/format_error.h"
+#include "ir/scaled_gather.h"
 
 namespace sinter::frontend {
 
@@ -37,10 +37,9 @@ ValueId GraphWriter::part(ValueId x, std::size_t axis, std::int64_t first, std::
   Ints steps(wanted.size(), 1);
   starts[axis] = Dim(first);
   wanted[axis] = Dim(count);
-  return b.add("Slice", {x},
-               {{"starts", std::move(starts)},
-                {"steps", std::move(steps)},
-                {"shape", std::move(wanted)}});
+  return b.add(
+      "Slice", {x},
+      {{"starts", std::move(starts)}, {"steps", std::move(steps)}, {"shape", std::move(wanted)}});
 }
 
 ValueId GraphWriter::iota(const Dim& count, std::size_t axis, std::size_t rank) {
@@ -71,72 +70,18 @@ ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::
   if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
     return add("MatMul", x, transpose(cast(b.constant(*plain, name), type_), {1, 0}));
   const auto& blocks = std::get<ir::ScaledTensor>(weights.value);
-  std::vector<ValueId> inputs{x, b.constant(blocks.values, name), b.constant(blocks.scales)};
-  if (blocks.zero_points) inputs.push_back(b.constant(*blocks.zero_points));
-  if (blocks.factors) inputs.push_back(b.constant(*blocks.factors));
+  std::vector<ValueId> inputs{x};
+  for (const ir::Tensor& part : ir::parts_of(blocks))
+    inputs.push_back(b.constant(part, inputs.size() == 1 ? name : ""));
   return b.add("MatMul", std::move(inputs), ir::product_attrs(blocks.format));
 }
 
 ValueId GraphWriter::rows(const StoredTensor& table, const std::string& name, ValueId ids) {
   if (const auto* blocks = std::get_if<ir::ScaledTensor>(&table.value))
-    return gathered_blocks(*blocks, name, ids);
+    return ir::add_gathered(b, *blocks, ids, type_);
   const ValueId rows = b.add("Gather", {b.constant(std::get<ir::Tensor>(table.value), name), ids},
                              {{"axis", std::int64_t{0}}});
   return cast(rows, type_);
-}
-
-/// Gathers codes and scales, and dequantizes these rows alone.
-ValueId GraphWriter::gathered_blocks(const ir::ScaledTensor& table, const std::string& name,
-                                     ValueId ids) {
-  const ir::ScaleFormat& format = table.format;
-  const ir::CodeType& codes = *format.codes;
-  const std::int64_t groups = format.groups(table.k), depth = table.k / groups;
-  if (format.rows != 1 || table.k % groups != 0)
-    throw unsupported_error("table '{}' has blocks of '{}', whose rows cannot be gathered", name,
-                            format.to_string());
-  const auto gathered = [&](const ir::Tensor& tensor, const std::string& label = "") {
-    return b.add("Gather", {b.constant(tensor, label), ids}, {{"axis", std::int64_t{0}}});
-  };
-  ValueId numbers = gathered(table.values, name);
-  Shape shape = this->shape(numbers);
-  if (codes.bits == 4) {
-    Shape pairs = shape;
-    pairs.emplace_back(1);
-    const ValueId bytes = cast(reshape(numbers, pairs), DType::kUInt8);
-    Shape two(pairs.size(), Dim(1));
-    two.back() = 2;
-    const ValueId shifts =
-        add("Mul",
-            b.add("Iota", {},
-                  {{"shape", two},
-                   {"axis", static_cast<std::int64_t>(two.size() - 1)},
-                   {"dtype", ir::Attr(DType::kUInt8)}}),
-            b.scalar(DType::kUInt8, 4));
-    numbers = add("BitwiseAnd", add("ShiftRight", bytes, shifts), b.scalar(DType::kUInt8, 15));
-    shape.back() = Dim(table.k);
-    numbers = reshape(numbers, shape);
-  }
-  if (codes.numbers != nullptr) {
-    const std::vector<double> all(codes.numbers, codes.numbers + (std::size_t{1} << codes.bits));
-    const ValueId list = b.constant(ir::Tensor::from_doubles(
-        DType::kFloat32, {static_cast<std::int64_t>(all.size())}, all));
-    numbers = b.add("Gather", {list, cast(numbers, DType::kInt32)}, {{"axis", std::int64_t{0}}});
-  } else {
-    numbers = cast(numbers, DType::kFloat32);
-    if (codes.bits == 4) numbers = add("Sub", numbers, b.scalar(DType::kFloat32, 8));
-  }
-  shape.back() = Dim(groups);
-  shape.emplace_back(depth);
-  numbers = reshape(numbers, shape);
-  shape.back() = 1;
-  const auto of_groups = [&](const ir::Tensor& tensor) {
-    return reshape(cast(gathered(tensor), DType::kFloat32), shape);
-  };
-  if (table.zero_points) numbers = add("Sub", numbers, of_groups(*table.zero_points));
-  numbers = add("Mul", numbers, of_groups(ir::with_plain_scales(table).scales));
-  shape.pop_back();
-  shape.back() = Dim(table.k);
-  return cast(reshape(numbers, shape), type_);
 }
 
 ValueId GraphWriter::rotated(ValueId x, ValueId cos, ValueId sin, bool neighbours) {

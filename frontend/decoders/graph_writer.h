@@ -54,9 +54,6 @@ class GraphWriter {
   ir::GraphBuilder b;
 
  private:
-  ir::ValueId gathered_blocks(const ir::ScaledTensor& table, const std::string& name,
-                              ir::ValueId ids);
-
   DType type_;
   std::unique_ptr<ir::GraphBuilder::OriginScope> scope_;
 };

@@ -68,22 +68,57 @@ constexpr std::string_view kChanging[] = {
 };
 /// The same of GGUF, behind the architecture.
 constexpr std::string_view kChangingGguf[] = {
-    "expert_count",           "expert_used_count",        "attention.scale",
-    "attn_logit_softcapping", "final_logit_softcapping",  "embedding_scale",
-    "residual_scale",         "logit_scale",              "attention.clamp_kqv",
-    "attention.max_alibi_bias", "attention.kv_lora_rank", "ssm.state_size",
-    "rope.dimension_sections", "attention.sliding_window", "use_parallel_residual",
+    "expert_count",
+    "expert_used_count",
+    "attention.scale",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "embedding_scale",
+    "residual_scale",
+    "logit_scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attention.kv_lora_rank",
+    "ssm.state_size",
+    "rope.dimension_sections",
+    "attention.sliding_window",
+    "use_parallel_residual",
 };
 
 /// Keys without an effect on results, and beginnings of such.
 constexpr std::string_view kIdle[] = {
-    "_",            "architectures", "attention_dropout", "auto_map",        "bos_token_id",
-    "cache_",       "classifier_dropout", "dtype",        "embd_pdrop",      "embedding_dropout",
-    "eos_token_id", "hidden_dropout", "id2label",         "initializer_range", "label2id",
-    "max_window_layers", "model_type", "no_rope_layer_interval", "pad_token_id", "pretraining_tp",
-    "resid_pdrop",  "residual_dropout", "sep_token_id",   "tokenizer_class", "torch_dtype",
-    "transformers_version", "unk_token_id", "use_cache",  "use_sliding_window",
-    "sliding_window_pattern", "original_max_position_embeddings", "output_",
+    "_",
+    "architectures",
+    "attention_dropout",
+    "auto_map",
+    "bos_token_id",
+    "cache_",
+    "classifier_dropout",
+    "dtype",
+    "embd_pdrop",
+    "embedding_dropout",
+    "eos_token_id",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "label2id",
+    "max_window_layers",
+    "model_type",
+    "no_rope_layer_interval",
+    "pad_token_id",
+    "pretraining_tp",
+    "resid_pdrop",
+    "residual_dropout",
+    "sep_token_id",
+    "tokenizer_class",
+    "torch_dtype",
+    "transformers_version",
+    "unk_token_id",
+    "use_cache",
+    "use_sliding_window",
+    "sliding_window_pattern",
+    "original_max_position_embeddings",
+    "output_",
 };
 
 class ConfigReader {
@@ -100,9 +135,8 @@ class ConfigReader {
     read_biases();
     config_.is_gated = row_.is_gated;
     config_.mixes_heads = row_.mixes_heads && !keys_.is_gguf();
-    config_.is_tied = keys_.is_gguf()
-                          ? !weights_.has("output.weight")
-                          : keys_.flag("tie_word_embeddings").value_or(row_.is_tied);
+    config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
+                                      : keys_.flag("tie_word_embeddings").value_or(row_.is_tied);
     config_.activation = activation();
     check_others();
     return std::move(config_);
@@ -120,8 +154,7 @@ class ConfigReader {
     c.head_size = keys_.size_or("head_dim", c.hidden / c.heads, kMostSize);
     if (c.head_size < 1)
       throw invalid_model_error("{} heads are more than the hidden size {}", c.heads, c.hidden);
-    if (keys_.is_gguf() &&
-        keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)
+    if (keys_.is_gguf() && keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)
       throw unsupported_error("'{}' differs from the size of keys. {}",
                               keys_.spelled("value_head_dim"), kOtherWay);
     c.intermediate = keys_.size("intermediate_size", kMostSize);
@@ -147,8 +180,8 @@ class ConfigReader {
       throw invalid_model_error("'{}' is negative", keys_.spelled(row_.epsilon_key));
     config_.residual = row_.residual;
     if (row_.may_be_parallel) {
-      const bool is_parallel = keys_.flag("use_parallel_residual")
-                                   .value_or(row_.residual == Residual::kParallel);
+      const bool is_parallel =
+          keys_.flag("use_parallel_residual").value_or(row_.residual == Residual::kParallel);
       if (!is_parallel) config_.residual = Residual::kPre;
       // StableLM's has one norm, GPT-NeoX's two.
       if (is_parallel && row_.residual == Residual::kPre) config_.residual = Residual::kShared;
@@ -173,8 +206,8 @@ class ConfigReader {
         // As llama.cpp: the largest of each is recognised by its layers.
         const bool is_largest = c.layers.size() == (row_.has_local_base ? 62 : 46);
         if (is_largest)
-          c.score_scale = 1 / std::sqrt(static_cast<double>(c.hidden) /
-                                        static_cast<double>(c.heads));
+          c.score_scale =
+              1 / std::sqrt(static_cast<double>(c.hidden) / static_cast<double>(c.heads));
         if (const auto scale = keys_.number("attention_multiplier")) c.score_scale = *scale;
       } else if (const auto scalar = keys_.number("query_pre_attn_scalar")) {
         if (*scalar <= 0) throw invalid_model_error("'query_pre_attn_scalar' is {}", *scalar);
@@ -213,8 +246,9 @@ class ConfigReader {
     std::int64_t count = share > 0 && share <= 1 ? static_cast<std::int64_t>(size * share) : 0;
     if (keys_.is_gguf()) count = keys_.integer("rotary_dimensions").value_or(count);
     if (count < 2 || count % 2 != 0 || count > config_.head_size)
-      throw invalid_model_error("{} of the {} elements of a head are rotated: expected an even number",
-                                count, config_.head_size);
+      throw invalid_model_error(
+          "{} of the {} elements of a head are rotated: expected an even number", count,
+          config_.head_size);
     return count;
   }
 
@@ -266,8 +300,9 @@ class ConfigReader {
                                 config_.layers.size());
     for (const std::string& type : types)
       if (type != "full_attention" && type != "sliding_attention")
-        throw unsupported_error("'layer_types' has '{}': only attention, full or sliding, is known. {}",
-                                ir::shown(type), kOtherWay);
+        throw unsupported_error(
+            "'layer_types' has '{}': only attention, full or sliding, is known. {}",
+            ir::shown(type), kOtherWay);
   }
 
   /// Whether a layer has no positions.
@@ -301,12 +336,9 @@ class ConfigReader {
     // Gemma's first files say "gelu" and mean the approximation.
     if (row_.scales_embedding && name.starts_with("gelu")) return Activation::kGeluTanh;
     constexpr std::pair<std::string_view, Activation> kNames[] = {
-        {"silu", Activation::kSilu},
-        {"swish", Activation::kSilu},
-        {"gelu", Activation::kGelu},
-        {"gelu_new", Activation::kGeluTanh},
-        {"gelu_fast", Activation::kGeluTanh},
-        {"gelu_pytorch_tanh", Activation::kGeluTanh},
+        {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+        {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
+        {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
         {"relu", Activation::kRelu}};
     if (name.empty()) return row_.activation;
     for (const auto& [known, kind] : kNames)

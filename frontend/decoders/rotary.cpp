@@ -43,8 +43,8 @@ void scale_llama3(const ConfigKeys& keys, std::vector<float>& frequencies) {
 void scale_yarn(const ConfigKeys& keys, double base, std::int64_t rotated, std::int64_t positions,
                 Rotary& rotary) {
   const double factor = required(keys, "rope_scaling.factor");
-  const auto original = static_cast<double>(keys.size_or(
-      "rope_scaling.original_max_position_embeddings", positions, kLongest));
+  const auto original = static_cast<double>(
+      keys.size_or("rope_scaling.original_max_position_embeddings", positions, kLongest));
   const double fast = keys.number("rope_scaling.beta_fast").value_or(32),
                slow = keys.number("rope_scaling.beta_slow").value_or(1);
   const auto magnitude = [&](double weight) {
@@ -68,8 +68,8 @@ void scale_yarn(const ConfigKeys& keys, double base, std::int64_t rotated, std::
   if (low == high) high += 0.001;
   for (std::size_t i = 0; i < rotary.frequencies.size(); ++i) {
     float& frequency = rotary.frequencies[i];
-    const auto ramp = std::clamp(static_cast<float>((static_cast<double>(i) - low) / (high - low)),
-                                 0.0F, 1.0F);
+    const auto ramp =
+        std::clamp(static_cast<float>((static_cast<double>(i) - low) / (high - low)), 0.0F, 1.0F);
     const float kept = 1 - ramp;
     frequency = frequency / static_cast<float>(factor) * (1 - kept) + frequency * kept;
   }
@@ -79,8 +79,8 @@ std::vector<float> divided(double base, std::int64_t rotated, const std::vector<
                            std::string_view what) {
   std::vector<float> frequencies = rotary_frequencies(base, rotated);
   if (by.size() != frequencies.size())
-    throw invalid_model_error("'{}' has {} numbers; {} pairs of a head are rotated", what, by.size(),
-                              frequencies.size());
+    throw invalid_model_error("'{}' has {} numbers; {} pairs of a head are rotated", what,
+                              by.size(), frequencies.size());
   for (std::size_t i = 0; i < by.size(); ++i) {
     if (!(by[i] > 0)) throw invalid_model_error("'{}' has numbers that are not positive", what);
     frequencies[i] /= static_cast<float>(by[i]);
@@ -109,9 +109,10 @@ void scale_long(const ConfigKeys& keys, double base, std::int64_t rotated, std::
     factor = static_cast<double>(positions) / static_cast<double>(rotary.original);
   rotary.factor =
       keys.number("rope_scaling.attention_factor")
-          .value_or(factor <= 1 ? 1
-                                : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(
-                                                                       rotary.original))));
+          .value_or(factor <= 1
+                        ? 1
+                        : std::sqrt(1 + std::log(factor) /
+                                            std::log(static_cast<double>(rotary.original))));
   rotary.frequencies = divided(base, rotated, by_short, "short_factor");
   if (positions > rotary.original)
     rotary.long_frequencies = divided(base, rotated, by_long, "long_factor");
@@ -122,9 +123,8 @@ void scale_long(const ConfigKeys& keys, double base, std::int64_t rotated, std::
 std::vector<float> rotary_frequencies(double base, std::int64_t rotated) {
   std::vector<float> frequencies;
   for (std::int64_t i = 0; i < rotated; i += 2)
-    frequencies.push_back(
-        1.0F / std::pow(static_cast<float>(base),
-                        static_cast<float>(i) / static_cast<float>(rotated)));
+    frequencies.push_back(1.0F / std::pow(static_cast<float>(base),
+                                          static_cast<float>(i) / static_cast<float>(rotated)));
   return frequencies;
 }
 
@@ -156,9 +156,8 @@ Rotary read_rotary(const ConfigKeys& keys, const TensorFile& weights, double bas
       throw invalid_model_error("'rope_scaling' lacks its short_factor or long_factor");
     scale_long(keys, base, rotated, positions, *short_factor, *long_factor, rotary);
   } else {
-    throw unsupported_error(
-        "'{}' is '{}'; known are linear, llama3, yarn and longrope. {}",
-        keys.spelled("rope_scaling.rope_type"), ir::shown(*type), kOtherWay);
+    throw unsupported_error("'{}' is '{}'; known are linear, llama3, yarn and longrope. {}",
+                            keys.spelled("rope_scaling.rope_type"), ir::shown(*type), kOtherWay);
   }
   return rotary;
 }
