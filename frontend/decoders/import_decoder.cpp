@@ -46,11 +46,14 @@ std::uint64_t hash_of(const std::vector<fs::path>& paths) {
 }  // namespace
 
 bool is_decoder_source(const std::string& path) {
-  if (fs::is_directory(path)) return fs::exists(fs::path(path) / "config.json");
-  return is_gguf(path);
+  if (!fs::is_directory(path)) return is_gguf(path);
+  if (!fs::exists(fs::path(path) / "config.json"))
+    throw usage_error(
+        "'{}' is a folder without config.json: a model's folder has that and *.safetensors", path);
+  return true;
 }
 
-ImportedModel import_decoder(const std::string& path, const DecoderOptions& options) {
+ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads) {
   return with_context(fmt::format("model '{}'", path), [&] {
     const bool is_folder = fs::is_directory(path);
     std::shared_ptr<const TensorFile> file;
@@ -72,7 +75,8 @@ ImportedModel import_decoder(const std::string& path, const DecoderOptions& opti
     paths.insert(paths.end(), more.begin(), more.end());
     const DecoderConfig read = read_config(row, *keys, *file);
     // Blocks are no tensors that other files could replace.
-    DecoderWeights weights(row, file, !is_folder, is_folder ? options.reads : nullptr);
+    if (!is_folder) reads = nullptr;
+    DecoderWeights weights(row, file, !is_folder, reads);
     ImportedModel result;
     result.graph = decoder_graph(read, weights, weights.activation_type());
     weights.refuse_others();
@@ -80,10 +84,8 @@ ImportedModel import_decoder(const std::string& path, const DecoderOptions& opti
     result.node_count = result.graph.nodes().size();
     result.producer = is_folder ? "Hugging Face folder" : "GGUF";
     result.warnings = read.notes;
-    if (is_folder) {
-      result.reads = options.reads;
-      result.structure = XXH3_64bits(config.data(), config.size());
-    }
+    result.reads = reads;
+    result.structure = XXH3_64bits(config.data(), config.size());
     for (const fs::path& each : paths) result.files.push_back(each.string());
     return result;
   });

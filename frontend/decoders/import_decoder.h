@@ -2,7 +2,6 @@
 // Decoders from weights: a Hugging Face folder, or a GGUF file.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,17 +10,12 @@
 namespace sinter::frontend {
 
 /// True for a folder with config.json, and for a GGUF file. Throws Error(kUsage) if `path` cannot
-/// be opened.
+/// be opened, or is another folder.
 bool is_decoder_source(const std::string& path);
 
-struct DecoderOptions {
-  /// As in ImportOptions.
-  std::shared_ptr<ir::ReadLog> reads;
-  std::function<void(std::size_t done, std::size_t total)> on_node;
-};
-
-/// The decoder at `path` (see decoder_graph.h). Throws Error(kInvalidModel) for damaged files,
-/// Error(kUnsupported) naming the architecture, key or tensor that is not known.
-ImportedModel import_decoder(const std::string& path, const DecoderOptions& options = {});
+/// The decoder at `path` (see decoder_graph.h); `reads` as in ImportOptions. Throws
+/// Error(kInvalidModel) for damaged files, Error(kUnsupported) naming the architecture, key or
+/// tensor that is not known.
+ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads = nullptr);
 
 }  // namespace sinter::frontend

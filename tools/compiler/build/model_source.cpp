@@ -93,12 +93,8 @@ frontend::ImportedModel read_decoder(const Model& model, const CompileOptions& o
                                      const Reporter& reporter) {
   constexpr std::string_view kWhat = "no ONNX file but weights";
   refuse_options_of_onnx(options, model.path, kWhat);
-  frontend::DecoderOptions wanted;
-  wanted.reads = std::make_shared<ir::ReadLog>();
-  wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
-    reporter.progress("import", done, total);
-  };
-  auto result = frontend::import_decoder(model.path, wanted);
+  reporter.progress("import", 0, 1);
+  auto result = frontend::import_decoder(model.path, std::make_shared<ir::ReadLog>());
   result.graph = with_dims(result.graph, options, model.path, kWhat);
   return result;
 }
@@ -183,7 +179,10 @@ bool is_graph_text(const Model& model) {
 }
 
 std::string name_of(const Model& model) {
-  return model.path.empty() ? model.name : std::filesystem::path(model.path).filename().string();
+  if (model.path.empty()) return model.name;
+  const std::filesystem::path path(model.path);
+  // "folder/" has no file name.
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
