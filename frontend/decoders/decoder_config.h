@@ -10,6 +10,11 @@
 
 namespace sinter::frontend {
 
+/// How to go on with a model that is refused.
+inline constexpr std::string_view kOtherWay =
+    "pip install 'pysinter[export]' has exporters that know more architectures: export the model "
+    "as ONNX and compile that";
+
 enum class NormKind {
   kRms,
   kRmsPlusOne,  // the file has weights minus one

@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/decoders/read_config.h"
+#include "frontend/decoders/decoder_config.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 

@@ -13,10 +13,6 @@
 
 namespace sinter::frontend {
 
-const std::string_view kOtherWay =
-    "pip install 'pysinter[export]' has exporters that know more architectures: export the model "
-    "as ONNX and compile that";
-
 namespace {
 
 constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,

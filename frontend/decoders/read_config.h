@@ -19,7 +19,4 @@ const Architecture& architecture_of(const ConfigKeys& keys);
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,
                           const TensorFile& weights);
 
-/// How to go on with a model that is refused.
-extern const std::string_view kOtherWay;
-
 }  // namespace sinter::frontend

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "frontend/decoders/read_config.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
