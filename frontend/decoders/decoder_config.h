@@ -63,7 +63,9 @@ struct DecoderConfig {
   std::int64_t positions = 0;  // most tokens of a text
   std::vector<DecoderLayer> layers;
   std::vector<Rotary> rotaries;
-  bool rotates_neighbours = false;  // pairs are elements 2i and 2i + 1, else half the size apart
+  /// In the file, pairs of queries and keys that turn together are elements 2i and 2i + 1; else
+  /// they are half of what turns apart.
+  bool rotates_neighbours = false;
 
   NormKind norm = NormKind::kRms;
   double epsilon = 1e-6;

@@ -136,20 +136,35 @@ class DecoderWriter {
   // ---------------------------------------------------------------- weights
 
   /// A vector in the type of activations, or as f32.
-  ValueId vector(const std::string& name, std::int64_t size, bool is_wide = false) {
-    const ValueId value = w_.b.constant(weights_.take_plain(name, {size}), name);
+  ValueId vector(const std::string& name, std::int64_t size, bool is_wide = false,
+                 const Ints& order = {}) {
+    const ValueId value = w_.b.constant(weights_.take_plain(name, {size}, order), name);
     return w_.cast(value, is_wide ? DType::kFloat32 : w_.type());
   }
 
   /// x times the transpose of weights [rows, columns], and their bias. `has_bias`: nothing, if the
-  /// file says it.
+  /// file says it. `order`: of the rows.
   ValueId linear(ValueId x, std::string_view what, std::size_t layer, std::int64_t rows,
-                 std::int64_t columns, std::optional<bool> has_bias) {
+                 std::int64_t columns, std::optional<bool> has_bias, const Ints& order = {}) {
     const std::string name = weights_.name(std::string(what) + ".weight", layer);
-    ValueId y = w_.product(x, weights_.take(name, {rows, columns}), name);
+    ValueId y = w_.product(x, weights_.take_rows(name, {rows, columns}, order), name);
     const std::string bias = weights_.name(std::string(what) + ".bias", layer);
-    if (has_bias.value_or(weights_.has(bias))) y = w_.add("Add", y, vector(bias, rows));
+    if (has_bias.value_or(weights_.has(bias)))
+      y = w_.add("Add", y, vector(bias, rows, false, order));
     return y;
+  }
+
+  /// Rows of queries or keys such that elements which turn together are half of them apart.
+  Ints order_of(std::int64_t heads) const {
+    Ints order;
+    if (!c_.rotates_neighbours) return order;
+    const auto pairs = static_cast<std::int64_t>(c_.rotaries.front().frequencies.size());
+    for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t i = 0; i < c_.head_size; ++i) {
+        const std::int64_t from = i < pairs ? 2 * i : i < 2 * pairs ? 2 * (i - pairs) + 1 : i;
+        order.push_back(head * c_.head_size + from);
+      }
+    return order;
   }
 
   /// Leaves the table for a head that shares it.
@@ -272,8 +287,8 @@ class DecoderWriter {
       };
       return {third(0), third(1), third(2)};
     }
-    return {linear(x, "attn_q", i, q, c_.hidden, c_.qkv_bias),
-            linear(x, "attn_k", i, kv, c_.hidden, c_.qkv_bias),
+    return {linear(x, "attn_q", i, q, c_.hidden, c_.qkv_bias, order_of(c_.heads)),
+            linear(x, "attn_k", i, kv, c_.hidden, c_.qkv_bias, order_of(c_.kv_heads)),
             linear(x, "attn_v", i, kv, c_.hidden, c_.qkv_bias)};
   }
 
@@ -322,8 +337,8 @@ class DecoderWriter {
     v = split(v, c_.kv_heads);
     if (const auto rotary = c_.layers[i].rotary) {
       const auto& [cos, sin] = angles_[static_cast<std::size_t>(*rotary)];
-      q = w_.rotated(q, cos, sin, c_.rotates_neighbours);
-      k = w_.rotated(k, cos, sin, c_.rotates_neighbours);
+      q = w_.rotated(q, cos, sin);
+      k = w_.rotated(k, cos, sin);
     }
     auto& [keys, values] = caches_[i];
     keys = w_.put_rows(keys, k, position_);

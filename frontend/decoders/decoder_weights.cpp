@@ -17,6 +17,20 @@ constexpr std::string_view kTables[] = {"rotary_emb.inv_freq",      "attention.b
                                         "attention.masked_bias",    "rope_freqs.weight",
                                         "rope_factors_long.weight", "rope_factors_short.weight"};
 
+/// Rows of `all` in another order, copied when they are read.
+ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
+  const auto buffer = ir::Buffer::derived(all.byte_count(), [all, order] {
+    const ir::HeldBytes held = all.hold();
+    const std::size_t pitch = held.bytes.size() / order.size();
+    std::vector<std::byte> rows(held.bytes.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      std::ranges::copy(held.bytes.subspan(static_cast<std::size_t>(order[i]) * pitch, pitch),
+                        rows.begin() + static_cast<std::ptrdiff_t>(i * pitch));
+    return rows;
+  });
+  return {all.dtype(), all.shape(), buffer};
+}
+
 }  // namespace
 
 DecoderWeights::DecoderWeights(const Architecture& architecture,
@@ -53,11 +67,31 @@ StoredTensor DecoderWeights::take(const std::string& name, const ir::Ints& shape
   return stored;
 }
 
-ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& shape) {
-  StoredTensor stored = take(name, shape);
+ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& shape,
+                                      const ir::Ints& order) {
+  StoredTensor stored = take_rows(name, shape, order);
   if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) return std::move(*plain);
   const auto& blocks = std::get<ir::ScaledTensor>(stored.value);
   return ir::dequantized(blocks, DType::kFloat32).reshaped(shape);
+}
+
+StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& shape,
+                                       const ir::Ints& order) {
+  StoredTensor stored = take(name, shape);
+  if (order.empty()) return stored;
+  if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) {
+    *plain = in_order(*plain, order);
+    return stored;
+  }
+  auto& blocks = std::get<ir::ScaledTensor>(stored.value);
+  if (blocks.format.rows != 1)
+    throw unsupported_error("rows of tensor '{}' share scales: '{}'", name,
+                            blocks.format.to_string());
+  blocks.values = in_order(blocks.values, order);
+  blocks.scales = in_order(blocks.scales, order);
+  for (auto* part : {&blocks.zero_points, &blocks.factors, &blocks.offsets})
+    if (*part) **part = in_order(**part, order);
+  return stored;
 }
 
 DType DecoderWeights::activation_type() const {

@@ -27,7 +27,10 @@ class DecoderWeights {
   /// Throws Error(kUnsupported) that names the tensor if it is missing or of another shape.
   StoredTensor take(const std::string& name, const ir::Ints& shape);
   /// The same, but a plain tensor.
-  ir::Tensor take_plain(const std::string& name, const ir::Ints& shape);
+  ir::Tensor take_plain(const std::string& name, const ir::Ints& shape, const ir::Ints& order = {});
+  /// Like take(), with row i of the result row order[i] of the file's; in its order if that is
+  /// empty.
+  StoredTensor take_rows(const std::string& name, const ir::Ints& shape, const ir::Ints& order);
   /// The type of activations: that of the matrices, if they share one of 16 bits, else f32.
   DType activation_type() const;
   /// Throws Error(kUnsupported) that names tensors which nobody has taken, but for tables that

@@ -84,36 +84,13 @@ ValueId GraphWriter::rows(const StoredTensor& table, const std::string& name, Va
   return cast(rows, type_);
 }
 
-ValueId GraphWriter::rotated(ValueId x, ValueId cos, ValueId sin, bool neighbours) {
-  const Shape all = shape(x);
-  const std::int64_t pairs = shape(cos).back().value(), size = all.back().value();
-  const ValueId moving = part(x, 3, 0, 2 * pairs);
-  ValueId left, right;
-  if (neighbours) {
-    const ValueId by_pair = reshape(moving, {all[0], all[1], all[2], Dim(pairs), Dim(2)});
-    const auto one = [&](std::int64_t i) {
-      return reshape(part(by_pair, 4, i, 1), {all[0], all[1], all[2], Dim(pairs)});
-    };
-    left = one(0);
-    right = one(1);
-  } else {
-    left = part(moving, 3, 0, pairs);
-    right = part(moving, 3, pairs, pairs);
-  }
-  const ValueId real = add("Sub", add("Mul", left, cos), add("Mul", right, sin));
-  const ValueId imaginary = add("Add", add("Mul", left, sin), add("Mul", right, cos));
-  const auto joined = [&](ValueId a, ValueId c, std::int64_t axis) {
-    return b.add("Concat", {a, c}, {{"axis", axis}});
-  };
-  ValueId result;
-  if (neighbours) {
-    const Shape column{all[0], all[1], all[2], Dim(pairs), Dim(1)};
-    result = reshape(joined(reshape(real, column), reshape(imaginary, column), 4),
-                     {all[0], all[1], all[2], Dim(2 * pairs)});
-  } else {
-    result = joined(real, imaginary, 3);
-  }
-  return 2 * pairs == size ? result : joined(result, part(x, 3, 2 * pairs, size - 2 * pairs), 3);
+ValueId GraphWriter::rotated(ValueId x, ValueId cos, ValueId sin) {
+  const std::int64_t pairs = shape(cos).back().value(), size = shape(x).back().value();
+  const ValueId left = part(x, 3, 0, pairs), right = part(x, 3, pairs, pairs);
+  std::vector<ValueId> parts{add("Sub", add("Mul", left, cos), add("Mul", right, sin)),
+                             add("Add", add("Mul", left, sin), add("Mul", right, cos))};
+  if (2 * pairs < size) parts.push_back(part(x, 3, 2 * pairs, size - 2 * pairs));
+  return b.add("Concat", std::move(parts), {{"axis", std::int64_t{3}}});
 }
 
 ValueId GraphWriter::put_rows(ValueId cache, ValueId rows, ValueId first) {

@@ -42,9 +42,9 @@ class GraphWriter {
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);
   /// Rows `ids` of a table, in the type of activations.
   ir::ValueId rows(const StoredTensor& table, const std::string& name, ir::ValueId ids);
-  /// Rotates pairs of the first elements of the last dimension of x [1, heads, length, size] by
-  /// angles with cosines and sines [1, 1, length, pairs].
-  ir::ValueId rotated(ir::ValueId x, ir::ValueId cos, ir::ValueId sin, bool neighbours);
+  /// Rotates pairs of the first elements of the last dimension of x [1, heads, length, size], half
+  /// of them apart, by angles with cosines and sines [1, 1, length, pairs].
+  ir::ValueId rotated(ir::ValueId x, ir::ValueId cos, ir::ValueId sin);
   /// `cache` [1, heads, capacity, size] with `rows` [1, heads, length, size] from `first` [1] on.
   ir::ValueId put_rows(ir::ValueId cache, ir::ValueId rows, ir::ValueId first);
   /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v.
