@@ -95,6 +95,7 @@ StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& 
 }
 
 DType DecoderWeights::activation_type() const {
+  if (is_gguf_) return DType::kFloat32;
   std::optional<DType> type;
   for (const std::string& name : file_->names()) {
     if (file_->shape(name).size() < 2) continue;

@@ -31,7 +31,8 @@ class DecoderWeights {
   /// Like take(), with row i of the result row order[i] of the file's; in its order if that is
   /// empty.
   StoredTensor take_rows(const std::string& name, const ir::Ints& shape, const ir::Ints& order);
-  /// The type of activations: that of the matrices, if they share one of 16 bits, else f32.
+  /// The type of activations: f32 of GGUF, which says how weights are stored, and nothing of what
+  /// is computed; that of a folder's matrices, if they share one of 16 bits, else f32.
   DType activation_type() const;
   /// Throws Error(kUnsupported) that names tensors which nobody has taken, but for tables that
   /// configurations determine.

@@ -60,6 +60,7 @@ ROWS = {
 }
 # GGUF does not say where their windows are.
 NO_WINDOWS = ("mistral", "qwen2_window", "starcoder2")
+HALVES = ("qwen2", "gemma3", "stablelm_parallel")
 
 
 def weights_of(row, tensors, layers):
@@ -79,11 +80,12 @@ def weights_of(row, tensors, layers):
     return found
 
 
-def write_folder(row, golden, path):
+def write_folder(row, golden, path, dtype=np.float32):
     from safetensors.numpy import save_file
     path.mkdir()
     (path / "config.json").write_text(json.dumps(golden["config"]))
-    save_file(weights_of(row, golden["tensors"], golden["config"]["num_hidden_layers"]), path / "model.safetensors")
+    weights = weights_of(row, golden["tensors"], golden["config"]["num_hidden_layers"])
+    save_file({name: x.astype(dtype) for name, x in weights.items()}, path / "model.safetensors")
 
 
 def logits_of(text):
@@ -188,10 +190,12 @@ def own_golden(sinter, model, golden):
 
 
 def cases_of(row, blocks):
-    """(label, type of blocks; None: the folder)."""
+    """(label, type of blocks; None: the folder; "half": the folder in float16)."""
     if blocks:
         return [(f"{row}.{kind}", kind) for kind in blocks]
     cases = [(row, None)]
+    if row in HALVES:
+        cases.append((f"{row}.half", "half"))
     if row not in NO_WINDOWS:
         cases.append((f"{row}.gguf", "F32"))
     some = BLOCKS[list(ROWS).index(row) % len(BLOCKS)]  # each type in one or two rows
@@ -205,6 +209,9 @@ def run_case(sinter, row, golden, kind, folder):
         write_folder(row, golden, source)
     if kind is None:
         return check(sinter, source, golden, len(golden["tokens"]))
+    if kind == "half":
+        write_folder(row, golden, folder / f"{row}.half", np.float16)
+        return compare_logits(sinter, folder / f"{row}.half", golden, len(golden["tokens"]), 2e-2)
     if kind == "F32":
         convert(source, folder / f"{row}.gguf")
         return check(sinter, folder / f"{row}.gguf", golden, len(golden["tokens"]))
