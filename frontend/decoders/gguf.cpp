@@ -189,6 +189,7 @@ class MappedGguf final : public GgufFile {
     if (found == keys_.end()) return std::nullopt;
     const Key& key = found->second;
     const Kind kind = key.element;
+    check_values(key);
     if (key.kind != Kind::kArray) {
       const std::byte* at = key.from;
       if (kind == Kind::kText) return text_at(at);
@@ -271,21 +272,8 @@ class MappedGguf final : public GgufFile {
       for (std::uint64_t j = 0; j < key.count; ++j) (void)reader.text(label);
     } else {
       reader.skip(key.count * size_of_kind(key.element), label);
-      check_values(reader, key, label);
     }
     if (!keys_.emplace(key.name, key).second) reader.fail("{} is there twice", label);
-  }
-
-  /// Bools are 0 or 1, and unsigned integers fit int64.
-  static void check_values(const Reader& reader, const Key& key, const std::string& label) {
-    for (std::uint64_t i = 0; i < key.count; ++i) {
-      if (key.element == Kind::kBool && key.from[i] > std::byte{1})
-        reader.fail("{} has a truth value of {}", label, std::to_integer<int>(key.from[i]));
-      if (key.element == Kind::kUInt64 && load<std::int64_t>(key.from + i * 8) < 0)
-        reader.fail("{} has {}, which is beyond 63 bits", label,
-                    load<std::uint64_t>(key.from + i * 8));
-      if (key.element != Kind::kBool && key.element != Kind::kUInt64) return;
-    }
   }
 
   void read_tensors(Reader& reader, std::span<const std::byte> bytes) {
@@ -358,6 +346,25 @@ class MappedGguf final : public GgufFile {
     info.offset = reader.number<std::uint64_t>(label);
     info.length = count / elements * static_cast<std::uint64_t>(info.type->bytes);
     return info;
+  }
+
+  /// Bools are 0 or 1, and unsigned integers fit int64. Checked here, as a long list is read then.
+  void check_values(const Key& key) const {
+    const auto fail = [&](std::string_view what, std::uint64_t value) {
+      throw invalid_model_error("'{}': key '{}' has {} {}", what_, ir::shown(key.name), what,
+                                value);
+    };
+    for (std::uint64_t i = 0; i < key.count; ++i)
+      if (key.element == Kind::kBool) {
+        if (key.from[i] > std::byte{1})
+          fail("a truth value of", std::to_integer<std::uint64_t>(key.from[i]));
+      } else if (key.element == Kind::kUInt64) {
+        if (const auto value = load<std::uint64_t>(key.from + i * sizeof(std::uint64_t));
+            value > INT64_MAX)
+          fail("an integer beyond 63 bits,", value);
+      } else {
+        return;
+      }
   }
 
   const Info& tensor(std::string_view name) const {

@@ -37,7 +37,8 @@ class GgufFile : public TensorFile {
 
   /// The metadata's keys, sorted.
   virtual std::vector<std::string_view> keys() const = 0;
-  /// The value of `key`, decoded in time linear in its size; nothing if there is none.
+  /// The value of `key`, decoded in time linear in its size; nothing if there is none. Throws
+  /// Error(kInvalidModel) for truth values but 0 and 1 and integers beyond 63 bits.
   virtual std::optional<GgufValue> find(std::string_view key) const = 0;
 
   /// The same as one type: nothing if there is none; throws Error(kInvalidModel) naming the key if

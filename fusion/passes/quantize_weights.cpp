@@ -18,7 +18,7 @@
 #include "fusion/scales/rounding/quantizer.h"
 #include "fusion/scales/sunk_product.h"
 #include "ir/scale_format.h"
-#include "ir/scaled_gather.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 namespace {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 /// Three chains of one input, two of them with products, which meet twice.
 ir::Graph branches() {
   return ir::parse_graph(
-      "graph @g(%x: f32[300, 256], %u: f32[256, 256], %v: f32[256, 256]) {\n"
+      "graph @g(%x: f32[3000, 256], %u: f32[256, 256], %v: f32[256, 256]) {\n"
       "  %a0 = MatMul(%x, %u)\n  %a1 = Tanh(%a0)\n  %a2 = MatMul(%a1, %v)\n"
       "  %b0 = MatMul(%x, %v)\n  %b1 = Softmax(%b0) {axis = 1}\n  %b2 = MatMul(%b1, %u)\n"
       "  %c0 = Softmax(%x) {axis = 0}\n  %c1 = Softmax(%c0) {axis = 1}\n"

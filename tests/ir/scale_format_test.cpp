@@ -8,7 +8,7 @@
 #include "expect_error.h"
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
-#include "ir/scaled_gather.h"
+#include "ir/scaled_rows.h"
 #include "ir/text/text.h"
 
 namespace sinter::ir {

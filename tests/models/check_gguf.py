@@ -36,7 +36,7 @@ def random_blocks(rng, kind, rows, columns):
         scale = rng.uniform(1e-4, 4e-4, data.shape[:2]).astype(np.float16)
         data[..., at:at + 2] = scale[..., None].view(np.uint8)
     if kind == "MXFP4":
-        data[..., 0] = rng.integers(0, 254, data.shape[:2])  # 255 is no number
+        data[..., 0] = rng.integers(0, 250, data.shape[:2])  # beyond, numbers are infinite
     else:
         data[0, 0, 4:12] = 0  # in Q4_K also scales of zero
     return data.reshape(rows, -1)

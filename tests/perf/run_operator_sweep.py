@@ -43,9 +43,9 @@ def chosen(a):
     """The points that the options ask for."""
     def listed(text):
         return set(text.split(",")) if text else None
-    only, operators, types, sizes = map(listed, (a.only, a.operators, a.types, a.sizes))
+    only, operators, types, sizes, names = map(listed, (a.only, a.operators, a.types, a.sizes, a.cases))
     points = [p for p in cases.all_points()
-              if (not only or p.case.group in only) and (not operators or p.case.operator in operators)
+              if (not names or p.name in names) and (not only or p.case.group in only) and (not operators or p.case.operator in operators)
               and (p.type in types if types else a.target == "cuda" or p.type not in (("tf32",) if a.dry_run else ("f16", "tf32")))
               and (not sizes or p.case.size in sizes) and (a.target == "cuda" or p.case.flops <= CPU_FLOPS)]
     part, parts = map(int, a.part.split("/"))
@@ -201,6 +201,7 @@ def main():
     p.add_argument("--arch", default="cuda:sm_90")
     p.add_argument("--only", metavar="CLASSES", help="separated by commas, as --operators, --types and --sizes")
     p.add_argument("--operators")
+    p.add_argument("--cases", help="names: Conv-3x3/large/f32,..")
     p.add_argument("--types", help="default: all on a GPU, all but f16 and tf32 on the CPU")
     p.add_argument("--sizes", help="small, middle, large, or others' names")
     p.add_argument("--part", default="1/1", metavar="I/N", help="every Nth case, from the Ith on")

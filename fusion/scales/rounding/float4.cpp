@@ -7,7 +7,7 @@
 
 #include "fusion/transforms.h"
 #include "ir/reference/evaluate.h"
-#include "ir/scaled_gather.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 

@@ -145,7 +145,8 @@ void TileCompiler::join_reductions() {
   // Nothing but accumulators takes room.
   constexpr std::int64_t kTilesOfThread = 4;
   const std::int64_t wide = std::min(s.x_count, kTileElements);
-  if (!out_.reductions_.empty() && all && ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
+  if (!out_.reductions_.empty() && all &&
+      ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
     s.tile_cols = std::max(s.tile_cols, wide);
 }
 

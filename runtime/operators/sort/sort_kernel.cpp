@@ -44,9 +44,9 @@ struct Wide {
 
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 
-/// `length` elements of a row from element `begin` on, with a stride of `stride` elements. `few` > 0:
-/// only the first `few` in order are wanted; a heap finds them. `entries` has room for all wanted
-/// ones.
+/// `length` elements of a row from element `begin` on, with a stride of `stride` elements. `few` >
+/// 0: only the first `few` in order are wanted; a heap finds them. `entries` has room for all
+/// wanted ones.
 struct Row {
   std::int64_t first = 0, stride = 0, begin = 0, length = 0, few = 0;
   bool descending = false;

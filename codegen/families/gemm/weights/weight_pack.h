@@ -50,9 +50,9 @@ std::string refuse_groups(std::int64_t group, std::int64_t k);
 
 /// `x_type`: f16, bf16 or, for 4-bit weights, f8e4m3fn, with f16 zero points. Scales become f16 or
 /// bf16 if all are exact, otherwise f32. Those of 8 bits become e4m3 with a factor for each column,
-/// of NVFP4 and MXFP4 alike; with one group, or where an e8m0 is too small, they are as others. None
-/// is rounded. Throws Error(kUnsupported) if the groups are refused or a zero point exceeds its
-/// type.
+/// of NVFP4 and MXFP4 alike; with one group, or where an e8m0 is too small, they are as others.
+/// None is rounded. Throws Error(kUnsupported) if the groups are refused or a zero point exceeds
+/// its type.
 PackedWeights pack_weights(const ir::ScaledTensor& weights, DType x_type);
 
 /// 16-bit elements, [k, n] if `rows_are_k`, otherwise [n, k]; packed like PackedWeights::values.

@@ -21,8 +21,8 @@ constexpr std::int64_t kLeastExtent = 8, kLeastTile = 1024;
 // Of a large tile: elements along the stores, and bytes of a contiguous load.
 constexpr int kSide = 64, kRunBytes = 256;
 constexpr std::int64_t kLarge = 1 << 20;  // assumed if no bound is known
-// Rows of fewer elements than kLeastExtent, such as an image's colours, are stored from a tile where
-// there are that many elements: loads are then whole vectors.
+// Rows of fewer elements than kLeastExtent, such as an image's colours, are stored from a tile
+// where there are that many elements: loads are then whole vectors.
 constexpr std::int64_t kLeastRow = 3, kManyElements = 1 << 20;
 
 std::int64_t extent_of(const ProgramAnalysis& analysis, int dim) {
@@ -54,7 +54,8 @@ std::optional<TileTranspose> find_transpose(const ProgramAnalysis& analysis) {
   const std::int64_t along = extent_of(analysis, best.store_dim);
   const ir::Dim elements = analysis.row_count();
   const bool is_short = along < kLeastExtent;
-  if (is_short && (along < kLeastRow || !elements.is_constant() || elements.value() < kManyElements))
+  if (is_short &&
+      (along < kLeastRow || !elements.is_constant() || elements.value() < kManyElements))
     return std::nullopt;
   std::ptrdiff_t most = 0;
   for (int load_dim = 0; load_dim < static_cast<int>(analysis.rank()); ++load_dim) {

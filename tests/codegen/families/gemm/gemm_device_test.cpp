@@ -112,8 +112,8 @@ TEST(GemmKernels, EachParsesItsOwnSchedulesAlone) {
   };
   std::vector<std::string> found;
   const codegen::GemmProgram products[] = {
-      product_of(DType::kFloat16, false, 0), product_of(DType::kFloat16, false, 4),
-      product_of(DType::kFloat16, true, 0), product_of(DType::kFloat16, true, 4),
+      product_of(DType::kFloat16, false, 0),     product_of(DType::kFloat16, false, 4),
+      product_of(DType::kFloat16, true, 0),      product_of(DType::kFloat16, true, 4),
       product_of(DType::kFloat8E4M3FN, true, 4), product_of(DType::kFloat32, false, 0)};
   for (const codegen::GemmProgram& product : products) {
     codegen::GemmProblem problem{product, codegen::reference_device()};
