@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "ir/scale_format.h"
-#include "ir/scaled_gather.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::frontend {
 
