@@ -148,6 +148,9 @@ class ConfigReader {
       throw invalid_model_error("'{}' is {}, which does not divide {} heads",
                                 keys_.spelled("num_key_value_heads"), c.kv_heads, c.heads);
     c.head_size = keys_.size_or("head_dim", c.hidden / c.heads, kMostSize);
+    if (c.heads * c.head_size > kMostSize)
+      throw invalid_model_error("{} heads of {} elements are more than {}", c.heads, c.head_size,
+                                kMostSize);
     if (c.head_size < 1)
       throw invalid_model_error("{} heads are more than the hidden size {}", c.heads, c.hidden);
     if (keys_.is_gguf() && keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)

@@ -112,6 +112,13 @@ void scale_long(const ConfigKeys& keys, double base, std::int64_t rotated, std::
                         ? 1
                         : std::sqrt(1 + std::log(factor) /
                                             std::log(static_cast<double>(rotary.original))));
+  // Both are tables of angles, with a row for each position.
+  constexpr std::int64_t kMostAngles = 1 << 24;
+  if ((positions + rotary.original) * (rotated / 2) > kMostAngles)
+    throw unsupported_error(
+        "{} positions of a model of short and long factors make tables of more than {} angles: "
+        "lessen '{}'",
+        positions, kMostAngles, keys.spelled("max_position_embeddings"));
   rotary.frequencies = divided(base, rotated, by_short, "short_factor");
   if (positions > rotary.original)
     rotary.long_frequencies = divided(base, rotated, by_long, "long_factor");

@@ -204,6 +204,7 @@ TEST(DecoderConfig, RefusesDamaged) {
   EXPECT_THAT(invalid(config("llama", R"("head_dim":"4")")), HasSubstr("'head_dim'"));
   EXPECT_THAT(invalid(config("llama", R"("head_dim":1152921504606846976)")),
               HasSubstr("'head_dim' is 1152921504606846976"));
+  EXPECT_THAT(invalid(config("llama", R"("head_dim":1048576)")), HasSubstr("2 heads of 1048576"));
   EXPECT_THAT(invalid(config("llama", R"("head_dim":3)")), HasSubstr("even"));
   EXPECT_THAT(invalid(config("llama", R"("num_key_value_heads":3)")), HasSubstr("divide"));
   EXPECT_THAT(invalid(config("llama", R"("rope_theta":0)")), HasSubstr("'rope_theta'"));
@@ -214,6 +215,15 @@ TEST(DecoderConfig, RefusesDamaged) {
   EXPECT_THAT(invalid(config("phi3", R"("rope_scaling":{"type":"longrope","short_factor":[1],
                                         "long_factor":[1]})")),
               HasSubstr("short_factor"));
+}
+
+/// Tables of angles are as long as a text may be.
+TEST(DecoderConfig, BoundsTablesOfAngles) {
+  std::string text = config("phi3", R"("original_max_position_embeddings":16,
+      "rope_scaling":{"type":"longrope","short_factor":[1,2],"long_factor":[4,8]})");
+  const std::string positions = R"("max_position_embeddings":64)";
+  text.replace(text.find(positions), positions.size(), R"("max_position_embeddings":2000000000)");
+  EXPECT_THAT(refused_config(text, ErrorCode::kUnsupported), HasSubstr("2000000000 positions"));
 }
 
 TEST(DecoderConfig, NotesKeysThatItIgnores) {
