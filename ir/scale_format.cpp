@@ -18,10 +18,14 @@ namespace {
 constexpr std::size_t kRowsAtOnce = 64;  // per thread
 /// The type of scales that are stored as u8.
 constexpr std::string_view kPowersOfTwo = "e8m0";
-constexpr std::string_view kFactors = " * f32 row";  // at the end of a format's text
+// At the end of a format's text.
+constexpr std::string_view kFactors = " * f32 row", kOffset = " + ";
 
 /// e2m1: a sign, two exponent bits and one mantissa bit.
 constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6};
+/// IQ4_NL of ggml (ggml-common.h, kvalues_iq4nl).
+constexpr double kUneven4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                               1,    13,   25,  38,  53,  69,  89,  113};
 
 /// To add a code type: a row here, its table of numbers if they are no integers, and its conversion
 /// in codegen/families/gemm/weights.
@@ -31,7 +35,8 @@ constexpr CodeType kCodeTypes[] = {
     {"i4", 4, DType::kUInt8, false, 7},
     {"f8e4m3fn", 8, DType::kFloat8E4M3FN, true, 448},
     {"f8e5m2", 8, DType::kFloat8E5M2, true, 57344},
-    {"f4e2m1", 4, DType::kUInt8, true, 6, kFloats4},
+    {"f4e2m1", 4, DType::kUInt8, true, 6, kFloats4, 0.5},
+    {"iq4nl", 4, DType::kUInt8, true, 127, kUneven4},
 };
 
 /// Splits a format's text into words.
@@ -94,6 +99,13 @@ const CodeType* find_code_type(std::string_view name) {
 
 const CodeType& float4_codes() { return *find_code_type("f4e2m1"); }
 
+std::vector<std::int8_t> numbers_in_units(const CodeType& codes) {
+  std::vector<std::int8_t> numbers;
+  for (int code = 0; codes.numbers != nullptr && code < 1 << codes.bits; ++code)
+    numbers.push_back(static_cast<std::int8_t>(codes.numbers[code] / codes.unit));
+  return numbers;
+}
+
 const CodeType& integer_codes(int bits) { return *find_code_type(bits == 4 ? "i4" : "i8"); }
 
 const CodeType& codes_stored_as(DType stored) {
@@ -113,6 +125,7 @@ std::string ScaleFormat::to_string() const {
   else
     text += rows == 0 && depth == 0 ? "tensor" : fmt::format("block {}x{}", depth, rows);
   if (has_factors) text += kFactors;
+  if (offset) text.append(kOffset).append(sinter::to_string(*offset));
   return text;
 }
 
@@ -144,6 +157,7 @@ ScaleFormat ScaleFormat::parse(std::string_view text) {
     reader.expect("row");
   }
   result.has_factors = reader.skip(kFactors);
+  if (reader.skip(kOffset)) result.offset = reader.type();
   if (!reader.is_done()) reader.refuse("it goes on behind its end");
   return result;
 }
@@ -236,6 +250,8 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
   const std::vector<double> scales = scale_numbers(weights);
   const std::vector<double> zeros =
       weights.zero_points ? weights.zero_points->to_doubles() : std::vector<double>();
+  const std::vector<double> offsets =
+      weights.offsets ? weights.offsets->to_doubles() : std::vector<double>();
   const auto width = static_cast<std::size_t>(weights.k);
   const ScaleFormat& format = weights.format;
   const auto whole = [](std::int64_t size, std::size_t all) {
@@ -253,9 +269,9 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
           for (std::size_t i = 0; i < width; ++i, out += size) {
             const std::size_t at = row / rows * groups + i / group;
             const double zero = zeros.empty() ? 0 : zeros[at];
-            store_double(
-                dtype, out,
-                (numbers[std::to_integer<std::size_t>(q[row * width + i])] - zero) * scales[at]);
+            const double product =
+                (numbers[std::to_integer<std::size_t>(q[row * width + i])] - zero) * scales[at];
+            store_double(dtype, out, offsets.empty() ? product : product + offsets[at]);
           }
         }
       });
@@ -269,7 +285,8 @@ const Transform kDequantized = {
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group"),
                          k = attrs.get_int("k");
-      if (inputs.size() < 2 || inputs.size() > 3 || !has_inputs(inputs, inputs.size(), 2) ||
+      const std::size_t more = inputs.size() - (attrs.has("offsets") ? 1 : 0);
+      if (inputs.size() < 2 || more < 2 || more > 3 || !has_inputs(inputs, inputs.size(), 2) ||
           !is_float(attrs.get_dtype("type")) || group < 0 || codes_in(attrs, inputs[0]) == nullptr)
         return false;
       const auto& shape = inputs[0].shape();
@@ -281,32 +298,48 @@ const Transform kDequantized = {
                            (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
       const bool has_factors = attrs.has("factors");
       return fits && inputs[1].shape() == Ints{shape[0], group_count(k, group)} &&
-             (has_factors ? inputs.size() > 2 && inputs[2].shape() == Ints{shape[0], 1}
-                          : inputs.size() == 2 || inputs[2].shape() == inputs[1].shape());
+             (has_factors ? more > 2 && inputs[2].shape() == Ints{shape[0], 1}
+                          : more == 2 || inputs[2].shape() == inputs[1].shape()) &&
+             (more == inputs.size() || inputs[more].shape() == inputs[1].shape());
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      std::optional<Tensor> zeros, factors;
+      std::optional<Tensor> zeros, factors, offsets;
+      if (attrs.has("offsets")) {
+        offsets = inputs.back();
+        inputs = inputs.first(inputs.size() - 1);
+      }
       if (inputs.size() > 2) (attrs.has("factors") ? factors : zeros) = inputs[2];
-      return std::vector{multiplied(
+      ScaledTensor weights =
           scaled_rows_of(*codes_in(attrs, inputs[0]), attrs.get_int("group"), attrs.get_int("k"),
-                         inputs[0], inputs[1], std::move(zeros), std::move(factors)),
-          attrs.get_dtype("type"))};
+                         inputs[0], inputs[1], std::move(zeros), std::move(factors));
+      weights.offsets = std::move(offsets);
+      return std::vector{multiplied(weights, attrs.get_dtype("type"))};
     }};
 
 Tensor dequantized(const ScaledTensor& weights, DType dtype) {
   if (!weights.format.has_rows_of_scales()) return multiplied(weights, dtype);
-  std::vector<Tensor> operands{weights.values, weights.scales};
-  if (weights.zero_points) operands.push_back(*weights.zero_points);
   Attrs attrs{{"bits", std::int64_t{weights.bits()}},
               {"group", weights.format.depth},
               {"k", weights.k},
               {"type", dtype}};
   set_codes(attrs, *weights.format.codes);
-  if (weights.factors) {
-    attrs.set("factors", std::int64_t{1});
-    operands.push_back(*weights.factors);
-  }
-  return apply(kDequantized, attrs, operands).front();
+  if (weights.factors) attrs.set("factors", std::int64_t{1});
+  if (weights.offsets) attrs.set("offsets", std::int64_t{1});
+  return apply(kDequantized, attrs, parts_of(weights)).front();
+}
+
+std::vector<Tensor> parts_of(const ScaledTensor& weights) {
+  std::vector<Tensor> parts{weights.values, weights.scales};
+  for (const std::optional<Tensor>* part :
+       {&weights.zero_points, &weights.factors, &weights.offsets})
+    if (*part) parts.push_back(**part);
+  return parts;
+}
+
+ScaledTensor without_offsets(ScaledTensor weights) {
+  weights.offsets.reset();
+  weights.format.offset.reset();
+  return weights;
 }
 
 const Transform kScaleNumbers = {
@@ -390,7 +423,8 @@ ProductFormats::ProductFormats(const Attrs& attrs) {
 }
 
 std::size_t ProductFormats::input_count() const {
-  return 2U + (x ? 1U : 0U) + (w ? 1U : 0U) + (w && (w->zero || w->has_factors) ? 1U : 0U);
+  return 2U + (x ? 1U : 0U) + (w ? 1U : 0U) + (w && (w->zero || w->has_factors) ? 1U : 0U) +
+         (w && w->offset ? 1U : 0U);
 }
 
 Attrs product_attrs(const ScaleFormat& format) { return {{"w", format.to_string()}}; }
@@ -411,6 +445,7 @@ ScaledTensor weights_of(const Attrs& attrs, std::span<const Tensor> operands, st
   ScaledTensor result{*formats.w, k, operands[0], operands[scales], std::nullopt};
   if (formats.w->zero) result.zero_points = operands[scales + 1];
   if (formats.w->has_factors) result.factors = operands[scales + 1];
+  if (formats.w->offset) result.offsets = operands[formats.input_count() - 2];
   return result;
 }
 

@@ -26,6 +26,7 @@ struct CodeType {
   bool is_float = false;            // a float or a table: kernels cannot use the codes as integers
   double largest = 127;             // largest magnitude
   const double* numbers = nullptr;  // value by code; null: the values of `stored`, or -8..7
+  double unit = 1;                  // all of `numbers` are int8 times this
 
   /// The code of the number; distinguishes zeros by sign.
   std::optional<int> code_of(double number) const;
@@ -39,18 +40,21 @@ const CodeType& integer_codes(int bits);
 const CodeType& codes_stored_as(DType stored);
 /// 4-bit floats (e2m1): 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 const CodeType& float4_codes();
+/// A code type's numbers in its units, as int8.
+std::vector<std::int8_t> numbers_in_units(const CodeType& codes);
 
 /// The code type of `values` in a recipe's attributes: "bits", and "codes" where bits and the type
 /// of `values` are ambiguous. Null: no such type.
 const CodeType* codes_in(const Attrs& attrs, const Tensor& values);
 void set_codes(Attrs& attrs, const CodeType& codes);
 
-/// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale * factor. Scales and zero
-/// points are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the element's block. Factors are
-/// [rows, 1], if any: they extend the range of scales of 8 bits.
+/// An operand [.., rows, k] whose element (r, i) is (code - zero) * scale * factor + offset.
+/// Scales, zero points and offsets are [ceil(rows / `rows`), ceil(k / `depth`)]: those of the
+/// element's block. Factors are [rows, 1], if any: they extend the range of scales of 8 bits.
 ///
 /// In text: "i8 * f32 row", "(i4 - i8) * f16 group 32", "f8e4m3fn * f32 block 128x128", MXFP4's
-/// "f4e2m1 * e8m0 group 32", NVFP4's "f4e2m1 * f8e4m3fn group 16 * f32 row".
+/// "f4e2m1 * e8m0 group 32", NVFP4's "f4e2m1 * f8e4m3fn group 16 * f32 row", Q4_1's
+/// "(i4 - i8) * f16 group 32 + f16".
 struct ScaleFormat {
   const CodeType* codes = nullptr;
   DType scale = DType::kFloat32;  // kUInt8: e8m0, the exponent of a power of two plus 127
@@ -58,6 +62,7 @@ struct ScaleFormat {
   std::int64_t depth = 0;         // consecutive k's that share a scale; 0: all
   std::int64_t rows = 1;          // rows that share it; 0: all
   bool has_factors = false;       // f32
+  std::optional<DType> offset;    // a float
 
   /// Bytes of a row of k codes.
   std::int64_t pitch(std::int64_t k) const { return codes->bits == 4 ? k / 2 + k % 2 : k; }
@@ -83,6 +88,7 @@ struct ScaledTensor {
   Tensor values, scales;
   std::optional<Tensor> zero_points;
   std::optional<Tensor> factors = {};
+  std::optional<Tensor> offsets = {};
 
   std::int64_t n() const { return values.shape()[0]; }
   int bits() const { return format.codes->bits; }
@@ -103,6 +109,10 @@ extern const Transform kScaleNumbers;
 /// One number for each of "rows" rows.
 extern const Transform kRowFactors;
 Tensor factors_of_rows(const Tensor& number, std::int64_t rows);
+/// The parts that there are, in the order of a MatMul's inputs after x.
+std::vector<Tensor> parts_of(const ScaledTensor& weights);
+/// The same weights without their offsets.
+ScaledTensor without_offsets(ScaledTensor weights);
 /// The same weights with f32 scales and no factors.
 ScaledTensor with_plain_scales(ScaledTensor weights);
 
@@ -110,15 +120,16 @@ ScaledTensor with_plain_scales(ScaledTensor weights);
 Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows, std::int64_t columns);
 /// The codes, unpacked to [n, k].
 Tensor unpacked_values(const ScaledTensor& weights);
-/// Inputs: values, scales and zero points with a scale for each row or group, or factors if there
-/// is an attribute "factors"; attributes "bits" and "group", k and the type of dequantized().
+/// Inputs: values, scales with one for each row or group, zero points or, if there is an attribute
+/// "factors", factors, and offsets if there is an attribute "offsets"; attributes "bits" and
+/// "group", k and the type of dequantized().
 extern const Transform kDequantized;
 /// The dequantized numbers as [n, k] of `dtype`, rounded once.
 Tensor dequantized(const ScaledTensor& weights, DType dtype);
 
 /// Formats of a MatMul's operands, its attributes "x" and "w"; none for plain numbers. A right
 /// operand with a format is [n, k], not [k, n]. Inputs are x, w, the scales of x, then those of w,
-/// then the zero points or the factors of w.
+/// then the zero points or the factors of w, then its offsets.
 struct ProductFormats {
   std::optional<ScaleFormat> x, w;
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// 8-bit rows with a scale each, a storage format of key and value caches. This is its only
-// definition; passes write it and kernels read it.
+// Rows of codes as nodes of a graph: 8-bit rows with a scale each, a storage format of key and
+// value caches, whose only definition this is (passes write it and kernels read it); and rows
+// gathered from scaled matrices.
 #pragma once
 
 #include <optional>
 
 #include "ir/graph.h"
+#include "ir/scale_format.h"
 
 namespace sinter::ir {
 
@@ -39,5 +41,13 @@ std::optional<Graph> rows_before_rounding(const Graph& graph, DType type);
 
 /// The dequantized rows, rounded to `type`.
 ValueId add_dequantized_rows(GraphBuilder& builder, const ScaledRows& rows, DType type);
+
+/// The numbers, f32 [.., k], that `rows` of codes as a ScaleFormat stores them stand for.
+ValueId add_numbers(GraphBuilder& builder, const CodeType& codes, ValueId rows, std::int64_t k);
+
+/// The rows of `weights` that `indices` [..] name, dequantized in f32 and rounded to `type`: [..,
+/// k]. Throws Error(kUnsupported) for groups that k is no multiple of, or that rows share.
+ValueId add_gathered(GraphBuilder& builder, const ScaledTensor& weights, ValueId indices,
+                     DType type);
 
 }  // namespace sinter::ir

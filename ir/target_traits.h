@@ -57,6 +57,7 @@ struct OperandFormats {
   std::int64_t unit = 1;
   std::int64_t least = 1, most = INT64_MAX;  // columns; heads
   bool zeros_in_left = false;                // zero points are converted to the left type
+  bool offsets = false;                      // groups may have offsets
 };
 
 /// Describes a target completely: no pass checks the target's name.

@@ -150,7 +150,8 @@ StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
   work.bytes_read = elements(*step.a, m * k);
   if (step.quantization) {
     work.bytes_read += all_of(step.b->buffer) + all_of(step.quantization->scales);
-    for (const std::int32_t more : {step.quantization->zero_points, step.quantization->factors})
+    for (const std::int32_t more :
+         {step.quantization->zero_points, step.quantization->factors, step.quantization->offsets})
       if (more >= 0) work.bytes_read += all_of(more);
   } else {
     work.bytes_read += elements(*step.b, k * n);

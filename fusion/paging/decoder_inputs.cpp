@@ -27,8 +27,11 @@ class InputFinder {
     find_ids();
     const auto classify_all = [&](bool floats) {
       for (const ValueId input : graph_.inputs())
+        // A mask's size may choose a table of angles, though nobody reads the mask.
         if (is_float(graph_.type(input).dtype) == floats && input != found_.ids &&
-            !is_cache(input) && (graph_.is_output(input) || !graph_.users(input).empty()))
+            !is_cache(input) &&
+            (graph_.is_output(input) || !graph_.users(input).empty() ||
+             is_total(graph_.type(input))))
           classify(input);
     };
     classify_all(true);

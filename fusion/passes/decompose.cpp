@@ -9,6 +9,7 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/read_weights.h"
 #include "fusion/scales/rounding/float4.h"
 #include "ir/constants/fourier.h"
 #include "ir/ops/product_types.h"
@@ -173,24 +174,58 @@ std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const N
   return node.op->composite().decompose(builder, node, inputs);
 }
 
-/// Weights of 4 bits as integers of 8, if the target multiplies those.
-std::optional<std::vector<ValueId>> with_integers(GraphBuilder& builder, const TargetTraits& target,
-                                                  const Graph& graph, const Node& node,
-                                                  std::span<const ValueId> inputs) {
-  const DType x = graph.type(node.inputs[0]).dtype;
-  if (!has_doubled_integers(*ir::ProductFormats(node.attrs).w->codes) ||
-      !quantized_refusal(target, graph, node, x, ir::integer_codes(8)).empty())
+ValueId cast(GraphBuilder& builder, ValueId value, DType to) {
+  return builder.type(value).dtype == to ? value : builder.add("Cast", {value}, {{"to", to}});
+}
+
+/// x times the transpose of `offsets` [n, groups] of groups of `depth`: sums of x by group times
+/// these, in float32.
+ValueId offset_product(GraphBuilder& builder, const TargetTraits& target, ValueId x,
+                       const Tensor& offsets, std::int64_t depth) {
+  const auto wide = [&](ValueId value) { return cast(builder, value, DType::kFloat32); };
+  Shape shape = builder.type(x).shape;
+  shape.back() = Dim(offsets.shape()[1]);
+  shape.emplace_back(depth);
+  const ValueId sums =
+      builder.add("ReduceSum", {reshape(builder, wide(x), shape)},
+                  {{"axes", Ints{std::ssize(shape) - 1}}, {"keepdims", std::int64_t{0}}});
+  return matrix_product(builder, target, sums, transpose(builder, wide(builder.constant(offsets))));
+}
+
+/// The matmul with weights in a format that the target multiplies: integers of 8 bits for codes of
+/// 4, and a product of sums for offsets. Nothing if there is none, or weights are not constant.
+std::optional<std::vector<ValueId>> in_known_format(GraphBuilder& builder,
+                                                    const TargetTraits& target, const Graph& graph,
+                                                    const Node& node,
+                                                    std::span<const ValueId> inputs) {
+  const TensorType& x = graph.type(node.inputs[0]);
+  const ir::ScaleFormat own = *ir::ProductFormats(node.attrs).w;
+  const std::int64_t k = x.shape.back().value(), depth = own.depth == 0 ? k : own.depth;
+  ir::ScaleFormat wanted = own;
+  wanted.offset.reset();
+  const bool is_integer = !quantized_refusal(target, graph, node, x.dtype, wanted).empty();
+  if (is_integer) wanted.codes = &ir::integer_codes(8);
+  if ((is_integer && own.codes->numbers == nullptr) || (own.offset && k % depth != 0) ||
+      !quantized_refusal(target, graph, node, x.dtype, wanted).empty())
     return std::nullopt;
   std::vector<Tensor> operands;
   for (const ValueId input : inputs.subspan(1)) {
     if (builder.constant_of(input) == nullptr) return std::nullopt;
     operands.push_back(*builder.constant_of(input));
   }
-  const ir::ScaledTensor weights = as_integers(
-      ir::weights_of(node.attrs, operands, graph.type(node.inputs[0]).shape.back().value()));
-  return std::vector{builder.add(
-      "MatMul", {inputs[0], builder.constant(weights.values), builder.constant(weights.scales)},
-      ir::product_attrs(weights.format))};
+  const ir::ScaledTensor weights = ir::weights_of(node.attrs, operands, k);
+  ir::ScaledTensor plain = ir::without_offsets(weights);
+  if (is_integer) plain = as_integers(plain);
+  std::vector<ValueId> parts{inputs[0]};
+  for (const ValueId part : add_weights(builder, plain)) parts.push_back(part);
+  ValueId result = builder.add("MatMul", std::move(parts), ir::product_attrs(plain.format));
+  if (weights.offsets) {
+    const DType type = builder.type(result).dtype;
+    const ValueId offsets = offset_product(builder, target, inputs[0], *weights.offsets, depth);
+    result =
+        cast(builder, builder.add("Add", {cast(builder, result, DType::kFloat32), offsets}), type);
+  }
+  return std::vector{result};
 }
 
 /// Options that keep quantized weights, if x's type is the obstacle.
@@ -220,8 +255,8 @@ Graph decompose(const Graph& graph, Context& context) {
           if (const std::string no =
                   quantized_refusal(context.target, old, node, old.type(node.inputs[0]).dtype);
               !no.empty()) {
-            if (auto integers = with_integers(builder, context.target, old, node, inputs))
-              return integers;
+            if (auto known = in_known_format(builder, context.target, old, node, inputs))
+              return known;
             ++dequantized[no];
             return dequantize(builder, context, node, inputs, no);
           }

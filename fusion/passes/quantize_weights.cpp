@@ -18,6 +18,7 @@
 #include "fusion/scales/rounding/quantizer.h"
 #include "fusion/scales/sunk_product.h"
 #include "ir/scale_format.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 namespace {
@@ -281,14 +282,7 @@ class WeightQuantizer {
     piece.emit = [weights = std::move(weights), &node, type](GraphBuilder& builder,
                                                              std::span<const ValueId> reads) {
       GraphBuilder::OriginScope scope(builder, node.origins);
-      const auto rows = [&](const Tensor& tensor) {
-        return builder.add("Gather", {builder.constant(tensor), reads[0]}, node.attrs);
-      };
-      const ValueId numbers =
-          builder.add("Cast", {rows(weights.values)}, {{"to", DType::kFloat32}});
-      const ValueId product = builder.add("Mul", {numbers, rows(weights.scales)});
-      return std::vector{type == DType::kFloat32 ? product
-                                                 : builder.add("Cast", {product}, {{"to", type}})};
+      return std::vector{ir::add_gathered(builder, weights, reads[0], type)};
     };
     return piece;
   }

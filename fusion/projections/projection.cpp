@@ -128,8 +128,8 @@ bool fit_together(const Graph& graph, const Projection& a, const Projection& b) 
   auto one = ir::ProductFormats(a.matmul->attrs).w, other = ir::ProductFormats(b.matmul->attrs).w;
   if (one.has_value() != other.has_value() || !steps_fit(graph, a, b)) return false;
   if (!one) return a.weight->dtype() == b.weight->dtype();
-  // Weights without zero points get zeros.
-  if (!one->zero || !other->zero) one->zero = other->zero = std::nullopt;
+  // Weights without zero points get zeros, if these come last.
+  if (!one->offset && (!one->zero || !other->zero)) one->zero = other->zero = std::nullopt;
   return one->to_string() == other->to_string();
 }
 

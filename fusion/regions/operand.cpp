@@ -75,17 +75,18 @@ bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
 
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x) {
-  return quantized_refusal(target, graph, node, x, *ir::ProductFormats(node.attrs).w->codes);
+  return quantized_refusal(target, graph, node, x, *ir::ProductFormats(node.attrs).w);
 }
 
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
-                              DType x, const ir::CodeType& codes) {
+                              DType x, const ir::ScaleFormat& format) {
   if (target.first_of("MatMul", true, x) == nullptr)
     return fmt::format("this target has no product of {} with quantized weights", to_string(x));
-  const ir::ScaleFormat format = *ir::ProductFormats(node.attrs).w;
-  const ir::OperandFormats* const row = target.takes("MatMul", x, codes.name, true);
+  const ir::OperandFormats* const row = target.takes("MatMul", x, format.codes->name, true);
   if (row == nullptr)
-    return fmt::format("this target has no product with weights of {}", codes.name);
+    return fmt::format("this target has no product with weights of {}", format.codes->name);
+  if (format.offset && !row->offsets)
+    return "this target's products add no offsets to quantized weights";
   const Dim& columns = graph.type(node.inputs[1]).shape[0];
   if (columns.is_constant() && columns.value() < row->least)
     return fmt::format("this target's products with quantized weights have {} columns or more",

@@ -31,9 +31,9 @@ bool has_gemm_kernel(const TargetTraits& target, const Node& fused);
 /// Why the target cannot multiply `x` by the scaled weights of `node`; empty if it can.
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x);
-/// The same for other codes in the place of the node's.
+/// The same for another format in the place of the node's, with zero points only if that has them.
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
-                              DType x, const ir::CodeType& codes);
+                              DType x, const ir::ScaleFormat& format);
 /// Number of operands that may be read through views: both, or only x with quantized weights.
 std::size_t viewed_operands(const Node& product);
 

@@ -249,9 +249,8 @@ std::optional<ScaledTensor> read_weights(const Graph& graph, ConstantValues& val
 }
 
 std::vector<ValueId> add_weights(GraphBuilder& builder, const ScaledTensor& weights) {
-  std::vector<ValueId> result{builder.constant(weights.values), builder.constant(weights.scales)};
-  for (const std::optional<Tensor>* part : {&weights.zero_points, &weights.factors})
-    if (*part) result.push_back(builder.constant(**part));
+  std::vector<ValueId> result;
+  for (const Tensor& part : ir::parts_of(weights)) result.push_back(builder.constant(part));
   return result;
 }
 

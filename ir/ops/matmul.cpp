@@ -83,10 +83,12 @@ std::vector<TensorType> infer_scaled(const ProductFormats& formats, Types inputs
       (w.scale == DType::kFloat8E4M3FN || w.scale == DType::kUInt8) && w.codes->numbers != nullptr;
   if (!(is_scale(w.scale) || is_narrow) ||
       (w.zero && *w.zero != DType::kInt8 && *w.zero != DType::kFloat32) ||
-      (w.zero && w.codes->is_float) || (w.has_factors && !is_narrow))
+      (w.zero && w.codes->is_float) || (w.has_factors && !is_narrow) ||
+      (w.offset && (!is_scale(*w.offset) || formats.x || w.rows != 1)))
     invalid(
         fmt::format("weights of '{}': scales are f16, bf16 or f32, of 4-bit floats also f8e4m3fn "
-                    "or e8m0, which may have factors; zero points of integers are i8 or f32",
+                    "or e8m0, which may have factors; zero points of integers are i8 or f32; "
+                    "offsets of groups are f16, bf16 or f32",
                     w.to_string()));
   require_left(formats, inputs);
   const std::int64_t k = x.back().value(), n = weight[0].value();
@@ -102,6 +104,7 @@ std::vector<TensorType> infer_scaled(const ProductFormats& formats, Types inputs
   if (w.zero) require_part(inputs, formats.weight_scales() + 1, *w.zero, grouped, "zero points");
   if (w.has_factors)
     require_part(inputs, formats.weight_scales() + 1, DType::kFloat32, {Dim(n), Dim(1)}, "factors");
+  if (w.offset) require_part(inputs, inputs.size() - 1, *w.offset, grouped, "offsets");
   TensorType result = inputs[0];
   if (is_float8(result.dtype)) result.dtype = DType::kFloat32;
   result.shape.back() = weight[0];
@@ -143,7 +146,7 @@ std::vector<OpDef> matmul_ops() {
            .kind = OpKind::kLibrary,
            .kernel = "matmul",
            .min_inputs = 2,
-           .max_inputs = 5,
+           .max_inputs = 6,
            .attrs = {{"x", AttrKind::kString, Attr(std::string())},
                      {"w", AttrKind::kString, Attr(std::string())}},
            .infer = infer_matmul,

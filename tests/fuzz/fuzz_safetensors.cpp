@@ -4,12 +4,12 @@
 
 #include <sinter/error.h>
 
-#include "tools/compiler/refit/safetensors.h"
+#include "frontend/decoders/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   try {
-    for (const auto& [name, tensor] : sinter::tools::parse_safetensors(bytes, nullptr, "fuzz"))
+    for (const auto& [name, tensor] : sinter::frontend::parse_safetensors(bytes, nullptr, "fuzz"))
       (void)tensor.hash();
   } catch (const sinter::Error&) {
   }

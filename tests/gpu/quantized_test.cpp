@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include <fmt/format.h>
@@ -26,6 +27,8 @@ struct Form {
   DType scales = DType::kFloat16;
   Zeros zeros = Zeros::kNone;
   bool floats = false;  // of 4 bits; scales of f8e4m3fn have factors, u8 are e8m0
+  std::optional<DType> offsets = std::nullopt;
+  const char* codes = "f4e2m1";  // of floats
   friend void PrintTo(const Form& form, std::ostream* os) { *os << form.name; }
 };
 
@@ -78,6 +81,8 @@ class Text {
     ir::ScaleFormat format{&ir::integer_codes(form.bits), form.scales, std::nullopt, form.group, 1};
     if (form.zeros != Zeros::kNone)
       format.zero = form.zeros == Zeros::kIntegers ? DType::kInt8 : DType::kFloat32;
+    if (form.offsets) names += ", " + add(constant(numbers(*form.offsets, {n, groups}, -0.1, 0.1)));
+    format.offset = form.offsets;
     return fmt::format("{}) {{w = \"{}\"}}", names, format.to_string());
   }
 
@@ -92,7 +97,8 @@ class Text {
     std::string names = add(constant(numbers(DType::kUInt8, {n, (k + 1) / 2}, 0, 255))) + ", " +
                         add(constant(scales));
     if (has_factors) names += ", " + add(constant(numbers(DType::kFloat32, {n, 1}, 2e-5, 9e-5)));
-    ir::ScaleFormat format{&ir::float4_codes(), form.scales, std::nullopt, form.group, 1};
+    ir::ScaleFormat format{ir::find_code_type(form.codes), form.scales, std::nullopt, form.group,
+                           1};
     format.has_factors = has_factors;
     return fmt::format("{}) {{w = \"{}\"}}", names, format.to_string());
   }
@@ -189,6 +195,11 @@ const Form kForms[] = {
     {"fp4_g16_wide", 4, 16, DType::kFloat32, Zeros::kNone, true},
     // No group of a kernel's: the weights become float when the plan is made.
     {"int8_g24", 8, 24},
+    // Blocks of GGUF: offsets become a second product, numbers of a table integers.
+    {"q4_1", 4, 32, DType::kFloat16, Zeros::kIntegers, false, DType::kFloat16},
+    {"q2_k", 4, 16, DType::kFloat32, Zeros::kNone, false, DType::kFloat32},
+    {"q5_k", 8, 32, DType::kFloat32, Zeros::kNone, false, DType::kFloat32},
+    {"iq4_nl", 4, 32, DType::kFloat16, Zeros::kNone, true, std::nullopt, "iq4nl"},
 };
 
 class Forms : public ::testing::TestWithParam<Form> {};
@@ -264,7 +275,7 @@ TEST(NarrowRows, OfEightBitsAgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Quantized, QuantizedRows,
                          ::testing::Values(kForms[0], kForms[3], kForms[6], kForms[11], kForms[12],
-                                           kForms[14], kForms[15]),
+                                           kForms[14], kForms[15], kForms[18], kForms[21]),
                          [](const auto& info) { return info.param.name; });
 
 // Numbers that are small, large or zero on their way, and not at the end.

@@ -7,6 +7,8 @@
 
 #include "expect_error.h"
 #include "ir/graph.h"
+#include "ir/reference/evaluate.h"
+#include "ir/scaled_rows.h"
 #include "ir/text/text.h"
 
 namespace sinter::ir {
@@ -17,7 +19,8 @@ TEST(ScaleFormats, PrintAsTheyParse) {
        {"i8 * f32 row", "i8 * f16 tensor", "(i4 - i8) * f16 group 32", "(i8 - f32) * bf16 row",
         "f4e2m1 * f16 group 16", "f4e2m1 * e8m0 group 32", "f4e2m1 * f8e4m3fn group 16 * f32 row",
         "f4e2m1 * f8e4m3fn row * f32 row", "f8e4m3fn * f32 group 128",
-        "f8e4m3fn * f32 block 128x128"})
+        "f8e4m3fn * f32 block 128x128", "(i4 - i8) * f16 group 32 + f16", "i8 * f32 row + bf16",
+        "iq4nl * f16 group 32", "f4e2m1 * f8e4m3fn group 16 * f32 row + f32"})
     EXPECT_EQ(ScaleFormat::parse(text).to_string(), text);
 }
 
@@ -34,7 +37,8 @@ TEST(ScaleFormats, NameWhatTheyDoNotHave) {
   for (const char* text :
        {"", "i4", "i4 *", "i4 * f16", "i4 * f16 ", "i4 * f16 group", "i4 * f16 group 0",
         "i4 * f16 group -1", "i4 * f16 block 8", "i4 * f16 block 8x1", "(i4 * f16 row",
-        "i4 * f16 row ", "i4 * f16 group 99999999999999999999", "i4 * f16 group 32 * f16 row"})
+        "i4 * f16 row ", "i4 * f16 group 99999999999999999999", "i4 * f16 group 32 * f16 row",
+        "i4 * f16 group 32 + ", "i4 * f16 group 32 + f16 ", "i4 + f16 * f16 group 32"})
     EXPECT_THAT(message(text), testing::HasSubstr("is no format of scaled numbers")) << text;
   EXPECT_THAT(message("i3 * f16 row"), testing::HasSubstr("'i3' is no type of codes"));
   EXPECT_THAT(message("i4 * half row"), testing::HasSubstr("'half' is no type"));
@@ -77,6 +81,77 @@ TEST(ScaleFormats, ScalesOfEightBitsArePowersOfTwoOrHaveFactors) {
                       Tensor::from_doubles(DType::kFloat32, {2, 1}, factors)),
               testing::ElementsAre(448 * double{0.001F}, 448 * double{0.001F},
                                    0x1p-9 * double{0.001F}, 0x1p-9 * double{0.001F}, 3.375, 0));
+}
+
+TEST(ScaleFormats, OffsetsComeBehindScales) {
+  std::vector<std::uint8_t> bytes;
+  for (int code = 0; code < 16; code += 2)
+    bytes.push_back(static_cast<std::uint8_t>(code | (code + 1) << 4));
+  const auto part = [](DType type, double a, double b) {
+    return Tensor::from_doubles(type, {1, 2}, std::vector<double>{a, b});
+  };
+  // A scale of zero leaves the offset.
+  const ScaledTensor row{ScaleFormat::parse("(i4 - i8) * f16 group 8 + f32"),
+                         16,
+                         Tensor::of(DType::kUInt8, {1, 8}, bytes),
+                         part(DType::kFloat16, 2, 0),
+                         part(DType::kInt8, -8, -8),
+                         {},
+                         part(DType::kFloat32, -1, 0.25)};
+  EXPECT_THAT(dequantized(row, DType::kFloat32).to_doubles(),
+              testing::ElementsAre(-1, 1, 3, 5, 7, 9, 11, 13, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25,
+                                   0.25, 0.25));
+  EXPECT_THAT(dequantized(without_offsets(row), DType::kFloat32).to_doubles()[1], 2);
+  EXPECT_EQ(parts_of(row).size(), 4U);
+
+  const CodeType& uneven = *find_code_type("iq4nl");
+  EXPECT_THAT(numbers_in_units(uneven), testing::ElementsAre(-127, -104, -83, -65, -49, -35, -22,
+                                                             -10, 1, 13, 25, 38, 53, 69, 89, 113));
+  EXPECT_EQ(numbers_in_units(float4_codes())[3], 3);
+}
+
+TEST(ScaleFormats, RowsAreGathered) {
+  std::vector<std::uint8_t> bytes;
+  for (int i = 0; i < 3 * 16; ++i) bytes.push_back(static_cast<std::uint8_t>(i * 37));
+  const Tensor nibbles = Tensor::of(DType::kUInt8, {3, 16}, bytes);
+  const Tensor integers =
+      Tensor(DType::kInt8, {3, 16}, Buffer::copy_of(std::as_bytes(std::span(bytes))));
+  const auto numbers = [](DType type, Ints shape, double first) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i)
+      values.push_back(first + static_cast<double>(i));
+    return Tensor::from_doubles(type, std::move(shape), values);
+  };
+  const auto check = [&](const char* text, std::int64_t k, Tensor values) {
+    ScaledTensor rows;
+    rows.format = ScaleFormat::parse(text);
+    rows.k = k;
+    rows.values = std::move(values);
+    const Ints grouped{3, rows.format.groups(k)};
+    rows.scales = numbers(rows.format.scale, grouped, rows.format.scale == DType::kUInt8 ? 120 : 1);
+    if (rows.format.zero) rows.zero_points = numbers(*rows.format.zero, grouped, -8);
+    if (rows.format.has_factors) rows.factors = numbers(DType::kFloat32, {3, 1}, 0.5);
+    if (rows.format.offset) rows.offsets = numbers(*rows.format.offset, grouped, -2);
+    GraphBuilder builder("g");
+    const ValueId indices = builder.input("i", {DType::kInt64, {Dim(2), Dim(1)}});
+    builder.output("y", add_gathered(builder, rows, indices, DType::kFloat32));
+    const Tensor at = Tensor::of<std::int64_t>(DType::kInt64, {2, 1}, {2, 0});
+    const Tensor found = evaluate(builder.finish(), std::span(&at, 1)).front();
+    EXPECT_EQ(found.shape(), (Ints{2, 1, k}));
+    const std::vector<double> all = dequantized(rows, DType::kFloat32).to_doubles();
+    for (std::int64_t i = 0; i < k; ++i) {
+      EXPECT_EQ(found.at(i), all[static_cast<std::size_t>(2 * k + i)]) << text << " " << i;
+      EXPECT_EQ(found.at(k + i), all[static_cast<std::size_t>(i)]) << text << " " << i;
+    }
+  };
+  check("i4 * f16 group 16", 32, nibbles);
+  check("i4 * f16 row", 31, nibbles);
+  check("(i4 - i8) * f32 group 8 + f16", 32, nibbles);
+  check("iq4nl * f16 group 32", 32, nibbles);
+  check("f4e2m1 * e8m0 group 16", 32, nibbles);
+  check("f4e2m1 * f8e4m3fn group 16 * f32 row", 32, nibbles);
+  check("i8 * f32 row", 16, integers);
+  check("i8 * bf16 group 8 + f32", 16, integers);
 }
 
 TEST(ScaleFormats, BlocksShareScales) {
@@ -125,6 +200,15 @@ TEST(ScaleFormats, OperandsHaveTheTypesOfTheirFormats) {
   EXPECT_THAT(factored("f16[8, 1]"), testing::HasSubstr("factors must be [8, 1] of f32"));
   EXPECT_THAT(refusal(x + e4, with("f4e2m1 * f8e4m3fn group 32 * f32 row")),
               testing::HasSubstr("need 4 inputs"));
+  EXPECT_THAT(refusal(x + w, with("i4 * f16 group 32 + f32")), testing::HasSubstr("4 inputs"));
+  const auto shifted = [&](const std::string& offsets) {
+    return refusal(x + w + ", %o: " + offsets, "%x, %w, %s, %o) {w = \"i4 * f16 group 32 + f32\"}");
+  };
+  EXPECT_EQ(shifted("f32[8, 2]"), "accepted");
+  EXPECT_THAT(shifted("f32[8, 1]"), testing::HasSubstr("offsets must be [8, 2] of f32"));
+  EXPECT_THAT(shifted("f16[8, 2]"), testing::HasSubstr("offsets must be [8, 2] of f32"));
+  EXPECT_THAT(refusal(x + w + ", %o: i8[8, 2]", "%x, %w, %s, %o) {w = \"i4 * f16 group 32 + i8\"}"),
+              testing::HasSubstr("offsets of groups are f16"));
   EXPECT_THAT(refusal(x + w, with("four")), testing::HasSubstr("'four' is no type of codes"));
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""models/gguf_file.py: each kind of block against the gguf package's reading, and a small Qwen2 checkpoint with biases through
-build_llama.py and the compiler against NumPy in float64.
+"""Each kind of block, as frontend/decoders and models/gguf_file.py read it, against the gguf package's reading, bit by bit; and a small
+Qwen2 checkpoint with biases through build_llama.py and the compiler against NumPy in float64.
 
   check_gguf.py --sinter build/bin/sinter --target cpu
 """
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, TokenType, dequantize
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, TokenType, dequantize, quantize
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "models")]
@@ -22,7 +22,10 @@ from runs import Sinter  # noqa: E402
 
 WIDTH, HEADS, KV_HEADS, LAYERS, WORDS = 256, 4, 2, 2, 64
 # Where each block of a kind has numbers of float16.
-SCALES = {"Q4_1": (0, 2), "Q8_0": (0,), "Q5_0": (0,), "Q4_K": (0, 2), "Q6_K": (208,)}
+SCALES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q8_0": (0,), "Q5_0": (0,), "Q5_1": (0, 2), "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2),
+          "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,), "TQ2_0": (64,), "MXFP4": ()}
+# Those that the package makes of floats.
+MADE = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4")
 
 
 def random_blocks(rng, kind, rows, columns):
@@ -32,7 +35,10 @@ def random_blocks(rng, kind, rows, columns):
     for at in SCALES[kind]:
         scale = rng.uniform(1e-4, 4e-4, data.shape[:2]).astype(np.float16)
         data[..., at:at + 2] = scale[..., None].view(np.uint8)
-    data[0, 0, 4:12] = 0  # in Q4_K also scales of zero
+    if kind == "MXFP4":
+        data[..., 0] = rng.integers(0, 250, data.shape[:2])  # beyond, numbers are infinite
+    else:
+        data[0, 0, 4:12] = 0  # in Q4_K also scales of zero
     return data.reshape(rows, -1)
 
 
@@ -40,6 +46,39 @@ def check_blocks(rng):
     for kind, read in READERS.items():
         data = random_blocks(rng, kind, 7, 1024)
         np.testing.assert_array_equal(read(data).values(), dequantize(data, GGMLQuantizationType[kind]), kind)
+
+
+def bits(x):
+    """What distinguishes floats but zeros of either sign."""
+    return (np.asarray(x, np.float32) + np.float32(0)).view(np.uint32)
+
+
+def check_reader(rng, binary, folder):
+    """Tensors written by the package: any blocks, and those that it makes of floats, with values near zero and far from it."""
+    tensors = {}
+    for kind in SCALES:
+        tensors[f"any.{kind}"] = kind, random_blocks(rng, kind, 7, 1024)
+    for kind in MADE:
+        x = rng.standard_normal((5, 512)).astype(np.float32) * np.float32(10) ** rng.integers(-3, 3, (5, 1)).astype(np.float32)
+        x[0, :256] = 0
+        tensors[f"made.{kind}"] = kind, quantize(x, GGMLQuantizationType[kind])
+    tensors["vector.Q8_0"] = "Q8_0", random_blocks(rng, "Q8_0", 1, 64)[0]
+    tensors["experts.Q4_K"] = "Q4_K", random_blocks(rng, "Q4_K", 6, 512).reshape(2, 3, -1)
+    path = folder / "blocks.gguf"
+    writer = GGUFWriter(path, "llama")
+    for name, (kind, data) in tensors.items():
+        writer.add_tensor(name, data, raw_dtype=GGMLQuantizationType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = np.frombuffer(subprocess.run([binary, path], check=True, stdout=subprocess.PIPE).stdout, np.float32)
+    for name, (kind, data) in sorted(tensors.items()):
+        expected = dequantize(data, GGMLQuantizationType[kind]).reshape(-1)
+        np.testing.assert_array_equal(bits(found[:expected.size]), bits(expected), name)
+        found = found[expected.size:]
+    assert not found.size
+    print(f"ok     the compiler's reading of {', '.join(sorted({kind for kind, _ in tensors.values()}))}", flush=True)
 
 
 def write_checkpoint(rng, path, words="Q6_K", has_head=False):
@@ -115,11 +154,13 @@ def main():
     print(f"ok     blocks of {', '.join(READERS)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
+        check_reader(rng, Path(a.sinter).parent / "gguf_values", folder)
         write_checkpoint(rng, folder / "shared.gguf")
         write_checkpoint(rng, folder / "shared_minima.gguf", words="Q4_K")
         write_checkpoint(rng, folder / "head.gguf", words="Q4_K", has_head=True)
         for path in sorted(folder.glob("*.gguf")):
-            check_checkpoint(a, folder, path)
+            if path.name != "blocks.gguf":
+                check_checkpoint(a, folder, path)
 
 
 if __name__ == "__main__":

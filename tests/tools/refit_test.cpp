@@ -8,12 +8,12 @@
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
 
+#include "frontend/decoders/safetensors.h"
 #include "runtime/files/input_file.h"
 #include "runtime/plan_access.h"
 #include "tests/support/changed_json.h"
 #include "tests/support/try_recipes.h"
 #include "tests/tools/cli_fixture.h"
-#include "tools/compiler/refit/safetensors.h"
 
 namespace sinter::tests {
 namespace {
@@ -380,7 +380,7 @@ class Safetensors : public Refit {
  protected:
   std::string refusal(const std::string& bytes) {
     try {
-      tools::parse_safetensors(std::as_bytes(std::span(bytes)), nullptr, "a.safetensors");
+      frontend::parse_safetensors(std::as_bytes(std::span(bytes)), nullptr, "a.safetensors");
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUsage);
       return error.what();
@@ -398,7 +398,7 @@ TEST_F(Safetensors, ReadsTensors) {
       R"("b":{"dtype":"I64","shape":[],"data_offsets":[4,12]}})",
       std::string("\x80\x3f\x00\xc0", 4) + std::string("\x07\0\0\0\0\0\0\0", 8));
   const auto tensors =
-      tools::parse_safetensors(std::as_bytes(std::span(bytes)), nullptr, "a.safetensors");
+      frontend::parse_safetensors(std::as_bytes(std::span(bytes)), nullptr, "a.safetensors");
   ASSERT_EQ(tensors.size(), 2U);
   EXPECT_EQ(tensors.at("a").shape(), (ir::Ints{1, 2}));
   EXPECT_THAT(tensors.at("a").to_doubles(), testing::ElementsAre(1, -2));

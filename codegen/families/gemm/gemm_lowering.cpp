@@ -307,6 +307,10 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
     refusal = "float32 meets no quantized weights";
     return std::nullopt;
   }
+  if (const auto w = ir::ProductFormats(node.attrs).w; w && w->offset) {
+    refusal = "GEMM kernels add no offsets to quantized weights";
+    return std::nullopt;
+  }
   const auto buffer_of = [&](ValueId input) {
     if (nodes.prologue && root_of(body, input) == nodes.prologue->outputs[0])
       return prologue_rows.value_or(kPrologueBuffer);

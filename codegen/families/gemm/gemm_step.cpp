@@ -150,7 +150,8 @@ std::vector<std::uint32_t> GemmStep::weights() const {
   if (!matmul) return {};
   if (!matmul->quantization) return {matmul->b->buffer};
   std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantization->scales};
-  for (const std::int32_t more : {matmul->quantization->zero_points, matmul->quantization->factors})
+  for (const std::int32_t more : {matmul->quantization->zero_points, matmul->quantization->factors,
+                                  matmul->quantization->offsets})
     if (more >= 0) buffers.push_back(static_cast<std::uint32_t>(more));
   return buffers;
 }

@@ -199,15 +199,18 @@ class MatmulLowering {
   std::unique_ptr<plan::fb::QuantizationT> quantization(const Dim& k) {
     auto result = std::make_unique<plan::fb::QuantizationT>();
     result->bits = static_cast<std::uint8_t>(format().codes->bits);
-    if (const double* numbers = format().codes->numbers)
-      for (int code = 0; code < 1 << format().codes->bits; ++code)
-        result->doubled_numbers.push_back(static_cast<std::int8_t>(2 * numbers[code]));
+    result->numbers = ir::numbers_in_units(*format().codes);
+    if (!result->numbers.empty()) result->unit = static_cast<float>(format().codes->unit);
     const std::int64_t group = format().depth, whole = std::max<std::int64_t>(k.value(), 1);
     result->group = static_cast<std::uint64_t>(group == 0 ? whole : std::min(group, whole));
     result->scales = buffer_of(product_.inputs[2], "the scales");
-    if (product_.inputs.size() > 3)
-      (format().zero ? result->zero_points : result->factors) = static_cast<std::int32_t>(
-          buffer_of(product_.inputs[3], format().zero ? "the zero points" : "the factors"));
+    std::size_t next = 3;
+    const auto read = [&](bool is_there, std::int32_t& to, const char* what) {
+      if (is_there) to = static_cast<std::int32_t>(buffer_of(product_.inputs[next++], what));
+    };
+    read(format().zero.has_value(), result->zero_points, "the zero points");
+    read(format().has_factors, result->factors, "the factors");
+    read(format().offset.has_value(), result->offsets, "the offsets");
     return result;
   }
 

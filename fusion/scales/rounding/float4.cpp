@@ -7,6 +7,7 @@
 
 #include "fusion/transforms.h"
 #include "ir/reference/evaluate.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 
@@ -44,18 +45,18 @@ const ir::Transform kPackedFloat4 = {
           Tensor::of(DType::kUInt8, {inputs[0].shape()[0], inputs[0].shape()[1] / 2}, bytes)};
     }};
 
-/// Twice the numbers of rows of `k` codes of 4 bits.
+/// The numbers of rows of `k` codes of 4 bits, in units of half of one or as the codes have it.
 const ir::Transform kDoubledCodes = {
     "doubled_codes",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const std::int64_t k = attrs.get_int("k");
       const ir::CodeType* const codes = ir::find_code_type(attrs.get_string("codes"));
-      return codes != nullptr && has_doubled_integers(*codes) && ir::has_inputs(inputs, 1, 2) &&
+      return codes != nullptr && codes->numbers != nullptr && ir::has_inputs(inputs, 1, 2) &&
              inputs[0].dtype() == codes->stored && k >= 0 && inputs[0].shape()[1] == k / 2 + k % 2;
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const std::int64_t n = inputs[0].shape()[0], k = attrs.get_int("k");
-      const double* const numbers = ir::find_code_type(attrs.get_string("codes"))->numbers;
+      const auto numbers = ir::numbers_in_units(*ir::find_code_type(attrs.get_string("codes")));
       const ir::HeldBytes held = inputs[0].hold();
       std::vector<std::int8_t> values;
       values.reserve(static_cast<std::size_t>(n * k));
@@ -63,8 +64,7 @@ const ir::Transform kDoubledCodes = {
         for (std::int64_t i = 0; i < k; ++i) {
           const int both = std::to_integer<int>(
               held.bytes[static_cast<std::size_t>(row * inputs[0].shape()[1] + i / 2)]);
-          values.push_back(
-              static_cast<std::int8_t>(2 * numbers[i % 2 == 0 ? both & 15 : both >> 4]));
+          values.push_back(numbers[static_cast<std::size_t>(i % 2 == 0 ? both & 15 : both >> 4)]);
         }
       return std::vector{Tensor::of(DType::kInt8, {n, k}, values)};
     }};
@@ -123,28 +123,7 @@ ValueId add_gathered_float4(GraphBuilder& builder, const Tensor& rows, ValueId i
   const Tensor packed = ir::apply(kPackedFloat4, {}, std::span(&rows, 1)).front();
   const ValueId bytes =
       builder.add("Gather", {builder.constant(packed), indices}, {{"axis", std::int64_t{0}}});
-  Shape shape = builder.type(bytes).shape, split = shape;
-  split.emplace_back(1);
-  shape.back() *= Dim(2);
-  const auto byte = [&](Ints dims, const std::vector<std::uint8_t>& values) {
-    return builder.constant(Tensor::of(DType::kUInt8, std::move(dims), values));
-  };
-  ValueId codes = builder.add("Reshape", {bytes}, {{"shape", split}});
-  codes = builder.add("ShiftRight", {codes, byte({2}, {0, 4})});
-  codes = builder.add("BitwiseAnd", {codes, byte({}, {15})});
-  codes = builder.add("Reshape", {codes}, {{"shape", shape}});
-  const double* const numbers = ir::float4_codes().numbers;
-  const ValueId table = builder.constant(
-      Tensor::from_doubles(DType::kFloat32, {16}, std::vector<double>(numbers, numbers + 16)));
-  return builder.add("Take", {table, builder.add("Cast", {codes}, {{"to", DType::kInt64}})});
-}
-
-bool has_doubled_integers(const ir::CodeType& codes) {
-  constexpr double kMost = 127;
-  return codes.bits == 4 && codes.numbers != nullptr &&
-         std::all_of(codes.numbers, codes.numbers + 16, [](double number) {
-           return 2 * number == std::round(2 * number) && std::abs(2 * number) <= kMost;
-         });
+  return ir::add_numbers(builder, ir::float4_codes(), bytes, rows.shape()[1]);
 }
 
 ir::ScaledTensor as_integers(const ir::ScaledTensor& weights) {
@@ -152,7 +131,7 @@ ir::ScaledTensor as_integers(const ir::ScaledTensor& weights) {
   const Tensor values = ir::apply(kDoubledCodes, attrs, std::span(&weights.values, 1)).front();
   const bool is_plain = is_arithmetic_float(weights.format.scale);
   const Tensor scales = is_plain ? weights.scales : ir::with_plain_scales(weights).scales;
-  const Tensor inputs[] = {scales, Tensor::scalar(scales.dtype(), 0.5)};
+  const Tensor inputs[] = {scales, Tensor::scalar(scales.dtype(), weights.format.codes->unit)};
   return ir::scaled_rows_of(8, weights.format.depth, weights.k, values,
                             ir::evaluate_op(ir::get_op("Mul"), {}, inputs).front(), std::nullopt);
 }

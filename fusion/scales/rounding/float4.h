@@ -18,12 +18,10 @@ bool are_float4(const Tensor& values);
 bool is_float4_table(const Tensor& rows);
 /// The rows that `indices` name, as float32 of codes of 4 bits.
 ValueId add_gathered_float4(GraphBuilder& builder, const Tensor& rows, ValueId indices);
-/// True if twice the numbers of codes of 4 bits are 8-bit integers.
-bool has_doubled_integers(const ir::CodeType& codes);
 /// With f32 scales that are powers of two as e8m0, and with `factor`, of scales that are e4m3, for
 /// each row.
 ir::ScaledTensor with_narrow_scales(ir::ScaledTensor weights, const std::optional<Tensor>& factor);
-/// The same numbers, exactly: twice those of the codes as int8, half the scales.
+/// The same numbers, exactly: those of the codes in their units as int8, the scales times a unit.
 ir::ScaledTensor as_integers(const ir::ScaledTensor& weights);
 
 }  // namespace sinter::fusion

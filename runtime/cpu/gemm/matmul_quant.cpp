@@ -84,9 +84,8 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   activation_ = step.activation;
   const plan::fb::QuantizationT& quantization = *step.quantization;
   weights_.bits = quantization.bits;
-  weights_.has_numbers = !quantization.doubled_numbers.empty();
-  if (weights_.has_numbers)
-    std::ranges::copy(quantization.doubled_numbers, weights_.numbers.begin());
+  weights_.has_numbers = !quantization.numbers.empty();
+  if (weights_.has_numbers) std::ranges::copy(quantization.numbers, weights_.numbers.begin());
   weights_.k = k_;
   weights_.group = std::min<std::int64_t>(static_cast<std::int64_t>(quantization.group),
                                           std::max<std::int64_t>(k_, 1));
@@ -143,8 +142,12 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
         });
   };
   scales_ = float_panels(step.quantization->scales, step.quantization->factors,
-                         weights_.has_numbers ? 0.5F : 1);
+                         weights_.has_numbers ? step.quantization->unit : 1);
   weights_.scales = static_cast<const float*>(address(scales_));
+  if (step.quantization->offsets >= 0) {
+    offsets_ = float_panels(static_cast<std::uint32_t>(step.quantization->offsets), -1, 1);
+    weights_.offsets = static_cast<const float*>(address(offsets_));
+  }
   if (step.quantization->zero_points < 0) return;
   const auto zeros = static_cast<std::uint32_t>(step.quantization->zero_points);
   if (type_of(zeros) == DType::kFloat32) {

@@ -21,7 +21,7 @@ namespace sinter::runtime::cpu {
 class MatmulQuant {
  public:
   /// `plan` and `shape` must have been verified; the step must have a quantization. Packs values,
-  /// scales (as float32) and zero points into `weights` as panels.
+  /// scales (as float32), zero points and offsets into `weights` as panels.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
@@ -56,7 +56,8 @@ class MatmulQuant {
   float alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
   QuantPanels weights_;
-  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_;  // own the packed weights
+  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_,
+      offsets_;  // own the weights
   bool direct_ = false;
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;

@@ -33,6 +33,9 @@ constexpr int kPanelVectors = kPanelStep / static_cast<int>(hn::MaxLanes(P()));
 /// Encoding of weights: 8-bit integers, 4-bit integers from -8 to 7, or 4-bit indices of a table.
 enum class Codes { kBytes, kNibbles, kTable };
 
+/// Terms beside the codes: none, zero points (before scaling), or also offsets (after scaling).
+enum class Shift { kNone, kZeros, kOffsets };
+
 /// The row of a panel's bytes that contains element k.
 template <Codes kCodes>
 HWY_INLINE const std::byte* row_of(const std::byte* panel, std::int64_t k) {
@@ -103,6 +106,17 @@ HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one)
   }
 }
 
+HWY_INLINE float sum_of(const float* x, std::int64_t count) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V sums = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) sums = hn::Add(sums, hn::LoadU(d, x + i));
+  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; i < count; ++i) sum += x[i];
+  return sum;
+}
+
 /// Compensated summation: total + value; `lost` accumulates the rounding errors.
 HWY_INLINE PV add_exactly(PV total, PV value, PV& lost) {
   const PV sum = hn::Add(total, value), added = hn::Sub(sum, total);
@@ -110,10 +124,14 @@ HWY_INLINE PV add_exactly(PV total, PV value, PV& lost) {
   return sum;
 }
 
+template <Codes kCodes, Shift kShift>
+constexpr bool kIsShifted = kCodes == Codes::kNibbles ||
+                            (kShift != Shift::kNone && kCodes != Codes::kTable);
+
 /// Dot products of kRows rows of x and a panel. Accumulates at most kSegment elements in kChains
 /// sums, then adds them, scaled, to a compensated total. So a few large elements of x do not lose
 /// the others' precision.
-template <Codes kCodes, bool kZeros, int kRows>
+template <Codes kCodes, Shift kShift, int kRows>
 HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* const* x, float* y,
                          std::int64_t y_pitch) {
   constexpr int kChains = kManyRegisters ? 4 : 2;
@@ -137,7 +155,7 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
     const auto add = [&](std::int64_t k, auto odd, int chain) HWY_ATTR {
       for (int v = 0; v < kPanelVectors; ++v) {
         PV q = widen<kCodes, decltype(odd)::value>(d, row_of<kCodes>(values, k) + v * lanes, table);
-        if constexpr (kZeros || kCodes == Codes::kNibbles) q = hn::Sub(q, zeros[v]);
+        if constexpr (kIsShifted<kCodes, kShift>) q = hn::Sub(q, zeros[v]);
         for (int m = 0; m < kRows; ++m)
           sum[chain][m][v] = hn::MulAdd(hn::Set(d, x[m][k]), q, sum[chain][m][v]);
       }
@@ -160,6 +178,15 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
         total[m][v] = add_exactly(total[m][v], hn::Mul(all, scale), lost[m][v]);
       }
     }
+    if constexpr (kShift == Shift::kOffsets)
+      for (int m = 0; m < kRows; ++m) {
+        const PV x_sum = hn::Set(d, sum_of(x[m] + begin, end - begin));
+        for (int v = 0; v < kPanelVectors; ++v) {
+          const PV offset =
+              hn::LoadU(d, w.offsets + (panel * w.groups + g) * kPanelStep + v * lanes);
+          total[m][v] = add_exactly(total[m][v], hn::Mul(x_sum, offset), lost[m][v]);
+        }
+      }
     begin = end;
     if (end == group_end) ++g;
   }
@@ -168,36 +195,43 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
       hn::StoreU(hn::Add(total[m][v], lost[m][v]), d, y + m * y_pitch + v * lanes);
 }
 
-template <Codes kCodes, bool kZeros>
+template <Codes kCodes, Shift kShift>
 void dot_counted(const QuantPanels& w, std::int64_t panel, const float* const* x,
                  std::int64_t count, float* y, std::int64_t y_pitch) {
   std::int64_t m = 0;
   if constexpr (kManyRegisters)
     for (; m + 4 <= count; m += 4)
-      dot_rows<kCodes, kZeros, 4>(w, panel, x + m, y + m * y_pitch, y_pitch);
+      dot_rows<kCodes, kShift, 4>(w, panel, x + m, y + m * y_pitch, y_pitch);
   for (; m + 2 <= count; m += 2)
-    dot_rows<kCodes, kZeros, 2>(w, panel, x + m, y + m * y_pitch, y_pitch);
-  if (m < count) dot_rows<kCodes, kZeros, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
+    dot_rows<kCodes, kShift, 2>(w, panel, x + m, y + m * y_pitch, y_pitch);
+  if (m < count) dot_rows<kCodes, kShift, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
 }
 
-/// Calls `run` with the encoding and whether there are zero points, as types.
+/// Calls `run` with the encoding and the shift, as types.
 template <class Run>
 HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
   const bool zeros = w.zeros != nullptr || w.float_zeros != nullptr;
-  using Four = std::integral_constant<Codes, Codes::kNibbles>;
-  using Eight = std::integral_constant<Codes, Codes::kBytes>;
+  using None = std::integral_constant<Shift, Shift::kNone>;
+  using Zeros = std::integral_constant<Shift, Shift::kZeros>;
+  using Offsets = std::integral_constant<Shift, Shift::kOffsets>;
+  const auto with_shift = [&](auto codes) {
+    if (w.offsets != nullptr) return run(codes, Offsets());
+    if constexpr (codes.value != Codes::kTable)
+      if (zeros) return run(codes, Zeros());
+    run(codes, None());
+  };
   if (w.has_numbers)
-    run(std::integral_constant<Codes, Codes::kTable>(), std::false_type());
+    with_shift(std::integral_constant<Codes, Codes::kTable>());
   else if (w.bits == 4)
-    zeros ? run(Four(), std::true_type()) : run(Four(), std::false_type());
+    with_shift(std::integral_constant<Codes, Codes::kNibbles>());
   else
-    zeros ? run(Eight(), std::true_type()) : run(Eight(), std::false_type());
+    with_shift(std::integral_constant<Codes, Codes::kBytes>());
 }
 
 void dot_vectors(const QuantPanels& w, std::int64_t panel, const float* const* x,
                  std::int64_t count, float* y, std::int64_t y_pitch) {
-  with_kind(w, [&](auto codes, auto zeros) {
-    dot_counted<decltype(codes)::value, decltype(zeros)::value>(w, panel, x, count, y, y_pitch);
+  with_kind(w, [&](auto codes, auto shift) {
+    dot_counted<decltype(codes)::value, decltype(shift)::value>(w, panel, x, count, y, y_pitch);
   });
 }
 
@@ -209,7 +243,7 @@ constexpr int kTileVectors = 2;
 
 /// Computes the first kQuantRows rows of multiply_quantized, kVectors vectors from column `column`
 /// on. Dequantization overlaps with the multiply-adds, so it is almost free.
-template <Codes kCodes, bool kZeros, int kVectors>
+template <Codes kCodes, Shift kShift, int kVectors>
 HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t column,
                           std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                           std::int64_t y_pitch, float* made) {
@@ -227,12 +261,15 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
   for (std::int64_t from = begin; from < end;) {
     const std::int64_t g = from / w.group, to = (g + 1) * w.group < end ? (g + 1) * w.group : end;
     PV sum[kRows][kVectors], scales[kVectors], zeros[kVectors];
+    [[maybe_unused]] PV offsets[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = column + v * lanes, panel = first + at / kPanelStep,
                          lane = at % kPanelStep;
       scales[v] = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + lane);
       zeros[v] = zeros_of<kCodes>(d, w, panel, g, lane);
+      if constexpr (kShift == Shift::kOffsets)
+        offsets[v] = hn::LoadU(d, w.offsets + (panel * w.groups + g) * kPanelStep + lane);
       HWY_UNROLL(8)
       for (int m = 0; m < kRows; ++m) sum[m][v] = hn::LoadU(d, y + m * y_pitch + v * lanes);
     }
@@ -241,8 +278,11 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
         right[v] = widen<kCodes, decltype(odd)::value>(d, row_of<kCodes>(values[v], k), table);
-        if constexpr (kZeros || kCodes == Codes::kNibbles) right[v] = hn::Sub(right[v], zeros[v]);
-        right[v] = hn::Mul(right[v], scales[v]);
+        if constexpr (kIsShifted<kCodes, kShift>) right[v] = hn::Sub(right[v], zeros[v]);
+        if constexpr (kShift == Shift::kOffsets)
+          right[v] = hn::MulAdd(right[v], scales[v], offsets[v]);
+        else
+          right[v] = hn::Mul(right[v], scales[v]);
         hn::StoreU(right[v], d, made + (k - begin) * kQuantColumns + v * lanes);
       }
       HWY_UNROLL(8)
@@ -259,25 +299,25 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
   }
 }
 
-template <Codes kCodes, bool kZeros>
+template <Codes kCodes, Shift kShift>
 void make_columns(const QuantPanels& w, std::int64_t first, std::int64_t columns,
                   std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                   std::int64_t y_pitch, float* made) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(P()));
   std::int64_t n = 0;
   for (; n + kTileVectors * lanes <= columns; n += kTileVectors * lanes)
-    make_tile<kCodes, kZeros, kTileVectors>(w, first, n, begin, end, x, y, y_pitch, made);
+    make_tile<kCodes, kShift, kTileVectors>(w, first, n, begin, end, x, y, y_pitch, made);
   for (; n + 2 * lanes <= columns; n += 2 * lanes)
-    make_tile<kCodes, kZeros, 2>(w, first, n, begin, end, x, y, y_pitch, made);
+    make_tile<kCodes, kShift, 2>(w, first, n, begin, end, x, y, y_pitch, made);
   for (; n < columns; n += lanes)
-    make_tile<kCodes, kZeros, 1>(w, first, n, begin, end, x, y, y_pitch, made);
+    make_tile<kCodes, kShift, 1>(w, first, n, begin, end, x, y, y_pitch, made);
 }
 
 void make_vectors(const QuantPanels& w, std::int64_t first, std::int64_t columns,
                   std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                   std::int64_t y_pitch, float* made) {
-  with_kind(w, [&](auto codes, auto zeros) {
-    make_columns<decltype(codes)::value, decltype(zeros)::value>(w, first, columns, begin, end, x,
+  with_kind(w, [&](auto codes, auto shift) {
+    make_columns<decltype(codes)::value, decltype(shift)::value>(w, first, columns, begin, end, x,
                                                                  y, y_pitch, made);
   });
 }

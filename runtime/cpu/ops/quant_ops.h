@@ -13,8 +13,8 @@ namespace sinter::runtime::cpu {
 
 /// Quantized weights [n, k] (Quantization in plan.fbs), packed in panels of kPanelStep rows. Rows
 /// are interleaved: byte b of row r is at (panel * pitch + b) * kPanelStep + r. Scales are [panel,
-/// group, row], and so are zero points, of one kind or none. Padding rows of the last panel have
-/// scale 0.
+/// group, row], and so are offsets and zero points; zero points are of one kind or none. Padding
+/// rows of the last panel have scale 0.
 struct QuantPanels {
   const std::byte* values = nullptr;
   std::int64_t pitch = 0;  // bytes of a row
@@ -25,6 +25,7 @@ struct QuantPanels {
   const float* scales = nullptr;
   const float* float_zeros = nullptr;
   const std::int8_t* zeros = nullptr;
+  const float* offsets = nullptr;
 };
 
 /// Packs n rows of `pitch` bytes into panels; pads the last one with zeros.

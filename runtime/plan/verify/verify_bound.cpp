@@ -166,6 +166,8 @@ void check_quantization(const BoundChecker& check, const fb::MatmulStepT& work, 
     holds(static_cast<std::uint32_t>(work.quantization->zero_points), groups, "the zero points");
   if (work.quantization->factors >= 0)
     holds(static_cast<std::uint32_t>(work.quantization->factors), 1, "the factors");
+  if (work.quantization->offsets >= 0)
+    holds(static_cast<std::uint32_t>(work.quantization->offsets), groups, "the offsets");
 }
 
 void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {

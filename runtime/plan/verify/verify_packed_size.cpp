@@ -98,7 +98,7 @@ struct Sum {
       all(matmul->batch(), matmul->a(), matmul->b(), matmul->d(), matmul->residual());
       if (const fb::Quantization* quantization = matmul->quantization()) {
         bytes += sizeof(std::uint32_t);
-        all(quantization->doubled_numbers());
+        all(quantization->numbers());
       }
     } else if (const fb::ConvStep* conv = owner->work_as_ConvStep()) {
       all(conv->input_shape(), conv->weight_shape(), conv->output_shape(), conv->strides(),

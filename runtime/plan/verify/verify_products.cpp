@@ -57,10 +57,10 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
     check.fail("a product of {} with quantized weights into {}",
                to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.d->dtype)));
-  const bool is_table = !quantization.doubled_numbers.empty();
-  if (is_table && (quantization.bits != 4 || quantization.doubled_numbers.size() != 16))
+  const bool is_table = !quantization.numbers.empty();
+  if (is_table && (quantization.bits != 4 || quantization.numbers.size() != 16))
     check.fail("its codes of {} bits stand for {} numbers", quantization.bits,
-               quantization.doubled_numbers.size());
+               quantization.numbers.size());
   const DType scales = check.dtype(check.buffer(quantization.scales, "its scales").dtype, "scales");
   if (!is_narrow(scales) && scales != DType::kFloat8E4M3FN && scales != DType::kUInt8)
     check.fail("its scales are of type {}", to_string(scales));
@@ -78,6 +78,10 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   };
   read(quantization.zero_points, "zero points", "its zero points", {DType::kInt8, DType::kFloat32});
   read(quantization.factors, "factors", "its factors", {DType::kFloat32});
+  read(quantization.offsets, "offsets", "its offsets",
+       {DType::kFloat16, DType::kBFloat16, DType::kFloat32});
+  if (!(quantization.unit > 0) || quantization.unit > 1)
+    check.fail("the unit of its numbers is {}", quantization.unit);
   if (is_table && quantization.zero_points >= 0)
     check.fail("its codes have numbers and zero points");
 }

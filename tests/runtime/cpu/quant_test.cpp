@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with quantized weights: on the CPU against their definition, and plans that are damaged.
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include <fmt/format.h>
@@ -30,9 +31,14 @@ struct QuantCase {
   fb::Activation activation = fb::Activation::GeluErf;  // of the epilogue
   bool special = false;  // NaN among the elements of a and of the residual
   bool floats = false;   // codes of 4 bits are floats; scales of f8e4m3fn have factors, u8 are e8m0
+  bool uneven = false;   // codes of 4 bits stand for integers of a table
+  std::optional<DType> offsets = std::nullopt;
 };
 
 constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
+
+constexpr double kUneven4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                               1,    13,   25,  38,  53,  69,  89,  113};
 
 /// Weights, the plan that multiplies by them, and what it is to give.
 class QuantGemm {
@@ -57,6 +63,7 @@ class QuantGemm {
                                                                : int(random_() % 16) - 8));
       floats_.push_back(static_cast<float>(integers_.back()) + 0.3F);
     }
+    if (c.offsets) offsets_ = random_bytes(*c.offsets, c.n * groups_, 6);
     a_ = random_bytes(c.type, c.batch * c.m * c.k, 3);
     bias_ = random_bytes(c.type, c.n, 4);
     residual_ = random_bytes(c.type, c.batch * c.m * c.n, 5);
@@ -91,7 +98,14 @@ class QuantGemm {
     work.quantization->scales = p.weight_bytes(c.scales, scales_.data(), scales_.size());
     if (c.floats)
       for (const double number : kFloats4)
-        work.quantization->doubled_numbers.push_back(static_cast<std::int8_t>(2 * number));
+        work.quantization->numbers.push_back(static_cast<std::int8_t>(2 * number));
+    if (c.uneven) {
+      work.quantization->numbers.assign(std::begin(kUneven4), std::end(kUneven4));
+      work.quantization->unit = 1;
+    }
+    if (c.offsets)
+      work.quantization->offsets =
+          static_cast<int>(p.weight_bytes(*c.offsets, offsets_.data(), offsets_.size()));
     if (c.scales == DType::kFloat8E4M3FN)
       work.quantization->factors = static_cast<int>(p.weight(DType::kFloat32, factors_));
     if (c.zeros != Zeros::kNone)
@@ -132,15 +146,17 @@ class QuantGemm {
     } else {
       const int both = values_[static_cast<std::size_t>(n * pitch_ + k / 2)];
       const int code = k % 2 == 0 ? both & 15 : both >> 4;
-      q = case_.floats ? kFloats4[code] : code - 8;
+      q = case_.floats ? kFloats4[code] : case_.uneven ? kUneven4[code] : code - 8;
     }
     const double zero = case_.zeros == Zeros::kIntegers ? integers_[at]
                         : case_.zeros == Zeros::kFloats ? static_cast<double>(floats_[at])
                                                         : 0;
-    return (q - zero) * scale(static_cast<std::int64_t>(at)) *
-           (case_.scales == DType::kFloat8E4M3FN
-                ? static_cast<double>(factors_[static_cast<std::size_t>(n)])
-                : 1);
+    const double factor = case_.scales == DType::kFloat8E4M3FN
+                              ? static_cast<double>(factors_[static_cast<std::size_t>(n)])
+                              : 1;
+    const double offset =
+        case_.offsets ? element(*case_.offsets, offsets_, static_cast<std::int64_t>(at)) : 0;
+    return (q - zero) * scale(static_cast<std::int64_t>(at)) * factor + offset;
   }
   double scale(std::int64_t at) const {
     const double stored = element(case_.scales, scales_, at);
@@ -174,7 +190,7 @@ class QuantGemm {
   std::vector<std::uint8_t> values_;
   std::vector<std::int8_t> integers_;
   std::vector<float> floats_, factors_;
-  Bytes scales_, a_, bias_, residual_;
+  Bytes scales_, offsets_, a_, bias_, residual_;
 };
 
 void expect_all(const std::vector<QuantCase>& cases) {
@@ -222,6 +238,45 @@ TEST(CpuQuantGemm, EveryNumberOfRowsAndSizeOfGroups) {
           c.zeros = zeros;
           cases.push_back(c);
         }
+  expect_all(cases);
+}
+
+TEST(CpuQuantGemm, OffsetsOfGroups) {
+  std::vector<QuantCase> cases;
+  for (const int bits : {4, 8})
+    for (const Zeros zeros : {Zeros::kNone, Zeros::kIntegers})
+      for (const DType offsets : {DType::kFloat32, DType::kFloat16})
+        for (const std::int64_t m : {1, 2, 3, 4, 5, 33})
+          for (const std::int64_t k : {64, 288, 289})
+            for (const std::int64_t group : {16, 32, 256}) {
+              QuantCase c;
+              c.m = m;
+              c.n = 37;
+              c.k = k;
+              c.group = group;
+              c.bits = bits;
+              c.zeros = zeros;
+              c.offsets = offsets;
+              cases.push_back(c);
+            }
+  expect_all(cases);
+}
+
+TEST(CpuQuantGemm, NumbersOfATable) {
+  std::vector<QuantCase> cases;
+  for (const bool offsets : {false, true})
+    for (const std::int64_t m : {1, 2, 3, 4, 5, 33})
+      for (const std::int64_t k : {64, 97}) {
+        QuantCase c;
+        c.m = m;
+        c.n = 37;
+        c.k = k;
+        c.group = 32;
+        c.bits = 4;
+        c.uneven = true;
+        if (offsets) c.offsets = DType::kFloat32;
+        cases.push_back(c);
+      }
   expect_all(cases);
 }
 
@@ -333,8 +388,16 @@ TEST(QuantizedPlan, DamageIsRefusedByName) {
       {"factors' type",
        [](auto&, auto& step) { step.quantization->factors = step.quantization->zero_points; },
        "its factors are of type i8"},
-      {"numbers of bytes",
-       [](auto&, auto& step) { step.quantization->doubled_numbers.assign(16, 1); },
+      {"offsets", [](auto&, auto& step) { step.quantization->offsets = -2; },
+       "its offsets are buffer -2"},
+      {"offsets' type",
+       [](auto&, auto& step) { step.quantization->offsets = step.quantization->zero_points; },
+       "its offsets are of type i8"},
+      {"offsets that nothing loads",
+       [](auto&, auto& step) { step.quantization->offsets = static_cast<int>(step.a->buffer); },
+       "its offsets are in buffer 0, which is an Input"},
+      {"unit", [](auto&, auto& step) { step.quantization->unit = NAN; }, "unit of its numbers is"},
+      {"numbers of bytes", [](auto&, auto& step) { step.quantization->numbers.assign(16, 1); },
        "its codes of 8 bits stand for 16 numbers"},
       {"weights' type", [](auto&, auto& step) { step.quantization->bits = 4; },
        "no plain matrix of 4-bit weights"},

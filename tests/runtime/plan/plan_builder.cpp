@@ -243,7 +243,8 @@ void PlanBuilder::matmul(const std::string& name, fb::MatmulStepT matmul) {
   if (matmul.bias >= 0) reads.push_back(static_cast<Id>(matmul.bias));
   if (matmul.quantization) {
     reads.push_back(matmul.quantization->scales);
-    for (const std::int32_t more : {matmul.quantization->zero_points, matmul.quantization->factors})
+    for (const std::int32_t more : {matmul.quantization->zero_points, matmul.quantization->factors,
+                                    matmul.quantization->offsets})
       if (more >= 0) reads.push_back(static_cast<Id>(more));
   }
   const Id target = matmul.d->buffer;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A toy format of weights costs three files, its numbers and how kernels widen them (format.patch).
+"""A toy format of weights costs four files: its numbers, how kernels widen them, and which target has them (format.patch).
 
 check_format.py           the patch fits the sources, and touches four files at most
 check_format.py --build   also builds them with it, in build/toy_format, and compiles a product for both targets

@@ -22,6 +22,14 @@
 namespace sinter::tools {
 namespace {
 
+/// model.onnx -> model.plan, and a folder (whose name may have dots) -> folder.plan beside it.
+std::string default_path(const std::string& model) {
+  std::filesystem::path path(model);
+  if (std::error_code none; std::filesystem::is_directory(path, none))
+    return (path.has_filename() ? path : path.parent_path()).string() + ".plan";
+  return path.replace_extension(".plan").string();
+}
+
 struct CompileArguments {
   BuildTexts build;
   InputTexts inputs;
@@ -72,8 +80,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
         throw usage_error("--shapes and --minShapes or --maxShapes of input '{}'", name);
   }
   std::string path = options.output;
-  if (path.empty())
-    path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
+  if (path.empty()) path = default_path(options.build.model);
   files::check_output(path, tensor_paths(options.build.list("--constant")));
   // As compile_to_file, with the hooks of --dump-ir.
   const CompileResult result =
@@ -113,7 +120,9 @@ int run_compile(const CompileArguments& options, const Console& console) {
 void add_compile(Cli& cli) {
   auto options = std::make_shared<CompileArguments>();
   auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
-  verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
+  verb->add_option("model", options->build.model,
+                   "ONNX or GGUF file, Hugging Face folder, or Graph text")
+      ->required();
   verb->group("Output");
   verb->add_option("-o,--output FILE", options->output,
                    "Plan file (default: the model's name with .plan)");

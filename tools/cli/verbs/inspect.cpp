@@ -154,8 +154,9 @@ void show_model(const InspectArguments& options, const Console& console) {
     return console.result(report);
   }
   const std::string source =
-      is_graph_text(build.model)
-          ? "Graph text"
+      is_graph_text(build.model) ? "Graph text"
+      : model.opset == 0
+          ? model.producer
           : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
                         model.producer.empty() ? "an unnamed exporter" : ir::shown(model.producer));
   console.print("{}: {}; {} nodes in the graph", options.build.model, source,

@@ -180,7 +180,9 @@ void add_verify(Cli& cli) {
   auto options = std::make_shared<VerifyArguments>();
   auto* verb = cli.app.add_subcommand(
       "verify", "Compare a compiled model with the reference, output by output");
-  verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
+  verb->add_option("model", options->build.model,
+                   "ONNX or GGUF file, Hugging Face folder, or Graph text")
+      ->required();
   add_build_options(*verb, options->build, OptionVerbs::kPasses);
   add_input_options(*verb, options->inputs);
   verb->group("What to compare");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "frontend/custom/read_operators.h"
+#include "frontend/decoders/import_decoder.h"
 #include "fusion/narrow_dims.h"
 #include "fusion/paging/decoder_inputs.h"
 #include "ir/text/text.h"
@@ -43,15 +44,35 @@ std::optional<bool> begins_as_graph(std::string_view text) {
   return std::nullopt;
 }
 
-/// Parses Graph text and applies the options that are valid for it.
-frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
-  const std::string name = model.path.empty() ? model.name : model.path;
+/// Narrows the dimensions of a graph that is not ONNX's, and so cannot be imported again. `what`
+/// the model is: "Graph text".
+ir::Graph with_dims(const ir::Graph& graph, const CompileOptions& options, const std::string& name,
+                    std::string_view what) {
+  if (options.dims.empty()) return graph;
+  const auto wanted = import_options(options, graph);
+  if (!wanted.same.empty() || !wanted.multiples.empty())
+    throw usage_error(
+        "'{}' is {}, whose dimensions can be narrowed, but neither made equal nor multiples: write "
+        "--dim NAME=MIN..MAX or NAME=VALUE",
+        name, what);
+  return fusion::narrow_dims(graph, {wanted.ranges.begin(), wanted.ranges.end()});
+}
+
+void refuse_options_of_onnx(const CompileOptions& options, const std::string& name,
+                            std::string_view what) {
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty() ||
       !options.operators.empty())
     throw usage_error(
-        "'{}' is Graph text, which states its own shapes, constants and operators: "
-        "--minShapes, --maxShapes, --constant and --op are for ONNX files",
-        name);
+        "'{}' is {}, which states its own shapes, constants and operators: --minShapes, "
+        "--maxShapes, --constant and --op are for ONNX files",
+        name, what);
+}
+
+/// Parses Graph text and applies the options that are valid for it.
+frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
+  const std::string name = model.path.empty() ? model.name : model.path;
+  constexpr std::string_view kWhat = "Graph text";
+  refuse_options_of_onnx(options, name, kWhat);
   std::string storage;
   std::string_view text = text_of(model.bytes);
   if (!model.path.empty()) {
@@ -63,14 +84,18 @@ frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions
       with_context(fmt::format("reading '{}'", name), [&] { return ir::parse_graph(text); });
   result.hash = plan::hash64(text);
   result.node_count = result.graph.nodes().size();
-  if (options.dims.empty()) return result;
-  const auto wanted = import_options(options, result.graph);
-  if (!wanted.same.empty() || !wanted.multiples.empty())
-    throw usage_error(
-        "'{}' is Graph text, whose dimensions can be narrowed, but neither "
-        "made equal nor multiples: write --dim NAME=MIN..MAX or NAME=VALUE",
-        name);
-  result.graph = fusion::narrow_dims(result.graph, {wanted.ranges.begin(), wanted.ranges.end()});
+  result.graph = with_dims(result.graph, options, name, kWhat);
+  return result;
+}
+
+/// A decoder from its weights.
+frontend::ImportedModel read_decoder(const Model& model, const CompileOptions& options,
+                                     const Reporter& reporter) {
+  constexpr std::string_view kWhat = "no ONNX file but weights";
+  refuse_options_of_onnx(options, model.path, kWhat);
+  reporter.progress("import", 0, 1);
+  auto result = frontend::import_decoder(model.path, std::make_shared<ir::ReadLog>());
+  result.graph = with_dims(result.graph, options, model.path, kWhat);
   return result;
 }
 
@@ -130,6 +155,10 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
 
 }  // namespace
 
+bool is_decoder(const Model& model) {
+  return !model.path.empty() && frontend::is_decoder_source(model.path);
+}
+
 bool is_graph_text(const Model& model) {
   if (model.path.empty()) return begins_as_graph(text_of(model.bytes)).value_or(false);
   files::InputFile file = files::open_input(model.path);
@@ -150,15 +179,19 @@ bool is_graph_text(const Model& model) {
 }
 
 std::string name_of(const Model& model) {
-  return model.path.empty() ? model.name : std::filesystem::path(model.path).filename().string();
+  if (model.path.empty()) return model.name;
+  const std::filesystem::path path(model.path);
+  // "folder/" has no file name.
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
                                      const Reporter& reporter, Bodies bodies) {
   if (model.path.empty() && model.bytes.empty())
     throw usage_error("no model: name its file or give its bytes");
-  auto result =
-      is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
+  auto result = is_decoder(model)      ? read_decoder(model, options, reporter)
+                : is_graph_text(model) ? read_graph_text(model, options)
+                                       : read_onnx(model, options, reporter);
   if (result.flag && (bodies == Bodies::kOne || !options.entries.empty()))
     throw usage_error(
         "input '{0}' chooses between two bodies of the model, which make entry "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/compiler/inspect/plan_report.h"
 
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -222,6 +223,7 @@ class Inspector {
 }  // namespace
 
 bool is_plan_file(const std::string& path) {
+  if (std::error_code none; std::filesystem::is_directory(path, none)) return false;
   const files::InputFile file = files::open_input(path);
   if (!file.problem.empty())
     throw file.error(path, fmt::format("'{}' cannot be opened: {}", path, file.problem));

@@ -5,12 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "frontend/decoders/safetensors.h"
 #include "frontend/import.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/refit/refit.h"
-#include "tools/compiler/refit/safetensors.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
@@ -18,8 +18,8 @@ namespace sinter::tools {
 NewWeights read_new_weights(const std::string& path) {
   NewWeights result;
   result.name = std::filesystem::path(path).filename().string();
-  if (is_safetensors(path)) {
-    result.tensors = read_safetensors(path);
+  if (frontend::is_safetensors(path)) {
+    result.tensors = frontend::read_safetensors(path);
     std::uint64_t hash = 0;
     for (const auto& [name, tensor] : result.tensors)
       hash = plan::hash64(fmt::format("{:016x} {} {:016x}", hash, name, tensor.hash()));

@@ -77,8 +77,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     """Compiles a model and returns its plan, ready to be called.
 
     The model
-      model: the path of an ONNX file (or Graph text), its bytes, an onnx.ModelProto, a torch.nn.Module, a
-        torch.export.ExportedProgram or a torch.onnx.ONNXProgram
+      model: the path of an ONNX or GGUF file, of a Hugging Face folder or of Graph text, an ONNX file's bytes, an
+        onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a torch.onnx.ONNXProgram
       path: where the plan's file is written; without it the plan stays in memory
       example_inputs: of a torch module: a tensor, a sequence, or a dict by forward()'s parameters
       dynamic_shapes: of a torch module. "auto": every dimension that the module allows to vary does (one whose example

@@ -8,16 +8,18 @@
 #include <span>
 #include <string>
 
+#include "frontend/model/model_file.h"
 #include "ir/tensor.h"
 
-namespace sinter::tools {
+namespace sinter::frontend {
 
-/// The tensors by name. Their bytes are borrowed from `bytes`, which `owner` keeps alive, or copied
-/// if they are misaligned. Errors call the file `what`. Throws Error(kUsage) for invalid
-/// safetensors: a header longer than the file or 100 MB, invalid JSON, duplicate tensors, tensors
-/// that overlap, leave gaps, exceed the file or have wrong sizes; and for types that Sinter lacks.
+/// The tensors by name. Their bytes are borrowed from `bytes`, which lie in `file` unless it is
+/// null, or computed from them if they are misaligned. Errors call the file `what`. Throws
+/// Error(kUsage) for invalid safetensors: a header longer than the file or 32 MB, invalid JSON,
+/// duplicate tensors, tensors that overlap, leave gaps, exceed the file or have wrong sizes; and
+/// for types that Sinter lacks.
 std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> bytes,
-                                                    const std::shared_ptr<const void>& owner,
+                                                    const std::shared_ptr<const MappedFile>& file,
                                                     const std::string& what);
 
 /// The same for a file, which is mapped.
@@ -27,4 +29,4 @@ std::map<std::string, ir::Tensor> read_safetensors(const std::string& path);
 /// byte makes that size larger than any file. Throws Error(kUsage) if the file cannot be opened.
 bool is_safetensors(const std::string& path);
 
-}  // namespace sinter::tools
+}  // namespace sinter::frontend

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/decoders/decoder_weights.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "frontend/decoders/decoder_config.h"
+#include "ir/text/shown.h"
+#include "runtime/format_error.h"
+
+namespace sinter::frontend {
+namespace {
+
+/// Tables of angles and masks that old checkpoints contain.
+constexpr std::string_view kTables[] = {"rotary_emb.inv_freq",      "attention.bias",
+                                        "attention.masked_bias",    "rope_freqs.weight",
+                                        "rope_factors_long.weight", "rope_factors_short.weight"};
+
+/// Rows of `all` in another order, copied when they are read.
+ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
+  const auto buffer = ir::Buffer::derived(all.byte_count(), [all, order] {
+    const ir::HeldBytes held = all.hold();
+    const std::size_t pitch = held.bytes.size() / order.size();
+    std::vector<std::byte> rows(held.bytes.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+      std::ranges::copy(held.bytes.subspan(static_cast<std::size_t>(order[i]) * pitch, pitch),
+                        rows.begin() + static_cast<std::ptrdiff_t>(i * pitch));
+    return rows;
+  });
+  return {all.dtype(), all.shape(), buffer};
+}
+
+}  // namespace
+
+DecoderWeights::DecoderWeights(const Architecture& architecture,
+                               std::shared_ptr<const TensorFile> file, bool is_gguf,
+                               std::shared_ptr<ir::ReadLog> reads)
+    : architecture_(architecture),
+      file_(std::move(file)),
+      is_gguf_(is_gguf),
+      reads_(std::move(reads)) {}
+
+std::string DecoderWeights::name(std::string_view what, std::optional<std::size_t> layer) const {
+  if (is_gguf_) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
+  const std::size_t dot = what.rfind('.');
+  const std::string own =
+      std::string(folder_name(architecture_, what.substr(0, dot))) + std::string(what.substr(dot));
+  return layer ? fmt::format("{}{}.{}", architecture_.layer_prefix, *layer, own) : own;
+}
+
+StoredTensor DecoderWeights::take(const std::string& name, const ir::Ints& shape) {
+  if (!file_->has(name))
+    throw unsupported_error("tensor '{}' is missing, which a decoder of '{}' has. {}", name,
+                            architecture_.name, kOtherWay);
+  if (const auto found = file_->shape(name); found != shape)
+    throw unsupported_error("tensor '{}' is [{}]; the configuration makes it [{}]. {}", name,
+                            fmt::join(found, ", "), fmt::join(shape, ", "), kOtherWay);
+  taken_.insert(name);
+  StoredTensor stored = file_->read(name);
+  if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) {
+    if (!is_float(plain->dtype()) || size_of(plain->dtype()) < 2)
+      throw unsupported_error("tensor '{}' is of {}: expected f32, f16 or bf16. {}", name,
+                              to_string(plain->dtype()), kOtherWay);
+    if (reads_) *plain = ir::model_tensor(*plain, name, reads_);
+  }
+  return stored;
+}
+
+ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& shape,
+                                      const ir::Ints& order) {
+  StoredTensor stored = take_rows(name, shape, order);
+  if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) return std::move(*plain);
+  const auto& blocks = std::get<ir::ScaledTensor>(stored.value);
+  return ir::dequantized(blocks, DType::kFloat32).reshaped(shape);
+}
+
+StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& shape,
+                                       const ir::Ints& order) {
+  StoredTensor stored = take(name, shape);
+  if (order.empty()) return stored;
+  if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) {
+    *plain = in_order(*plain, order);
+    return stored;
+  }
+  auto& blocks = std::get<ir::ScaledTensor>(stored.value);
+  if (blocks.format.rows != 1)
+    throw unsupported_error("rows of tensor '{}' share scales: '{}'", name,
+                            blocks.format.to_string());
+  blocks.values = in_order(blocks.values, order);
+  blocks.scales = in_order(blocks.scales, order);
+  for (auto* part : {&blocks.zero_points, &blocks.factors, &blocks.offsets})
+    if (*part) **part = in_order(**part, order);
+  return stored;
+}
+
+DType DecoderWeights::activation_type() const {
+  if (is_gguf_) return DType::kFloat32;
+  std::optional<DType> type;
+  for (const std::string& name : file_->names()) {
+    if (file_->shape(name).size() < 2) continue;
+    const std::string_view stored = file_->type(name);
+    const DType own = stored == "F16"    ? DType::kFloat16
+                      : stored == "BF16" ? DType::kBFloat16
+                                         : DType::kFloat32;
+    if (type && *type != own) return DType::kFloat32;
+    type = own;
+  }
+  return type.value_or(DType::kFloat32);
+}
+
+void DecoderWeights::refuse_others() const {
+  std::vector<std::string> others;
+  for (const std::string& name : file_->names()) {
+    const auto ends = [&](std::string_view table) { return name.ends_with(table); };
+    if (!taken_.contains(name) && std::ranges::none_of(kTables, ends))
+      others.push_back(ir::shown(name));
+  }
+  if (others.empty()) return;
+  constexpr std::size_t kShown = 5;
+  const std::size_t count = others.size();
+  others.resize(std::min(count, kShown));
+  throw unsupported_error("{} tensor{} not known of '{}': '{}'{}. {}", count,
+                          count == 1 ? " is" : "s are", architecture_.name,
+                          fmt::join(others, "', '"), count > kShown ? ", .." : "", kOtherWay);
+}
+
+}  // namespace sinter::frontend

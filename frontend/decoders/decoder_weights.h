@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder's tensors by GGUF's names, checked against the configuration.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/decoders/architectures.h"
+#include "frontend/decoders/tensor_file.h"
+#include "ir/constants/recipe.h"
+
+namespace sinter::frontend {
+
+class DecoderWeights {
+ public:
+  /// `reads`: receives reads of values of plain tensors; null: they are not traced.
+  DecoderWeights(const Architecture& architecture, std::shared_ptr<const TensorFile> file,
+                 bool is_gguf, std::shared_ptr<ir::ReadLog> reads);
+
+  /// The file's name of "token_embd.weight", or of "attn_q.weight" of a layer.
+  std::string name(std::string_view what, std::optional<std::size_t> layer = {}) const;
+  bool has(const std::string& name) const { return file_->has(name); }
+  /// Throws Error(kUnsupported) that names the tensor if it is missing or of another shape.
+  StoredTensor take(const std::string& name, const ir::Ints& shape);
+  /// The same, but a plain tensor.
+  ir::Tensor take_plain(const std::string& name, const ir::Ints& shape, const ir::Ints& order = {});
+  /// Like take(), with row i of the result row order[i] of the file's; in its order if that is
+  /// empty.
+  StoredTensor take_rows(const std::string& name, const ir::Ints& shape, const ir::Ints& order);
+  /// The type of activations: f32 of GGUF, which says how weights are stored, and nothing of what
+  /// is computed; that of a folder's matrices, if they share one of 16 bits, else f32.
+  DType activation_type() const;
+  /// Throws Error(kUnsupported) that names tensors which nobody has taken, but for tables that
+  /// configurations determine.
+  void refuse_others() const;
+
+ private:
+  const Architecture& architecture_;
+  std::shared_ptr<const TensorFile> file_;
+  bool is_gguf_;
+  std::shared_ptr<ir::ReadLog> reads_;
+  std::set<std::string> taken_;
+};
+
+}  // namespace sinter::frontend

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/decoders/import_decoder.h"
+
+#include <filesystem>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "frontend/decoders/decoder_graph.h"
+#include "frontend/decoders/read_config.h"
+#include "frontend/model/model_file.h"
+#include "runtime/format_error.h"
+
+namespace sinter::frontend {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMostConfig = std::uintmax_t{16} << 20;
+
+std::string read_config_text(const fs::path& path) {
+  const auto file = MappedFile::open(path);
+  const auto bytes = file->bytes();
+  if (bytes.size() > kMostConfig)
+    throw invalid_model_error("config.json has {} bytes: expected at most {}", bytes.size(),
+                              kMostConfig);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// XXH3 of the contents of all files, one after the other.
+std::uint64_t hash_of(const std::vector<fs::path>& paths) {
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  for (const fs::path& path : paths) {
+    const auto file = MappedFile::open(path);
+    const std::uint64_t size = file->bytes().size();
+    XXH3_64bits_update(state.get(), &size, sizeof size);
+    ModelBytes{file->bytes(), file.get()}.for_each_block([&](std::span<const std::byte> block) {
+      XXH3_64bits_update(state.get(), block.data(), block.size());
+    });
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
+}  // namespace
+
+bool is_decoder_source(const std::string& path) {
+  if (!fs::is_directory(path)) return is_gguf(path);
+  if (!fs::exists(fs::path(path) / "config.json"))
+    throw usage_error(
+        "'{}' is a folder without config.json: a model's folder has that and *.safetensors", path);
+  return true;
+}
+
+ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads) {
+  return with_context(fmt::format("model '{}'", path), [&] {
+    const bool is_folder = fs::is_directory(path);
+    std::shared_ptr<const TensorFile> file;
+    std::unique_ptr<ConfigKeys> keys;
+    std::vector<fs::path> paths;
+    std::string config;
+    if (is_folder) {
+      paths.push_back(fs::path(path) / "config.json");
+      config = read_config_text(paths.front());
+      keys = keys_of_json(config);
+    } else {
+      auto gguf = GgufFile::open(path);
+      keys = keys_of_gguf(*gguf);
+      file = std::move(gguf);
+    }
+    const Architecture& row = architecture_of(*keys);
+    if (is_folder) file = open_safetensors(path);
+    const auto more = file->paths();
+    paths.insert(paths.end(), more.begin(), more.end());
+    const DecoderConfig read = read_config(row, *keys, *file);
+    // Blocks are no tensors that other files could replace.
+    if (!is_folder) reads = nullptr;
+    DecoderWeights weights(row, file, !is_folder, reads);
+    ImportedModel result;
+    result.graph = decoder_graph(read, weights, weights.activation_type());
+    weights.refuse_others();
+    result.hash = hash_of(paths);
+    result.node_count = result.graph.nodes().size();
+    result.producer = is_folder ? "Hugging Face folder" : "GGUF";
+    result.warnings = read.notes;
+    result.reads = reads;
+    result.structure = XXH3_64bits(config.data(), config.size());
+    for (const fs::path& each : paths) result.files.push_back(each.string());
+    return result;
+  });
+}
+
+}  // namespace sinter::frontend

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/decoders/read_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/ranges.h>
+
+#include "frontend/decoders/rotary.h"
+#include "ir/text/shown.h"
+#include "runtime/format_error.h"
+
+namespace sinter::frontend {
+
+namespace {
+
+constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
+                       kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
+
+/// Keys that change results, and that only some rows understand.
+constexpr std::string_view kChanging[] = {
+    "quantization_config",
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "alibi",
+    "use_alibi",
+    "attention_bias",
+    "mlp_bias",
+    "use_bias",
+    "use_qkv_bias",
+    "partial_rotary_factor",
+    "rotary_pct",
+    "sliding_window",
+    "attention_chunk_size",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "query_pre_attn_scalar",
+    "embedding_multiplier",
+    "residual_multiplier",
+    "attention_multiplier",
+    "logits_scaling",
+    "logit_scale",
+    "clip_qkv",
+    "no_rope_layers",
+    "qk_layernorm",
+    "use_qk_norm",
+    "use_parallel_residual",
+    "parallel_attn",
+    "use_bidirectional_attention",
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "is_encoder_decoder",
+    "add_cross_attention",
+    "full_attention_interval",
+    "kv_lora_rank",
+    "q_lora_rank",
+    "mamba_d_state",
+    "ssm_cfg",
+    "rope_local_base_freq",
+};
+/// The same of GGUF, behind the architecture.
+constexpr std::string_view kChangingGguf[] = {
+    "expert_count",
+    "expert_used_count",
+    "attention.scale",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "embedding_scale",
+    "residual_scale",
+    "logit_scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attention.kv_lora_rank",
+    "ssm.state_size",
+    "rope.dimension_sections",
+    "attention.sliding_window",
+    "use_parallel_residual",
+};
+
+/// Keys without an effect on results, and beginnings of such.
+constexpr std::string_view kIdle[] = {
+    "_",
+    "architectures",
+    "attention_dropout",
+    "auto_map",
+    "bos_token_id",
+    "cache_",
+    "classifier_dropout",
+    "dtype",
+    "embd_pdrop",
+    "embedding_dropout",
+    "eos_token_id",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "label2id",
+    "max_window_layers",
+    "model_type",
+    "no_rope_layer_interval",
+    "pad_token_id",
+    "pretraining_tp",
+    "resid_pdrop",
+    "residual_dropout",
+    "sep_token_id",
+    "tokenizer_class",
+    "torch_dtype",
+    "transformers_version",
+    "unk_token_id",
+    "use_cache",
+    "use_sliding_window",
+    "sliding_window_pattern",
+    "original_max_position_embeddings",
+    "output_",
+};
+
+class ConfigReader {
+ public:
+  ConfigReader(const Architecture& row, const ConfigKeys& keys, const TensorFile& weights)
+      : row_(row), keys_(keys), weights_(weights) {}
+
+  DecoderConfig read() {
+    config_.architecture = row_.name;
+    read_sizes();
+    read_norms();
+    read_scales();
+    read_positions();
+    read_biases();
+    config_.is_gated = row_.is_gated;
+    config_.mixes_heads = row_.mixes_heads && !keys_.is_gguf();
+    config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
+                                      : keys_.flag("tie_word_embeddings").value_or(row_.is_tied);
+    config_.activation = activation();
+    check_others();
+    return std::move(config_);
+  }
+
+ private:
+  void read_sizes() {
+    DecoderConfig& c = config_;
+    c.hidden = keys_.size("hidden_size", kMostSize);
+    c.heads = keys_.size("num_attention_heads", kMostHeads);
+    c.kv_heads = keys_.size_or("num_key_value_heads", c.heads, kMostHeads);
+    if (c.heads % c.kv_heads != 0)
+      throw invalid_model_error("'{}' is {}, which does not divide {} heads",
+                                keys_.spelled("num_key_value_heads"), c.kv_heads, c.heads);
+    c.head_size = keys_.size_or("head_dim", c.hidden / c.heads, kMostSize);
+    if (c.heads * c.head_size > kMostSize)
+      throw invalid_model_error("{} heads of {} elements are more than {}", c.heads, c.head_size,
+                                kMostSize);
+    if (c.head_size < 1)
+      throw invalid_model_error("{} heads are more than the hidden size {}", c.heads, c.hidden);
+    if (keys_.is_gguf() && keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)
+      throw unsupported_error("'{}' differs from the size of keys. {}",
+                              keys_.spelled("value_head_dim"), kOtherWay);
+    c.intermediate = keys_.size("intermediate_size", kMostSize);
+    if (keys_.is_gguf() && !keys_.integer("vocab_size")) {
+      const auto shape = weights_.shape("token_embd.weight");
+      c.vocabulary = shape.empty() ? 0 : shape[0];
+    } else {
+      c.vocabulary = keys_.size("vocab_size", kMostTokens);
+    }
+    c.positions = keys_.size("max_position_embeddings", kMostPositions);
+    c.layers.resize(static_cast<std::size_t>(keys_.size("num_hidden_layers", kMostLayers)));
+  }
+
+  void read_norms() {
+    config_.norm = row_.norm;
+    // GGUF's converter has added the one.
+    if (keys_.is_gguf() && row_.norm == NormKind::kRmsPlusOne) config_.norm = NormKind::kRms;
+    const auto epsilon = keys_.number(row_.epsilon_key);
+    if (!epsilon && row_.epsilon == 0)
+      throw invalid_model_error("'{}' is missing", keys_.spelled(row_.epsilon_key));
+    config_.epsilon = epsilon.value_or(row_.epsilon);
+    if (config_.epsilon < 0)
+      throw invalid_model_error("'{}' is negative", keys_.spelled(row_.epsilon_key));
+    config_.residual = row_.residual;
+    if (row_.may_be_parallel) {
+      const bool is_parallel =
+          keys_.flag("use_parallel_residual").value_or(row_.residual == Residual::kParallel);
+      if (!is_parallel) config_.residual = Residual::kPre;
+      // StableLM's has one norm, GPT-NeoX's two.
+      if (is_parallel && row_.residual == Residual::kPre) config_.residual = Residual::kShared;
+    }
+    config_.head_norms = row_.head_norms;
+    if (row_.may_norm_heads) {
+      const bool has = keys_.is_gguf() ? weights_.has("blk.0.attn_q_norm.weight")
+                                       : keys_.flag("qk_layernorm").value_or(false);
+      if (has) config_.head_norms = HeadNorms::kOwn;
+    }
+  }
+
+  void read_scales() {
+    DecoderConfig& c = config_;
+    const auto size = static_cast<double>(c.head_size);
+    c.score_scale = 1 / std::sqrt(size);
+    if (row_.scales_embedding) c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
+    if (row_.has_caps) {
+      c.score_cap = keys_.number("attn_logit_softcapping").value_or(0);
+      c.logit_cap = keys_.number("final_logit_softcapping").value_or(0);
+      if (keys_.is_gguf()) {
+        // As llama.cpp: the largest of each is recognised by its layers.
+        const bool is_largest = c.layers.size() == (row_.has_local_base ? 62 : 46);
+        if (is_largest)
+          c.score_scale =
+              1 / std::sqrt(static_cast<double>(c.hidden) / static_cast<double>(c.heads));
+        if (const auto scale = keys_.number("attention_multiplier")) c.score_scale = *scale;
+      } else if (const auto scalar = keys_.number("query_pre_attn_scalar")) {
+        if (*scalar <= 0) throw invalid_model_error("'query_pre_attn_scalar' is {}", *scalar);
+        c.score_scale = 1 / std::sqrt(*scalar);
+      }
+    }
+    if (row_.has_multipliers) {
+      c.embedding_scale = keys_.number("embedding_multiplier").value_or(1);
+      c.residual_scale = keys_.number("residual_multiplier").value_or(1);
+      const double divisor = keys_.number("logits_scaling").value_or(1);
+      if (divisor == 0) throw invalid_model_error("'{}' is 0", keys_.spelled("logits_scaling"));
+      c.logit_scale = 1 / divisor;
+      const auto scale = keys_.number("attention_multiplier");
+      if (!keys_.is_gguf())
+        c.score_scale = scale.value_or(1);
+      else if (scale && *scale != 0)
+        c.score_scale = *scale;
+    }
+    if (row_.may_clip) c.clip = keys_.number("clip_qkv").value_or(0);
+    if (c.score_cap < 0 || c.logit_cap < 0 || c.clip < 0)
+      throw invalid_model_error("a cap of scores, logits or q, k, v is negative");
+  }
+
+  double base(std::string_view key, double standard) const {
+    const double base = keys_.number(key).value_or(standard);
+    if (base <= 1) throw invalid_model_error("'{}' is {}", keys_.spelled(key), base);
+    return base;
+  }
+
+  std::int64_t rotated() const {
+    double share = row_.rotated;
+    for (const char* key : {"partial_rotary_factor", "rotary_pct"})
+      if (row_.rotated != 1 || key == std::string_view("partial_rotary_factor"))
+        share = keys_.number(key).value_or(share);
+    const auto size = static_cast<double>(config_.head_size);
+    std::int64_t count = share > 0 && share <= 1 ? static_cast<std::int64_t>(size * share) : 0;
+    if (keys_.is_gguf()) count = keys_.integer("rotary_dimensions").value_or(count);
+    if (count < 2 || count % 2 != 0 || count > config_.head_size)
+      throw invalid_model_error(
+          "{} of the {} elements of a head are rotated: expected an even number", count,
+          config_.head_size);
+    return count;
+  }
+
+  void read_positions() {
+    constexpr double kUsual = 10000;
+    DecoderConfig& c = config_;
+    const std::int64_t turned = rotated();
+    const bool has_old_name = !keys_.number("rope_theta") && keys_.number("rotary_emb_base");
+    const double theta = base(has_old_name ? "rotary_emb_base" : "rope_theta", kUsual);
+    c.rotaries.push_back(read_rotary(keys_, weights_, theta, turned, c.positions));
+    if (row_.has_local_base)
+      c.rotaries.push_back(
+          {rotary_frequencies(base("rope_local_base_freq", kUsual), turned), {}, 0, 1});
+    c.rotates_neighbours = keys_.is_gguf() && row_.rotates_neighbours;
+    const auto count = static_cast<std::int64_t>(c.layers.size());
+    const auto types = keys_.texts("layer_types");
+    const std::int64_t window = sliding_window(types.has_value());
+    const std::int64_t first = keys_.integer("max_window_layers").value_or(0),
+                       period = keys_.size_or("sliding_window_pattern",
+                                              std::max<std::int64_t>(row_.window_period, 1),
+                                              kMostLayers);
+    const auto has_window = [&](std::int64_t i) {
+      if (types) return (*types)[static_cast<std::size_t>(i)] == "sliding_attention";
+      if (row_.windows == Windows::kUpper) return i >= first;
+      return row_.windows == Windows::kAll || (i + 1) % period != 0;
+    };
+    if (types) check_layer_types(*types);
+    const auto plain = plain_layers();
+    for (std::int64_t i = 0; i < count; ++i) {
+      DecoderLayer& layer = c.layers[static_cast<std::size_t>(i)];
+      if (window > 0 && has_window(i)) layer.window = window;
+      if (!plain[static_cast<std::size_t>(i)])
+        layer.rotary = row_.has_local_base && layer.window > 0 ? 1 : 0;
+    }
+  }
+
+  std::int64_t sliding_window(bool has_types) const {
+    if (row_.windows == Windows::kNone && !has_types) return 0;
+    const auto window = keys_.integer("sliding_window");
+    if (row_.windows == Windows::kUpper && !keys_.flag("use_sliding_window").value_or(false))
+      return 0;
+    if (!window || *window == 0) return 0;
+    return keys_.size("sliding_window", kMostPositions);
+  }
+
+  void check_layer_types(const std::vector<std::string>& types) const {
+    if (types.size() != config_.layers.size())
+      throw invalid_model_error("'layer_types' names {} layers of {}", types.size(),
+                                config_.layers.size());
+    for (const std::string& type : types)
+      if (type != "full_attention" && type != "sliding_attention")
+        throw unsupported_error(
+            "'layer_types' has '{}': only attention, full or sliding, is known. {}",
+            ir::shown(type), kOtherWay);
+  }
+
+  /// Whether a layer has no positions.
+  std::vector<bool> plain_layers() const {
+    std::vector<bool> plain(config_.layers.size());
+    if (row_.plain_period == 0) return plain;
+    const auto rotated = keys_.numbers("no_rope_layers");  // 1: has positions
+    if (rotated && rotated->size() != plain.size())
+      throw invalid_model_error("'no_rope_layers' names {} layers of {}", rotated->size(),
+                                plain.size());
+    const std::int64_t period =
+        keys_.size_or("no_rope_layer_interval", row_.plain_period, kMostLayers);
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      plain[i] = rotated ? (*rotated)[i] == 0 : (static_cast<std::int64_t>(i) + 1) % period == 0;
+    return plain;
+  }
+
+  void read_biases() {
+    const auto bias = [&](std::string_view key) {
+      return key.empty() ? std::nullopt : keys_.flag(key);
+    };
+    config_.qkv_bias = bias(row_.qkv_bias_key);
+    config_.output_bias = bias(row_.output_bias_key);
+    config_.mlp_bias = bias(row_.mlp_bias_key);
+  }
+
+  Activation activation() const {
+    if (keys_.is_gguf()) return row_.activation;
+    const auto own = keys_.text(row_.activation_key);
+    const std::string name = own.value_or(keys_.text("hidden_activation").value_or(""));
+    // Gemma's first files say "gelu" and mean the approximation.
+    if (row_.scales_embedding && name.starts_with("gelu")) return Activation::kGeluTanh;
+    constexpr std::pair<std::string_view, Activation> kNames[] = {
+        {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+        {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
+        {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
+        {"relu", Activation::kRelu}};
+    if (name.empty()) return row_.activation;
+    for (const auto& [known, kind] : kNames)
+      if (known == name) return kind;
+    throw unsupported_error("'{}' is '{}', which is not known. {}", row_.activation_key,
+                            ir::shown(name), kOtherWay);
+  }
+
+  /// Whether key `key`, which was not read, may change results.
+  bool has_effect(std::string_view key) const {
+    const auto is_in = [&](const auto& list) {
+      return std::ranges::find(list, key) != std::end(list);
+    };
+    if (!keys_.is_gguf()) return is_in(kChanging);
+    key.remove_prefix(std::min(key.find('.') + 1, key.size()));
+    return is_in(kChangingGguf);
+  }
+
+  void check_others() {
+    std::vector<std::string> unknown;
+    for (const std::string& key : keys_.unread()) {
+      if (has_effect(key))
+        throw unsupported_error(
+            "'{}' changes what the model computes, and is not known of '{}'. {}", ir::shown(key),
+            row_.name, kOtherWay);
+      const auto is_idle = [&](std::string_view idle) { return key.starts_with(idle); };
+      if (!keys_.is_gguf() && !has_effect(key) && std::ranges::none_of(kIdle, is_idle))
+        unknown.push_back(ir::shown(key));
+    }
+    if (!unknown.empty())
+      config_.notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
+                                          fmt::join(unknown, ", ")));
+  }
+
+  const Architecture& row_;
+  const ConfigKeys& keys_;
+  const TensorFile& weights_;
+  DecoderConfig config_;
+};
+
+}  // namespace
+
+const Architecture& architecture_of(const ConfigKeys& keys) {
+  const auto name = keys.text("model_type");
+  if (!name)
+    throw invalid_model_error("config.json has no 'model_type', which names the architecture");
+  if (const Architecture* row = find_architecture(*name, keys.is_gguf())) return *row;
+  std::vector<std::string_view> known;
+  for (const Architecture& row : architectures())
+    if (const auto own = keys.is_gguf() ? row.gguf : row.name; !own.empty()) known.push_back(own);
+  throw unsupported_error("architecture '{}' is not known; known are {}. {}", ir::shown(*name),
+                          fmt::join(known, ", "), kOtherWay);
+}
+
+DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,
+                          const TensorFile& weights) {
+  return ConfigReader(architecture, keys, weights).read();
+}
+
+}  // namespace sinter::frontend

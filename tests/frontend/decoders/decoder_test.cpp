@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configurations of decoders, and what is refused. tests/models/check_decoders.py compares what
+// they compute with transformers.
+#include <cmath>
+#include <map>
+
+#include "frontend/decoders/decoder_graph.h"
+#include "frontend/decoders/import_decoder.h"
+#include "frontend/decoders/read_config.h"
+#include "frontend/decoders/rotary.h"
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Tensors of zeros.
+class Zeros : public TensorFile {
+ public:
+  explicit Zeros(std::map<std::string, ir::Ints, std::less<>> shapes, DType type = DType::kFloat32)
+      : shapes_(std::move(shapes)), type_(type) {}
+
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, shape] : shapes_) names.push_back(name);
+    return names;
+  }
+  bool has(std::string_view name) const override { return shapes_.contains(name); }
+  std::vector<std::int64_t> shape(std::string_view name) const override {
+    return shapes_.find(name)->second;
+  }
+  std::string_view type(std::string_view) const override {
+    return type_ == DType::kBFloat16 ? "BF16" : "F32";
+  }
+  StoredTensor read(std::string_view name) const override {
+    const ir::Ints own = shape(name);
+    std::int64_t count = 1;
+    for (const std::int64_t size : own) count *= size;
+    return {own, ir::Tensor::from_doubles(type_, own,
+                                          std::vector<double>(static_cast<std::size_t>(count)))};
+  }
+  std::vector<std::filesystem::path> paths() const override { return {}; }
+
+  std::map<std::string, ir::Ints, std::less<>> shapes_;
+
+ private:
+  DType type_;
+};
+
+/// Members of a config.json of a small decoder; `more` come on top.
+std::string config(const std::string& type, const std::string& more = "") {
+  return R"({"model_type":")" + type +
+         R"(","hidden_size":8,"intermediate_size":12,"num_hidden_layers":2,"num_attention_heads":2,
+         "vocab_size":10,"max_position_embeddings":64,"rms_norm_eps":1e-5)" +
+         (more.empty() ? "" : "," + more) + "}";
+}
+
+DecoderConfig read(const std::string& text, const TensorFile& weights = Zeros({})) {
+  const auto keys = keys_of_json(text);
+  return read_config(architecture_of(*keys), *keys, weights);
+}
+
+std::string refused_config(const std::string& text, ErrorCode code) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "it was read";
+}
+
+std::map<std::string, ir::Ints, std::less<>> llama_shapes() {
+  std::map<std::string, ir::Ints, std::less<>> shapes{{"model.embed_tokens.weight", {10, 8}},
+                                                      {"model.norm.weight", {8}},
+                                                      {"lm_head.weight", {10, 8}}};
+  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
+    const std::string own(layer);
+    for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+      shapes[own + "self_attn." + name + ".weight"] = {8, 8};
+    shapes[own + "mlp.gate_proj.weight"] = shapes[own + "mlp.up_proj.weight"] = {12, 8};
+    shapes[own + "mlp.down_proj.weight"] = {8, 12};
+    shapes[own + "input_layernorm.weight"] = shapes[own + "post_attention_layernorm.weight"] = {8};
+  }
+  return shapes;
+}
+
+ir::Graph graph_of(const std::string& text, std::shared_ptr<const TensorFile> file) {
+  const auto keys = keys_of_json(text);
+  const Architecture& row = architecture_of(*keys);
+  const DecoderConfig read = read_config(row, *keys, *file);
+  DecoderWeights weights(row, file, false, nullptr);
+  ir::Graph graph = decoder_graph(read, weights, weights.activation_type());
+  weights.refuse_others();
+  return graph;
+}
+
+std::string refused_weights(const std::map<std::string, ir::Ints, std::less<>>& shapes,
+                            const std::string& text = config("llama")) {
+  try {
+    graph_of(text, std::make_shared<Zeros>(shapes));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("pysinter[export]"));
+    return error.what();
+  }
+  return "it was read";
+}
+
+TEST(DecoderConfig, ReadsLlama) {
+  const auto c = read(config("llama", R"("num_key_value_heads":1,"rope_theta":100)"));
+  EXPECT_EQ(c.kv_heads, 1);
+  EXPECT_EQ(c.head_size, 4);
+  EXPECT_EQ(c.positions, 64);
+  EXPECT_FALSE(c.is_tied);
+  EXPECT_DOUBLE_EQ(c.score_scale, 0.5);
+  EXPECT_THAT(c.rotaries.at(0).frequencies, ElementsAre(1.0F, 0.1F));
+  EXPECT_THAT(c.notes, IsEmpty());
+}
+
+TEST(DecoderConfig, WindowsOfLayers) {
+  const auto windows = [](const std::string& text) {
+    std::vector<std::int64_t> windows;
+    for (const DecoderLayer& layer : read(text).layers) windows.push_back(layer.window);
+    return windows;
+  };
+  EXPECT_THAT(windows(config("mistral", R"("sliding_window":7)")), ElementsAre(7, 7));
+  EXPECT_THAT(windows(config("mistral", R"("sliding_window":null)")), ElementsAre(0, 0));
+  EXPECT_THAT(windows(config("gemma2", R"("sliding_window":7)")), ElementsAre(7, 0));
+  EXPECT_THAT(windows(config("qwen2", R"("sliding_window":7,"max_window_layers":1)")),
+              ElementsAre(0, 0));
+  EXPECT_THAT(windows(config("qwen2", R"("sliding_window":7,"max_window_layers":1,
+                                         "use_sliding_window":true)")),
+              ElementsAre(0, 7));
+  EXPECT_THAT(windows(config("gemma2", R"("sliding_window":7,
+                              "layer_types":["full_attention","sliding_attention"])")),
+              ElementsAre(0, 7));
+}
+
+TEST(DecoderConfig, BasesAndLayersWithoutPositions) {
+  const auto gemma = read(config("gemma3_text", R"("sliding_window":7,
+      "rope_theta":1e6,"rope_local_base_freq":100,
+      "layer_types":["full_attention","sliding_attention"])"));
+  EXPECT_EQ(gemma.layers[0].rotary, 0);
+  EXPECT_EQ(gemma.layers[1].rotary, 1);
+  EXPECT_THAT(gemma.rotaries.at(1).frequencies, ElementsAre(1.0F, 0.1F));
+  const auto smol = read(config("smollm3", R"("no_rope_layers":[0,1])"));
+  EXPECT_EQ(smol.layers[0].rotary, std::nullopt);
+  EXPECT_EQ(smol.layers[1].rotary, 0);
+}
+
+/// transformers 5 spells positions otherwise.
+TEST(DecoderConfig, RopeParameters) {
+  const auto c = read(config("llama", R"("rope_parameters":{"rope_theta":100,"rope_type":"linear",
+                                         "factor":2})"));
+  EXPECT_THAT(c.rotaries.at(0).frequencies, ElementsAre(0.5F, 0.05F));
+  const auto gemma = read(config("gemma3_text", R"("sliding_window":7,"rope_parameters":{
+      "full_attention":{"rope_theta":1e4,"rope_type":"default"},
+      "sliding_attention":{"rope_theta":100,"rope_type":"default"}})"));
+  EXPECT_THAT(gemma.rotaries.at(0).frequencies, ElementsAre(1.0F, 0.01F));
+  EXPECT_THAT(gemma.rotaries.at(1).frequencies, ElementsAre(1.0F, 0.1F));
+}
+
+TEST(DecoderConfig, ScalesLongTexts) {
+  const auto c = read(config("phi3", R"("original_max_position_embeddings":16,
+      "rope_scaling":{"type":"longrope","short_factor":[1,2],"long_factor":[4,8]},"rope_theta":100)"));
+  const Rotary& rotary = c.rotaries.at(0);
+  EXPECT_THAT(rotary.frequencies, ElementsAre(1.0F, 0.05F));
+  EXPECT_THAT(rotary.long_frequencies, ElementsAre(0.25F, 0.0125F));
+  EXPECT_NEAR(rotary.factor, std::sqrt(1.5), 1e-9);
+}
+
+TEST(DecoderConfig, RefusesByName) {
+  const auto unsupported = [](const std::string& text) {
+    return refused_config(text, ErrorCode::kUnsupported);
+  };
+  EXPECT_THAT(unsupported(config("mixtral")),
+              AllOf(HasSubstr("'mixtral'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
+  EXPECT_THAT(unsupported(config("llama", R"("num_local_experts":8)")),
+              HasSubstr("'num_local_experts'"));
+  EXPECT_THAT(unsupported(config("llama", R"("quantization_config":{"bits":4})")),
+              HasSubstr("'quantization_config'"));
+  EXPECT_THAT(unsupported(config("llama", R"("attn_logit_softcapping":50.0)")),
+              HasSubstr("'attn_logit_softcapping'"));
+  EXPECT_THAT(unsupported(config("llama", R"("rope_scaling":{"type":"dynamic","factor":2})")),
+              AllOf(HasSubstr("'dynamic'"), HasSubstr("yarn")));
+  EXPECT_THAT(unsupported(config("llama", R"("layer_types":["full_attention","mamba"])")),
+              HasSubstr("'mamba'"));
+  EXPECT_THAT(unsupported(config("llama", R"("hidden_act":"xielu")")), HasSubstr("'xielu'"));
+}
+
+TEST(DecoderConfig, RefusesDamaged) {
+  const auto invalid = [](const std::string& text) {
+    return refused_config(text, ErrorCode::kInvalidModel);
+  };
+  EXPECT_THAT(invalid("{"), HasSubstr("config.json"));
+  EXPECT_THAT(invalid("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(invalid("{}"), HasSubstr("'model_type'"));
+  EXPECT_THAT(invalid(R"({"model_type":"llama"})"), HasSubstr("'hidden_size' is missing"));
+  EXPECT_THAT(invalid(config("llama", R"("head_dim":"4")")), HasSubstr("'head_dim'"));
+  EXPECT_THAT(invalid(config("llama", R"("head_dim":1152921504606846976)")),
+              HasSubstr("'head_dim' is 1152921504606846976"));
+  EXPECT_THAT(invalid(config("llama", R"("head_dim":1048576)")), HasSubstr("2 heads of 1048576"));
+  EXPECT_THAT(invalid(config("llama", R"("head_dim":3)")), HasSubstr("even"));
+  EXPECT_THAT(invalid(config("llama", R"("num_key_value_heads":3)")), HasSubstr("divide"));
+  EXPECT_THAT(invalid(config("llama", R"("rope_theta":0)")), HasSubstr("'rope_theta'"));
+  EXPECT_THAT(invalid(config("llama", R"("rope_scaling":{"type":"linear","factor":0})")),
+              HasSubstr("factor"));
+  EXPECT_THAT(invalid(config("llama", R"("layer_types":["full_attention"])")),
+              HasSubstr("1 layers of 2"));
+  EXPECT_THAT(invalid(config("phi3", R"("rope_scaling":{"type":"longrope","short_factor":[1],
+                                        "long_factor":[1]})")),
+              HasSubstr("short_factor"));
+}
+
+/// Tables of angles are as long as a text may be.
+TEST(DecoderConfig, BoundsTablesOfAngles) {
+  std::string text = config("phi3", R"("original_max_position_embeddings":16,
+      "rope_scaling":{"type":"longrope","short_factor":[1,2],"long_factor":[4,8]})");
+  const std::string positions = R"("max_position_embeddings":64)";
+  text.replace(text.find(positions), positions.size(), R"("max_position_embeddings":2000000000)");
+  EXPECT_THAT(refused_config(text, ErrorCode::kUnsupported), HasSubstr("2000000000 positions"));
+}
+
+TEST(DecoderConfig, NotesKeysThatItIgnores) {
+  const auto c = read(config("llama", R"("foo":3,"bos_token_id":1,"use_cache":true,"bar":null)"));
+  ASSERT_EQ(c.notes.size(), 1U);
+  EXPECT_THAT(c.notes[0], AllOf(HasSubstr("foo"), Not(HasSubstr("bar"))));
+}
+
+TEST(DecoderGraph, HasTheInputsOfADecoder) {
+  const auto graph = graph_of(config("llama"), std::make_shared<Zeros>(llama_shapes()));
+  std::vector<std::string> inputs;
+  for (const ir::ValueId input : graph.inputs()) inputs.push_back(graph.value(input).name);
+  EXPECT_THAT(inputs, ElementsAre("input_ids", "position", "past_key_0", "past_value_0",
+                                  "past_key_1", "past_value_1"));
+  EXPECT_EQ(to_string(graph.type(graph.outputs()[0])), "f32[1, 10]");
+  EXPECT_EQ(graph.output_names()[1], "present_key_0");
+  ir::verify(graph);
+}
+
+TEST(DecoderGraph, KeepsTheWeightsType) {
+  const auto graph =
+      graph_of(config("llama"), std::make_shared<Zeros>(llama_shapes(), DType::kBFloat16));
+  EXPECT_EQ(to_string(graph.type(graph.outputs()[0])), "bf16[1, 10]");
+}
+
+TEST(DecoderGraph, RefusesTensorsByName) {
+  EXPECT_EQ(refused_weights(llama_shapes()), "it was read");
+  auto shapes = llama_shapes();
+  shapes.erase("model.layers.1.mlp.up_proj.weight");
+  EXPECT_THAT(refused_weights(shapes), HasSubstr("'model.layers.1.mlp.up_proj.weight' is missing"));
+  shapes = llama_shapes();
+  shapes["lm_head.weight"] = {11, 8};
+  EXPECT_THAT(refused_weights(shapes), HasSubstr("'lm_head.weight' is [11, 8]; the configuration "
+                                                 "makes it [10, 8]"));
+  shapes = llama_shapes();
+  shapes["model.layers.0.block_sparse_moe.gate.weight"] = {4, 8};
+  EXPECT_THAT(refused_weights(shapes), HasSubstr("'model.layers.0.block_sparse_moe.gate.weight'"));
+  EXPECT_THAT(refused_weights(llama_shapes(), config("llama", R"("attention_bias":true)")),
+              HasSubstr("'model.layers.0.self_attn.q_proj.bias' is missing"));
+  shapes = llama_shapes();
+  shapes["model.layers.0.self_attn.q_proj.bias"] = {8};
+  EXPECT_THAT(refused_weights(shapes, config("llama", R"("attention_bias":false)")),
+              HasSubstr("'model.layers.0.self_attn.q_proj.bias'"));
+}
+
+/// Old checkpoints contain angles and masks.
+TEST(DecoderGraph, LeavesTablesAlone) {
+  auto shapes = llama_shapes();
+  shapes["model.layers.0.self_attn.rotary_emb.inv_freq"] = {2};
+  EXPECT_EQ(refused_weights(shapes), "it was read");
+}
+
+TEST(DecoderSource, FoldersAndFiles) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(is_decoder_source(folder.path().string()), Error);
+  folder.write("config.json", config("llama"));
+  EXPECT_TRUE(is_decoder_source(folder.path().string()));
+  EXPECT_FALSE(is_decoder_source((folder.path() / "config.json").string()));
+  try {
+    import_decoder(folder.path().string());
+    ADD_FAILURE() << "there are no weights";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+    EXPECT_THAT(error.what(), HasSubstr("safetensors"));
+  }
+}
+
+}  // namespace
+}  // namespace sinter::frontend

@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny seeded decoders as Hugging Face folders and as GGUF: greedy tokens and logits in float32 are those of transformers.
+
+  check_decoders.py                                every architecture, as folder and as GGUF of float32, some with blocks
+  check_decoders.py --only gemma2 --target cuda
+  check_decoders.py --blocks Q4_0,Q6_K             every architecture in these types of blocks; all: each that there is
+  check_decoders.py --make                         write decoders.json: configurations, tokens and logits (needs transformers)
+
+A model of blocks is compared with the folder of the numbers that its blocks stand for.
+"""
+import argparse
+import base64
+import json
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+from runs import Failed, Sinter
+
+GOLDENS = Path(__file__).with_name("decoders.json")
+BLOCKS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"]
+VOCABULARY, STEPS = 96, (0, 31, 63)  # of the logits that are compared
+COMMON = dict(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+              max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+KV = dict(num_key_value_heads=2)
+LONG = 300  # tokens of rows whose positions or windows matter
+# Row: model_type, members, tokens.
+ROWS = {
+    "llama": ("llama", dict(**KV, rope_theta=5e5, rope_scaling=dict(
+        rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), LONG),
+    "llama_linear": ("llama", dict(**KV, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                   rope_scaling=dict(rope_type="linear", factor=4.0)), 64),
+    "llama_yarn": ("llama", dict(**KV, head_dim=32, rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=128)), LONG),
+    "mistral": ("mistral", dict(**KV, sliding_window=24, head_dim=32), LONG),
+    "qwen2": ("qwen2", dict(**KV, tie_word_embeddings=True), 64),
+    "qwen2_window": ("qwen2", dict(**KV, use_sliding_window=True, sliding_window=16, max_window_layers=1), 64),
+    "qwen3": ("qwen3", dict(**KV, head_dim=32), 64),
+    "gemma": ("gemma", dict(num_key_value_heads=1, head_dim=32), 64),
+    "gemma2": ("gemma2", dict(**KV, head_dim=32, sliding_window=16, query_pre_attn_scalar=24, final_logit_softcapping=3.0,
+                              attn_logit_softcapping=5.0), LONG),
+    "gemma3": ("gemma3_text", dict(**KV, num_hidden_layers=6, head_dim=32, sliding_window=16, query_pre_attn_scalar=24,
+                                   rope_scaling=dict(rope_type="linear", factor=8.0)), LONG),
+    "phi3": ("phi3", dict(**KV, sliding_window=40), 64),
+    "phi3_long": ("phi3", dict(**KV, original_max_position_embeddings=96, rope_scaling=dict(
+        type="longrope", short_factor=[1 + 0.02 * i for i in range(32)], long_factor=[1.5 + 0.1 * i for i in range(32)])), LONG),
+    "smollm3": ("smollm3", dict(**KV, num_hidden_layers=4), 64),
+    "granite": ("granite", dict(**KV, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.4,
+                                attention_multiplier=0.1), 64),
+    "olmo": ("olmo", dict(**KV, clip_qkv=0.5), 64),
+    "olmo2": ("olmo2", KV, 64),
+    "stablelm": ("stablelm", dict(**KV, use_qkv_bias=True), 64),
+    "stablelm_parallel": ("stablelm", dict(**KV, qk_layernorm=True, use_parallel_residual=True), 64),
+    "starcoder2": ("starcoder2", dict(**KV, sliding_window=32), 64),
+    "gpt_neox": ("gpt_neox", {}, 64),
+    "gpt_neox_serial": ("gpt_neox", dict(use_parallel_residual=False, rotary_pct=0.5), 64),
+}
+# GGUF does not say where their windows are.
+NO_WINDOWS = ("mistral", "qwen2_window", "starcoder2")
+HALVES = ("qwen2", "gemma3", "stablelm_parallel")
+
+
+def weights_of(row, tensors, layers):
+    """Seeded by the tensors' names. `tensors`: shapes by names, in which {} stands for each layer."""
+    found = {}
+    is_gemma, is_tied = "gemma" in row, not any("lm_head" in name or "embed_out" in name for name in tensors)
+    for pattern, shape in tensors.items():
+        for name in [pattern.replace("{}", str(i)) for i in range(layers)] if "{}" in pattern else [pattern]:
+            x = np.random.default_rng(zlib.crc32(f"{row} {name}".encode())).normal(size=shape)
+            if len(shape) == 1:
+                x = 0.3 * x + (name.endswith("weight") and not is_gemma)
+            elif "embed_" in name:
+                x *= 0.02 if is_gemma else 0.1 if is_tied else 1
+            else:
+                x *= 1.5 * shape[1] ** -0.5
+            found[name] = x.astype(np.float32)
+    return found
+
+
+def write_folder(row, golden, path, dtype=np.float32):
+    from safetensors.numpy import save_file
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(golden["config"]))
+    weights = weights_of(row, golden["tensors"], golden["config"]["num_hidden_layers"])
+    save_file({name: x.astype(dtype) for name, x in weights.items()}, path / "model.safetensors")
+
+
+def logits_of(text):
+    return np.frombuffer(base64.b64decode(text), np.float32).reshape(-1, VOCABULARY)
+
+
+# ---------------------------------------------------------------- goldens
+
+
+def make_row(row):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedModel
+    PreTrainedModel.init_weights = PreTrainedModel.tie_weights  # some cannot draw theirs
+    kind, more, count = ROWS[row]
+    config = AutoConfig.for_model(kind, **{**COMMON, **more})
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    layers, tensors = config.num_hidden_layers, {}
+    for name, x in model.state_dict().items():
+        if not (config.tie_word_embeddings and name.startswith(("lm_head", "embed_out"))):
+            tensors[name.replace(".layers.0.", ".layers.{}.")] = list(x.shape)
+    tensors = {name: shape for name, shape in tensors.items() if ".layers." not in name or "{}" in name}
+    weights = weights_of(row, tensors, layers)
+    model.load_state_dict({name: torch.from_numpy(x) for name, x in weights.items()}, strict=False)
+    model.tie_weights()
+    for seed in range(100):  # until no token leads by so little that rounding could decide
+        prompt = np.random.default_rng(seed).integers(3, VOCABULARY, 20).tolist()
+        tokens, rows, cache, new = [], [], DynamicCache(config=config), prompt
+        with torch.no_grad():
+            while len(tokens) < count:
+                rows.append(model(torch.tensor([new]), past_key_values=cache, use_cache=True).logits[0, -1].numpy())
+                new = [int(rows[-1].argmax())]
+                tokens += new
+        best = np.sort(rows, axis=-1)
+        lead = float((best[:, -1] - best[:, -2]).min())
+        if lead > 2e-4 and len(set(tokens)) > 3:
+            break
+    print(f"{row}: {len(set(tokens))} different tokens, the closest lead is {lead:.1e}, prompt {seed}", flush=True)
+    keep = json.loads(config.to_json_string())  # what save_pretrained writes
+    keep["architectures"] = [type(model).__name__]
+    return {"config": keep, "tensors": tensors, "prompt": prompt, "tokens": tokens,
+            "logits": base64.b64encode(np.stack([rows[i] for i in STEPS]).tobytes()).decode()}
+
+
+def make():
+    import logging
+    logging.disable()
+    lines = [f"{json.dumps(row)}: {json.dumps(make_row(row))}" for row in ROWS]
+    GOLDENS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+# ---------------------------------------------------------------- checks
+
+
+def check(sinter, model, golden, count, tolerance=2e-5):
+    """Throws Failed unless tokens and logits are the golden's."""
+    plan = sinter.compile(model, "--serve=step-tokens=512")
+    prompt, tokens = golden["prompt"], golden["tokens"][:count]
+    found = sinter.json("generate", plan, "--ids", ",".join(map(str, prompt)), "--max-tokens", count, "--no-stop",
+                        "--no-rates", "--greedy", "--no-generation-config")["tokens"]
+    plan.unlink()
+    for i, (a, b) in enumerate(zip(found, tokens, strict=True)):
+        if a != b:
+            raise Failed(f"token {i} of {len(tokens)} is {a}, should be {b}")
+    return compare_logits(sinter, model, golden, count, tolerance)
+
+
+def logits(sinter, plan, ids):
+    found = sinter.json("inspect", plan)
+    feeds = {"input_ids": np.array([ids]), "position": np.zeros(1, np.int64)}
+    for each in found["inputs"]:
+        kind, shape = each["type"][:-1].split("[")
+        if each["name"].startswith("past_"):
+            sizes = [int(d) if d.strip().isdigit() else len(ids) for d in shape.split(",")]
+            feeds[each["name"]] = np.zeros(sizes, {"f32": np.float32, "f16": np.float16}[kind])
+        elif each["name"] == "attention_mask":
+            feeds[each["name"]] = np.ones((1, len(ids)), np.int64)
+    return sinter.run(plan, feeds)["logits"][0]
+
+
+def compare_logits(sinter, model, golden, count, tolerance):
+    plan, worst = sinter.compile(model), 0
+    for step, expected in zip(STEPS, logits_of(golden["logits"])):
+        if step < count:
+            found = logits(sinter, plan, golden["prompt"] + golden["tokens"][:step])
+            worst = max(worst, float(np.linalg.norm(found - expected) / np.linalg.norm(expected)))
+    plan.unlink()
+    if not worst <= tolerance:
+        raise Failed(f"logits are off by {worst:.1e}, may be {tolerance:.0e}")
+    return worst
+
+
+def own_golden(sinter, model, golden):
+    """Tokens and logits of the folder of a GGUF file's numbers."""
+    own = {"prompt": golden["prompt"]}
+    plan = sinter.compile(model, "--serve=step-tokens=512")
+    own["tokens"] = sinter.json("generate", plan, "--ids", ",".join(map(str, own["prompt"])), "--max-tokens", 64, "--no-stop",
+                                "--no-rates", "--greedy", "--no-generation-config")["tokens"]
+    plan = sinter.compile(model)
+    rows = [logits(sinter, plan, own["prompt"] + own["tokens"][:step]) for step in STEPS]
+    own["logits"] = base64.b64encode(np.stack(rows).astype(np.float32).tobytes()).decode()
+    return own
+
+
+def cases_of(row, blocks):
+    """(label, type of blocks; None: the folder; "half": the folder in float16)."""
+    if blocks:
+        return [(f"{row}.{kind}", kind) for kind in blocks]
+    cases = [(row, None)]
+    if row in HALVES:
+        cases.append((f"{row}.half", "half"))
+    if row not in NO_WINDOWS:
+        cases.append((f"{row}.gguf", "F32"))
+    some = BLOCKS[list(ROWS).index(row) % len(BLOCKS)]  # each type in one or two rows
+    return cases + [(f"{row}.{some}", some)]
+
+
+def run_case(sinter, row, golden, kind, folder):
+    from gguf_of_folder import convert
+    source = folder / row
+    if not source.exists():
+        write_folder(row, golden, source)
+    if kind is None:
+        return check(sinter, source, golden, len(golden["tokens"]))
+    if kind == "half":
+        write_folder(row, golden, folder / f"{row}.half", np.float16)
+        return compare_logits(sinter, folder / f"{row}.half", golden, len(golden["tokens"]), 2e-2)
+    if kind == "F32":
+        convert(source, folder / f"{row}.gguf")
+        return check(sinter, folder / f"{row}.gguf", golden, len(golden["tokens"]))
+    file, numbers = folder / f"{row}.{kind}.gguf", folder / f"{row}.{kind}"
+    # Compared with each other: windows that GGUF does not say are left out of both.
+    plain = {**golden, "config": {k: v for k, v in golden["config"].items() if k not in ("sliding_window", "layer_types")}}
+    if row in NO_WINDOWS:
+        source = folder / f"{row}.plain"
+        if not source.exists():
+            write_folder(row, plain, source)
+    convert(source, file, kind, numbers)
+    own = own_golden(sinter, numbers, golden)
+    # A token that leads by less than rounding may be another: logits decide.
+    return compare_logits(sinter, file, own, 64, 1e-4)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(Path(__file__).resolve().parents[2] / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cpu")
+    p.add_argument("--only", help="rows, divided by commas")
+    p.add_argument("--blocks", help="types of blocks, or all")
+    p.add_argument("--make", action="store_true")
+    a = p.parse_args()
+    if a.make:
+        return make()
+    goldens, failed, count = json.loads(GOLDENS.read_text()), 0, 0
+    blocks = BLOCKS if a.blocks == "all" else a.blocks.split(",") if a.blocks else []
+    from gguf_of_folder import ARCHITECTURES
+    assert {golden["config"]["model_type"] for golden in goldens.values()} == set(ARCHITECTURES)
+    for row, golden in goldens.items():
+        if a.only and row not in a.only.split(","):
+            continue
+        with tempfile.TemporaryDirectory() as name:
+            sinter = Sinter(a.sinter, name, a.target)
+            for label, kind in cases_of(row, blocks):
+                count += 1
+                try:
+                    print(f"ok     {label}: {run_case(sinter, row, golden, kind, Path(name)):.1e}", flush=True)
+                except Failed as e:
+                    failed += 1
+                    print(f"FAILED {label}: {e}", flush=True)
+    print(f"{count - failed} of {count} decoders as they should be")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

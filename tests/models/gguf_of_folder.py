@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Hugging Face folder as GGUF, with the names, keys and orders of llama.cpp's converter, in one type of blocks."""
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+LLAMA = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+         "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+SANDWICH = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm"}
+NEOX = {"gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output",
+        "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output", "mlp.dense_h_to_4h": "ffn_up",
+        "mlp.dense_4h_to_h": "ffn_down"}
+# model_type: GGUF's architecture, whether rows of q and k are reordered, names that differ from Llama's.
+ARCHITECTURES = {
+    "llama": ("llama", True, {}), "mistral": ("llama", True, {}), "qwen2": ("qwen2", False, {}),
+    "qwen3": ("qwen3", False, {}), "gemma": ("gemma", False, {}), "gemma2": ("gemma2", False, SANDWICH),
+    "gemma3_text": ("gemma3", False, SANDWICH),
+    "phi3": ("phi3", False, {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}),
+    "smollm3": ("smollm3", True, {}), "granite": ("granite", True, {}), "olmo": ("olmo", True, {}),
+    "olmo2": ("olmo2", False, SANDWICH), "stablelm": ("stablelm", False, {}),
+    "starcoder2": ("starcoder2", False, {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
+    "gpt_neox": ("gptneox", False, NEOX)}
+
+
+# Where a block of a type that the gguf package cannot make has its scales, of float16.
+SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,)}
+
+
+def blocks_of(x, kind):
+    """x, or random numbers of its size, as blocks: bytes, and what they stand for."""
+    own = gguf.GGMLQuantizationType[kind]
+    if kind == "F32":
+        return x, x
+    try:
+        data = gguf.quants.quantize(x, own)
+    except NotImplementedError:
+        block, size = gguf.GGML_QUANT_SIZES[own]
+        rng = np.random.default_rng(len(x))
+        data = rng.integers(0, 256, (len(x), x.shape[1] // block, size), dtype=np.uint8)
+
+        def scale(value):
+            for at in SCALES[kind]:
+                data[..., at:at + 2] = np.full(data.shape[:2], value, np.float16)[..., None].view(np.uint8)
+        if kind in SCALES:
+            scale(1)
+            scale(x.std() / gguf.dequantize(data.reshape(len(x), -1), own).std())
+        else:  # MXFP4: an exponent
+            data[..., 0] = round(127 + np.log2(x.std() / 3))
+        data = data.reshape(len(x), -1)
+    return data, gguf.dequantize(data, own).reshape(x.shape)
+
+
+def neighbours(rows, heads):
+    """The order of rows of q and k in which the two elements that turn together stand side by side."""
+    return np.arange(rows).reshape(heads, 2, rows // heads // 2).swapaxes(1, 2).reshape(rows)
+
+
+def keys_of(c, add):
+    """GGUF's keys of config.json `c`; `add` (key, value)."""
+    size = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+    share = c.get("partial_rotary_factor") or c.get("rotary_pct") or 1
+    add("block_count", c["num_hidden_layers"])
+    add("context_length", c["max_position_embeddings"])
+    add("embedding_length", c["hidden_size"])
+    add("feed_forward_length", c["intermediate_size"])
+    add("attention.head_count", c["num_attention_heads"])
+    add("attention.head_count_kv", c.get("num_key_value_heads") or c["num_attention_heads"])
+    add("attention.key_length", size)
+    add("attention.value_length", size)
+    add("rope.dimension_count", int(size * share))
+    add("rope.freq_base", float(c.get("rope_theta") or c.get("rotary_emb_base") or 10000))
+    for key, names in {"attention.layer_norm_rms_epsilon": ["rms_norm_eps"],
+                       "attention.layer_norm_epsilon": ["layer_norm_eps", "norm_epsilon"],
+                       "attn_logit_softcapping": ["attn_logit_softcapping"],
+                       "final_logit_softcapping": ["final_logit_softcapping"],
+                       "embedding_scale": ["embedding_multiplier"], "residual_scale": ["residual_multiplier"],
+                       "logit_scale": ["logits_scaling"], "attention.scale": ["attention_multiplier"],
+                       "attention.clamp_kqv": ["clip_qkv"]}.items():
+        for name in names:
+            if c.get(name) is not None:
+                add(key, float(c[name]))
+    if c["model_type"] == "olmo":
+        add("attention.layer_norm_epsilon", 1e-5)
+    if c["model_type"].startswith("gemma") and c.get("query_pre_attn_scalar", size) != size:
+        add("attention.scale", c["query_pre_attn_scalar"] ** -0.5)
+    if c.get("sliding_window") and c["model_type"] not in ("mistral", "qwen2", "qwen3", "smollm3", "starcoder2"):
+        add("attention.sliding_window", c["sliding_window"])
+    if "use_parallel_residual" in c:
+        add("use_parallel_residual", c["use_parallel_residual"])
+
+
+def scaling_of(c, size, share, add, tensor):
+    scaling = c.get("rope_scaling")
+    if not scaling:
+        return
+    kind = scaling.get("rope_type") or scaling.get("type")
+    pairs = int(size * share) // 2
+    if kind in ("linear", "yarn"):
+        add("rope.scaling.type", kind)
+        add("rope.scaling.factor", float(scaling["factor"]))
+        if kind == "yarn":
+            add("rope.scaling.original_context_length", scaling["original_max_position_embeddings"])
+    elif kind == "llama3":
+        theta = c["rope_theta"] ** (-np.arange(pairs, dtype=np.float64) / pairs)
+        length = 2 * np.pi / theta
+        old, low, high = (scaling[k] for k in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+        smooth = (old / length - low) / (high - low)
+        factor = np.where(length > old / low, scaling["factor"],
+                          np.where(length < old / high, 1, 1 / ((1 - smooth) / scaling["factor"] + smooth)))
+        tensor("rope_freqs.weight", factor.astype(np.float32))
+    elif kind in ("longrope", "su"):
+        old = c["original_max_position_embeddings"]
+        ratio = c["max_position_embeddings"] / old
+        add("rope.scaling.original_context_length", old)
+        add("rope.scaling.attn_factor", float(np.sqrt(1 + np.log(ratio) / np.log(old))))
+        for which in ("short", "long"):
+            tensor(f"rope_factors_{which}.weight", np.array(scaling[which + "_factor"], np.float32))
+
+
+def convert(folder, out, kind="F32", dequantized=None):
+    """Writes `out`, and into the folder `dequantized` the same model with the numbers that its blocks stand for."""
+    c = json.loads((Path(folder) / "config.json").read_text())
+    arch, turned, more = ARCHITECTURES[c["model_type"]]
+    names = {**LLAMA, **more}
+    heads, kv = c["num_attention_heads"], c.get("num_key_value_heads") or c["num_attention_heads"]
+    size = c.get("head_dim") or c["hidden_size"] // heads
+    share = c.get("partial_rotary_factor") or c.get("rotary_pct") or 1
+    writer = gguf.GGUFWriter(out, arch)
+
+    def add(key, value):
+        method = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        method[type(value)](f"{arch}.{key}", value)
+
+    def vector(name, x):
+        writer.add_tensor(name, np.ascontiguousarray(x, np.float32))
+
+    keys_of(c, add)
+    add("vocab_size", c["vocab_size"])
+    scaling_of(c, size, share, add, vector)
+    stacked, numbers = {}, {}
+    for name, x in sorted(load_file(Path(folder) / "model.safetensors").items()):
+        stem, part = name.rsplit(".", 1)
+        prefix = ""
+        if ".layers." in name:
+            layer, stem = stem.split(".layers.")[1].split(".", 1)
+            prefix = f"blk.{layer}."
+        numbers[name] = x
+        if "layernorm.norms." in stem:  # of each head
+            what = "attn_q_norm" if ".q_layernorm" in stem else "attn_k_norm"
+            stacked.setdefault(f"{prefix}{what}.weight", {})[int(stem.rsplit(".", 1)[1])] = x
+            continue
+        to = names[stem]
+        order = np.arange(len(x))
+        if turned and to in ("attn_q", "attn_k"):
+            order = neighbours(len(x), heads if to == "attn_q" else kv)
+        if to == "attn_qkv" and arch == "gptneox":  # each head has its q, k and v
+            order = order.reshape(heads, 3, size).swapaxes(0, 1).reshape(-1)
+        if x.ndim == 1:
+            vector(f"{prefix}{to}.{part}", x[order] + (arch.startswith("gemma") and to.endswith("norm")))
+            continue
+        # As llama.cpp: rows that are not whole blocks get smaller ones.
+        own = kind if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0 else "Q8_0"
+        data, meant = blocks_of(x[order], own)
+        writer.add_tensor(f"{prefix}{to}.{part}", data, raw_dtype=gguf.GGMLQuantizationType[own])
+        numbers[name] = np.empty_like(x)
+        numbers[name][order] = meant
+    for name, parts in stacked.items():
+        vector(name, np.stack([parts[i] for i in sorted(parts)]))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    if dequantized:
+        Path(dequantized).mkdir()
+        (Path(dequantized) / "config.json").write_text(json.dumps(c))
+        save_file(numbers, Path(dequantized) / "model.safetensors")
