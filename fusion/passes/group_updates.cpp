@@ -26,6 +26,8 @@ constexpr std::int64_t kMostTable = 4096, kWidestTable = 16;
 /// On a CPU each thread has a part of the rows and reads all indices. That is best for narrow rows,
 /// and for results that stay in cache.
 constexpr std::int64_t kWidestScanned = 8, kMostScanned = 4 << 20;
+constexpr std::int64_t kNarrowest = 16;  // bytes of a row below which a table of rows costs as much
+constexpr double kMostOfBlock = 2048;    // indices that one block groups
 constexpr std::int64_t kMostUpdates = INT32_MAX;  // that positions of 32 bits count
 
 /// Trailing dimensions of data and updates that correspond are the width; the updates' others are
@@ -74,10 +76,13 @@ class GroupUpdates {
     count_ = product(updates.shape, 0, form->indexed);
     for (const Dim& size : {rows_, count_})
       if (ir::lower_bound(size, b_.ranges()).value_or(0) > kMostUpdates) return std::nullopt;
-    if (!context_.target.generates_kernels) {
+    if (!context_.target.generates_kernels || !combine ||
+        (is_order_free(data.dtype, node) && !is_table(data.dtype))) {
       if (const auto result = by_element(node, inputs, *form, indices))
         return std::vector{reshape(*result, data.shape)};
-    } else if (!combine && ir::lower_bound(count_, b_.ranges()).value_or(1) == 0) {
+    }
+    if (context_.target.generates_kernels && !combine &&
+        ir::lower_bound(count_, b_.ranges()).value_or(1) == 0) {
       return std::nullopt;  // a choice among no updates
     }
     const ValueId index = index_of(*form, data.shape, updates.shape, indices);
@@ -347,6 +352,41 @@ class GroupUpdates {
            rows_.value() * width_.value() <= kMostTable;
   }
 
+  /// Kernels combine in cells in which any order gives the same bits: maxima, minima, integers, and
+  /// floats as integers of 64 bits.
+  bool is_order_free(DType type, const Node& node) const {
+    const std::string& combine = node.attrs.get_string("combine");
+    return context_.target.generates_kernels &&
+           (combine == "max" || combine == "min" || (combine == "sum" && type != DType::kFloat64));
+  }
+
+  /// Whether updates that come in any order are done before they are grouped and read row by row.
+  /// Bytes of traffic that take as long; `sharing`: Scatters that group the same indices.
+  bool prefers_cells(DType type, const Node& node, std::size_t sharing) const {
+    const auto most = [&](const Dim& size) {
+      return static_cast<double>(ir::upper_bound(size, b_.ranges()).value_or(kMostUpdates));
+    };
+    constexpr double kLaunch = 4;  // of dependent kernels, in launches that overlap
+    constexpr double kAtomic = 30, kWideAtomic = 40, kTop = 8, kCell = 24, kDigit = 24;
+    constexpr double kMeeting = 6000;  // of updates of one element, one after the other
+    const double launch = kLaunch * context_.target.launch_bytes;
+    const double count = most(count_), rows = most(rows_), all = count * most(width_);
+    const auto size = static_cast<double>(size_of(type));
+    const bool sums_floats = is_float(type) && node.attrs.get_string("combine") == "sum";
+    const bool has_tops = sums_floats && type != DType::kFloat16;
+    const double cells =
+        (has_tops ? 4 : 3) * launch + rows * most(width_) * kCell +
+        all * (size + (sums_floats ? kWideAtomic : kAtomic) + (has_tops ? size + kTop : 0)) +
+        count / std::max(1.0, rows) * kMeeting;
+    double passes = 1;
+    for (double digits = 256; digits <= rows; digits *= 256) ++passes;
+    const double grouping =
+        count <= kMostOfBlock ? launch : (3 * passes + 1) * launch + count * passes * kDigit;
+    const double groups =
+        grouping / static_cast<double>(std::max<std::size_t>(1, sharing)) + 2 * launch + all * size;
+    return cells < groups;
+  }
+
   ValueId combined(const Node& node, std::span<const ValueId> inputs, ValueId index) {
     const ir::Attr combine = node.attrs.get_string("combine");
     const ValueId data = onto(inputs[0]);
@@ -357,6 +397,11 @@ class GroupUpdates {
       return b_.add("CombineTable", {data, updates, index},
                     {{"combine", combine}, {"extent", extent}});
     }
+    if (!source.index && is_order_free(b_.type(inputs[0]).dtype, node) &&
+        b_.constant_of(index) == nullptr &&
+        prefers_cells(b_.type(inputs[0]).dtype, node, old_.users(node.inputs[2]).size()))
+      return b_.add("CombineTable", {data, reshape(inputs[1], {count_, width_}), index},
+                    {{"combine", combine}, {"extent", extent}});
     const auto groups = known("GroupByIndex", {index}, {{"extent", extent}});
     std::vector<ValueId> operands = {data, reshape(inputs[1], {count_, width_}), groups[0],
                                      groups[1]};
@@ -457,7 +502,10 @@ class GroupUpdates {
   // ---- updates that replace
 
   ValueId replaced(std::span<const ValueId> inputs, ValueId index) {
-    if (!context_.target.generates_kernels)
+    const bool is_narrow =
+        width_.is_constant() &&
+        width_.value() * static_cast<std::int64_t>(size_of(b_.type(inputs[0]).dtype)) <= kNarrowest;
+    if (!context_.target.generates_kernels || is_narrow)
       return b_.add("CombineTable", {onto(inputs[0]), reshape(inputs[1], {count_, width_}), index},
                     {{"combine", std::string("none")}, {"extent", std::vector<Dim>{rows_}}});
     const ValueId last = known("LastByIndex", {index}, {{"extent", std::vector<Dim>{rows_}}})[0];

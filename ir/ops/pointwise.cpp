@@ -71,21 +71,29 @@ constexpr Row kRows[] = {
     // Half-angle forms, exact at both ends of [-1, 1].
     {"Asin", "2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))", kSame, kOrdered, kAbsolute},
     {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))", kSame, kOrdered, kAbsolute},
-    // e^x overflows before sinh and cosh do: there they are (e / 2) e^(|x| - 1).
+    // e^x overflows before sinh and cosh do: there cosh is (e / 2) e^(|x| - 1). In sinh the
+    // difference is exact and the factor close to a float32; below 2 it is its series, up to a
+    // float64's last bit.
     {"Sinh",
-     "sign(x) * select(isinf(expm1(abs(x))), 1.3591409142295225 * exp(abs(x) - 1), "
-     "0.5 * (expm1(abs(x)) + expm1(abs(x)) / (expm1(abs(x)) + 1)))",
+     "select(abs(x) < 2, x + x * (x * x * (0.16666666666666666 + x * x * "
+     "(0.008333333333333333 + x * x * (0.0001984126984126984 + x * x * "
+     "(2.7557319223985893e-06 + x * x * (2.505210838544172e-08 + x * x * "
+     "(1.6059043836821613e-10 + x * x * (7.647163731819816e-13 + x * x * "
+     "(2.8114572543455206e-15 + x * x * (8.22063524662433e-18 + x * x * "
+     "(1.9572941063391263e-20 + x * x * 3.868170170630684e-23))))))))))), sign(x) * "
+     "(1.1303319930985731 * exp(abs(x) - 0.8156585693359375) - 0.25 / (1.1303319930985731 * "
+     "exp(abs(x) - 0.8156585693359375))))",
      kSame, kOrdered, kExponent, kExponential},
     {"Cosh",
      "select(isinf(exp(x) + exp(-x)), 1.3591409142295225 * exp(abs(x) - 1), "
      "0.5 * (exp(x) + exp(-x)))",
      kSame, kOrdered, kExponent, kExponential},
-    // log(x + sqrt(x^2 + 1)) without overflowing squares or cancellation. For large x it is log(2
-    // |x|) as a sum, since 2 |x| may overflow.
+    // log(x + sqrt(x^2 + 1)) without cancellation. For large x, whose square may overflow, it is
+    // log(2 |x|) as a sum, since 2 |x| may overflow.
     {"Asinh",
-     "sign(x) * (log1p(select(abs(x) > 1e30, abs(x), "
-     "abs(x) + abs(x) / (1 / abs(x) + sqrt(1 + 1 / (x * x))))) + "
-     "select(abs(x) > 1e30, 0.6931471805599453, 0))"},
+     "sign(x) * (log1p(select(abs(x) > 1e15, abs(x), "
+     "abs(x) + x * x / (1 + sqrt(1 + x * x)))) + "
+     "select(abs(x) > 1e15, 0.6931471805599453, 0))"},
     {"Acosh",
      "log1p(select(x > 1e30, x, (x - 1) + sqrt(x - 1) * sqrt(x + 1))) + "
      "select(x > 1e30, 0.6931471805599453, 0)"},

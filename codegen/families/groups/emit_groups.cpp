@@ -26,6 +26,11 @@ constexpr std::int64_t kTableBytes = 32 * 1024;  // of a block's copies
 constexpr int kMostTableWarps = 8;
 constexpr std::int64_t kValuesOfBlock = 4096;  // fewer are not worth a block
 constexpr int kTableBlocks = 2;                // of a multiprocessor
+// As in combine_any_order.cuh.
+constexpr int kCellThreads = 256, kCellTile = 1024;
+constexpr int kCellTableThreads = 512, kCellTableBlocks = 4;
+/// Float16 values of which this many have sums of 63 bits.
+constexpr std::int64_t kMostHalves = (1 << 22) - 2;
 
 constexpr std::int64_t kMostCount = INT32_MAX;  // positions have 32 bits
 
@@ -375,20 +380,158 @@ EmittedKernel emit_group_sums(const GroupSums& sums, std::optional<std::uint32_t
   return text.finish();
 }
 
+// ---- cells: any order gives the same bits
+
+namespace {
+
+bool is_half_fixed(DType type, const Dim& count, const ExprTable& exprs) {
+  return type == DType::kFloat16 && most_of(count, exprs) <= kMostHalves;
+}
+
+/// The struct that says what a cell holds.
+std::string cells_text(DType type, Combine combine, bool is_half) {
+  const std::string compute = compute_name(compute_type(type));
+  if (combine != Combine::kSum)
+    return fmt::format("ExtremeCells<{}, {}>", compute, combine == Combine::kMin);
+  return is_float(type) ? fmt::format("FloatCells<{}>", is_half)
+                        : fmt::format("IntegerCells<{}>", compute);
+}
+
+}  // namespace
+
+std::vector<Dim> CellSums::scratch_bytes() const {
+  const Dim elements = rows * width;
+  if (!combine) return {elements * Dim(4)};
+  const bool is_float_sum = combine == Combine::kSum && is_float(dtype);
+  const bool is_wide = is_float_sum || size_of(compute_type(dtype)) == 8;
+  std::vector<Dim> bytes = {elements * Dim(is_wide ? 8 : 4)};
+  if (is_float_sum) bytes.push_back(elements * Dim(4));
+  return bytes;
+}
+std::size_t CellSums::kernels(const ExprTable& exprs) const {
+  const bool is_float_sum = combine == Combine::kSum && is_float(dtype);
+  return is_float_sum && !is_half_fixed(dtype, count, exprs) ? 4 : 3;
+}
+
+EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32_t>& scratch,
+                             const KernelRequest& request, ExprTable& exprs) {
+  const bool replaces = !sums.combine;
+  const std::string storage = storage_name(sums.dtype), index = storage_name(sums.index_type);
+  const std::string cells = replaces ? "IntegerCells<u32>"
+                                     : cells_text(sums.dtype, *sums.combine,
+                                                  is_half_fixed(sums.dtype, sums.count, exprs));
+  KernelsOfText text(request, exprs, "combine_any_order.cuh",
+                     fmt::format("combine_any_order {}", replaces ? "winners" : cells));
+  const std::string shape = request.name + "_shape";
+  text.define(fmt::format(
+      "typedef CellShape<{}, {}, {}, {}, /*width*/ {}, /*filled*/ {}, "
+      "/*by element*/ {}>\n    {};\n",
+      storage, replaces ? "u32" : compute_name(compute_type(sums.dtype)), cells, index,
+      sums.width.is_constant() ? sums.width.value() : 0, sums.is_filled, sums.by_element, shape));
+  const Dim of_result = blocks_of(sums.rows * sums.width, kCellTile, exprs);
+  const Dim of_values = blocks_of(sums.count * sums.width, kCellTile, exprs);
+  const bool has_tops = scratch.size() > 1;
+  const auto add = [&](const std::string& suffix, const Dim& blocks, std::string_view reads,
+                       std::string_view changes, const std::string& call) {
+    KernelParameters args(exprs);
+    const auto has = [](std::string_view names, char name) {
+      return names.find(name) != std::string_view::npos;
+    };
+    const auto own = [&](char name, const std::string& type, const char* what, std::uint32_t to) {
+      if (has(changes, name))
+        args.buffer(fmt::format("{}* {}", type, what), to);
+      else if (has(reads, name))
+        args.buffer(fmt::format("const {}* __restrict__ {}", type, what), to);
+    };
+    own('d', storage, "data", sums.data);
+    own('v', storage, "values", sums.values);
+    own('i', index, "index", sums.index);
+    own('c', replaces ? "i32" : shape + "::Word", "cells", scratch[0]);
+    if (has_tops) own('t', "u32", "tops", scratch[1]);
+    own('y', storage, "y", sums.rows_buffer);
+    const std::string rows = args.dim(sums.rows), width = args.dim(sums.width);
+    const std::string count = args.dim(sums.count);
+    text.add({suffix, {blocks}, kCellThreads}, args, args.lines(),
+             fmt::format("  const CellProblem p = {{{}, {}, {}}};\n  {}\n", rows, width, count,
+                         fmt::format(fmt::runtime(call), shape, has_tops ? "tops" : "nullptr")),
+             {});
+  };
+  if (replaces) {
+    const Dim copying =
+        blocks_of(sums.rows * sums.width,
+                  kCellTile * (16 / static_cast<std::int64_t>(size_of(sums.dtype))), exprs);
+    add("", copying + of_values, "di", "cy", "copy_and_clear<{}>(p, data, index, cells, y);");
+    add("_find", of_values, "i", "c", "find_winners<{}>(p, index, cells);");
+    add("_place", of_values, "vic", "y", "place_winners<{}>(p, values, index, cells, y);");
+    return text.finish();
+  }
+  add("", of_result, "d", "ct", "begin_cells<{}>(p, data, cells, {});");
+  if (sums.kernels(exprs) == 4)
+    add("_tops", of_values, "vi", "t", "raise_tops<{}>(p, values, index, {});");
+  add("_add", of_values, "vi", "ct", "add_values<{}>(p, values, index, cells, {});");
+  add("_finish", of_result, "dct", "y", "finish_cells<{}>(p, data, cells, {}, y);");
+  return text.finish();
+}
+
 // ---- tables
+
+bool TableSums::has_cells() const {
+  return combine == Combine::kMax || combine == Combine::kMin ||
+         (combine == Combine::kSum && !is_float(dtype));
+}
 
 Dim TableSums::blocks(const DeviceModel& device, const ExprTable& exprs) const {
   const Dim worth = blocks_of(count * Dim(width), kValuesOfBlock, exprs);
-  return ir::max(ir::min(worth, Dim(kTableBlocks * device.multiprocessors), exprs.ranges()), Dim(1),
-                 exprs.ranges());
+  const Dim most = (has_cells() ? kCellTableBlocks : kTableBlocks) * device.multiprocessors;
+  return ir::max(ir::min(worth, most, exprs.ranges()), Dim(1), exprs.ranges());
 }
 Dim TableSums::parts_bytes(const DeviceModel& device, const ExprTable& exprs) const {
   const auto size = static_cast<std::int64_t>(size_of(compute_type(dtype)));
-  return blocks(device, exprs) * Dim(rows * width * size);
+  return blocks(device, exprs) * Dim(rows * width * std::max<std::int64_t>(4, size));
 }
+
+namespace {
+
+EmittedKernel emit_cell_tables(const TableSums& sums, std::uint32_t parts,
+                               const KernelRequest& request, ExprTable& exprs) {
+  const std::int64_t elements = sums.rows * sums.width;
+  KernelsOfText text(request, exprs, "combine_any_order.cuh", "combine_table shared");
+  const std::string storage = storage_name(sums.dtype), index = storage_name(sums.index_type);
+  const std::string shape = request.name + "_shape";
+  text.define(fmt::format(
+      "typedef CellShape<{}, {}, {}, {}, /*width*/ {}, /*filled*/ {}, "
+      "/*by element*/ false>\n    {};\n",
+      storage, compute_name(compute_type(sums.dtype)), cells_text(sums.dtype, sums.combine, false),
+      index, sums.width, sums.is_filled, shape));
+  const Dim blocks = sums.blocks(*request.device, exprs);
+  {
+    KernelParameters args(exprs);
+    args.buffer(fmt::format("const {}* __restrict__ values", storage), sums.values);
+    args.buffer(fmt::format("const {}* __restrict__ index", index), sums.index);
+    args.buffer(fmt::format("{}::Word* __restrict__ parts", shape), parts);
+    const std::string count = args.dim(sums.count), all = args.dim(blocks);
+    text.add({"", {blocks}, kCellTableThreads}, args, args.lines(),
+             fmt::format("  const CellProblem p = {{{}, {}, {}}};\n"
+                         "  fill_cell_table<{}, {}, {}>(p, values, index, {}, parts);\n",
+                         sums.rows, sums.width, count, shape, elements, kCellTableThreads, all),
+             {});
+  }
+  KernelParameters args(exprs);
+  args.buffer(fmt::format("const {}* __restrict__ data", storage), sums.data);
+  args.buffer(fmt::format("const {}::Word* __restrict__ parts", shape), parts);
+  args.buffer(fmt::format("{}* __restrict__ y", storage), sums.rows_buffer);
+  const std::string all = args.dim(blocks);
+  text.add(
+      {"_join", {blocks_of(Dim(elements), kJoinColumns, exprs)}, kJoinThreads}, args, args.lines(),
+      fmt::format("  join_cell_tables<{}, {}>(data, parts, {}, y);\n", shape, elements, all), {});
+  return text.finish();
+}
+
+}  // namespace
 
 EmittedKernel emit_table_sums(const TableSums& sums, std::uint32_t parts,
                               const KernelRequest& request, ExprTable& exprs) {
+  if (sums.has_cells()) return emit_cell_tables(sums, parts, request, exprs);
   const auto size = static_cast<std::int64_t>(size_of(compute_type(sums.dtype)));
   const std::int64_t elements = sums.rows * sums.width;
   const auto warps = static_cast<int>(

@@ -69,10 +69,27 @@ struct TableSums {
   Dim count;
   bool is_filled = false;
 
+  /// Threads of a block share one table, as the order does not matter.
+  bool has_cells() const;
   Dim blocks(const DeviceModel& device, const ExprTable& exprs) const;
   Dim parts_bytes(const DeviceModel& device, const ExprTable& exprs) const;
 };
 EmittedKernel emit_table_sums(const TableSums& sums, std::uint32_t parts,
                               const KernelRequest& request, ExprTable& exprs);
+
+/// CombineTable of a result of any size: cells in memory, in which any order gives the same bits.
+struct CellSums {
+  std::uint32_t data = 0, values = 0, index = 0, rows_buffer = 0;
+  DType dtype = DType::kFloat32, index_type = DType::kInt64;
+  std::optional<Combine> combine;  // none: the last value stays
+  Dim rows, width, count;
+  bool is_filled = false, by_element = false;
+
+  /// Cells, and greatest exponents; cells alone for what has none.
+  std::vector<Dim> scratch_bytes() const;
+  std::size_t kernels(const ExprTable& exprs) const;
+};
+EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32_t>& scratch,
+                             const KernelRequest& request, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -11,6 +11,9 @@
 namespace sinter::codegen {
 namespace {
 
+/// Elements of a table that a block holds, and its widest row.
+constexpr std::int64_t kMostTable = 4096, kWidestTable = 16;
+
 Dim bytes_of(const ir::TensorType& type) {
   return ir::element_count(type.shape) * Dim(static_cast<std::int64_t>(size_of(type.dtype)));
 }
@@ -184,9 +187,36 @@ class CombineTableFamily final : public OperatorFamily {
   CombineTableFamily() : OperatorFamily("combine_table", "CombineTable") {}
 
  private:
+  /// Whether a block's shared memory holds the result, so that kernels add to copies of it.
+  static bool fits_block(const OperatorRegion& region) {
+    const Shape& shape = result_type(region).shape;
+    return region.node.attrs.get_string("combine") != "none" && region.shape(2).size() == 1 &&
+           shape[0].is_constant() && shape[1].is_constant() && shape[1].value() <= kWidestTable &&
+           shape[0].value() * shape[1].value() <= kMostTable;
+  }
+  static CellSums cells_of(const OperatorRegion& region) {
+    CellSums sums;
+    sums.data = region.buffer(0);
+    sums.values = region.buffer(1);
+    sums.index = region.buffer(2);
+    sums.rows_buffer = region.region.outputs[0];
+    sums.dtype = region.type(0).dtype;
+    sums.index_type = region.type(2).dtype;
+    if (region.node.attrs.get_string("combine") != "none") sums.combine = combine_of(region);
+    if (sums.combine && (sums.combine == Combine::kProd ||
+                         (sums.combine == Combine::kSum && sums.dtype == DType::kFloat64)))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("a table of {} that is combined by '{}' must fit a block",
+                              to_string(sums.dtype), to_string(*sums.combine)));
+    const Shape& shape = result_type(region).shape;
+    sums.rows = shape[0];
+    sums.width = shape[1];
+    sums.count = region.shape(1)[0];
+    sums.is_filled = region.shape(0) != shape;
+    sums.by_element = region.shape(2).size() == 2;
+    return sums;
+  }
   static TableSums problem_of(const OperatorRegion& region) {
-    if (region.shape(2).size() != 1 || !result_type(region).shape[0].is_constant())
-      throw Error(ErrorCode::kUnsupported, "tables of a block have an index for each row");
     TableSums sums;
     sums.data = region.buffer(0);
     sums.values = region.buffer(1);
@@ -207,6 +237,7 @@ class CombineTableFamily final : public OperatorFamily {
             bytes_of(result_type(region)), ir::element_count(region.shape(1))};
   }
   Tactic kernels(const OperatorRegion& region, PlanContext& plan, StepT& step) const override {
+    if (!fits_block(region)) return cell_kernels(region, plan, step);
     const TableSums sums = problem_of(region);
     Dim bytes = 0;
     for (const DeviceModel* device : plan.devices)
@@ -221,6 +252,23 @@ class CombineTableFamily final : public OperatorFamily {
                   return emit_table_sums(sums, parts, request, exprs);
                 }),
         "combine_table", 2);
+  }
+  static Tactic cell_kernels(const OperatorRegion& region, PlanContext& plan, StepT& step) {
+    const CellSums sums = cells_of(region);
+    std::vector<std::uint32_t> scratch;
+    for (const Dim& bytes : sums.scratch_bytes()) scratch.push_back(scratch_of(plan, step, bytes));
+    std::vector<std::uint32_t> buffers = {sums.data, sums.values, sums.index, sums.rows_buffer};
+    buffers.insert(buffers.end(), scratch.begin(), scratch.end());
+    return in_sequence(emitted(region,
+                               fmt::format("combine_any_order {} {} {}",
+                                           sums.combine ? number_of(*sums.combine) : kCombineCount,
+                                           sums.is_filled, sums.by_element) +
+                                   sizes_text({sums.rows, sums.width, sums.count}),
+                               buffers,
+                               [sums, scratch](const KernelRequest& request, ExprTable& exprs) {
+                                 return emit_cell_sums(sums, scratch, request, exprs);
+                               }),
+                       "combine_any_order", sums.kernels(plan.exprs));
   }
   plan::fb::OperatorStepT call(const OperatorRegion& region, ExprTable& exprs) const override {
     OperatorOperand index = region.input(2);

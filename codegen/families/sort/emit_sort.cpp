@@ -14,8 +14,11 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kPieceBytes = 32 << 10;   // of entries, so that a multiprocessor has several blocks
-constexpr int kEntriesOfThread = 8;     // that a thread compares in registers
+constexpr int kPieceBytes = 32 << 10;  // of entries, so that a multiprocessor has several blocks
+constexpr int kEntriesOfThread = 8;    // that a thread compares in registers
+/// Threads of a piece for each element that is asked for, from which these are selected: twice as
+/// many groups as elements, and threads enough for those that are not above the bound.
+constexpr int kThreadsOfSelected = 4;
 constexpr int kSortBlockThreads = 128;  // of blocks with several short rows
 constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cuh
 constexpr int kMergeThreads = 256;
@@ -40,9 +43,10 @@ class SortEmitter {
     std::string text = kernel_heading(name_, origins) + "#include \"sort.cuh\"\n\n";
     text += fmt::format(
         "typedef SortShape<{}, Entry{}, /*descending*/ {}, /*piece*/ {}, "
-        "/*threads*/ {}, /*pieces*/ {}> {}_shape;\n",
+        "/*threads*/ {}, /*pieces*/ {}{}> {}_shape;\n",
         storage_name(p_.dtype), entry_bytes(p_.dtype) * 4, p_.descending, schedule_.piece,
-        schedule_.threads, schedule_.pieces, name_);
+        schedule_.threads, schedule_.pieces,
+        schedule_.groups > 0 ? fmt::format(", /*groups*/ {}", schedule_.groups) : "", name_);
     kernel.step = pieces(text);
     for (int pass = 0; pass < schedule_.passes; ++pass)
       kernel.more.push_back(merge(pass, pass == 0 ? &text : nullptr));
@@ -132,7 +136,8 @@ class SortEmitter {
 }  // namespace
 
 std::string SortSchedule::to_string() const {
-  return fmt::format("sort piece={} threads={}x{} passes={}", piece, threads, pieces, passes);
+  return fmt::format("sort piece={} threads={}x{} passes={}{}", piece, threads, pieces, passes,
+                     groups > 0 ? fmt::format(" groups={}", groups) : "");
 }
 
 SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
@@ -147,6 +152,10 @@ SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
   schedule.threads = schedule.piece / kEntriesOfThread;
   schedule.pieces = std::max(1, kSortBlockThreads / schedule.threads);
   for (std::int64_t run = schedule.piece; run < most; run *= 2) ++schedule.passes;
+  const auto asked = ir::upper_bound(problem.count, exprs.ranges());
+  if (schedule.pieces == 1 && asked && *asked <= schedule.threads / kThreadsOfSelected)
+    schedule.groups =
+        std::max(32, static_cast<int>(std::bit_ceil(2 * static_cast<std::uint64_t>(*asked))));
   return schedule;
 }
 

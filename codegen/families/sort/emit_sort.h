@@ -28,6 +28,8 @@ struct SortProblem {
 /// rows the last passes are empty.
 struct SortSchedule {
   int piece = 0, threads = 0, pieces = 0, passes = 0;
+  /// Where few elements of a piece are asked for: groups of which these are found first.
+  int groups = 0;
   /// "sort piece=2048 threads=512x1 passes=3".
   std::string to_string() const;
 };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "order.cuh"
+#include "reduce.cuh"
 
 /// A 32-bit key above a 32-bit index.
 struct Entry32 {
@@ -16,6 +17,8 @@ struct Entry32 {
   SINTER_DEVICE static Entry32 last() { return Entry32{~0ull}; }  // after all valid entries
   SINTER_DEVICE u32 index() const { return static_cast<u32>(bits); }
   SINTER_DEVICE bool operator<(Entry32 other) const { return bits < other.bits; }
+  /// That of lane `lane ^ mask`.
+  SINTER_DEVICE Entry32 across(int mask) const { return Entry32{exchange(bits, mask)}; }
 };
 struct Entry64 {
   typedef u64 Key;
@@ -26,18 +29,22 @@ struct Entry64 {
   SINTER_DEVICE bool operator<(Entry64 other) const {
     return key != other.key ? key < other.key : at < other.at;
   }
+  SINTER_DEVICE Entry64 across(int mask) const {
+    return Entry64{exchange(key, mask), exchange(at, mask)};
+  }
 };
 
 /// T: storage type of elements; Entry: depends on the key size. kThreads adjacent threads sort
-/// kPiece elements, a power of two, kEach at a time each; a block has kPieces pieces.
+/// kPiece elements, a power of two, kEach at a time each; a block has kPieces pieces. kGroups > 0:
+/// few elements are asked for, and kPieces is 1 (select_first).
 template <class T, class EntryType, bool kIsDescending, int kPieceElements, int kPieceThreads,
-          int kBlockPieces>
+          int kBlockPieces, int kSelectGroups = 0>
 struct SortShape {
   typedef T Element;
   typedef EntryType Entry;
   static constexpr bool kDescending = kIsDescending;
   static constexpr int kPiece = kPieceElements, kThreads = kPieceThreads, kPieces = kBlockPieces;
-  static constexpr int kEach = kPiece / kThreads;
+  static constexpr int kEach = kPiece / kThreads, kGroups = kSelectGroups;
   // One entry in eight is left out, so that threads that have eight neighbours each, or every
   // eighth entry, use different banks.
   static constexpr int kPlaces = kPiece + kPiece / 8;
@@ -118,6 +125,59 @@ SINTER_DEVICE void store_index(const SortProblem& p, i64* y, i64 row, i64 at, u3
   y[(row / p.inner * p.count + at) * p.inner + row % p.inner] = index;
 }
 
+/// The first `kept` of a piece's entries, in order, without a sort of all: of the least entries of
+/// kGroups groups, the one of rank `kept` is a bound of what is asked for, and few entries are not
+/// above it. Calls keep(rank, entry). False: too many are not above it, and nothing was done.
+template <class Shape, class Keep>
+SINTER_DEVICE bool select_first(const typename Shape::Entry (&own)[Shape::kEach], i64 kept,
+                                typename Shape::Entry* entries, const Keep& keep) {
+  typedef typename Shape::Entry Entry;
+  constexpr int kLanes = Shape::kThreads / Shape::kGroups;
+  __shared__ Entry lowest[Shape::kGroups];
+  __shared__ Entry bound;
+  __shared__ int found;
+  const int thread = threadIdx.x;
+  Entry low = own[0];
+#pragma unroll
+  for (int j = 1; j < Shape::kEach; ++j) low = own[j] < low ? own[j] : low;
+#pragma unroll
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+    const Entry other = low.across(mask);
+    low = other < low ? other : low;
+  }
+  if (thread % kLanes == 0) lowest[thread / kLanes] = low;
+  if (thread == 0) {
+    bound = Entry::last();
+    found = 0;
+  }
+  __syncthreads();
+  if (thread < Shape::kGroups) {
+    const Entry mine = lowest[thread];
+    int rank = 0;
+#pragma unroll 8
+    for (int g = 0; g < Shape::kGroups; ++g) rank += lowest[g] < mine ? 1 : 0;
+    if (rank + 1 == kept && mine < Entry::last()) bound = mine;
+  }
+  __syncthreads();
+  const Entry highest = bound;
+#pragma unroll
+  for (int j = 0; j < Shape::kEach; ++j) {
+    if (highest < own[j] || !(own[j] < Entry::last())) continue;
+    const int at = atomicAdd(&found, 1);
+    if (at < Shape::kThreads) entries[at] = own[j];
+  }
+  __syncthreads();
+  const int count = found;
+  if (count > Shape::kThreads) return false;
+  if (thread < count) {
+    const Entry mine = entries[thread];
+    int rank = 0;
+    for (int i = 0; i < count; ++i) rank += entries[i] < mine ? 1 : 0;
+    if (rank < kept) keep(rank, mine);
+  }
+  return true;
+}
+
 /// Sorts every piece of every row. A row of one piece is then done; otherwise the first `count`
 /// elements of each piece go to `runs`.
 template <class Shape>
@@ -135,14 +195,26 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
   const i64 here = row < p.rows ? least(Shape::kPiece, p.length - first) : 0;
   const typename Shape::Element* from =
       x + (row / p.inner * p.length + first) * p.inner + row % p.inner;
-  for (int i = thread; i < Shape::kPiece; i += Shape::kThreads) {
-    Entry entry = Entry::last();
-    if (i < here) {
-      const typename Entry::Key key = key_of(from[i * p.inner]);
-      entry = Entry::of(Shape::kDescending ? ~key : key, static_cast<u32>(first + i));
-    }
-    entries[place_of(i)] = entry;
+  const auto entry_of = [&](int i) {
+    if (i >= here) return Entry::last();
+    const typename Entry::Key key = key_of(from[i * p.inner]);
+    return Entry::of(Shape::kDescending ? ~key : key, static_cast<u32>(first + i));
+  };
+  const i64 kept = least(p.count, here);
+  const auto keep = [&](i64 i, Entry entry) {
+    if (pieces == 1)
+      store_index(p, y, row, i, entry.index());
+    else
+      runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
+          entry;
+  };
+  if constexpr (Shape::kGroups > 0) {
+    Entry own[Shape::kEach];
+#pragma unroll
+    for (int j = 0; j < Shape::kEach; ++j) own[j] = entry_of(thread + j * Shape::kThreads);
+    if (select_first<Shape>(own, kept, entries, keep)) return;
   }
+  for (int i = thread; i < Shape::kPiece; i += Shape::kThreads) entries[place_of(i)] = entry_of(i);
   // Bitonic sort: merges alternating ascending and descending runs into runs of `size` elements,
   // three distances at a time.
   __syncthreads();
@@ -161,14 +233,7 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
 #pragma unroll 1
     for (; steps > 0; steps -= 3) merge_steps<Shape, 3>(entries, thread, size, 1 << (steps - 3));
   }
-  const i64 kept = least(p.count, here);
-  for (i64 i = thread; i < kept; i += Shape::kThreads) {
-    if (pieces == 1)
-      store_index(p, y, row, i, entries[place_of(int(i))].index());
-    else
-      runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
-          entries[place_of(int(i))];
-  }
+  for (i64 i = thread; i < kept; i += Shape::kThreads) keep(i, entries[place_of(int(i))]);
 }
 
 /// How many of the first `count` entries of two sorted runs together come from `a`; for one warp,

@@ -371,6 +371,12 @@ T atomicMax(T* place, T value) {
   if (value > before) *place = value;
   return before;
 }
+template <class T>
+T atomicOr(T* place, T value) {
+  const T before = *place;
+  *place |= value;
+  return before;
+}
 inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }

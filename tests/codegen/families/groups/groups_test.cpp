@@ -3,7 +3,9 @@
 // long groups, tables, every type.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -311,7 +313,10 @@ TEST(Groups, TablesAreCombined) {
                         {kFloat64, 5, 2, 100, Combine::kProd, true, kInt32},
                         {kFloat32, 1, 1, 10000},
                         {kFloat32, 12, 1, 0},
-                        {kInt32, 40, 1, 3000, Combine::kMin}};
+                        {kInt32, 40, 1, 3000, Combine::kMin},
+                        {kFloat16, 100, 2, 9000, Combine::kMin},
+                        {kInt64, 3, 4, 30000, Combine::kSum, true, kInt32},
+                        {kInt8, 7, 5, 800, Combine::kMax, true}};
   Kernels kernels;
   std::vector<Kernels::Case*> all;
   std::vector<ir::Tensor> expected;
@@ -362,6 +367,168 @@ TEST(Groups, TablesAreCombined) {
   for (std::size_t c = 0; c < all.size(); ++c) {
     SCOPED_TRACE(kernels.schedule(c) + " " + std::to_string(c));
     expect_near(all[c]->memory[3], expected[c], tolerance_of(cases[c].type));
+  }
+}
+
+struct CellsCase {
+  DType type;
+  std::int64_t rows, width, count;
+  std::optional<Combine> combine = Combine::kSum;
+  bool by_element = false, is_filled = false;
+  DType index_type = DType::kInt64;
+  bool width_is_symbol = false;
+  std::int64_t most = 100'000;  // updates
+};
+
+TEST(Groups, AnyOrderGivesTheSameBits) {
+  using enum DType;
+  const std::optional<Combine> none;
+  const CellsCase cases[] = {
+      {kFloat32, 40, 24, 700},
+      {kFloat32, 50, 33, 300, Combine::kSum, true},
+      {kFloat16, 50, 16, 900, Combine::kSum, true, true},
+      {kFloat16, 30, 8, 400, Combine::kSum, false, false, kInt64, false, 50'000'000},
+      {kBFloat16, 20, 12, 500, Combine::kSum, true, false, kInt32},
+      {kFloat32, 30, 20, 400, Combine::kMax, true},
+      {kFloat16, 30, 20, 400, Combine::kMin},
+      {kFloat64, 17, 20, 200, Combine::kMin, true, true},
+      {kInt8, 30, 20, 400, Combine::kMin, true},
+      {kInt64, 30, 40, 400, Combine::kMax},
+      {kUInt8, 21, 20, 400, Combine::kMax, true},
+      {kInt64, 30, 20, 400, Combine::kSum, true},
+      {kInt32, 300, 20, 0, Combine::kSum, true},
+      {kFloat32, 6, 30, 200, Combine::kSum, true, false, kInt64, true},
+      {kFloat32, 200, 30, 100, none, true},
+      {kFloat16, 3000, 1, 2000, none, false, true},
+      {kInt64, 70, 3, 60, none, true, false, kInt32},
+      {kUInt8, 70, 3, 0, none, true},
+  };
+  Kernels kernels;
+  std::vector<Kernels::Case*> all;
+  std::vector<ir::Tensor> expected;
+  for (const CellsCase& test : cases) {
+    const bool by_width = test.width_is_symbol;
+    auto& each = kernels.add(by_width ? test.width : test.count, test.most);
+    all.push_back(&each);
+    const std::int64_t indices = test.by_element ? test.count * test.width : test.count;
+    Numbers index = random_indices(indices, test.rows);
+    const Numbers one = {1, 1}, whole = {test.rows, test.width};
+    const ir::Tensor values = random_values(test.type, {test.count, test.width}, 2);
+    const ir::Tensor data = random_values(test.type, test.is_filled ? one : whole, 1);
+    // The reference refuses indices out of range, which kernels pass over: a row more has these.
+    Numbers in_range = index;
+    for (std::int64_t& i : in_range) i = row_of(i, test.rows);
+    const Numbers shape = test.by_element ? Numbers{test.count, test.width} : Numbers{test.count};
+    const auto with_row = [&] {
+      std::vector<double> more;
+      for (std::int64_t e = 0; e < (test.rows + 1) * test.width; ++e)
+        more.push_back(data.at(test.is_filled ? 0 : e % data.element_count()));
+      return ir::Tensor::from_doubles(test.type, {test.rows + 1, test.width}, more);
+    };
+    const ir::Attrs attrs = {
+        {"combine", std::string(test.combine ? to_string(*test.combine) : "none")},
+        {"extent", std::vector<ir::Dim>{test.rows + 1}}};
+    const ir::Tensor wide =
+        ir::evaluate_op(ir::get_op("CombineTable"), attrs,
+                        {{with_row(), values, ir::Tensor::from_ints(kInt64, shape, in_range)}})[0];
+    std::vector<double> kept;
+    for (std::int64_t e = 0; e < test.rows * test.width; ++e) kept.push_back(wide.at(e));
+    expected.push_back(ir::Tensor::from_doubles(test.type, whole, kept));
+
+    codegen::CellSums sums;
+    sums.data = add_buffer(each.memory, bytes_of(data));
+    sums.values = add_buffer(each.memory, bytes_of(values));
+    sums.index =
+        add_buffer(each.memory, bytes_of(ir::Tensor::from_ints(test.index_type, shape, index)));
+    sums.rows_buffer =
+        add_buffer(each.memory, unwritten(static_cast<std::int64_t>(expected.back().byte_count())));
+    sums.dtype = test.type;
+    sums.index_type = test.index_type;
+    sums.combine = test.combine;
+    sums.rows = test.rows;
+    sums.width = by_width ? ir::Dim::symbol("n") : ir::Dim(test.width);
+    sums.count = by_width ? ir::Dim(test.count) : ir::Dim::symbol("n");
+    sums.is_filled = test.is_filled;
+    sums.by_element = test.by_element;
+    std::vector<std::uint32_t> scratch;
+    for (const ir::Dim& bytes : sums.scratch_bytes())
+      scratch.push_back(add_buffer(each.memory, unwritten(bytes.evaluate({{"n", each.n}}))));
+    auto kernel = emit_cell_sums(sums, scratch, each.request, each.exprs);
+    EXPECT_EQ(1 + kernel.more.size(), sums.kernels(each.exprs));
+    kernels.emitted(std::move(kernel));
+  }
+  kernels.run();
+  for (std::size_t c = 0; c < all.size(); ++c) {
+    SCOPED_TRACE(kernels.schedule(c) + " " + std::to_string(c));
+    expect_near(all[c]->memory[3], expected[c], tolerance_of(cases[c].type));
+  }
+}
+
+/// One row of sums for each case: its data, its values, what the sum must be.
+TEST(Groups, SumsOfCellsHaveTheirOwnUnits) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  struct Row {
+    double data;
+    std::vector<double> values;
+    double sum;
+  };
+  const Row rows[] = {
+      {0, {1e30, 1e30}, 2e30},
+      {0, {1e-30, 3e-30}, 4e-30},      // beside a row of 1e30
+      {1e-42, {1e-42, 2e-42}, 4e-42},  // subnormals
+      {1, {1e-9, -1}, 1e-9},           // what float32 would lose
+      {-2.5, {}, -2.5},
+      {0, {3e38, 3e38}, inf},
+      {0, {3e38, 3e38, -3e38}, 3e38},  // rounded once
+      {1, {inf, 2}, inf},
+      {-inf, {2, 3}, -inf},
+      {1, {inf, -inf}, nan},
+      {nan, {1}, nan},
+      {0, {nan, inf}, nan},
+      {3, {-3}, 0},
+      {16777216, {1, 1}, 16777218},
+  };
+  Kernels kernels;
+  auto& each = kernels.add(0, 100);
+  std::vector<double> data, values;
+  Numbers index;
+  for (std::size_t r = 0; r < std::size(rows); ++r) data.push_back(rows[r].data);
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t r = 0; r < std::size(rows); ++r)
+      if (i < rows[r].values.size()) {
+        values.push_back(rows[r].values[i]);
+        index.push_back(static_cast<std::int64_t>(r));
+      }
+  const auto count = std::ssize(values);
+  each.n = count;
+  codegen::CellSums sums;
+  sums.data =
+      add_buffer(each.memory,
+                 bytes_of(ir::Tensor::from_doubles(DType::kFloat32, {std::ssize(rows), 1}, data)));
+  sums.values = add_buffer(each.memory,
+                           bytes_of(ir::Tensor::from_doubles(DType::kFloat32, {count, 1}, values)));
+  sums.index =
+      add_buffer(each.memory, bytes_of(ir::Tensor::from_ints(DType::kInt64, {count}, index)));
+  sums.rows_buffer = add_buffer(each.memory, unwritten(4 * std::ssize(rows)));
+  sums.combine = Combine::kSum;
+  sums.rows = std::ssize(rows);
+  sums.width = 1;
+  sums.count = ir::Dim::symbol("n");
+  std::vector<std::uint32_t> scratch;
+  for (const ir::Dim& bytes : sums.scratch_bytes())
+    scratch.push_back(add_buffer(each.memory, unwritten(bytes.evaluate({}))));
+  kernels.emitted(emit_cell_sums(sums, scratch, each.request, each.exprs));
+  kernels.run();
+  for (std::size_t r = 0; r < std::size(rows); ++r) {
+    SCOPED_TRACE(r);
+    float sum = 0;
+    std::memcpy(&sum, each.memory[3].data() + 4 * r, 4);
+    if (std::isnan(rows[r].sum))
+      EXPECT_TRUE(std::isnan(sum)) << sum;
+    else if (std::isinf(rows[r].sum))
+      EXPECT_EQ(sum, static_cast<float>(rows[r].sum));
+    else
+      EXPECT_NEAR(sum, static_cast<float>(rows[r].sum), 3e-7 * std::abs(rows[r].sum) + 3e-45);
   }
 }
 

@@ -237,19 +237,34 @@ struct SortCase {
   std::int64_t count;
   bool descending;
   bool symbolic = false;  // the axis is n, up to 12000
+  bool crowded = false;   // few groups of a piece have all of the least elements
 };
 
 TEST(Sort, KernelsRunOnTheEmulator) {
   const SortCase cases[] = {
-      {DType::kFloat32, {3, 1}, 1, 1, false},         {DType::kFloat32, {70, 5}, 1, 2, true},
-      {DType::kFloat16, {2, 100, 3}, 1, 100, false},  {DType::kInt64, {3, 300}, 1, 7, true},
-      {DType::kUInt8, {2, 2048}, 1, 2048, true},      {DType::kFloat32, {1, 2049}, 1, 3, true},
-      {DType::kFloat32, {2, 9000}, 1, 9000, false},   {DType::kBFloat16, {9000, 2}, 0, 2500, true},
-      {DType::kFloat64, {1, 5000}, 1, 5000, true},    {DType::kInt32, {2, 11}, 1, 11, false, true},
-      {DType::kInt32, {2, 5000}, 1, 11, false, true}, {DType::kInt16, {2, 4095}, 1, 4095, false},
-      {DType::kFloat32, {1, 4096}, 1, 4096, true},    {DType::kInt32, {1, 4097}, 1, 4097, true},
-      {DType::kInt64, {1, 2047}, 1, 2047, false},     {DType::kUInt64, {2, 7}, 1, 7, false},
+      {DType::kFloat32, {3, 1}, 1, 1, false},
+      {DType::kFloat32, {70, 5}, 1, 2, true},
+      {DType::kFloat16, {2, 100, 3}, 1, 100, false},
+      {DType::kInt64, {3, 300}, 1, 7, true},
+      {DType::kUInt8, {2, 2048}, 1, 2048, true},
+      {DType::kFloat32, {1, 2049}, 1, 3, true},
+      {DType::kFloat32, {2, 9000}, 1, 9000, false},
+      {DType::kBFloat16, {9000, 2}, 0, 2500, true},
+      {DType::kFloat64, {1, 5000}, 1, 5000, true},
+      {DType::kInt32, {2, 11}, 1, 11, false, true},
+      {DType::kInt32, {2, 5000}, 1, 11, false, true},
+      {DType::kInt16, {2, 4095}, 1, 4095, false},
+      {DType::kFloat32, {1, 4096}, 1, 4096, true},
+      {DType::kInt32, {1, 4097}, 1, 4097, true},
+      {DType::kInt64, {1, 2047}, 1, 2047, false},
+      {DType::kUInt64, {2, 7}, 1, 7, false},
       {DType::kFloat32, {1, 20001}, 1, 150, true},
+      {DType::kFloat32, {2, 4096}, 1, 8, true},
+      {DType::kFloat16, {1, 9001}, 1, 100, true},
+      {DType::kInt64, {1, 5000}, 1, 40, true},
+      {DType::kInt8, {3, 1024}, 1, 5, false},
+      {DType::kFloat32, {2, 1500, 2}, 1, 1, false},
+      {DType::kInt32, {1, 4096}, 1, 8, false, false, true},
   };
   std::vector<codegen::EmittedKernel> kernels;
   codegen::ExprTable exprs({{"n", {11, 12000, nullptr}}});
@@ -286,6 +301,9 @@ TEST(Sort, KernelsRunOnTheEmulator) {
                            ? std::nan("")
                            : static_cast<double>((i * 7919 + 13) % 101) -
                                  (is_signed_integer(test.type) || is_float(test.type) ? 50 : 0));
+    if (test.crowded)
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<double>(i % 512 < 112 ? i % 97 : 100 + i % 50);
     const ir::Tensor input = ir::Tensor::from_doubles(test.type, test.shape, values);
     const ir::Tensor inputs[] = {input};
     const ir::Tensor expected = ir::evaluate_op(ir::get_op("ArgSort"),
@@ -327,7 +345,8 @@ TEST(Sort, RowsThatFitTakeOneKernel) {
   EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=64 threads=8x16 passes=0");
   EXPECT_EQ(sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs), ir::Dim(0));
   problem.length = 100000;
-  EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=4096 threads=512x1 passes=5");
+  EXPECT_EQ(choose_sort(problem, exprs).to_string(),
+            "sort piece=4096 threads=512x1 passes=5 groups=32");
   // Only what may be among the first of the row is kept of each piece.
   EXPECT_EQ(sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs),
             ir::Dim(8 * 25 * 4 * 8));
