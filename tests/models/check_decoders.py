@@ -208,6 +208,8 @@ def run_case(sinter, row, golden, kind, folder):
     if not source.exists():
         write_folder(row, golden, source)
     if kind is None:
+        if "past_key_0" not in sinter.text("inspect", source, "--graph"):
+            raise Failed("inspect does not show its graph")
         return check(sinter, source, golden, len(golden["tokens"]))
     if kind == "half":
         write_folder(row, golden, folder / f"{row}.half", np.float16)

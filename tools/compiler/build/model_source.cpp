@@ -161,6 +161,7 @@ bool is_decoder(const Model& model) {
 
 bool is_graph_text(const Model& model) {
   if (model.path.empty()) return begins_as_graph(text_of(model.bytes)).value_or(false);
+  if (is_decoder(model)) return false;
   files::InputFile file = files::open_input(model.path);
   if (!file.problem.empty())
     throw file.error(model.path,

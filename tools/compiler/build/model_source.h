@@ -9,8 +9,8 @@
 
 namespace sinter::tools {
 
-/// True for weights of a decoder: a Hugging Face folder, or a GGUF file. Throws Error(kUsage) if the
-/// file cannot be opened.
+/// True for weights of a decoder: a Hugging Face folder, or a GGUF file. Throws Error(kUsage) if
+/// the file cannot be opened.
 bool is_decoder(const Model& model);
 
 /// True if the model, after comments, starts like a printed graph. Throws Error(kUsage) if its file
