@@ -76,8 +76,10 @@ class GroupUpdates {
     count_ = product(updates.shape, 0, form->indexed);
     for (const Dim& size : {rows_, count_})
       if (ir::lower_bound(size, b_.ranges()).value_or(0) > kMostUpdates) return std::nullopt;
-    if (!context_.target.generates_kernels || !combine ||
-        (is_order_free(data.dtype, node) && !is_table(data.dtype))) {
+    // Known indices are grouped, and their last ones found, here and now.
+    if (!context_.target.generates_kernels ||
+        (b_.constant_of(indices[0]) == nullptr &&
+         (!combine || (is_order_free(data.dtype, node) && !is_table(data.dtype))))) {
       if (const auto result = by_element(node, inputs, *form, indices))
         return std::vector{reshape(*result, data.shape)};
     }
@@ -505,7 +507,7 @@ class GroupUpdates {
     const bool is_narrow =
         width_.is_constant() &&
         width_.value() * static_cast<std::int64_t>(size_of(b_.type(inputs[0]).dtype)) <= kNarrowest;
-    if (!context_.target.generates_kernels || is_narrow)
+    if (!context_.target.generates_kernels || (is_narrow && b_.constant_of(index) == nullptr))
       return b_.add("CombineTable", {onto(inputs[0]), reshape(inputs[1], {count_, width_}), index},
                     {{"combine", std::string("none")}, {"extent", std::vector<Dim>{rows_}}});
     const ValueId last = known("LastByIndex", {index}, {{"extent", std::vector<Dim>{rows_}}})[0];
