@@ -91,6 +91,13 @@ TEST(Windows, BackTogether) {
                        {1, 2}})
                     .run(),
                 {1, 1, 3, 3}, {1, 7, 6, 12, 34, 22, 11, 27, 16});
+  expect_tensor(OneOp({"Col2Im",
+                       {ramp({1, 6, 6}), int64s({2}, {3, 4}), int64s({2}, {2, 3})},
+                       {attr("pads", v({1, 0, 0, 2})), attr("dilations", v({1, 2}))},
+                       18,
+                       {1, 2}})
+                    .run(),
+                {1, 1, 3, 4}, {20, 22, 32, 34, 24, 26, 36, 38, 22, 23, 28, 29});
   expect_tensor(OneOp({"MaxUnpool",
                        {floats({1, 1, 2, 2}, {1, 2, 3, 4}), int64s({1, 1, 2, 2}, {5, 7, 13, 15})},
                        {attr("kernel_shape", v({2, 2})), attr("strides", v({2, 2}))},
