@@ -100,8 +100,8 @@ struct TargetTraits {
   bool horizontal = false;  // fuses many small regions into one launch
   HorizontalLimits horizontal_limits;
   bool gemm_kernels = false;  // our GEMM kernels, with any region as epilogue
-  /// Above this number of operations, a matmul by tensor cores pays for a copy of its left operand. It
-  /// concerns transposed operands whose columns are not aligned to 16 bytes. 0: never.
+  /// Above this number of operations, a matmul by tensor cores pays for a copy of its left operand.
+  /// It concerns transposed operands whose columns are not aligned to 16 bytes. 0: never.
   double unaligned_flops = 0;
   PrologueLimits gemm_prologue;
   std::int64_t few_rows = 0;  // up to this number of rows, loading the weights dominates a matmul's

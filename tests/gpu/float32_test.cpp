@@ -2,9 +2,11 @@
 // float32 products and convolutions with each kernel's schedules forced, against the reference:
 // exact on CUDA cores, rounded to TF32 on tensor cores.
 #include <iostream>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sinter/profile.h>
 
 #include "ir/text/text.h"
 #include "tests/gpu/cases.h"
