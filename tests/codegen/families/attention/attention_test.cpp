@@ -440,7 +440,7 @@ TEST(AttentionLowering, RefusesByName) {
   EXPECT_THAT(refusal(R"(graph @g(%q: f32[4, 16], %k: f32[4, 16], %v: f32[4, 16]) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
-              HasSubstr("f32, not f16"));
+              HasSubstr("float32 heads of 16 and 16 are no multiples of 8 and 32"));
   EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 264], %k: f16[4, 264], %v: f16[4, 16]) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
