@@ -178,7 +178,10 @@ MAKERS = {
 OF_PAGES = {
     "README.md": {"smollm2.plan": plan_of("decoder.onnx"), "encoder.plan": plan_of("whisper_base_encoder.onnx"),
                   "decoder.plan": plan_of("whisper_base_decoder.onnx")},
-    "tools/cli/README.md": {"model.onnx": long_decoder(GENAI), "tokenizer.json": tokenizer_of_letters(FEW_LETTERS)},
+    "tools/cli/README.md": {"model.onnx": long_decoder(GENAI), "tokenizer.json": tokenizer_of_letters(FEW_LETTERS),
+                            "models/cache/smollm2/model.onnx": long_decoder(TINY / "decoder_q4.onnx"),
+                            "models/cache/smollm2/tokenizer.json": tokenizer_of_letters(ALL_LETTERS),
+                            "models/cache/smollm2/chat_template.jinja": text("{{ messages[-1].content }}")},
     "tools/serve/README.md": {"minilm.plan": plan_of("minilm.onnx")},
     "tools/python/README.md": {"model.onnx": masked, "minilm.plan": plan_of("minilm.onnx"),
                                "models/cache/minilm/tokenizer.json": word_pieces},

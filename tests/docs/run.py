@@ -77,8 +77,8 @@ class Options:
             texts = [done.stdout for done in texts if done.returncode == 0 and "--help" in done.stdout]
             if verb:  # of what is no verb, it is the command's own
                 texts = [text for text in texts if text not in self.texts()]
-            if verb == ("run",) and len(self.programs) > 1:  # what the package's command does with rows of files
-                texts.append(subprocess.run([self.programs[1], "run", "--inputs", "x.parquet", "--help"], capture_output=True, text=True).stdout)
+            if verb in (("run",), ("embed",)) and len(self.programs) > 1:  # what the package's command does with rows of files
+                texts.append(subprocess.run([self.programs[1], *verb, "--inputs", "x.parquet", "--help"], capture_output=True, text=True).stdout)
             self.found[verb] = set(OPTION.findall("".join(texts))) | {"--help-all", "--version"} if texts else None
         return self.found[verb]
 

@@ -43,6 +43,7 @@ Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
 CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   CompileResult result;
   result.target = built.target.to_string();
+  result.data_files = built.model.files;
   result.nodes_imported = built.model.node_count;
   result.steps = built.plan.parts.meta.steps.size();
   result.kernels = built.plan.stats.kernels;

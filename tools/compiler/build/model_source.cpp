@@ -14,6 +14,7 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/build/cross_attention.h"
+#include "tools/compiler/build/log_mel.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/shapes.h"
@@ -190,14 +191,22 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
                                      const Reporter& reporter, Bodies bodies) {
   if (model.path.empty() && model.bytes.empty())
     throw usage_error("no model: name its file or give its bytes");
-  auto result = is_decoder(model)      ? read_decoder(model, options, reporter)
-                : is_graph_text(model) ? read_graph_text(model, options)
-                                       : read_onnx(model, options, reporter);
+  CompileOptions with_shapes = options;
+  if (!options.features.empty())
+    with_shapes.min_shapes = with_shapes.max_shapes = shapes_of_features(options.features);
+  auto result = is_decoder(model)      ? read_decoder(model, with_shapes, reporter)
+                : is_graph_text(model) ? read_graph_text(model, with_shapes)
+                                       : read_onnx(model, with_shapes, reporter);
   if (result.flag && (bodies == Bodies::kOne || !options.entries.empty()))
     throw usage_error(
         "input '{0}' chooses between two bodies of the model, which make entry "
         "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
         result.flag->input);
+  if (!options.features.empty()) {
+    if (result.flag) throw usage_error("--features is of an encoder, and the model has two bodies");
+    result.graph = with_log_mel(result.graph, options.features);
+    result.hash ^= plan::hash64(files::read_file(options.features));
+  }
   if (!options.decoder.empty()) {
     if (result.flag) throw usage_error("--decoder is of an encoder, and the model has two bodies");
     Model decoder;

@@ -122,6 +122,7 @@ struct CompileResult {
   std::string path;              // of that file
   std::uint64_t plan_bytes = 0;  // its size
   std::string target;            // "cpu", "cuda:sm_90"
+  std::vector<std::string> data_files;  // files beside the model that were read
   std::vector<Diagnostic> diagnostics;
 
   std::size_t nodes_imported = 0, steps = 0;
