@@ -35,10 +35,11 @@ std::map<std::string, std::string> options_in(const std::string& folder) {
   return found;
 }
 
-// Of programs that are called or recommended: tools/setup, NVRTC, nvcc.
+// Of programs that are called or recommended: tools/setup, NVRTC, nvcc, llama-gguf-split.
 const std::set<std::string> kOfOtherPrograms = {"--cuda",
                                                 "--cudnn",
                                                 "--test",
+                                                "--merge",
                                                 "--python",
                                                 "--cubin",
                                                 "--std",
