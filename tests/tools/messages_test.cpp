@@ -36,17 +36,13 @@ std::map<std::string, std::string> options_in(const std::string& folder) {
 }
 
 // Of programs that are called or recommended: tools/setup, NVRTC, nvcc, llama-gguf-split.
-const std::set<std::string> kOfOtherPrograms = {"--cuda",
-                                                "--cudnn",
-                                                "--test",
-                                                "--merge",
-                                                "--python",
-                                                "--cubin",
-                                                "--std",
-                                                "--device-as-default-execution-space",
-                                                "--include-path",
-                                                "--gpu-architecture",
-                                                "--use_fast_math"};
+const std::set<std::string> kOfOtherPrograms = {
+    "--cuda",         "--cudnn",
+    "--test",         "--merge",
+    "--python",       "--cubin",
+    "--std",          "--device-as-default-execution-space",
+    "--include-path", "--gpu-architecture",
+    "--use_fast_math"};
 
 class MessagesTest : public CliTest {
  protected:

@@ -184,8 +184,7 @@ TEST_F(HelpTest, ExamplesRun) {
     for (const auto& example : help.at("examples")) {
       const std::string command = example.at("command");
       ASSERT_TRUE(command.starts_with("sinter " + verb)) << command;
-      if (command.find("cuda") != std::string::npos || verb == "chat")
-        continue;
+      if (command.find("cuda") != std::string::npos || verb == "chat") continue;
       std::vector<std::string> words = words_of(command);
       words.erase(words.begin());
       // Short, and on this machine whatever it has.
