@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/decoders/import_decoder.h"
 
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #define XXH_INLINE_ALL
+#include <sinter/file_error.h>
 #include <xxhash.h>
 
 #include "frontend/decoders/decoder_graph.h"
@@ -46,10 +49,14 @@ std::uint64_t hash_of(const std::vector<fs::path>& paths) {
 }  // namespace
 
 bool is_decoder_source(const std::string& path) {
-  if (!fs::is_directory(path)) return is_gguf(path);
-  if (!fs::exists(fs::path(path) / "config.json"))
-    throw usage_error(
-        "'{}' is a folder without config.json: a model's folder has that and *.safetensors", path);
+  std::error_code none;  // what cannot be read is refused where it is opened
+  if (!fs::is_directory(path, none)) return is_gguf(path);
+  if (!fs::exists(fs::path(path) / "config.json", none))
+    throw FileError(ErrorCode::kUsage,
+                    fmt::format("'{}' is a folder without config.json: a model's folder has that "
+                                "and *.safetensors",
+                                path),
+                    path, EISDIR);
   return true;
 }
 
