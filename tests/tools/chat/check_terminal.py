@@ -81,27 +81,36 @@ def main():
         terminal.wait_for("> ")
         terminal.type("helo\x1b[Dl\r")  # "hello", by going back
         terminal.wait_for("12 tokens, 0 of the prompt's 8")
+        terminal.wait_for("\n\r> ")
         terminal.type("/save " + str(folder / "one.json") + "\r")
         terminal.wait_for("2 messages are in")
+        terminal.wait_for("\n\r> ")
         assert json.loads((folder / "one.json").read_text())["messages"][0] == {"role": "user", "content": "hello"}
         terminal.type("\x03")  # at the prompt it drops the line
         terminal.wait_for("^C")
         terminal.type("/reset\r")
         terminal.wait_for("begins anew")
+        terminal.wait_for("\n\r> ")
         terminal.type("ab\x7fc\r")
         terminal.wait_for("of the prompt's 5")
+        terminal.wait_for("\n\r> ")
         terminal.type("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[B\x1b[B\r")  # history: the line before the last
         terminal.wait_for("begins anew")
+        terminal.wait_for("\n\r> ")
         # A character of several bytes is one: erased at once, and what is left is whole.
         terminal.type("x漢\x7fy\r")
         terminal.wait_for("of the prompt's 5")
+        terminal.wait_for("\n\r> ")
         terminal.type("/save " + str(folder / "two.json") + "\r")
         terminal.wait_for("2 messages are in")
+        terminal.wait_for("\n\r> ")
         assert json.loads((folder / "two.json").read_text())["messages"][0]["content"] == "xy"
         terminal.type("/nothing\r")
         terminal.wait_for("there is no command '/nothing'")
+        terminal.wait_for("\n\r> ")
         terminal.type("/load " + str(folder / "none.json") + "\r")
         terminal.wait_for("error: ")
+        terminal.wait_for("\n\r> ")
         terminal.type("so\r")  # the conversation goes on
         terminal.wait_for("12 tokens")
         terminal.type("\x04")
