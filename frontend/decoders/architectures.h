@@ -35,8 +35,8 @@ struct Architecture {
   bool is_tied = false;           // where "tie_word_embeddings" is absent
   bool scales_embedding = false;  // by the root of the hidden size
   double rotated = 1;             // share of a head, where no key says it
-  std::int64_t plain_period = 0;  // each so many-th layer has no positions, unless "no_rope_layers"
-                                  // says so
+  std::int64_t plain_period = 0;  // N: layers N-1, 2N-1, .. have no rotary positions, unless
+                                  // "no_rope_layers" lists them; 0: all layers have
   double epsilon = 0;             // of norms, if no key says it
   std::string_view epsilon_key = "rms_norm_eps";
   std::string_view activation_key = "hidden_act";
