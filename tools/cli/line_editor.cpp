@@ -206,6 +206,9 @@ LineEditor::Outcome LineEditor::edit(const std::string& prompt, std::string& lin
         edited.erase_at();
         continue;
       }
+    } else if (*byte == '\0') {
+      // Ctrl-D typed before this prompt: Linux keeps it as NUL when the terminal leaves its line mode.
+      byte = control('D');
     }
     switch (*byte) {
       case '\r':

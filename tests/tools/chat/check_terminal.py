@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import select
+import signal
 import sys
 import tempfile
 import time
@@ -55,13 +56,20 @@ class Terminal:
     def type(self, text):
         os.write(self.file, text.encode())
 
-    def end(self):
+    def end(self, seconds=20):
+        """Its exit status, once it has ended by itself."""
+        until = time.monotonic() + seconds
         while True:
+            if not select.select([self.file], [], [], max(0, until - time.monotonic()))[0]:
+                os.kill(self.child, signal.SIGKILL)
+                sys.exit(f"it did not end within {seconds} s: {self.seen[-2000:]!r}")
             try:
-                if not os.read(self.file, 65536):
-                    break
+                data = os.read(self.file, 65536)
             except OSError:
                 break
+            if not data:
+                break
+            self.seen += data.decode(errors="replace")
         return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
 
 
@@ -113,6 +121,11 @@ def main():
         terminal.wait_for("\n\r> ")
         terminal.type("so\r")  # the conversation goes on
         terminal.wait_for("12 tokens")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+        # The end typed ahead, while the terminal is in line mode, counts at the next prompt.
+        terminal = Terminal(words, env)
         terminal.type("\x04")
         assert terminal.end() == 0
 
