@@ -66,6 +66,24 @@ ValueId GraphWriter::capped(ValueId x, double cap) {
   return add("Mul", b.add("Tanh", {add("Div", x, limit)}), limit);
 }
 
+ValueId GraphWriter::activated(ValueId x, Activation activation) {
+  const auto op = [&] {
+    switch (activation) {
+      case Activation::kSilu: return "Silu";
+      case Activation::kGelu: return "Gelu";
+      case Activation::kGeluTanh: return "GeluTanh";
+      case Activation::kRelu: return "Relu";
+    }
+    return "";
+  };
+  return b.add(op(), {x});
+}
+
+ValueId GraphWriter::masked_softmax(ValueId scores, ValueId mask, double hidden) {
+  const auto axis = static_cast<std::int64_t>(shape(scores).size() - 1);
+  return b.add("Softmax", {b.add("Where", {mask, scores, number(hidden)})}, {{"axis", axis}});
+}
+
 ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::string& name) {
   if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
     return add("MatMul", x, transpose(cast(b.constant(*plain, name), type_), {1, 0}));
@@ -110,9 +128,8 @@ ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, dou
   for (ValueId* each : {&k, &v})
     *each = reshape(*each, {keys[0], keys[1], Dim(1), keys[2], keys[3]});
   const ValueId product = add("MatMul", q, transpose(k, {0, 1, 2, 4, 3}));
-  ValueId scores = capped(scaled(product, scale), cap);
-  scores = b.add("Where", {mask, scores, number(-std::numeric_limits<double>::infinity())});
-  const ValueId weights = b.add("Softmax", {scores}, {{"axis", std::int64_t{4}}});
+  const ValueId scores = capped(scaled(product, scale), cap);
+  const ValueId weights = masked_softmax(scores, mask, -std::numeric_limits<double>::infinity());
   return reshape(add("MatMul", weights, v), {rows[0], rows[1], rows[2], rows[3]});
 }
 

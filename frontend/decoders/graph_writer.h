@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "frontend/decoders/decoder_config.h"
 #include "frontend/decoders/tensor_file.h"
 #include "ir/graph.h"
 
@@ -37,6 +38,10 @@ class GraphWriter {
   ir::ValueId scaled(ir::ValueId x, double factor);
   /// cap * tanh(x / cap); x itself for 0.
   ir::ValueId capped(ir::ValueId x, double cap);
+
+  ir::ValueId activated(ir::ValueId x, Activation activation);
+  /// Weights of keys along the last axis: softmax(scores), without those that `mask` hides.
+  ir::ValueId masked_softmax(ir::ValueId scores, ir::ValueId mask, double hidden);
 
   /// x [.., columns] times the transpose of `weights` [rows, columns], which keep their format.
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);

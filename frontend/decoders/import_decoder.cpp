@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "frontend/decoders/decoder_graph.h"
+#include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/read_config.h"
 #include "frontend/model/model_file.h"
 #include "runtime/format_error.h"
@@ -69,21 +70,29 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
       keys = keys_of_gguf(*gguf);
       file = std::move(gguf);
     }
-    const Architecture& row = architecture_of(*keys);
+    const EncoderRow* encoder =
+        is_folder ? find_encoder(keys->text("model_type").value_or("")) : nullptr;
+    const Architecture* row = encoder == nullptr ? &architecture_of(*keys) : nullptr;
     if (is_folder) file = open_safetensors(path);
     const auto more = file->paths();
     paths.insert(paths.end(), more.begin(), more.end());
-    const DecoderConfig read = read_config(row, *keys, *file);
     // Blocks are no tensors that other files could replace.
     if (!is_folder) reads = nullptr;
-    DecoderWeights weights(row, file, !is_folder, reads);
     ImportedModel result;
-    result.graph = decoder_graph(read, weights, weights.activation_type());
-    weights.refuse_others();
+    if (encoder != nullptr) {
+      EncoderConfig read = read_encoder_config(*encoder, *keys);
+      result.graph = encoder_graph(*encoder, read, file, reads);
+      result.warnings = std::move(read.notes);
+    } else {
+      DecoderConfig read = read_config(*row, *keys, *file);
+      DecoderWeights weights(*row, file, !is_folder, reads);
+      result.graph = decoder_graph(read, weights, weights.activation_type());
+      weights.refuse_others();
+      result.warnings = std::move(read.notes);
+    }
     result.hash = hash_of(paths);
     result.node_count = result.graph.nodes().size();
     result.producer = is_folder ? "Hugging Face folder" : "GGUF";
-    result.warnings = read.notes;
     result.reads = reads;
     result.structure = XXH3_64bits(config.data(), config.size());
     for (const fs::path& each : paths) result.files.push_back(each.string());

@@ -114,22 +114,19 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
   const std::string onnx =
       first_of(folder, {"model.onnx", "onnx/model.onnx", "decoder_model_merged.onnx",
                         "onnx/decoder_model_merged.onnx"});
-  const bool from_weights = kind.generates && use != ModelUse::kVectors;
-  if (from_weights && !weights.empty() && !is_file(folder / "genai_config.json")) {
+  const auto take_weights = [&] {
     found.model = folder.string();
     found.sources = weights;
     for (const char* name : {"config.json", "model.safetensors.index.json"})
       if (is_file(folder / name)) found.sources.push_back((folder / name).string());
+  };
+  const bool from_weights = kind.generates && use != ModelUse::kVectors;
+  if (from_weights && !weights.empty() && !is_file(folder / "genai_config.json")) {
+    take_weights();
   } else if (!onnx.empty()) {
     take_onnx(onnx, found);
   } else if (kind.has_config && !weights.empty()) {
-    if (!kind.generates)
-      throw usage_error(
-          "'{0}' is no decoder, and has no ONNX file (model.onnx, onnx/model.onnx): {1}",
-          folder.string(), fmt::format(fmt::runtime(kExport), folder.string()));
-    found.model = folder.string();
-    found.sources = weights;
-    found.sources.push_back((folder / "config.json").string());
+    take_weights();
   } else if (ggufs.size() == 1) {
     take_gguf(ggufs.front(), found);
   } else if (ggufs.size() > 1) {

@@ -283,9 +283,9 @@ class FolderTest : public CliTest {
 
 TEST_F(FolderTest, WhatIsMissingIsSaid) {
   EXPECT_THAT(generate().err, HasSubstr("has no weights"));
-  write("folder/config.json", R"({"architectures": ["BertModel"]})");
+  write("folder/config.json", R"({"architectures": ["AlbertModel"], "model_type": "albert"})");
   write("folder/model.safetensors", "");
-  EXPECT_THAT(generate().err, HasSubstr("pysinter.export"));
+  EXPECT_THAT(generate().err, AllOf(HasSubstr("'albert'"), HasSubstr("pysinter[export]")));
   write("folder/config.json", "{");
   EXPECT_EQ(generate().code, 2);
   write("folder/config.json",
@@ -308,9 +308,9 @@ TEST_F(FolderTest, OptimumsPairsAreTaken) {
   const auto golden = nlohmann::json::parse(file)[0];
   std::string ids;
   for (const auto& id : golden["prompt"]) ids += id.dump() + ",";
-  const auto found = sinter({"generate", path("folder"), "--ids", ids, "--start=0", "--no-stop",
-                             "--max-tokens", std::to_string(golden["tokens"].size()), "--no-rates",
-                             "--target=cpu", "--json"});
+  const auto found =
+      sinter({"generate", path("folder"), "--ids", ids, "--start=0", "--no-stop", "--max-tokens",
+              std::to_string(golden["tokens"].size()), "--no-rates", "--target=cpu", "--json"});
   ASSERT_EQ(found.code, 0) << found.err;
   EXPECT_EQ(nlohmann::json::parse(found.out)["tokens"], golden["tokens"]);
   // Without a file that says so, which token comes first is not known.
