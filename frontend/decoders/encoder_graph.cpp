@@ -44,9 +44,6 @@ constexpr std::string_view kLeftOut[] = {"cls.",
                                          "vocab_projector.",
                                          "embeddings.position_ids"};
 
-/// Instead of a hidden score: float16's lowest, so that a text without tokens gives numbers.
-constexpr double kHidden = -65504;
-
 class EncoderWriter {
  public:
   EncoderWriter(const EncoderRow& row, const EncoderConfig& config, CheckedWeights& weights)
@@ -198,10 +195,8 @@ class EncoderWriter {
                           {0, 2, 1, 3});
     };
     const ValueId q = part("q"), k = part("k"), v = part("v");
-    const ValueId product = w_.add("MatMul", q, w_.transpose(k, {0, 1, 3, 2}));
-    ValueId scores = w_.scaled(product, 1 / std::sqrt(static_cast<double>(size)));
-    if (bias_.valid()) scores = w_.add("Add", scores, bias_);
-    const ValueId y = w_.add("MatMul", w_.masked_softmax(scores, mask_, kHidden), v);
+    const double scale = 1 / std::sqrt(static_cast<double>(size));
+    const ValueId y = w_.attended_by_heads(q, k, v, scale, mask_, bias_);
     const ValueId merged =
         w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {batch_, sequence_, Dim(c_.hidden)});
     return linear(merged, name("out", i), c_.hidden, c_.hidden);

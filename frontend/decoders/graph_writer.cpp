@@ -79,11 +79,6 @@ ValueId GraphWriter::activated(ValueId x, Activation activation) {
   return b.add(op(), {x});
 }
 
-ValueId GraphWriter::masked_softmax(ValueId scores, ValueId mask, double hidden) {
-  const auto axis = static_cast<std::int64_t>(shape(scores).size() - 1);
-  return b.add("Softmax", {b.add("Where", {mask, scores, number(hidden)})}, {{"axis", axis}});
-}
-
 ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::string& name) {
   if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
     return add("MatMul", x, transpose(cast(b.constant(*plain, name), type_), {1, 0}));
@@ -128,9 +123,20 @@ ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, dou
   for (ValueId* each : {&k, &v})
     *each = reshape(*each, {keys[0], keys[1], Dim(1), keys[2], keys[3]});
   const ValueId product = add("MatMul", q, transpose(k, {0, 1, 2, 4, 3}));
-  const ValueId scores = capped(scaled(product, scale), cap);
-  const ValueId weights = masked_softmax(scores, mask, -std::numeric_limits<double>::infinity());
+  ValueId scores = capped(scaled(product, scale), cap);
+  scores = b.add("Where", {mask, scores, number(-std::numeric_limits<double>::infinity())});
+  const ValueId weights = b.add("Softmax", {scores}, {{"axis", std::int64_t{4}}});
   return reshape(add("MatMul", weights, v), {rows[0], rows[1], rows[2], rows[3]});
+}
+
+ValueId GraphWriter::attended_by_heads(ValueId q, ValueId k, ValueId v, double scale, ValueId mask,
+                                       ValueId bias) {
+  // In place of a hidden score: float16's lowest, so that a text without tokens gives numbers.
+  constexpr double kLowest = -65504;
+  ValueId scores = scaled(add("MatMul", q, transpose(k, {0, 1, 3, 2})), scale);
+  if (bias.valid()) scores = add("Add", scores, bias);
+  if (mask.valid()) scores = b.add("Where", {mask, scores, number(kLowest)});
+  return add("MatMul", b.add("Softmax", {scores}, {{"axis", std::int64_t{3}}}), v);
 }
 
 }  // namespace sinter::frontend

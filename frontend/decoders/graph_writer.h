@@ -40,8 +40,6 @@ class GraphWriter {
   ir::ValueId capped(ir::ValueId x, double cap);
 
   ir::ValueId activated(ir::ValueId x, Activation activation);
-  /// Weights of keys along the last axis: softmax(scores), without those that `mask` hides.
-  ir::ValueId masked_softmax(ir::ValueId scores, ir::ValueId mask, double hidden);
 
   /// x [.., columns] times the transpose of `weights` [rows, columns], which keep their format.
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);
@@ -55,6 +53,10 @@ class GraphWriter {
   /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v.
   ir::ValueId attended(ir::ValueId q, ir::ValueId k, ir::ValueId v, ir::ValueId mask, double scale,
                        double cap);
+  /// softmax(scale * q k' + bias) v, without keys that `mask` hides, of as many heads of each. Both
+  /// may be missing.
+  ir::ValueId attended_by_heads(ir::ValueId q, ir::ValueId k, ir::ValueId v, double scale,
+                                ir::ValueId mask = {}, ir::ValueId bias = {});
 
   ir::GraphBuilder b;
 

@@ -9,6 +9,7 @@
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/read_config.h"
+#include "frontend/decoders/speech_graph.h"
 #include "frontend/model/model_file.h"
 #include "runtime/format_error.h"
 
@@ -54,7 +55,8 @@ bool is_decoder_source(const std::string& path) {
   return true;
 }
 
-ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads) {
+ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads,
+                             bool wants_encoder) {
   return with_context(fmt::format("model '{}'", path), [&] {
     const bool is_folder = fs::is_directory(path);
     std::shared_ptr<const TensorFile> file;
@@ -72,14 +74,19 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
     }
     const EncoderRow* encoder =
         is_folder ? find_encoder(keys->text("model_type").value_or("")) : nullptr;
-    const Architecture* row = encoder == nullptr ? &architecture_of(*keys) : nullptr;
+    const bool is_speech = is_folder && keys->text("model_type") == kSpeechModel;
+    const Architecture* row = encoder == nullptr && !is_speech ? &architecture_of(*keys) : nullptr;
+    if (wants_encoder && !is_speech)
+      throw usage_error("--decoder is of models of an encoder and a decoder, and it is of one");
     if (is_folder) file = open_safetensors(path);
     const auto more = file->paths();
     paths.insert(paths.end(), more.begin(), more.end());
     // Blocks are no tensors that other files could replace.
     if (!is_folder) reads = nullptr;
     ImportedModel result;
-    if (encoder != nullptr) {
+    if (is_speech) {
+      result.graph = speech_graph(*keys, file, reads, wants_encoder, result.warnings);
+    } else if (encoder != nullptr) {
       EncoderConfig read = read_encoder_config(*encoder, *keys);
       result.graph = encoder_graph(*encoder, read, file, reads);
       result.warnings = std::move(read.notes);
@@ -90,7 +97,7 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
       weights.refuse_others();
       result.warnings = std::move(read.notes);
     }
-    result.hash = hash_of(paths);
+    result.hash = hash_of(paths) + (wants_encoder ? 1 : 0);
     result.node_count = result.graph.nodes().size();
     result.producer = is_folder ? "Hugging Face folder" : "GGUF";
     result.reads = reads;

@@ -9,6 +9,7 @@
 
 #include "frontend/decoders/encoder_config.h"
 #include "frontend/decoders/rotary.h"
+#include "frontend/decoders/speech_graph.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
@@ -401,6 +402,7 @@ const Architecture& architecture_of(const ConfigKeys& keys) {
     if (const auto own = keys.is_gguf() ? row.gguf : row.name; !own.empty()) known.push_back(own);
   if (!keys.is_gguf())
     for (const EncoderRow& row : encoder_rows()) known.push_back(row.name);
+  if (!keys.is_gguf()) known.push_back(kSpeechModel);
   throw unsupported_error("architecture '{}' is not known; known are {}. {}", ir::shown(*name),
                           fmt::join(known, ", "), kOtherWay);
 }

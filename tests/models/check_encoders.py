@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tiny seeded encoders as Hugging Face folders: what they give in float32 is what transformers gives. And the folder of
-MiniLM, if it is there: `sinter embed` gives the vectors of its ONNX model.
+MiniLM, if it is there: `sinter embed` gives the vectors of its ONNX model. And a tiny Whisper: `sinter transcribe` gives what
+transformers' logits say.
 
   check_encoders.py --only mpnet --target cuda
   check_encoders.py --make         write encoders.json: configurations and outputs (needs transformers)
@@ -75,7 +76,8 @@ def make_row(row):
         found = model(**{name: torch.from_numpy(x) for name, x in feeds_of(keep).items()})
     output = (found.logits if labels else found.last_hidden_state[:, ::KEPT].contiguous()).numpy()
     print(f"{row}: {output.shape}", flush=True)
-    return {"config": keep, "tensors": tensors, "shape": list(output.shape), "output": base64.b64encode(output.tobytes()).decode()}
+    return {"config": keep, "tensors": tensors, "shape": list(output.shape),
+            "output": base64.b64encode(output.tobytes()).decode()}
 
 
 def make():
@@ -110,11 +112,43 @@ def check_minilm(sinter, folder):
     return error
 
 
+def check_whisper(sinter, folder):
+    """One command: texts of a folder with the weights of models/tiny/speech_*.onnx are tests/tools/goldens/speech.json."""
+    from safetensors.numpy import save_file
+    from whisper_onnx import random_weights
+    weights, heads = random_weights()
+    vocabulary, width = weights["model.decoder.embed_tokens.weight"].shape
+    sizes = {f"{side}_{key}": size for side in ("encoder", "decoder")
+             for key, size in (("layers", 2), ("attention_heads", heads), ("ffn_dim", 2 * width))}
+    config = dict(model_type="whisper", architectures=["WhisperForConditionalGeneration"], is_encoder_decoder=True, **sizes,
+                  d_model=width, vocab_size=vocabulary, num_mel_bins=80, max_source_positions=50, max_target_positions=64,
+                  activation_function="gelu", scale_embedding=False, num_hidden_layers=2)
+    features = dict(feature_size=80, n_fft=400, hop_length=160, sampling_rate=16000, n_samples=16000)
+    goldens, model = ROOT / "tests" / "tools" / "goldens", folder / "whisper"
+    model.mkdir()
+    save_file({name: np.ascontiguousarray(x) for name, x in weights.items()}, model / "model.safetensors")
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "preprocessor_config.json").write_text(json.dumps(features))
+    (model / "tokenizer.json").write_bytes((goldens / "speech_tokenizer.json").read_bytes())
+    worst = 0
+    for _ in range(2):  # compiled, and from the cache
+        found = sinter.json("transcribe", model, goldens / "long_speech.wav", "--language=de", f"--target={sinter.target}",
+                            "--plan-cache", folder / "plans")
+        wanted = json.loads((goldens / "speech.json").read_text())["long_speech"]["german"]
+        for a, b in zip(found["transcripts"][0]["segments"], wanted["segments"], strict=True):
+            if a["tokens"] != b["tokens"]:
+                raise Failed(f"a segment is {a['tokens']}, should be {b['tokens']}")
+            worst = max(worst, abs(a["avg_logprob"] - b["avg_logprob"]))
+    if not worst <= 2e-3:
+        raise Failed(f"log-probabilities are off by {worst:.1e}")
+    return worst
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
-    p.add_argument("--only", help="rows, divided by commas; minilm")
+    p.add_argument("--only", help="rows, divided by commas; minilm, whisper")
     p.add_argument("--make", action="store_true")
     a = p.parse_args()
     if a.make:
@@ -122,14 +156,15 @@ def main():
     sys.path.insert(0, str(ROOT / "models"))
     goldens, failed = json.loads(GOLDENS.read_text()), 0
     cases = [(row, row, np.float32) for row in goldens] + [(f"{row}.half", row, np.float16) for row in HALVES]
+    cases.append(("whisper", check_whisper, None))
     if (CACHE / "minilm.onnx").exists():
-        cases.append(("minilm", None, None))
+        cases.append(("minilm", check_minilm, None))
     cases = [case for case in cases if not a.only or case[0] in a.only.split(",")]
     with tempfile.TemporaryDirectory() as name:
         sinter, folder = Sinter(a.sinter, name, a.target), Path(name)
         for label, row, dtype in cases:
             try:
-                error = check_minilm(sinter, folder) if row is None else check(sinter, row, goldens[row], folder / label, dtype)
+                error = row(sinter, folder) if callable(row) else check(sinter, row, goldens[row], folder / label, dtype)
                 print(f"ok     {label}: {error:.1e}", flush=True)
             except Failed as e:
                 failed += 1

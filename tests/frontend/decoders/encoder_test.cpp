@@ -6,6 +6,7 @@
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/import_decoder.h"
 #include "frontend/decoders/read_config.h"
+#include "frontend/decoders/speech_graph.h"
 #include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"
 
@@ -152,6 +153,32 @@ TEST(EncoderGraph, RefusesByName) {
   shapes["embeddings.position_embeddings.weight"] = {63, 8};
   EXPECT_THAT(refused_encoder(encoder("bert"), shapes),
               HasSubstr("the configuration makes it [64, 8]"));
+}
+
+TEST(SpeechGraph, RefusesByName) {
+  const auto refused = [](const std::string& more) -> std::string {
+    nlohmann::json config = nlohmann::json::parse(R"({"d_model":8,"num_mel_bins":4,"vocab_size":10,
+        "encoder_layers":1,"decoder_layers":1,"encoder_attention_heads":2,
+        "decoder_attention_heads":2,"encoder_ffn_dim":8,"decoder_ffn_dim":8,
+        "max_source_positions":6,"max_target_positions":5,"is_encoder_decoder":true,
+        "suppress_tokens":[1,2],"forced_decoder_ids":[[1,2]]})");
+    config.update(nlohmann::json::parse("{" + more + "}"));
+    const auto keys = keys_of_json(config.dump());
+    std::vector<std::string> notes;
+    try {
+      speech_graph(*keys, std::make_shared<Zeros>(Shapes()), nullptr, false, notes);
+    } catch (const Error& error) {
+      EXPECT_THAT(notes, testing::IsEmpty());
+      return error.what();
+    }
+    return "it was read";
+  };
+  EXPECT_THAT(refused(""), AllOf(HasSubstr("'model.decoder.embed_tokens.weight' is missing"),
+                                 HasSubstr("pysinter[export]")));
+  EXPECT_THAT(refused(R"("decoder_attention_heads":3)"), HasSubstr("'decoder_attention_heads'"));
+  EXPECT_THAT(refused(R"("tie_word_embeddings":false)"), HasSubstr("'tie_word_embeddings'"));
+  EXPECT_THAT(refused(R"("encoder_layers":0)"), HasSubstr("'encoder_layers' is 0"));
+  EXPECT_THAT(refused(R"("activation_function":"xielu")"), HasSubstr("'xielu'"));
 }
 
 TEST(EncoderSource, OthersNameWhatIsKnown) {
