@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "frontend/decoders/ct2.h"
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/read_config.h"
@@ -49,7 +50,7 @@ std::uint64_t hash_of(const std::vector<fs::path>& paths) {
 
 bool is_decoder_source(const std::string& path) {
   if (!fs::is_directory(path)) return is_gguf(path);
-  if (!fs::exists(fs::path(path) / "config.json"))
+  if (!fs::exists(fs::path(path) / "config.json") && !is_ct2(path))
     throw usage_error(
         "'{}' is a folder without config.json: a model's folder has that and *.safetensors", path);
   return true;
@@ -63,7 +64,12 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
     std::unique_ptr<ConfigKeys> keys;
     std::vector<fs::path> paths;
     std::string config;
-    if (is_folder) {
+    const bool is_converted = is_folder && is_ct2(path);
+    if (is_converted) {
+      Ct2Model model = open_ct2(path);
+      keys = keys_of_json(model.config);
+      file = std::move(model.file);
+    } else if (is_folder) {
       paths.push_back(fs::path(path) / "config.json");
       config = read_config_text(paths.front());
       keys = keys_of_json(config);
@@ -78,14 +84,14 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
     const Architecture* row = encoder == nullptr && !is_speech ? &architecture_of(*keys) : nullptr;
     if (wants_encoder && !is_speech)
       throw usage_error("--decoder is of models of an encoder and a decoder, and it is of one");
-    if (is_folder) file = open_safetensors(path);
+    if (is_folder && !is_converted) file = open_safetensors(path);
     const auto more = file->paths();
     paths.insert(paths.end(), more.begin(), more.end());
-    // Blocks are no tensors that other files could replace.
-    if (!is_folder) reads = nullptr;
+    // Blocks are no tensors that other files could replace, nor are parts of tensors.
+    if (!is_folder || is_converted) reads = nullptr;
     ImportedModel result;
     if (is_speech) {
-      result.graph = speech_graph(*keys, file, reads, wants_encoder, result.warnings);
+      result.graph = speech_graph(*keys, file, reads, wants_encoder, is_converted, result.warnings);
     } else if (encoder != nullptr) {
       EncoderConfig read = read_encoder_config(*encoder, *keys);
       result.graph = encoder_graph(*encoder, read, file, reads);
@@ -99,7 +105,7 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
     }
     result.hash = hash_of(paths) + (wants_encoder ? 1 : 0);
     result.node_count = result.graph.nodes().size();
-    result.producer = is_folder ? "Hugging Face folder" : "GGUF";
+    result.producer = is_converted ? "CTranslate2" : is_folder ? "Hugging Face folder" : "GGUF";
     result.reads = reads;
     result.structure = XXH3_64bits(config.data(), config.size());
     for (const fs::path& each : paths) result.files.push_back(each.string());

@@ -252,10 +252,10 @@ class SpeechWriter {
 }  // namespace
 
 ir::Graph speech_graph(const ConfigKeys& keys, std::shared_ptr<const TensorFile> file,
-                       std::shared_ptr<ir::ReadLog> reads, bool is_encoder,
+                       std::shared_ptr<ir::ReadLog> reads, bool is_encoder, bool computes_wide,
                        std::vector<std::string>& notes) {
   const SpeechConfig config = read_speech_config(keys, notes);
-  CheckedWeights weights(kSpeechModel, std::move(file), false, std::move(reads));
+  CheckedWeights weights(kSpeechModel, std::move(file), computes_wide, std::move(reads));
   SpeechWriter writer(config, weights, is_encoder);
   return is_encoder ? writer.encoder() : writer.decoder();
 }

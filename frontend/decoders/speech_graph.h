@@ -20,10 +20,11 @@ inline constexpr std::string_view kSpeechModel = "whisper";  // "model_type" of 
 /// positions, size] of each layer of the decoder. The decoder: input_ids [1, sequence]; position
 /// [1], the number of tokens before them; those keys and values; past_key_i and past_value_i [1,
 /// heads, capacity, size]. It gives logits [1, vocabulary] of the last token, and present_key_i,
-/// present_value_i. `reads` as in ImportOptions; `notes` receives what is ignored. Throws
-/// Error(kInvalidModel), Error(kUnsupported) as decoders do.
+/// present_value_i. `computes_wide`: in float32, however weights are stored. `reads` as in
+/// ImportOptions; `notes` receives what is ignored. Throws Error(kInvalidModel),
+/// Error(kUnsupported) as decoders do.
 ir::Graph speech_graph(const ConfigKeys& keys, std::shared_ptr<const TensorFile> file,
-                       std::shared_ptr<ir::ReadLog> reads, bool is_encoder,
+                       std::shared_ptr<ir::ReadLog> reads, bool is_encoder, bool computes_wide,
                        std::vector<std::string>& notes);
 
 }  // namespace sinter::frontend

@@ -10,6 +10,7 @@ transformers' logits say.
 import argparse
 import base64
 import json
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -112,7 +113,44 @@ def check_minilm(sinter, folder):
     return error
 
 
-def check_whisper(sinter, folder):
+def write_ct2(weights, heads, path):
+    """A model.bin of CTranslate2: the reverse of models/ct2_file.py."""
+    found = {f"{side}/num_heads": np.int16(heads) for side in ("encoder", "decoder")}
+    rows = {"self_attn.out_proj": "self_attention/linear_1", "encoder_attn.out_proj": "attention/linear_2", "fc1": "ffn/linear_0",
+            "fc2": "ffn/linear_1", "self_attn_layer_norm": "self_attention/layer_norm", "final_layer_norm": "ffn/layer_norm",
+            "encoder_attn_layer_norm": "attention/layer_norm"}
+    joined = {("self_attn", "qkv"): "self_attention/linear_0", ("encoder_attn", "q"): "attention/linear_0",
+              ("encoder_attn", "kv"): "attention/linear_1"}
+    for name, x in weights.items():
+        side, what = name.split(".")[1:3]
+        stem, part = name.rsplit(".", 1)
+        norm = {"weight": "gamma", "bias": "beta"}[part] if stem.endswith("layer_norm") else part
+        own = {"embed_positions": "position_encodings/encodings", "embed_tokens": "embeddings/weight"}.get(what, f"{what}/{norm}")
+        if what == "layers":
+            layer, rest = name.split(".")[3], ".".join(name.split(".")[4:-1])
+            if rest not in rows:
+                continue
+            own = f"layer_{layer}/{rows[rest]}/{norm}"
+        found[f"{side}/{own}"] = x
+    for side in ("encoder", "decoder"):
+        for i in range(2):
+            for (attention, letters), own in joined.items():
+                p = f"model.{side}.layers.{i}.{attention}."
+                if p + "q_proj.weight" in weights:
+                    for part in ("weight", "bias"):
+                        zeros = np.zeros(weights[p + "q_proj.bias"].shape, np.float32)
+                        found[f"{side}/layer_{i}/{own}/{part}"] = np.concatenate(
+                            [weights.get(f"{p}{letter}_proj.{part}", zeros) for letter in letters])
+    text = lambda name: struct.pack("<H", len(name) + 1) + name.encode() + b"\0"
+    with open(path, "wb") as f:
+        f.write(struct.pack("<I", 6) + text("WhisperSpec") + struct.pack("<II", 3, len(found)))
+        for name, x in found.items():
+            kind, bytes_ = {"float32": 0, "int16": 2}[str(x.dtype)], x.tobytes()
+            f.write(text(name) + struct.pack(f"<B{x.ndim}I", x.ndim, *x.shape) + struct.pack("<BI", kind, len(bytes_)) + bytes_)
+        f.write(struct.pack("<I", 1) + text("decoder/projection/weight") + text("decoder/embeddings/weight"))
+
+
+def check_whisper(sinter, folder, converted=False):
     """One command: texts of a folder with the weights of models/tiny/speech_*.onnx are tests/tools/goldens/speech.json."""
     from safetensors.numpy import save_file
     from whisper_onnx import random_weights
@@ -124,11 +162,15 @@ def check_whisper(sinter, folder):
                   d_model=width, vocab_size=vocabulary, num_mel_bins=80, max_source_positions=50, max_target_positions=64,
                   activation_function="gelu", scale_embedding=False, num_hidden_layers=2)
     features = dict(feature_size=80, n_fft=400, hop_length=160, sampling_rate=16000, n_samples=16000)
-    goldens, model = ROOT / "tests" / "tools" / "goldens", folder / "whisper"
+    goldens, model = ROOT / "tests" / "tools" / "goldens", folder / ("ct2" if converted else "whisper")
     model.mkdir()
-    save_file({name: np.ascontiguousarray(x) for name, x in weights.items()}, model / "model.safetensors")
-    (model / "config.json").write_text(json.dumps(config))
-    (model / "preprocessor_config.json").write_text(json.dumps(features))
+    if converted:
+        write_ct2(weights, heads, model / "model.bin")
+        (model / "config.json").write_text(json.dumps({"suppress_ids": []}))
+    else:
+        save_file({name: np.ascontiguousarray(x) for name, x in weights.items()}, model / "model.safetensors")
+        (model / "config.json").write_text(json.dumps(config))
+        (model / "preprocessor_config.json").write_text(json.dumps(features))
     (model / "tokenizer.json").write_bytes((goldens / "speech_tokenizer.json").read_bytes())
     worst = 0
     for _ in range(2):  # compiled, and from the cache
@@ -157,6 +199,7 @@ def main():
     goldens, failed = json.loads(GOLDENS.read_text()), 0
     cases = [(row, row, np.float32) for row in goldens] + [(f"{row}.half", row, np.float16) for row in HALVES]
     cases.append(("whisper", check_whisper, None))
+    cases.append(("whisper_ct2", lambda sinter, folder: check_whisper(sinter, folder, True), None))
     if (CACHE / "minilm.onnx").exists():
         cases.append(("minilm", check_minilm, None))
     cases = [case for case in cases if not a.only or case[0] in a.only.split(",")]

@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "frontend/decoders/ct2.h"
 #include "frontend/decoders/gguf.h"
 #include "frontend/decoders/speech_graph.h"
 #include "runtime/files/input_file.h"
@@ -108,6 +109,12 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
   found.tokenizer = first_of(folder, {kTokenizer});
   const Kind kind = kind_of(folder);
   if (found.plan = first_of(folder, {"model.plan"}); !found.plan.empty()) return found;
+  if (frontend::is_ct2(folder)) {
+    take_weights(folder, {(folder / "model.bin").string()}, found);
+    found.encoder = found.model;
+    found.features = first_of(folder, {"preprocessor_config.json"});
+    return found;
+  }
   if (kind.is_pair) {
     found.encoder = first_of(folder, {"encoder_model.onnx", "onnx/encoder_model.onnx"});
     const std::string decoder =
@@ -117,9 +124,6 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
       take_weights(folder, weights, found);
       found.encoder = found.model;
       found.features = first_of(folder, {"preprocessor_config.json"});
-      if (found.features.empty())
-        throw usage_error("'{}' has no preprocessor_config.json, which says how sound is read",
-                          folder.string());
       return found;
     }
     if (found.encoder.empty() || decoder.empty())

@@ -166,7 +166,7 @@ TEST(SpeechGraph, RefusesByName) {
     const auto keys = keys_of_json(config.dump());
     std::vector<std::string> notes;
     try {
-      speech_graph(*keys, std::make_shared<Zeros>(Shapes()), nullptr, false, notes);
+      speech_graph(*keys, std::make_shared<Zeros>(Shapes()), nullptr, false, false, notes);
     } catch (const Error& error) {
       EXPECT_THAT(notes, testing::IsEmpty());
       return error.what();

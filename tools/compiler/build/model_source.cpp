@@ -207,10 +207,11 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
         "input '{0}' chooses between two bodies of the model, which make entry "
         "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
         result.flag->input);
-  if (!options.features.empty()) {
+  // That of weights is known to be of spectra.
+  if (!options.features.empty() || (!options.decoder.empty() && is_decoder(model))) {
     if (result.flag) throw usage_error("--features is of an encoder, and the model has two bodies");
     result.graph = with_log_mel(result.graph, options.features);
-    result.hash ^= plan::hash64(files::read_file(options.features));
+    if (!options.features.empty()) result.hash ^= plan::hash64(files::read_file(options.features));
   }
   if (!options.decoder.empty() && !is_decoder(model)) {
     if (result.flag) throw usage_error("--decoder is of an encoder, and the model has two bodies");
