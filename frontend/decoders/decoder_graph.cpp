@@ -246,7 +246,7 @@ class DecoderWriter {
 
   ValueId mlp(ValueId x, std::size_t i) {
     const std::int64_t inner = c_.intermediate;
-    const auto activated = [&](ValueId value) { return w_.b.add(op_of_activation(), {value}); };
+    const auto activated = [&](ValueId value) { return w_.activated(value, c_.activation); };
     ValueId y;
     if (!c_.is_gated) {
       y = activated(linear(x, "ffn_up", i, inner, c_.hidden, c_.mlp_bias));
@@ -259,16 +259,6 @@ class DecoderWriter {
       y = w_.add("Mul", activated(w_.part(both, 2, 0, inner)), w_.part(both, 2, inner, inner));
     }
     return linear(y, "ffn_down", i, c_.hidden, inner, c_.mlp_bias);
-  }
-
-  const char* op_of_activation() const {
-    switch (c_.activation) {
-      case Activation::kSilu: return "Silu";
-      case Activation::kGelu: return "Gelu";
-      case Activation::kGeluTanh: return "GeluTanh";
-      case Activation::kRelu: return "Relu";
-    }
-    return "";
   }
 
   /// Queries, keys and values [1, sequence, heads * size].

@@ -36,23 +36,29 @@ ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
 DecoderWeights::DecoderWeights(const Architecture& architecture,
                                std::shared_ptr<const TensorFile> file, bool is_gguf,
                                std::shared_ptr<ir::ReadLog> reads)
+    : CheckedWeights(architecture.name, std::move(file), is_gguf, std::move(reads)),
+      row_(architecture) {}
+
+CheckedWeights::CheckedWeights(std::string_view architecture,
+                               std::shared_ptr<const TensorFile> file, bool is_gguf,
+                               std::shared_ptr<ir::ReadLog> reads)
     : architecture_(architecture),
       file_(std::move(file)),
       is_gguf_(is_gguf),
       reads_(std::move(reads)) {}
 
 std::string DecoderWeights::name(std::string_view what, std::optional<std::size_t> layer) const {
-  if (is_gguf_) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
+  if (is_gguf()) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
   const std::size_t dot = what.rfind('.');
   const std::string own =
-      std::string(folder_name(architecture_, what.substr(0, dot))) + std::string(what.substr(dot));
-  return layer ? fmt::format("{}{}.{}", architecture_.layer_prefix, *layer, own) : own;
+      std::string(folder_name(row_, what.substr(0, dot))) + std::string(what.substr(dot));
+  return layer ? fmt::format("{}{}.{}", row_.layer_prefix, *layer, own) : own;
 }
 
-StoredTensor DecoderWeights::take(const std::string& name, const ir::Ints& shape) {
+StoredTensor CheckedWeights::take(const std::string& name, const ir::Ints& shape) {
   if (!file_->has(name))
-    throw unsupported_error("tensor '{}' is missing, which a decoder of '{}' has. {}", name,
-                            architecture_.name, kOtherWay);
+    throw unsupported_error("tensor '{}' is missing, which a model of '{}' has. {}", name,
+                            architecture_, kOtherWay);
   if (const auto found = file_->shape(name); found != shape)
     throw unsupported_error("tensor '{}' is [{}]; the configuration makes it [{}]. {}", name,
                             fmt::join(found, ", "), fmt::join(shape, ", "), kOtherWay);
@@ -67,7 +73,7 @@ StoredTensor DecoderWeights::take(const std::string& name, const ir::Ints& shape
   return stored;
 }
 
-ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& shape,
+ir::Tensor CheckedWeights::take_plain(const std::string& name, const ir::Ints& shape,
                                       const ir::Ints& order) {
   StoredTensor stored = take_rows(name, shape, order);
   if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) return std::move(*plain);
@@ -75,7 +81,7 @@ ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& s
   return ir::dequantized(blocks, DType::kFloat32).reshaped(shape);
 }
 
-StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& shape,
+StoredTensor CheckedWeights::take_rows(const std::string& name, const ir::Ints& shape,
                                        const ir::Ints& order) {
   StoredTensor stored = take(name, shape);
   if (order.empty()) return stored;
@@ -94,7 +100,7 @@ StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& 
   return stored;
 }
 
-DType DecoderWeights::activation_type() const {
+DType CheckedWeights::activation_type() const {
   if (is_gguf_) return DType::kFloat32;
   std::optional<DType> type;
   for (const std::string& name : file_->names()) {
@@ -109,11 +115,13 @@ DType DecoderWeights::activation_type() const {
   return type.value_or(DType::kFloat32);
 }
 
-void DecoderWeights::refuse_others() const {
+void CheckedWeights::refuse_others(std::span<const std::string> left_out) const {
   std::vector<std::string> others;
   for (const std::string& name : file_->names()) {
     const auto ends = [&](std::string_view table) { return name.ends_with(table); };
-    if (!taken_.contains(name) && std::ranges::none_of(kTables, ends))
+    const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
+    if (!taken_.contains(name) && std::ranges::none_of(kTables, ends) &&
+        std::ranges::none_of(left_out, begins))
       others.push_back(ir::shown(name));
   }
   if (others.empty()) return;
@@ -121,8 +129,8 @@ void DecoderWeights::refuse_others() const {
   const std::size_t count = others.size();
   others.resize(std::min(count, kShown));
   throw unsupported_error("{} tensor{} not known of '{}': '{}'{}. {}", count,
-                          count == 1 ? " is" : "s are", architecture_.name,
-                          fmt::join(others, "', '"), count > kShown ? ", .." : "", kOtherWay);
+                          count == 1 ? " is" : "s are", architecture_, fmt::join(others, "', '"),
+                          count > kShown ? ", .." : "", kOtherWay);
 }
 
 }  // namespace sinter::frontend

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "frontend/decoders/decoder_config.h"
 #include "frontend/decoders/tensor_file.h"
 #include "ir/graph.h"
 
@@ -38,6 +39,8 @@ class GraphWriter {
   /// cap * tanh(x / cap); x itself for 0.
   ir::ValueId capped(ir::ValueId x, double cap);
 
+  ir::ValueId activated(ir::ValueId x, Activation activation);
+
   /// x [.., columns] times the transpose of `weights` [rows, columns], which keep their format.
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);
   /// Rows `ids` of a table, in the type of activations.
@@ -50,6 +53,10 @@ class GraphWriter {
   /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v.
   ir::ValueId attended(ir::ValueId q, ir::ValueId k, ir::ValueId v, ir::ValueId mask, double scale,
                        double cap);
+  /// softmax(scale * q k' + bias) v, without keys that `mask` hides, of as many heads of each. Both
+  /// may be missing.
+  ir::ValueId attended_by_heads(ir::ValueId q, ir::ValueId k, ir::ValueId v, double scale,
+                                ir::ValueId mask = {}, ir::ValueId bias = {});
 
   ir::GraphBuilder b;
 

@@ -7,16 +7,15 @@
 
 #include <fmt/ranges.h>
 
+#include "frontend/decoders/encoder_config.h"
 #include "frontend/decoders/rotary.h"
+#include "frontend/decoders/speech_graph.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
 namespace sinter::frontend {
 
 namespace {
-
-constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
-                       kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
 
 /// Keys that change results, and that only some rows understand.
 constexpr std::string_view kChanging[] = {
@@ -61,6 +60,7 @@ constexpr std::string_view kChanging[] = {
     "mamba_d_state",
     "ssm_cfg",
     "rope_local_base_freq",
+    "pruned_heads",
 };
 /// The same of GGUF, behind the architecture.
 constexpr std::string_view kChangingGguf[] = {
@@ -86,26 +86,37 @@ constexpr std::string_view kIdle[] = {
     "_",
     "architectures",
     "attention_dropout",
+    "attention_probs_dropout_prob",
     "auto_map",
     "bos_token_id",
     "cache_",
     "classifier_dropout",
+    "directionality",
+    "dropout",
     "dtype",
     "embd_pdrop",
     "embedding_dropout",
     "eos_token_id",
+    "finetuning_task",
     "hidden_dropout",
     "id2label",
     "initializer_range",
     "label2id",
     "max_window_layers",
     "model_type",
+    "name_or_path",
     "no_rope_layer_interval",
     "pad_token_id",
+    "pooler_",
     "pretraining_tp",
+    "problem_type",
+    "qa_dropout",
     "resid_pdrop",
     "residual_dropout",
     "sep_token_id",
+    "seq_classif_dropout",
+    "sinusoidal_pos_embds",
+    "tie_weights_",
     "tokenizer_class",
     "torch_dtype",
     "transformers_version",
@@ -116,6 +127,16 @@ constexpr std::string_view kIdle[] = {
     "original_max_position_embeddings",
     "output_",
 };
+
+/// Whether key `key`, which was not read, may change results.
+bool has_effect(std::string_view key, bool is_gguf) {
+  const auto is_in = [&](const auto& list) {
+    return std::ranges::find(list, key) != std::end(list);
+  };
+  if (!is_gguf) return is_in(kChanging);
+  key.remove_prefix(std::min(key.find('.') + 1, key.size()));
+  return is_in(kChangingGguf);
+}
 
 class ConfigReader {
  public:
@@ -134,7 +155,7 @@ class ConfigReader {
     config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
                                       : keys_.flag("tie_word_embeddings").value_or(row_.is_tied);
     config_.activation = activation();
-    check_others();
+    check_unread(keys_, row_.name, config_.notes);
     return std::move(config_);
   }
 
@@ -334,42 +355,7 @@ class ConfigReader {
     const std::string name = own.value_or(keys_.text("hidden_activation").value_or(""));
     // Gemma's first files say "gelu" and mean the approximation.
     if (row_.scales_embedding && name.starts_with("gelu")) return Activation::kGeluTanh;
-    constexpr std::pair<std::string_view, Activation> kNames[] = {
-        {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
-        {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
-        {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
-        {"relu", Activation::kRelu}};
-    if (name.empty()) return row_.activation;
-    for (const auto& [known, kind] : kNames)
-      if (known == name) return kind;
-    throw unsupported_error("'{}' is '{}', which is not known. {}", row_.activation_key,
-                            ir::shown(name), kOtherWay);
-  }
-
-  /// Whether key `key`, which was not read, may change results.
-  bool has_effect(std::string_view key) const {
-    const auto is_in = [&](const auto& list) {
-      return std::ranges::find(list, key) != std::end(list);
-    };
-    if (!keys_.is_gguf()) return is_in(kChanging);
-    key.remove_prefix(std::min(key.find('.') + 1, key.size()));
-    return is_in(kChangingGguf);
-  }
-
-  void check_others() {
-    std::vector<std::string> unknown;
-    for (const std::string& key : keys_.unread()) {
-      if (has_effect(key))
-        throw unsupported_error(
-            "'{}' changes what the model computes, and is not known of '{}'. {}", ir::shown(key),
-            row_.name, kOtherWay);
-      const auto is_idle = [&](std::string_view idle) { return key.starts_with(idle); };
-      if (!keys_.is_gguf() && !has_effect(key) && std::ranges::none_of(kIdle, is_idle))
-        unknown.push_back(ir::shown(key));
-    }
-    if (!unknown.empty())
-      config_.notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
-                                          fmt::join(unknown, ", ")));
+    return name.empty() ? row_.activation : activation_of(row_.activation_key, name);
   }
 
   const Architecture& row_;
@@ -380,6 +366,32 @@ class ConfigReader {
 
 }  // namespace
 
+Activation activation_of(std::string_view key, std::string_view name) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"relu", Activation::kRelu}};
+  for (const auto& [known, kind] : kNames)
+    if (known == name) return kind;
+  throw unsupported_error("'{}' is '{}', which is not known. {}", key, ir::shown(name), kOtherWay);
+}
+
+void check_unread(const ConfigKeys& keys, std::string_view architecture,
+                  std::vector<std::string>& notes) {
+  std::vector<std::string> unknown;
+  for (const std::string& key : keys.unread()) {
+    if (has_effect(key, keys.is_gguf()))
+      throw unsupported_error("'{}' changes what the model computes, and is not known of '{}'. {}",
+                              ir::shown(key), architecture, kOtherWay);
+    const auto is_idle = [&](std::string_view idle) { return key.starts_with(idle); };
+    if (!keys.is_gguf() && std::ranges::none_of(kIdle, is_idle)) unknown.push_back(ir::shown(key));
+  }
+  if (!unknown.empty())
+    notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
+                                fmt::join(unknown, ", ")));
+}
+
 const Architecture& architecture_of(const ConfigKeys& keys) {
   const auto name = keys.text("model_type");
   if (!name)
@@ -388,6 +400,9 @@ const Architecture& architecture_of(const ConfigKeys& keys) {
   std::vector<std::string_view> known;
   for (const Architecture& row : architectures())
     if (const auto own = keys.is_gguf() ? row.gguf : row.name; !own.empty()) known.push_back(own);
+  if (!keys.is_gguf())
+    for (const EncoderRow& row : encoder_rows()) known.push_back(row.name);
+  if (!keys.is_gguf()) known.push_back(kSpeechModel);
   throw unsupported_error("architecture '{}' is not known; known are {}. {}", ir::shown(*name),
                           fmt::join(known, ", "), kOtherWay);
 }

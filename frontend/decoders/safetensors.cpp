@@ -43,10 +43,10 @@ struct Entry {
   std::uint64_t begin = 0, end = 0;
 };
 
-/// The elements in `part` of `file`, if that is not null: where they lie, unless they are
-/// misaligned or may be no valid bool.
-std::shared_ptr<const ir::Buffer> bytes_of(DType type, std::span<const std::byte> part,
-                                           const std::shared_ptr<const MappedFile>& file) {
+}  // namespace
+
+std::shared_ptr<const ir::Buffer> bytes_in_file(DType type, std::span<const std::byte> part,
+                                                const std::shared_ptr<const MappedFile>& file) {
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(part.data()) % size_of(type) == 0;
   if (is_aligned && type != DType::kBool)
     return ir::Buffer::borrow(
@@ -58,8 +58,6 @@ std::shared_ptr<const ir::Buffer> bytes_of(DType type, std::span<const std::byte
     return bytes;
   });
 }
-
-}  // namespace
 
 std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> bytes,
                                                     const std::shared_ptr<const MappedFile>& file,
@@ -113,8 +111,8 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
     const auto part = data.subspan(static_cast<std::size_t>(entry.begin),
                                    static_cast<std::size_t>(entry.end - entry.begin));
     try {
-      tensors.emplace(
-          name, ir::Tensor(dtype->second, std::move(shape), bytes_of(dtype->second, part, file)));
+      tensors.emplace(name, ir::Tensor(dtype->second, std::move(shape),
+                                       bytes_in_file(dtype->second, part, file)));
     } catch (const Error& error) {
       throw usage_error("{}: {}", label, error.what());
     }

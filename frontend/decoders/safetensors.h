@@ -22,6 +22,11 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
                                                     const std::shared_ptr<const MappedFile>& file,
                                                     const std::string& what);
 
+/// The elements in `part` of `file`, if that is not null: where they lie, unless they are
+/// misaligned or may be no valid bool.
+std::shared_ptr<const ir::Buffer> bytes_in_file(DType type, std::span<const std::byte> part,
+                                                const std::shared_ptr<const MappedFile>& file);
+
 /// The same for a file, which is mapped.
 std::map<std::string, ir::Tensor> read_safetensors(const std::string& path);
 

@@ -9,7 +9,9 @@
 
 #include <fmt/ranges.h>
 
+#include "frontend/decoders/ct2.h"
 #include "frontend/decoders/gguf.h"
+#include "frontend/decoders/speech_graph.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/inspect/plan_report.h"
@@ -57,6 +59,7 @@ std::string tokenizer_of(const fs::path& file) {
 /// What config.json says of the kind of a model.
 struct Kind {
   bool has_config = false, generates = false, is_pair = false;
+  bool is_speech = false;  // of the pairs that are made of weights
 };
 
 Kind kind_of(const fs::path& folder) {
@@ -70,6 +73,8 @@ Kind kind_of(const fs::path& folder) {
   if (const auto pair = config.find("is_encoder_decoder");
       pair != config.end() && pair->is_boolean())
     kind.is_pair = pair->get<bool>();
+  if (const auto type = config.find("model_type"); type != config.end() && type->is_string())
+    kind.is_speech = type->get_ref<const std::string&>() == frontend::kSpeechModel;
   const auto names = config.find("architectures");
   if (names != config.end() && names->is_array())
     for (const auto& name : *names)
@@ -90,16 +95,37 @@ void take_onnx(const std::string& file, ModelFiles& found) {
   found.sources = {file};
 }
 
+void take_weights(const fs::path& folder, const std::vector<std::string>& weights,
+                  ModelFiles& found) {
+  found.model = folder.string();
+  found.sources = weights;
+  for (const char* name : {"config.json", "model.safetensors.index.json"})
+    if (is_file(folder / name)) found.sources.push_back((folder / name).string());
+}
+
 ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
   ModelFiles found;
   found.folder = folder.string();
   found.tokenizer = first_of(folder, {kTokenizer});
   const Kind kind = kind_of(folder);
   if (found.plan = first_of(folder, {"model.plan"}); !found.plan.empty()) return found;
+  if (frontend::is_ct2(folder)) {
+    take_weights(folder, {(folder / "model.bin").string()}, found);
+    found.encoder = found.model;
+    found.features = first_of(folder, {"preprocessor_config.json"});
+    return found;
+  }
   if (kind.is_pair) {
     found.encoder = first_of(folder, {"encoder_model.onnx", "onnx/encoder_model.onnx"});
     const std::string decoder =
         first_of(folder, {"decoder_model_merged.onnx", "onnx/decoder_model_merged.onnx"});
+    if (const auto weights = files_with(folder, ".safetensors");
+        (found.encoder.empty() || decoder.empty()) && kind.is_speech && !weights.empty()) {
+      take_weights(folder, weights, found);
+      found.encoder = found.model;
+      found.features = first_of(folder, {"preprocessor_config.json"});
+      return found;
+    }
     if (found.encoder.empty() || decoder.empty())
       throw usage_error(
           "'{0}' is a model of an encoder and a decoder, and has no encoder_model.onnx and "
@@ -116,20 +142,11 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
                         "onnx/decoder_model_merged.onnx"});
   const bool from_weights = kind.generates && use != ModelUse::kVectors;
   if (from_weights && !weights.empty() && !is_file(folder / "genai_config.json")) {
-    found.model = folder.string();
-    found.sources = weights;
-    for (const char* name : {"config.json", "model.safetensors.index.json"})
-      if (is_file(folder / name)) found.sources.push_back((folder / name).string());
+    take_weights(folder, weights, found);
   } else if (!onnx.empty()) {
     take_onnx(onnx, found);
   } else if (kind.has_config && !weights.empty()) {
-    if (!kind.generates)
-      throw usage_error(
-          "'{0}' is no decoder, and has no ONNX file (model.onnx, onnx/model.onnx): {1}",
-          folder.string(), fmt::format(fmt::runtime(kExport), folder.string()));
-    found.model = folder.string();
-    found.sources = weights;
-    found.sources.push_back((folder / "config.json").string());
+    take_weights(folder, weights, found);
   } else if (ggufs.size() == 1) {
     take_gguf(ggufs.front(), found);
   } else if (ggufs.size() > 1) {

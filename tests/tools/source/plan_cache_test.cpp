@@ -283,9 +283,9 @@ class FolderTest : public CliTest {
 
 TEST_F(FolderTest, WhatIsMissingIsSaid) {
   EXPECT_THAT(generate().err, HasSubstr("has no weights"));
-  write("folder/config.json", R"({"architectures": ["BertModel"]})");
+  write("folder/config.json", R"({"architectures": ["AlbertModel"], "model_type": "albert"})");
   write("folder/model.safetensors", "");
-  EXPECT_THAT(generate().err, HasSubstr("pysinter.export"));
+  EXPECT_THAT(generate().err, AllOf(HasSubstr("'albert'"), HasSubstr("pysinter[export]")));
   write("folder/config.json", "{");
   EXPECT_EQ(generate().code, 2);
   write("folder/config.json",

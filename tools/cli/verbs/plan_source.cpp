@@ -127,6 +127,7 @@ class PlanMaker {
     std::string text = fmt::format(
         "plan 1\n{}\n{}\n{}", compiler_build(),
         resolve_target(std::string(texts_.build.text("--target"))).to_string(), *options);
+    if (!decoder.empty()) text += "encoder\n";
     for (const std::string& file : sources)
       text += fmt::format("{} {}\n", fs::path(file).filename().string(), hashes.of(file));
     const std::string first = hash_of(text);
@@ -292,7 +293,8 @@ OpenModel open_model(const std::string& text, const ModelTexts& texts, const Loa
   std::optional<Plan> encoder;
   std::string encoder_folder;
   if (!files.encoder.empty()) {
-    std::vector<std::string> sources = {files.encoder, files.model};
+    std::vector<std::string> sources = files.sources;
+    if (files.encoder != files.model) sources.insert(sources.begin(), files.encoder);
     if (!files.features.empty()) sources.push_back(files.features);
     auto made = maker.make(files.encoder, sources, files.model);
     uses->push_back(std::move(made.in_use));

@@ -150,7 +150,6 @@ Shapes shapes_of_features(const std::string& file) {
 }
 
 ir::Graph with_log_mel(const ir::Graph& encoder, const std::string& file) {
-  const Sizes sizes = read_sizes(file);
   const bool fits = encoder.inputs().size() == 1 &&
                     encoder.value(encoder.inputs()[0]).name == kFeatures &&
                     encoder.type(encoder.inputs()[0]).dtype == DType::kFloat32 &&
@@ -158,8 +157,11 @@ ir::Graph with_log_mel(const ir::Graph& encoder, const std::string& file) {
   if (!fits)
     throw usage_error("--features is of an encoder that takes '{}' alone, f32 [1, bands, frames]",
                       kFeatures);
+  const ir::Shape own = encoder.type(encoder.inputs()[0]).shape;
+  const Sizes sizes =
+      file.empty() ? Sizes{own[1].value(), 400, 160, own[2].value(), 16000} : read_sizes(file);
   const ir::Shape wanted = {1, sizes.bands, sizes.frames};
-  if (const ir::Shape& own = encoder.type(encoder.inputs()[0]).shape; own != wanted)
+  if (own != wanted)
     throw usage_error("the encoder takes '{}' {}, and '{}' makes {}", kFeatures, ir::to_string(own),
                       file, ir::to_string(wanted));
   ir::GraphBuilder builder(encoder.name());
