@@ -17,7 +17,7 @@ constexpr std::int64_t kSharedBytes = 96 * 1024;
 /// Rows of matrices whose blocks have few threads and little shared memory.
 constexpr std::int64_t kRowsOfFewThreads = 32;
 constexpr std::int64_t kMostMatrixRows = std::int64_t{1} << 20;
-// As in LargeLu of lu.cuh.
+// As in LargeLu of lu_panels.cuh.
 constexpr int kLargeThreads = 512, kLargeRows = 128, kLargeColumns = 64;
 
 std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
@@ -28,19 +28,37 @@ std::int64_t search_bytes(std::int64_t threads, std::int64_t element) {
 }
 /// Of lu_in_shared().
 std::int64_t small_bytes(std::int64_t n, std::int64_t threads, std::int64_t element) {
-  return search_bytes(threads, element) + n * (n | 1) * element + n * 4;
+  return search_bytes(threads, element) + n * ((n | 1) + 1) * element + n * 4;
 }
 int threads_of(std::int64_t n) {
   return n <= 8 ? 32 : n <= 16 ? 64 : n <= 32 ? 128 : n <= 64 ? 256 : 512;
 }
 
-int panel_width(DType compute) { return compute == DType::kFloat64 ? 16 : 32; }
+constexpr std::int64_t kWidest = 32;
 /// Size of LargeLu::Memory.
-std::int64_t large_bytes(DType compute) {
-  const std::int64_t width = panel_width(compute), element = bytes_of(compute);
+std::int64_t large_bytes(std::int64_t width, std::int64_t element) {
   const std::int64_t elements =
       width * width + 2 * width * kLargeColumns + kLargeRows * (width + 1);
   return search_bytes(kLargeThreads, element) + elements * element + 3 * width * 4;
+}
+
+/// Columns of a panel, and its rows that shared memory holds.
+struct PanelShape {
+  std::int64_t width, rows;
+};
+/// The widest panels that lie in shared memory whole. If none do, not the narrowest: the first ones
+/// have most rows.
+PanelShape panel_shape(const LuProblem& problem, const DeviceModel& device,
+                       const ExprTable& exprs) {
+  const std::int64_t element = bytes_of(problem.compute_type());
+  const std::int64_t most = ir::upper_bound(problem.n, exprs.ranges()).value_or(kMostMatrixRows);
+  const auto shape = [&](std::int64_t width) {
+    const std::int64_t left = device.block_shared_bytes - large_bytes(width, element);
+    return PanelShape{width, std::clamp<std::int64_t>(left / ((width + 1) * element), 0, most)};
+  };
+  for (std::int64_t width = kWidest * 4 / element; width >= 8; width /= 2)
+    if (shape(width).rows == most) return shape(width);
+  return shape(16);
 }
 
 class LuEmitter {
@@ -51,10 +69,12 @@ class LuEmitter {
         scratch_(scratch),
         request_(request),
         exprs_(exprs),
-        compute_(storage_name(problem.compute_type())) {}
+        compute_(storage_name(problem.compute_type())),
+        panel_(panel_shape(problem, *request.device, exprs)) {}
 
   EmittedKernel write() {
-    text_ = kernel_heading(request_.name, request_.origins) + "#include \"lu.cuh\"\n";
+    text_ = kernel_heading(request_.name, request_.origins) +
+            fmt::format("#include \"{}\"\n", is_large() ? "lu_panels.cuh" : "lu.cuh");
     KernelParameters args(exprs_);
     args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.type)), p_.x);
     if (is_large()) add_scratch(args, "");
@@ -130,28 +150,23 @@ class LuEmitter {
 
   void factor(KernelParameters& args, const std::string& n) {
     const int cluster = std::min(8, request_.device->cluster_blocks);
-    const int width = panel_width(p_.compute_type());
-    const std::int64_t element = bytes_of(p_.compute_type()), own = large_bytes(p_.compute_type());
-    const std::int64_t row_bytes = (width + 1) * element;
-    // What a shorter panel does not need is left to other blocks.
-    const std::int64_t most = ir::upper_bound(p_.n, exprs_.ranges()).value_or(kMostMatrixRows);
-    const std::int64_t rows =
-        std::clamp<std::int64_t>((request_.device->block_shared_bytes - own) / row_bytes, 0, most);
+    const std::int64_t element = bytes_of(p_.compute_type());
     add(kernel_.step,
         {.function = next_name(),
-         .schedule =
-             fmt::format("lu panels width={} threads={} cluster={}", width, kLargeThreads, cluster),
+         .schedule = fmt::format("lu panels width={} threads={} cluster={}", panel_.width,
+                                 kLargeThreads, cluster),
          .blocks = p_.count * Dim(cluster),
          .threads = kLargeThreads,
          .cluster = cluster,
-         .shared_bytes = own + rows * row_bytes,
+         .shared_bytes =
+             large_bytes(panel_.width, element) + panel_.rows * (panel_.width + 1) * element,
          .most_rows = kMostMatrixRows},
         args,
         fmt::format(
             "  LargeLu<{}, {}>::factor<{}, {}, {}>(x, factors, numbers, y, blockIdx.x / {}, "
             "blockIdx.x % {}, int({}), {});\n",
-            compute_, width, storage_name(p_.type), p_.is_inverse, cluster, cluster, cluster, n,
-            rows));
+            compute_, panel_.width, storage_name(p_.type), p_.is_inverse, cluster, cluster, cluster,
+            n, panel_.rows));
   }
 
   void solve() {
@@ -168,19 +183,18 @@ class LuEmitter {
         p_.may_be_small(exprs_)
             ? ir::min(ir::floor_div(p_.n, Dim(p_.most_in_shared() + 1), ranges), Dim(1), ranges)
             : Dim(1);
-    const int width = panel_width(p_.compute_type());
     plan::fb::KernelStepT step;
     add(step,
         {.function = request_.name + "_solve",
-         .schedule = fmt::format("lu solve width={} threads={}", width, kLargeThreads),
+         .schedule = fmt::format("lu solve width={} threads={}", panel_.width, kLargeThreads),
          .blocks = p_.count * chunks * is_needed,
          .threads = kLargeThreads,
-         .shared_bytes = large_bytes(p_.compute_type()),
+         .shared_bytes = large_bytes(panel_.width, bytes_of(p_.compute_type())),
          .most_rows = kMostMatrixRows},
         args,
         fmt::format("  LargeLu<{}, {}>::solve(factors, numbers, {}, y, blockIdx.x / {}, "
                     "int(blockIdx.x % {}), int({}));\n",
-                    compute_, width, is_narrow ? "solved" : "y", each, each, n));
+                    compute_, panel_.width, is_narrow ? "solved" : "y", each, each, n));
     step.args = args.args();
     kernel_.more.push_back(std::move(step));
   }
@@ -190,6 +204,7 @@ class LuEmitter {
   const KernelRequest& request_;
   ExprTable& exprs_;
   std::string compute_, text_;
+  PanelShape panel_;
   EmittedKernel kernel_;
 };
 
@@ -213,7 +228,7 @@ bool LuProblem::may_be_large(const ExprTable& exprs) const {
 std::vector<Dim> LuProblem::scratch_bytes(const ExprTable& exprs) const {
   if (!may_be_large(exprs)) return {};
   const Dim matrices = count * n * n * Dim(bytes_of(compute_type()));
-  std::vector<Dim> bytes = {matrices, count * (n + Dim(panel_width(compute_type()) + 1)) * Dim(4)};
+  std::vector<Dim> bytes = {matrices, count * (n + Dim(kWidest + 1)) * Dim(4)};
   if (is_inverse && size_of(type) < size_of(compute_type())) bytes.push_back(matrices);
   return bytes;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // LU factors of square matrices with partial pivoting; determinants and inverses.
 //
-// A small matrix lies in a block's shared memory. A larger one is a copy in global memory, which
-// stays in the L2: a cluster takes it panel by panel. One block factors the panel in shared memory,
-// then all blocks update the columns behind it. NaN counts as the largest pivot; where a pivot is
-// zero nothing is subtracted, but NaN still reaches the rows below.
+// Here those that lie in a block's shared memory, and what the larger ones share with them. NaN
+// counts as the largest pivot; where a pivot is zero nothing is subtracted, but NaN still reaches
+// the rows below.
 #pragma once
 
-#include "cluster.cuh"
+#include "reduce.cuh"
 
 SINTER_DEVICE int least(int a, int b) { return a < b ? a : b; }
 
@@ -64,12 +63,27 @@ struct PivotProduct {
   }
 };
 
-/// Factors the first `columns` columns of `rows` rows at `a`: U, and below the diagonal L. Row k
-/// changed places with row swapped[k].
+/// How threads share the rows of a matrix or panel: neighbours have neighbouring rows, and where
+/// there are fewer rows than threads, several threads have every `parts`-th column of a row.
+template <int kThreads>
+struct RowShare {
+  int rows, parts, row, part;  // rows: taken at once; the first row and the first column of this
+                               // thread
+
+  SINTER_DEVICE explicit RowShare(int all) {
+    rows = least((all + 31) / 32 * 32, kThreads);
+    parts = rows == 0 ? 1 : kThreads / rows;
+    row = rows == 0 ? 0 : threadIdx.x % rows;
+    part = rows == 0 ? 0 : threadIdx.x / rows;
+  }
+};
+
+/// Factors the first `columns` columns of `rows` rows at `a`: U, and below the diagonal L times its
+/// column's pivot. Row k changed places with row swapped[k].
 template <class C, int kThreads>
-SINTER_DEVICE void factor_columns(C* a, i64 pitch, int rows, int columns, i32* swapped,
-                                  PivotSearch<C, kThreads>& search, PivotProduct& product) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+SINTER_DEVICE void eliminate_columns(C* a, i64 pitch, int rows, int columns, i32* swapped,
+                                     PivotSearch<C, kThreads>& search, PivotProduct& product) {
+  const RowShare<kThreads> share(rows);
   Pivot<C> best = {C(-1), C(0), 0};
   for (int i = threadIdx.x; i < rows; i += kThreads) best = larger(best, pivot_at(i, a[i * pitch]));
   for (int k = 0; k < columns; ++k) {
@@ -86,27 +100,32 @@ SINTER_DEVICE void factor_columns(C* a, i64 pitch, int rows, int columns, i32* s
       }
     __syncthreads();
     best = {C(-1), C(0), 0};
-    for (int i = k + 1 + warp; i < rows; i += kThreads / 32) {
+    if (share.part >= share.parts) continue;
+    for (int i = k + 1 + share.row; i < rows; i += share.rows) {
       C* const row = a + i * pitch;
+      // Without a pivot nothing is subtracted.
       const C factor = pivot.value == C(0) ? C(0) : row[k] / pivot.value;
-      __syncwarp();
-      if (lane == 0) row[k] = factor;
-      for (int j = k + 1 + lane; j < columns; j += 32) {
+      int j = k + 1 + share.part;
+      if (share.part == 0 && j < columns) {
         const C value = row[j] - factor * top[j];
         row[j] = value;
-        if (j == k + 1) best = larger(best, pivot_at(i, value));
+        best = larger(best, pivot_at(i, value));
+        j += share.parts;
       }
+#pragma unroll 4
+      for (; j < columns; j += share.parts) row[j] -= factor * top[j];
     }
   }
   __syncthreads();
 }
 
 /// Inverts the n rows at `a` in their place, but for the order of the columns: column j of the
-/// inverse is column order[j]. Gauss-Jordan, which needs no second matrix.
+/// inverse is column order[j]. Gauss-Jordan, which needs no second matrix; `column` has room for
+/// one column.
 template <class C, int kThreads>
-SINTER_DEVICE void invert_columns(C* a, int pitch, int n, i32* order,
+SINTER_DEVICE void invert_columns(C* a, int pitch, int n, C* column, i32* order,
                                   PivotSearch<C, kThreads>& search, PivotProduct& product) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const RowShare<kThreads> share(n);
   Pivot<C> best = {C(-1), C(0), 0};
   for (int i = threadIdx.x; i < n; i += kThreads) best = larger(best, pivot_at(i, a[i * pitch]));
   for (int k = 0; k < n; ++k) {
@@ -118,18 +137,22 @@ SINTER_DEVICE void invert_columns(C* a, int pitch, int n, i32* order,
     // order[k] is the row until all are known.
     if (threadIdx.x == 0) order[k] = pivot.row;
     for (int j = threadIdx.x; j < n; j += kThreads) {
+      // Of the two rows, the thread that has column k knows what the column gets.
+      if (j != k && j != pivot.row) column[j] = a[j * pitch + k];
       const C moved = top[j], next = other[j];
+      if (j == k) column[pivot.row] = moved;
       if (pivot.row != k) other[j] = moved;
       top[j] = j == k ? inverse : next * inverse;
     }
     __syncthreads();
     best = {C(-1), C(0), 0};
-    for (int i = warp; i < n; i += kThreads / 32) {
+    if (share.part >= share.parts) continue;
+    for (int i = share.row; i < n; i += share.rows) {
       if (i == k) continue;
       C* const row = a + i * pitch;
-      const C factor = row[k];
-      __syncwarp();
-      for (int j = lane; j < n; j += 32) {
+      const C factor = column[i];
+#pragma unroll 4
+      for (int j = share.part; j < n; j += share.parts) {
         const C value = (j == k ? C(0) : row[j]) - factor * top[j];
         row[j] = value;
         if (i > k && j == k + 1) best = larger(best, pivot_at(i, value));
@@ -159,288 +182,21 @@ SINTER_DEVICE void lu_in_shared(const T* x, T* y, i64 matrix, int n) {
   auto& search = *reinterpret_cast<PivotSearch<C, kThreads>*>(memory);
   C* const a = reinterpret_cast<C*>(&search + 1);
   const int pitch = n | 1;  // columns lie in different banks
-  i32* const order = reinterpret_cast<i32*>(a + n * pitch);
+  C* const column = a + n * pitch;
+  i32* const order = reinterpret_cast<i32*>(column + n);
   x += matrix * n * n;
   for (int e = threadIdx.x; e < n * n; e += kThreads)
     a[e / n * pitch + e % n] = static_cast<C>(widen(x[e]));
   __syncthreads();
   PivotProduct product;
   if (!kInverse) {
-    factor_columns<C, kThreads>(a, pitch, n, n, order, search, product);
+    eliminate_columns<C, kThreads>(a, pitch, n, n, order, search, product);
     if (threadIdx.x == 0) y[matrix] = narrow<T>(static_cast<C>(product.value));
     return;
   }
-  invert_columns<C, kThreads>(a, pitch, n, order, search, product);
+  invert_columns<C, kThreads>(a, pitch, n, column, order, search, product);
   y += matrix * n * n;
   for (int e = threadIdx.x; e < n * n; e += kThreads)
-    y[e] = narrow<T>(product.is_regular ? a[e / n * pitch + order[e % n]] : static_cast<C>(not_a_number()));
+    y[e] = narrow<T>(product.is_regular ? a[e / n * pitch + order[e % n]]
+                                        : static_cast<C>(not_a_number()));
 }
-
-/// Large matrices, kWidth columns at a time, by blocks of kThreads threads.
-template <class C, int kWidth>
-struct LargeLu {
-  static constexpr int kThreads = 512, kRows = 128, kColumns = 64;
-
-  /// Shared memory of a block, in front of the panel.
-  struct Memory {
-    PivotSearch<C, kThreads> search;
-    C corner[kWidth][kWidth];      // of the panel: L and U
-    C top[2 * kWidth][kColumns];   // rows of some columns; rows that move
-    C factors[kRows][kWidth + 1];  // of the rows below
-    i32 swapped[kWidth];
-    i32 source[2 * kWidth];  // of each moved row; -1: it stays
-  };
-  /// Integers of a matrix in global memory: where its rows were, the panel's swapped rows, and
-  /// whether it has an inverse.
-  SINTER_DEVICE static i64 integers(int n) { return n + kWidth + 1; }
-
-  /// rows[r] -= factors[r] * top for begin <= r < end, of kColumns columns, of which `columns` are
-  /// there; factors are the kWidth numbers at `from` + r * pitch, of which `width` are there.
-  SINTER_DEVICE static void subtract(Memory& m, const C* from, C* rows, i64 pitch, int begin,
-                                     int end, int width, int columns) {
-    const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-    for (int first = begin; first < end; first += kRows) {
-      for (int e = threadIdx.x; e < kRows * kWidth; e += kThreads) {
-        const int r = e / kWidth, k = e % kWidth;
-        m.factors[r][k] = first + r < end && k < width ? from[(first + r) * pitch + k] : C(0);
-      }
-      __syncthreads();
-      C sum[4][4] = {};
-#pragma unroll 4
-      for (int k = 0; k < kWidth; ++k) {
-        C left[4], right[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) left[i] = m.factors[y + 32 * i][k];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) right[j] = m.top[k][x + 16 * j];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int j = 0; j < 4; ++j) sum[i][j] += left[i] * right[j];
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int r = first + y + 32 * i;
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-          if (r < end && x + 16 * j < columns) rows[r * pitch + x + 16 * j] -= sum[i][j];
-      }
-      __syncthreads();
-    }
-  }
-
-  /// The corner of L and U at row and column `first`; behind the last row it is the identity.
-  SINTER_DEVICE static void load_corner(Memory& m, const C* a, int n, int first) {
-    for (int e = threadIdx.x; e < kWidth * kWidth; e += kThreads) {
-      const int i = e / kWidth, k = e % kWidth;
-      const bool is_there = first + i < n && first + k < n;
-      m.corner[i][k] = is_there ? a[i64(first + i) * n + first + k] : C(i == k ? 1 : 0);
-    }
-  }
-  /// top = L^-1 top; a thread for each column.
-  SINTER_DEVICE static void solve_lower(Memory& m) {
-    if (threadIdx.x < kColumns) {
-      C u[kWidth];
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) u[i] = m.top[i][threadIdx.x];
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) {
-        m.top[k][threadIdx.x] = u[k];
-#pragma unroll
-        for (int i = k + 1; i < kWidth; ++i) u[i] -= m.corner[i][k] * u[k];
-      }
-    }
-    __syncthreads();
-  }
-  /// top = U^-1 top
-  SINTER_DEVICE static void solve_upper(Memory& m) {
-    if (threadIdx.x < kColumns) {
-      C u[kWidth];
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) u[i] = m.top[i][threadIdx.x];
-#pragma unroll
-      for (int k = kWidth - 1; k >= 0; --k) {
-        u[k] /= m.corner[k][k];
-        m.top[k][threadIdx.x] = u[k];
-#pragma unroll
-        for (int i = 0; i < k; ++i) u[i] -= m.corner[i][k] * u[k];
-      }
-    }
-    __syncthreads();
-  }
-
-  /// Which rows the panel at `first` moves: number i < kWidth is row `first` + i, and number kWidth
-  /// + k is the row that row k changed places with.
-  SINTER_DEVICE static void find_moves(Memory& m, const i32* swapped, int width) {
-    if (threadIdx.x < kWidth)
-      m.swapped[threadIdx.x] = threadIdx.x < width ? swapped[threadIdx.x] : 0;
-    __syncthreads();
-    if (threadIdx.x < 2 * kWidth) {
-      const int number = threadIdx.x;
-      const int to = moved_to(m, number);
-      int row = to;
-      for (int k = width - 1; k >= 0; --k) {
-        const int other = m.swapped[k];
-        row = row == k ? other : row == other ? k : row;
-      }
-      const bool is_there =
-          number < kWidth ? number < width : number - kWidth < width && to >= width;
-      m.source[number] = is_there ? row : -1;
-    }
-    __syncthreads();
-  }
-  SINTER_DEVICE static int moved_to(const Memory& m, int number) {
-    return number < kWidth ? number : m.swapped[number - kWidth];
-  }
-  /// Moves rows of kColumns columns at `rows`, of which `columns` are there. The first kWidth stay
-  /// in `top`, and are not written.
-  SINTER_DEVICE static void move_rows(Memory& m, C* rows, i64 pitch, int columns) {
-    for (int e = threadIdx.x; e < 2 * kWidth * kColumns; e += kThreads) {
-      const int number = e / kColumns, j = e % kColumns, row = m.source[number];
-      m.top[number][j] = row >= 0 && j < columns ? rows[row * pitch + j] : C(0);
-    }
-    __syncthreads();
-    for (int e = threadIdx.x; e < kWidth * kColumns; e += kThreads) {
-      const int number = kWidth + e / kColumns, j = e % kColumns;
-      if (m.source[number] >= 0 && j < columns)
-        rows[moved_to(m, number) * pitch + j] = m.top[number][j];
-    }
-    __syncthreads();
-  }
-  SINTER_DEVICE static void store_top(const Memory& m, C* rows, i64 pitch, int width, int columns) {
-    for (int e = threadIdx.x; e < kWidth * kColumns; e += kThreads) {
-      const int i = e / kColumns, j = e % kColumns;
-      if (i < width && j < columns) rows[i * pitch + j] = m.top[i][j];
-    }
-  }
-
-  /// Factors matrix `matrix` of those at `x` into `a`, by a cluster of kBlocks blocks, this one
-  /// being `rank`; `panel_rows` fit into shared memory behind Memory. With kInverse, rows change
-  /// places in the columns in front, too; else y gets the determinants.
-  template <class T, bool kInverse, int kBlocks>
-  SINTER_DEVICE static void factor(const T* x, C* a, i32* numbers, T* y, i64 matrix, int rank,
-                                   int n, int panel_rows) {
-    SINTER_DYNAMIC_SHARED(memory);
-    auto& m = *reinterpret_cast<Memory*>(memory);
-    C* const panel = reinterpret_cast<C*>(&m + 1);
-    constexpr int kPitch = kWidth + 1;
-    x += matrix * n * n;
-    a += matrix * n * n;
-    i32* const order = numbers + matrix * integers(n);
-    i32* const swapped = order + n;
-    for (i64 e = rank * kThreads + threadIdx.x; e < i64(n) * n; e += kBlocks * kThreads)
-      a[e] = static_cast<C>(widen(x[e]));
-    if (kInverse && rank == 0)
-      for (int i = threadIdx.x; i < n; i += kThreads) order[i] = i;
-    join<kBlocks>();
-    PivotProduct product;
-    for (int first = 0; first < n; first += kWidth) {
-      const int width = least(kWidth, n - first), rows = n - first;
-      C* const corner = a + i64(first) * n + first;
-      if (rank == 0) {
-        if (rows <= panel_rows) {
-          for (int e = threadIdx.x; e < rows * kWidth; e += kThreads)
-            if (e % kWidth < width)
-              panel[e / kWidth * kPitch + e % kWidth] = corner[i64(e / kWidth) * n + e % kWidth];
-          __syncthreads();
-          factor_columns<C, kThreads>(panel, kPitch, rows, width, swapped, m.search, product);
-          for (int e = threadIdx.x; e < rows * kWidth; e += kThreads)
-            if (e % kWidth < width)
-              corner[i64(e / kWidth) * n + e % kWidth] = panel[e / kWidth * kPitch + e % kWidth];
-        } else {
-          factor_columns<C, kThreads>(corner, n, rows, width, swapped, m.search, product);
-        }
-      }
-      join<kBlocks>();
-      find_moves(m, swapped, width);
-      load_corner(m, a, n, first);
-      if (kInverse && rank == 0) {
-        i32* const moved = order + first;
-        const int number = threadIdx.x, from = number < 2 * kWidth ? m.source[number] : -1;
-        const i32 value = from >= 0 ? moved[from] : 0;
-        __syncthreads();
-        if (from >= 0) moved[moved_to(m, number)] = value;
-      }
-      __syncthreads();
-      const int behind = n - first - width;
-      const int right = (behind + kColumns - 1) / kColumns;
-      const int left = kInverse ? (first + kColumns - 1) / kColumns : 0;
-      for (int chunk = rank; chunk < right + left; chunk += kBlocks) {
-        const bool is_left = chunk >= right;
-        const int column = is_left ? (chunk - right) * kColumns : first + width + chunk * kColumns;
-        const int columns = least(kColumns, (is_left ? first : n) - column);
-        C* const own = a + i64(first) * n + column;
-        move_rows(m, own, n, columns);
-        if (!is_left) solve_lower(m);
-        store_top(m, own, n, width, columns);
-        if (!is_left) subtract(m, corner, own, n, width, rows, width, columns);
-        __syncthreads();
-      }
-      join<kBlocks>();
-    }
-    if (rank != 0 || threadIdx.x != 0) return;
-    if (kInverse)
-      swapped[kWidth] = product.is_regular ? 1 : 0;
-    else
-      y[matrix] = narrow<T>(static_cast<C>(product.value));
-  }
-
-  /// All blocks of the matrix have come, and see what the others wrote.
-  template <int kBlocks>
-  SINTER_DEVICE static void join() {
-    __syncthreads();
-    if (kBlocks > 1) cluster_barrier();
-  }
-
-  /// Columns `chunk` * kColumns.. of the inverse: solves L U X = P, in `solved`, which is y where
-  /// elements have the type C.
-  template <class T>
-  SINTER_DEVICE static void solve(const C* a, const i32* numbers, C* solved, T* y, i64 matrix,
-                                  int chunk, int n) {
-    SINTER_DYNAMIC_SHARED(memory);
-    auto& m = *reinterpret_cast<Memory*>(memory);
-    const int column = chunk * kColumns, columns = least(kColumns, n - column);
-    const i64 first_element = matrix * n * n;
-    a += first_element;
-    C* const own = solved + first_element + column;
-    const i32* const order = numbers + matrix * integers(n);
-    const bool has_inverse = order[n + kWidth] != 0;
-    for (int e = threadIdx.x; e < n * kColumns; e += kThreads) {
-      const int i = e / kColumns, j = e % kColumns;
-      if (j < columns)
-        own[i64(i) * n + j] = has_inverse ? C(order[i] == column + j ? 1 : 0) : static_cast<C>(not_a_number());
-    }
-    __syncthreads();
-    const auto load_top = [&](int first) {
-      for (int e = threadIdx.x; e < kWidth * kColumns; e += kThreads) {
-        const int i = e / kColumns, j = e % kColumns;
-        m.top[i][j] = first + i < n && j < columns ? own[i64(first + i) * n + j] : C(0);
-      }
-      __syncthreads();
-    };
-    if (has_inverse) {
-      for (int first = 0; first < n; first += kWidth) {
-        const int width = least(kWidth, n - first);
-        load_corner(m, a, n, first);
-        load_top(first);
-        solve_lower(m);
-        store_top(m, own + i64(first) * n, n, width, columns);
-        subtract(m, a + first, own, n, first + width, n, width, columns);
-      }
-      for (int first = (n - 1) / kWidth * kWidth; first >= 0; first -= kWidth) {
-        const int width = least(kWidth, n - first);
-        load_corner(m, a, n, first);
-        load_top(first);
-        solve_upper(m);
-        store_top(m, own + i64(first) * n, n, width, columns);
-        subtract(m, a + first, own, n, 0, first, width, columns);
-      }
-    }
-    if (sizeof(T) == sizeof(C)) return;
-    __syncthreads();
-    for (int e = threadIdx.x; e < n * kColumns; e += kThreads) {
-      const int i = e / kColumns, j = e % kColumns;
-      if (j < columns) y[first_element + i64(i) * n + column + j] = narrow<T>(own[i64(i) * n + j]);
-    }
-  }
-};

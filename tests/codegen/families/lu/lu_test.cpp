@@ -62,7 +62,8 @@ std::vector<LuCase> all_cases() {
     cases.push_back({1, 65, is_inverse, DType::kFloat32, 0, 5000});  // in shared memory after all
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 160, 5000});
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 0, 0, "sm_80"});
-    // Panels longer than shared memory holds.
+    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 1600});  // narrower
+    // Longer than shared memory holds.
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 0, 0, "sm_90", 48 * 1024});
   }
   return cases;
