@@ -143,6 +143,7 @@ struct LargeLu {
       const int i = e / kColumns, j = e % kColumns;
       if (i < width && j < columns) rows[i * pitch + j] = m.top[i][j];
     }
+    __syncthreads();
   }
 
   /// Divides the columns of L by their pivots, and stores the panel, which may lie in its place.
@@ -216,7 +217,6 @@ struct LargeLu {
         if (!is_left) solve_lower(m);
         store_top(m, own, n, width, columns);
         if (!is_left) subtract(m, corner, own, n, width, rows, width, columns);
-        __syncthreads();
       }
       join<kBlocks>();
     }
@@ -231,7 +231,14 @@ struct LargeLu {
   template <int kBlocks>
   SINTER_DEVICE static void join() {
     __syncthreads();
-    if (kBlocks > 1) cluster_barrier();
+    if (kBlocks == 1) return;
+#ifdef __CUDACC__
+    __threadfence();  // what lies in global memory, too
+#endif
+    cluster_barrier();
+#ifdef __CUDACC__
+    __threadfence();
+#endif
   }
 
   /// Columns `chunk` * kColumns.. of the inverse: solves L U X = P, in `solved`, which is y where
