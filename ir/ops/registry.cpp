@@ -27,6 +27,7 @@
   X(suppression)    \
   X(selection)      \
   X(transform)      \
+  X(linear_algebra) \
   X(sampling)       \
   X(tree)           \
   X(recurrent)      \
