@@ -62,7 +62,7 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
 }
 
 SlotSampler::SlotSampler(const SlotStart& start)
-    : parameters_(start.sampling), seed_(start.seed), draws_(start.draws) {
+    : parameters_(start.sampling), ended_(start.ended), seed_(start.seed), draws_(start.draws) {
   for (const TokenId token : start.tokens) note_seen(token);
   if (parameters_->adjust) text_ = start.text;
   // Adds biases if a token is named twice.
@@ -208,6 +208,7 @@ SampleResult SlotSampler::collect(std::span<const TokenId> drafts, const Next& n
 }
 
 SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const TokenId> drafts) {
+  if (ended_ && *ended_) return {};
   const std::size_t vocabulary = logits.size() / (drafts.size() + 1);
   return collect(drafts, [&](std::size_t i, SampleResult& result) {
     const auto row = logits.subspan(i * vocabulary, vocabulary);
