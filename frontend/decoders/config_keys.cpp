@@ -19,7 +19,7 @@ class JsonKeys : public ConfigKeys {
  public:
   explicit JsonKeys(const std::string& text) {
     try {
-      config_ = tools::read_json(text, "config.json");
+      config_ = tools::read_json(text, "config.json", tools::kConfigLimits);
     } catch (const Error& error) {
       throw invalid_model_error("{}", error.what());
     }
@@ -162,6 +162,11 @@ class GgufKeys : public ConfigKeys {
  protected:
   std::optional<Value> find(std::string_view key) const override {
     if (key == "model_type") return std::string(file_.architecture());
+    if (key == "general.name") {  // for people
+      const auto name = file_.find(key);
+      const auto* const text = name ? std::get_if<std::string_view>(&*name) : nullptr;
+      return text == nullptr ? std::nullopt : std::optional<Value>(std::string(*text));
+    }
     const std::string name = spelled(key);
     if (name == key) return std::nullopt;  // GGUF has no such key
     read_.insert(name);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kOldest = 4, kNewest = 6, kMostVariables = 1 << 20;
+constexpr std::uint32_t kOldest = 4, kNewest = 6, kMostVariables = 1 << 16;
 constexpr std::size_t kMostRank = 8;
 
 /// Reads a file from its beginning.
@@ -123,10 +123,10 @@ struct Place {
 
 class Ct2File : public TensorFile {
  public:
-  explicit Ct2File(const fs::path& path)
-      : path_(fs::absolute(path)),
-        file_(MappedFile::open(path)),
-        all_(read_variables(file_->bytes())) {
+  /// `file` may be null.
+  Ct2File(std::span<const std::byte> bytes, std::shared_ptr<const MappedFile> file,
+          const fs::path& path)
+      : path_(fs::absolute(path)), file_(std::move(file)), all_(read_variables(bytes)) {
     for (const auto& [name, variable] : all_)
       if (!variable.shape.empty() && !is_mapped(name)) places_[name] = {name};
   }
@@ -266,10 +266,17 @@ bool is_ct2(const fs::path& folder) {
   return has("model.bin") && !has("model.safetensors") && !has("model.safetensors.index.json");
 }
 
-Ct2Model open_ct2(const fs::path& folder) {
-  auto file = std::make_shared<const Ct2File>(folder / "model.bin");
+Ct2Model parse_ct2(std::span<const std::byte> bytes, std::shared_ptr<const MappedFile> owner,
+                   const fs::path& path) {
+  auto file = std::make_shared<const Ct2File>(bytes, std::move(owner), path);
   std::string config = config_of(*file);
   return {std::move(file), std::move(config)};
+}
+
+Ct2Model open_ct2(const fs::path& folder) {
+  auto file = MappedFile::open(folder / "model.bin");
+  const auto bytes = file->bytes();
+  return parse_ct2(bytes, std::move(file), folder / "model.bin");
 }
 
 }  // namespace sinter::frontend

@@ -4,9 +4,11 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "frontend/decoders/tensor_file.h"
+#include "frontend/model/model_file.h"
 
 namespace sinter::frontend {
 
@@ -21,5 +23,9 @@ struct Ct2Model {
 /// Throws Error(kInvalidModel) for damaged files, Error(kUnsupported) for other models, versions,
 /// and weights of integers.
 Ct2Model open_ct2(const std::filesystem::path& folder);
+/// The same of a file's bytes, which live as long as `owner` (null: longer than the result); `path`
+/// names it.
+Ct2Model parse_ct2(std::span<const std::byte> bytes, std::shared_ptr<const MappedFile> owner,
+                   const std::filesystem::path& path);
 
 }  // namespace sinter::frontend

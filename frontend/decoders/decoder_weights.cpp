@@ -13,9 +13,10 @@ namespace sinter::frontend {
 namespace {
 
 /// Tables of angles and masks that old checkpoints contain.
-constexpr std::string_view kTables[] = {"rotary_emb.inv_freq",      "attention.bias",
-                                        "attention.masked_bias",    "rope_freqs.weight",
-                                        "rope_factors_long.weight", "rope_factors_short.weight"};
+constexpr std::string_view kTables[] = {
+    "rotary_emb.inv_freq", "attention.bias",           "attention.masked_bias",
+    "rope_freqs.weight",   "rope_factors_long.weight", "rope_factors_short.weight",
+    ".input_scale"};  // of activations in 4 bits
 
 /// Rows of `all` in another order, copied when they are read.
 ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
@@ -55,6 +56,21 @@ std::string DecoderWeights::name(std::string_view what, std::optional<std::size_
   return layer ? fmt::format("{}{}.{}", row_.layer_prefix, *layer, own) : own;
 }
 
+void CheckedWeights::take_factor(const std::string& name, StoredTensor& stored) {
+  constexpr std::string_view kWeight = ".weight";
+  auto* const blocks = std::get_if<ir::ScaledTensor>(&stored.value);
+  if (blocks == nullptr || blocks->format.scale != DType::kFloat8E4M3FN || !name.ends_with(kWeight))
+    return;
+  const std::string own = name.substr(0, name.size() - kWeight.size()) + ".scale";
+  if (!has(own)) return;
+  const ir::Tensor factor = take_plain(own, {1});
+  if (factor.dtype() != DType::kFloat32)
+    throw unsupported_error("tensor '{}' is of {}: expected f32. {}", own,
+                            to_string(factor.dtype()), kOtherWay);
+  blocks->factors = ir::factors_of_rows(factor, blocks->n());
+  blocks->format.has_factors = true;
+}
+
 StoredTensor CheckedWeights::take(const std::string& name, const ir::Ints& shape) {
   if (!file_->has(name))
     throw unsupported_error("tensor '{}' is missing, which a model of '{}' has. {}", name,
@@ -70,6 +86,7 @@ StoredTensor CheckedWeights::take(const std::string& name, const ir::Ints& shape
                               to_string(plain->dtype()), kOtherWay);
     if (reads_) *plain = ir::model_tensor(*plain, name, reads_);
   }
+  take_factor(name, stored);
   return stored;
 }
 

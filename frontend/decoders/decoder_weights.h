@@ -43,6 +43,9 @@ class CheckedWeights {
   bool is_gguf() const { return is_gguf_; }
 
  private:
+  /// NVFP4's number for a whole matrix, which is a tensor beside it.
+  void take_factor(const std::string& name, StoredTensor& stored);
+
   std::string architecture_;
   std::shared_ptr<const TensorFile> file_;
   bool is_gguf_;

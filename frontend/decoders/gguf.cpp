@@ -19,8 +19,8 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::uint32_t kFirstVersion = 2, kLastVersion = 3;
 // A header's entries take memory: far more than any model has, and little.
-constexpr std::uint64_t kMostKeys = 1 << 16, kMostTensors = 1 << 18, kMostTexts = 1 << 22;
-constexpr std::uint64_t kMostName = 65535, kMostDims = 4;
+constexpr std::uint64_t kMostKeys = 1 << 16, kMostTensors = 1 << 16, kMostValues = 1 << 21;
+constexpr std::uint64_t kMostName = 65535, kMostTensorName = 1024, kMostDims = 4;
 constexpr std::uint64_t kDefaultAlignment = 32, kMostAlignment = 1 << 20;
 
 enum class Kind : std::uint32_t {
@@ -264,7 +264,7 @@ class MappedGguf final : public GgufFile {
                                 label);
       const std::size_t size = size_of_kind(key.element);
       key.count = reader.count("the length of " + label, size == 0 ? sizeof(std::uint64_t) : size,
-                               size == 0 ? kMostTexts - texts_ : UINT64_MAX);
+                               size == 0 ? kMostValues - texts_ : kMostValues);
     }
     key.from = reader.here();
     if (key.element == Kind::kText) {
@@ -314,7 +314,7 @@ class MappedGguf final : public GgufFile {
 
   Info read_info(Reader& reader, std::uint64_t i) const {
     Info info;
-    info.name = reader.text(fmt::format("the name of tensor {}", i), kMostName);
+    info.name = reader.text(fmt::format("the name of tensor {}", i), kMostTensorName);
     if (info.name.empty()) reader.fail("tensor {} has no name", i);
     const std::string label = fmt::format("tensor '{}'", ir::shown(info.name));
     const auto rank = reader.number<std::uint32_t>(label);
@@ -440,6 +440,8 @@ std::optional<std::vector<std::string_view>> GgufFile::texts(std::string_view ke
 std::string_view GgufFile::architecture() const {
   const auto name = text("general.architecture");
   if (!name) throw invalid_model_error("the GGUF file has no key 'general.architecture'");
+  if (name->size() > kMostTensorName)
+    throw invalid_model_error("key 'general.architecture' has {} bytes", name->size());
   return *name;
 }
 

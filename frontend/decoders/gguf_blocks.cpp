@@ -6,17 +6,13 @@
 #include <cstring>
 #include <vector>
 
+#include "frontend/decoders/gguf_grid_blocks.h"
 #include "ir/parallel.h"
 
 namespace sinter::frontend {
 namespace {
 
 using Byte = std::uint8_t;
-
-float half_at(const Byte* at) {
-  return static_cast<float>(
-      ir::load_as_double(DType::kFloat16, reinterpret_cast<const std::byte*>(at)));
-}
 
 /// Codes of 4 bits: the low halves of `count` bytes, then their high ones.
 void halves(const Byte* from, int count, Byte* to) {
@@ -235,6 +231,34 @@ struct MXFP4 {
   static void scales(const Byte* block, float* to) { *to = block[0]; }  // the code
 };
 
+/// Scales are unsigned e4m3, whose bytes are those of the signed type. 0x7f is 0 here; halves of
+/// ggml's scales times its doubled numbers are these.
+struct NVFP4 {
+  static constexpr const char* kFormat = "f4e2m1 * f8e4m3fn group 16";
+  static constexpr int kElements = 64, kBytes = 36;
+  static void codes(const Byte* block, Byte* to) {
+    for (int g = 0; g < 4; ++g) halves(block + 4 + g * 8, 8, to + g * 16);
+  }
+  static void scales(const Byte* block, float* to) {
+    for (int g = 0; g < 4; ++g) {
+      const auto code = static_cast<std::byte>(block[g] & 127);
+      to[g] = code == std::byte{127}
+                  ? 0
+                  : static_cast<float>(ir::load_as_double(DType::kFloat8E4M3FN, &code));
+    }
+  }
+};
+
+/// Signs.
+struct Q1_0 {
+  static constexpr const char* kFormat = "i4 * f16 group 128";
+  static constexpr int kElements = 128, kBytes = 18;
+  static void codes(const Byte* block, Byte* to) {
+    for (int i = 0; i < kElements; ++i) to[i] = (block[2 + i / 8] >> i % 8 & 1) != 0 ? 9 : 7;
+  }
+  static void scales(const Byte* block, float* to) { *to = half_at(block); }
+};
+
 // ---- Tensors of them
 
 constexpr std::size_t kBlocksAtOnce = 4096;
@@ -358,17 +382,17 @@ constexpr BlockType kTypes[] = {
     blocks_of<TQ1_0>(34, "TQ1_0"),
     blocks_of<TQ2_0>(35, "TQ2_0"),
     blocks_of<MXFP4>(39, "MXFP4"),
+    blocks_of<IQ2_XXS>(16, "IQ2_XXS"),
+    blocks_of<IQ2_XS>(17, "IQ2_XS"),
+    blocks_of<IQ3_XXS>(18, "IQ3_XXS"),
+    blocks_of<IQ1_S>(19, "IQ1_S"),
+    blocks_of<IQ3_S>(21, "IQ3_S"),
+    blocks_of<IQ2_S>(22, "IQ2_S"),
+    blocks_of<IQ1_M>(29, "IQ1_M"),
+    blocks_of<NVFP4>(40, "NVFP4"),
+    blocks_of<Q1_0>(41, "Q1_0"),
     unread(9, "Q8_1"),
     unread(15, "Q8_K"),
-    unread(16, "IQ2_XXS"),
-    unread(17, "IQ2_XS"),
-    unread(18, "IQ3_XXS"),
-    unread(19, "IQ1_S"),
-    unread(21, "IQ3_S"),
-    unread(22, "IQ2_S"),
-    unread(29, "IQ1_M"),
-    unread(40, "NVFP4"),
-    unread(41, "Q1_0"),
 };
 
 }  // namespace

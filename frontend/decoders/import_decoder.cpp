@@ -16,20 +16,19 @@
 #include "frontend/decoders/speech_graph.h"
 #include "frontend/model/model_file.h"
 #include "runtime/format_error.h"
+#include "tools/json/read_json.h"
 
 namespace sinter::frontend {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostConfig = std::uintmax_t{16} << 20;
-
 std::string read_config_text(const fs::path& path) {
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
-  if (bytes.size() > kMostConfig)
+  if (bytes.size() > tools::kMostConfigBytes)
     throw invalid_model_error("config.json has {} bytes: expected at most {}", bytes.size(),
-                              kMostConfig);
+                              tools::kMostConfigBytes);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

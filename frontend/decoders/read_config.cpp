@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include <fmt/ranges.h>
@@ -155,6 +156,7 @@ class ConfigReader {
     config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
                                       : keys_.flag("tie_word_embeddings").value_or(row_.is_tied);
     config_.activation = activation();
+    if (keys_.is_gguf()) note_windows();
     check_unread(keys_, row_.name, config_.notes);
     return std::move(config_);
   }
@@ -314,6 +316,25 @@ class ConfigReader {
     return keys_.size("sliding_window", kMostPositions);
   }
 
+  /// GGUF files lack the windows of some architectures, which llama.cpp does without.
+  void note_windows() {
+    if (std::ranges::any_of(config_.layers, [](const DecoderLayer& layer) { return layer.window; }))
+      return;
+    // Mistral's files are Llama's by their architecture.
+    std::string name = keys_.text("general.name").value_or("");
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    for (const Architecture& row : architectures()) {
+      const bool is_named = row.name == row_.name || name.find(row.name) != std::string::npos;
+      if (!is_named || row.windows == Windows::kNone || row.windows == Windows::kUpper) continue;
+      config_.notes.push_back(
+          fmt::format("the file has no sliding window ('{}'), which '{}' has in some versions: a "
+                      "token sees all "
+                      "before it, as in llama.cpp; the folder that the file was made of says which",
+                      keys_.spelled("sliding_window"), row.name));
+      return;
+    }
+  }
+
   void check_layer_types(const std::vector<std::string>& types) const {
     if (types.size() != config_.layers.size())
       throw invalid_model_error("'layer_types' names {} layers of {}", types.size(),
@@ -403,8 +424,8 @@ const Architecture& architecture_of(const ConfigKeys& keys) {
   if (!keys.is_gguf())
     for (const EncoderRow& row : encoder_rows()) known.push_back(row.name);
   if (!keys.is_gguf()) known.push_back(kSpeechModel);
-  throw unsupported_error("architecture '{}' is not known; known are {}. {}", ir::shown(*name),
-                          fmt::join(known, ", "), kOtherWay);
+  throw unsupported_error("architecture '{}' is not known; known are {}. {}",
+                          ir::shown(name->substr(0, 100)), fmt::join(known, ", "), kOtherWay);
 }
 
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,

@@ -20,10 +20,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMostHeader = std::uint64_t{1} << 25;
-/// A value takes more memory than its text.
-constexpr tools::JsonLimits kHeaderLimits = {
-    .depth = 4, .values = std::size_t{1} << 21, .numbers = std::size_t{1} << 21};
+// A header's entries take memory: far more than any file has, and little.
+constexpr std::uint64_t kMostHeader = std::uint64_t{1} << 23, kMostIndex = std::uint64_t{1} << 25;
+constexpr std::size_t kMostTensors = 1 << 16, kMostName = 1024;
+/// Of one tensor.
+constexpr tools::JsonLimits kEntryLimits = {.depth = 4, .values = 64, .numbers = 64};
 
 const std::map<std::string, DType>& dtypes() {
   static const std::map<std::string, DType> types = {
@@ -39,7 +40,7 @@ const std::map<std::string, DType>& dtypes() {
 }
 
 struct Entry {
-  std::string name;
+  std::string_view name;
   std::uint64_t begin = 0, end = 0;
 };
 
@@ -74,18 +75,17 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof header_size,
                               static_cast<std::size_t>(header_size));
   const auto data = bytes.subspan(sizeof header_size + static_cast<std::size_t>(header_size));
-  const json header =
-      tools::read_json(text, fmt::format("the header of '{}'", what), kHeaderLimits);
-  if (!header.is_object())
-    throw usage_error("'{}' is no safetensors file: its header is no JSON object", what);
   std::map<std::string, ir::Tensor> tensors;
   std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") continue;
+  const auto add = [&](std::string name, const json& value) {
+    if (name.size() > kMostName)
+      throw usage_error("'{}': a tensor's name has {} bytes", what, name.size());
     const std::string label = fmt::format("'{}': tensor '{}'", what, ir::shown(name));
+    if (entries.size() == kMostTensors)
+      throw usage_error("'{}' has more than {} tensors", what, kMostTensors);
     std::string type;
     ir::Ints shape;
-    Entry entry{name};
+    Entry entry;
     try {
       type = value.at("dtype").get<std::string>();
       for (const json& dim : value.at("shape")) {
@@ -110,14 +110,21 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
                         entry.begin, entry.end, data.size());
     const auto part = data.subspan(static_cast<std::size_t>(entry.begin),
                                    static_cast<std::size_t>(entry.end - entry.begin));
-    try {
-      tensors.emplace(name, ir::Tensor(dtype->second, std::move(shape),
-                                       bytes_in_file(dtype->second, part, file)));
-    } catch (const Error& error) {
-      throw usage_error("{}: {}", label, error.what());
-    }
-    entries.push_back(std::move(entry));
-  }
+    const auto [at, is_new] = [&] {
+      try {
+        return tensors.try_emplace(std::move(name), dtype->second, std::move(shape),
+                                   bytes_in_file(dtype->second, part, file));
+      } catch (const Error& error) {
+        throw usage_error("{}: {}", label, error.what());
+      }
+    }();
+    if (!is_new) throw usage_error("{} is there twice", label);
+    entry.name = at->first;
+    entries.push_back(entry);
+  };
+  if (!tools::read_json_members(text, fmt::format("the header of '{}'", what), kEntryLimits, "",
+                                "__metadata__", add))
+    throw usage_error("'{}' is no safetensors file: its header is no JSON object", what);
   std::ranges::sort(entries, {},
                     [](const Entry& entry) { return std::pair(entry.begin, entry.end); });
   std::uint64_t end = 0;
@@ -173,24 +180,20 @@ class Safetensors final : public TensorFile {
     const auto file = MappedFile::open(path);
     const std::span<const std::byte> bytes = file->bytes();
     const std::string what = fmt::format("'{}'", path.string());
-    if (bytes.size() > kMostHeader)
+    if (bytes.size() > kMostIndex)
       throw invalid_model_error("{} has {} bytes: an index has {} at most", what, bytes.size(),
-                                kMostHeader);
-    const json index = as_model([&] {
-      return tools::read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, what,
-                              kHeaderLimits);
-    });
-    const auto map = index.is_object() ? index.find("weight_map") : index.end();
-    if (!index.is_object() || map == index.end() || !map->is_object() || map->empty())
-      throw invalid_model_error("{} has no 'weight_map' that names files", what);
+                                kMostIndex);
     std::map<std::string, std::map<std::string, ir::Tensor>> files;
-    for (const auto& [name, shard] : map->items()) {
+    const auto add = [&](const std::string& name, const json& shard) {
+      if (name.size() > kMostName)
+        throw invalid_model_error("{}: a tensor's name has {} bytes", what, name.size());
       const auto* const text = shard.get_ptr<const std::string*>();
       if (text == nullptr || text->empty() || fs::path(*text).filename() != *text || *text == "." ||
           *text == "..")
         throw invalid_model_error(
             "{}: 'weight_map' has {} for tensor '{}'; it must be the name of a file beside it",
-            what, text == nullptr ? "no text" : "'" + ir::shown(*text) + "'", ir::shown(name));
+            what, text == nullptr ? "no text" : "'" + ir::shown(text->substr(0, kMostName)) + "'",
+            ir::shown(name));
       const auto [at, is_new] = files.try_emplace(*text);
       if (is_new) {
         const fs::path own = path.parent_path() / *text;
@@ -201,8 +204,15 @@ class Safetensors final : public TensorFile {
       if (tensor == at->second.end())
         throw invalid_model_error("{}: tensor '{}' is not in '{}'", what, ir::shown(name),
                                   ir::shown(*text));
-      tensors_.emplace(name, tensor->second);
-    }
+      if (!tensors_.emplace(name, tensor->second).second)
+        throw invalid_model_error("{} has tensor '{}' twice", what, ir::shown(name));
+    };
+    const bool has_map = as_model([&] {
+      return tools::read_json_members({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                      what, kEntryLimits, "weight_map", "", add);
+    });
+    if (!has_map || tensors_.empty())
+      throw invalid_model_error("{} has no 'weight_map' that names files", what);
     paths_.push_back(fs::absolute(path));
   }
 

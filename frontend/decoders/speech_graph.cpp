@@ -38,7 +38,8 @@ SpeechConfig read_speech_config(const ConfigKeys& keys, std::vector<std::string>
   c.vocabulary = keys.size("vocab_size", kMostTokens);
   for (const auto& [name, side] :
        {std::pair{"encoder", &c.encoder}, std::pair{"decoder", &c.decoder}}) {
-    const auto key = [&](const char* what) { return fmt::format("{}_{}", name, what); };
+    const std::string stem = name;  // clang 14 does not capture bindings
+    const auto key = [&](const char* what) { return fmt::format("{}_{}", stem, what); };
     side->layers = keys.size(key("layers"), kMostLayers);
     side->heads = keys.size(key("attention_heads"), kMostHeads);
     side->inner = keys.size(key("ffn_dim"), kMostSize);

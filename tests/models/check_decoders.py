@@ -18,10 +18,14 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "perf"))
+from common import provenance, write  # noqa: E402
 from runs import Failed, Sinter
 
 GOLDENS = Path(__file__).with_name("decoders.json")
-BLOCKS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"]
+BLOCKS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4",
+          "NVFP4", "IQ1_S", "IQ2_XS", "IQ3_S"]
 VOCABULARY, STEPS = 96, (0, 31, 63)  # of the logits that are compared
 COMMON = dict(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
               max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -236,11 +240,13 @@ def main():
     p.add_argument("--target", default="cpu")
     p.add_argument("--only", help="rows, divided by commas")
     p.add_argument("--blocks", help="types of blocks, or all")
+    p.add_argument("--out", help="write the errors as JSON, which results_table.py reads")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--make", action="store_true")
     a = p.parse_args()
     if a.make:
         return make()
-    goldens, failed, count = json.loads(GOLDENS.read_text()), 0, 0
+    goldens, failed, rows = json.loads(GOLDENS.read_text()), 0, {}
     blocks = BLOCKS if a.blocks == "all" else a.blocks.split(",") if a.blocks else []
     from gguf_of_folder import ARCHITECTURES
     assert {golden["config"]["model_type"] for golden in goldens.values()} == set(ARCHITECTURES)
@@ -250,13 +256,17 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             sinter = Sinter(a.sinter, name, a.target)
             for label, kind in cases_of(row, blocks):
-                count += 1
                 try:
-                    print(f"ok     {label}: {run_case(sinter, row, golden, kind, Path(name)):.1e}", flush=True)
+                    error = run_case(sinter, row, golden, kind, Path(name))
+                    rows[label] = float(f"{error:.1e}")
+                    print(f"ok     {label}: {error:.1e}", flush=True)
                 except Failed as e:
                     failed += 1
+                    rows[label] = str(e)
                     print(f"FAILED {label}: {e}", flush=True)
-    print(f"{count - failed} of {count} decoders as they should be")
+    print(f"{len(rows) - failed} of {len(rows)} decoders as they should be")
+    if a.out:
+        write(a.out, {**provenance(a.commit), "target": a.target, "errors": rows})
     sys.exit(1 if failed else 0)
 
 

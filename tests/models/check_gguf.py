@@ -23,7 +23,8 @@ from runs import Sinter  # noqa: E402
 WIDTH, HEADS, KV_HEADS, LAYERS, WORDS = 256, 4, 2, 2, 64
 # Where each block of a kind has numbers of float16.
 SCALES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q8_0": (0,), "Q5_0": (0,), "Q5_1": (0, 2), "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2),
-          "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,), "TQ2_0": (64,), "MXFP4": ()}
+          "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "TQ1_0": (52,), "TQ2_0": (64,), "MXFP4": (), "NVFP4": (),
+          "IQ2_XXS": (0,), "IQ2_XS": (0,), "IQ2_S": (0,), "IQ3_XXS": (0,), "IQ3_S": (0,), "IQ1_S": (0,), "IQ1_M": ()}
 # Those that the package makes of floats.
 MADE = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4")
 
@@ -37,6 +38,10 @@ def random_blocks(rng, kind, rows, columns):
         data[..., at:at + 2] = scale[..., None].view(np.uint8)
     if kind == "MXFP4":
         data[..., 0] = rng.integers(0, 250, data.shape[:2])  # beyond, numbers are infinite
+    elif kind == "NVFP4":
+        data[..., :4] &= 127  # scales have no sign
+    elif kind == "IQ1_M":  # the highest bits of a float16, in a word of its own
+        data[..., 55] = data[..., 55] & 15 | 0x10
     else:
         data[0, 0, 4:12] = 0  # in Q4_K also scales of zero
     return data.reshape(rows, -1)
@@ -56,8 +61,8 @@ def bits(x):
 def check_reader(rng, binary, folder):
     """Tensors written by the package: any blocks, and those that it makes of floats, with values near zero and far from it."""
     tensors = {}
-    for kind in SCALES:
-        tensors[f"any.{kind}"] = kind, random_blocks(rng, kind, 7, 1024)
+    for kind in SCALES:  # of codebooks all entries, the largest of which has 2,048
+        tensors[f"any.{kind}"] = kind, random_blocks(rng, kind, 256 if kind[:3] in ("IQ1", "IQ2", "IQ3") else 7, 1024)
     for kind in MADE:
         x = rng.standard_normal((5, 512)).astype(np.float32) * np.float32(10) ** rng.integers(-3, 3, (5, 1)).astype(np.float32)
         x[0, :256] = 0

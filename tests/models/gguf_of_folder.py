@@ -30,14 +30,16 @@ ARCHITECTURES = {
 
 
 # Where a block of a type that the gguf package cannot make has its scales, of float16.
-SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,)}
+SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,),
+          **{kind: (0,) for kind in ("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S")}}
 
 
 def blocks_of(x, kind):
-    """x, or random numbers of its size, as blocks: bytes, and what they stand for."""
+    """x, or random numbers of its size, as blocks: bytes, what they stand for, and its number for the whole matrix."""
     own = gguf.GGMLQuantizationType[kind]
+    factor = 1
     if kind == "F32":
-        return x, x
+        return x, x, factor
     try:
         data = gguf.quants.quantize(x, own)
     except NotImplementedError:
@@ -51,10 +53,13 @@ def blocks_of(x, kind):
         if kind in SCALES:
             scale(1)
             scale(x.std() / gguf.dequantize(data.reshape(len(x), -1), own).std())
+        elif kind == "NVFP4":  # around 1
+            data[..., :4] = data[..., :4] % 16 + 48
+            factor = np.float32(x.std() / 3)
         else:  # MXFP4: an exponent
             data[..., 0] = round(127 + np.log2(x.std() / 3))
         data = data.reshape(len(x), -1)
-    return data, gguf.dequantize(data, own).reshape(x.shape)
+    return data, gguf.dequantize(data, own).reshape(x.shape) * factor, factor
 
 
 def neighbours(rows, heads):
@@ -167,8 +172,10 @@ def convert(folder, out, kind="F32", dequantized=None):
             continue
         # As llama.cpp: rows that are not whole blocks get smaller ones.
         own = kind if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0 else "Q8_0"
-        data, meant = blocks_of(x[order], own)
+        data, meant, factor = blocks_of(x[order], own)
         writer.add_tensor(f"{prefix}{to}.{part}", data, raw_dtype=gguf.GGMLQuantizationType[own])
+        if factor != 1:
+            vector(f"{prefix}{to}.scale", np.array([factor]))
         numbers[name] = np.empty_like(x)
         numbers[name][order] = meant
     for name, parts in stacked.items():

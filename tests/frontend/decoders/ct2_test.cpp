@@ -95,6 +95,8 @@ TEST(Ct2, RefusesByName) {
                   {ct2_variable("a", {1}, 0, "1234"), ct2_variable("a", {1}, 0, "1234")})),
               HasSubstr("'a' twice"));
   EXPECT_THAT(refused_ct2(ct2_model({})), HasSubstr("has no 'model.encoder"));
+  EXPECT_THAT(refused_ct2(ct2_model(std::vector<std::string>((1 << 16) + 1))),
+              HasSubstr("has 65537 variables"));
   auto variables = small_ct2();
   variables.push_back(ct2_variable("encoder/layer_0/self_attention/linear_0/weight", {4, 2}, 0,
                                    std::string(32, '\0')));

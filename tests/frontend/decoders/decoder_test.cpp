@@ -194,6 +194,14 @@ TEST(DecoderConfig, BoundsTablesOfAngles) {
   EXPECT_THAT(refused_config(text, ErrorCode::kUnsupported), HasSubstr("2000000000 positions"));
 }
 
+/// A list takes much more memory than its text.
+TEST(DecoderConfig, BoundsLists) {
+  std::string lists = R"("x":[)";
+  for (int i = 0; i < 300000; ++i) lists += "[],";
+  EXPECT_THAT(refused_config(config("llama", lists + "[]]"), ErrorCode::kInvalidModel),
+              HasSubstr("more than 262144"));
+}
+
 TEST(DecoderConfig, NotesKeysThatItIgnores) {
   const auto c = read(config("llama", R"("foo":3,"bos_token_id":1,"use_cache":true,"bar":null)"));
   ASSERT_EQ(c.notes.size(), 1U);
