@@ -38,6 +38,39 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
   return "";
 }
 
+/// What keeps a folder from being a model's, behind a semicolon: links to nothing, downloads that
+/// have not ended, and what an index names.
+std::string unusable_in(const fs::path& folder) {
+  std::vector<std::string> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename().string();
+    const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+    if (!has(".safetensors") && !has(".gguf") && !has(".onnx") && name != "config.json") continue;
+    if (name.ends_with(".incomplete") || name.ends_with(".part"))
+      found.push_back(fmt::format("'{}' is a download that has not ended", name));
+    else if (entry.is_symlink(none) && !fs::exists(entry.path(), none))
+      found.push_back(fmt::format("'{}' is a link to nothing", name));
+    else if (name.ends_with(".index.json"))
+      found.push_back(fmt::format("the files that '{}' names are not there", name));
+    else if (!is_file(entry.path()))
+      found.push_back(fmt::format("'{}' is no regular file", name));
+  }
+  std::ranges::sort(found);
+  constexpr std::size_t kShown = 3;
+  found.resize(std::min(found.size(), kShown));
+  return found.empty() ? "" : fmt::format("; {}", fmt::join(found, ", "));
+}
+
+/// Whether all files are parts of one GGUF model: "x-00001-of-00003.gguf".
+bool are_parts(const std::vector<std::string>& ggufs) {
+  constexpr std::size_t kEnd = std::string_view("-00001-of-00003.gguf").size();
+  return std::ranges::all_of(ggufs, [&](const std::string& file) {
+    return file.size() > kEnd && file.substr(file.size() - kEnd + 6, 4) == "-of-" &&
+           file.compare(0, file.size() - kEnd, ggufs[0], 0, ggufs[0].size() - kEnd) == 0;
+  });
+}
+
 std::vector<std::string> files_with(const fs::path& folder, std::string_view ending) {
   std::vector<std::string> found;
   std::error_code error;
@@ -66,8 +99,8 @@ Kind kind_of(const fs::path& folder) {
   const fs::path path = folder / "config.json";
   Kind kind;
   if (!is_file(path)) return kind;
-  const nlohmann::json config = read_json(files::read_file(path.string()),
-                                          fmt::format("'{}'", path.string()), kModelFileLimits);
+  const nlohmann::json config = read_json(files::read_file(path.string(), "", kMostConfigBytes),
+                                          fmt::format("'{}'", path.string()), kConfigLimits);
   if (!config.is_object()) throw usage_error("'{}' is no JSON object", path.string());
   kind.has_config = true;
   if (const auto pair = config.find("is_encoder_decoder");
@@ -147,7 +180,8 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
     take_onnx(onnx, found);
   } else if (kind.has_config && !weights.empty()) {
     take_weights(folder, weights, found);
-  } else if (ggufs.size() == 1) {
+  } else if (ggufs.size() == 1 || (ggufs.size() > 1 && are_parts(ggufs))) {
+    // Parts are refused where they are read, which says how they are joined.
     take_gguf(ggufs.front(), found);
   } else if (ggufs.size() > 1) {
     std::vector<std::string> names;
@@ -157,8 +191,8 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
   } else {
     throw usage_error(
         "'{}' has no weights: a model's folder has config.json with *.safetensors, a GGUF file, or "
-        "model.onnx",
-        folder.string());
+        "model.onnx{}",
+        folder.string(), unusable_in(folder));
   }
   return found;
 }

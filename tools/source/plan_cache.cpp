@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
 #include <fcntl.h>
 #include <sinter/compiler.h>
+#include <sinter/file_error.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -62,6 +64,35 @@ void remove_entry(const fs::path& folder) {
   fs::remove_all(none ? folder : away, none);
 }
 
+/// Removes what ended processes have left of `key`, whose lock the caller holds: who writes an
+/// entry holds it, too.
+void remove_parts(const std::string& folder, const std::string& key) {
+  std::error_code none;
+  std::vector<fs::path> parts;
+  for (const auto& one : fs::directory_iterator(folder, none))
+    if (one.path().filename().string().starts_with(key + std::string(kTemporary)))
+      parts.push_back(one.path());
+  for (const fs::path& part : parts) fs::remove_all(part, none);
+}
+
+/// The errno of an error about a file in `folder`, which may be nested in it; 0: it is of another.
+int number_of(const Error& error, const std::string& folder) {
+  try {
+    if (const auto* of_file = dynamic_cast<const FileError*>(&error))
+      return of_file->path().starts_with(folder) ? of_file->number() : 0;
+    std::rethrow_if_nested(error);
+  } catch (const FileError& nested) {
+    return nested.path().starts_with(folder) ? nested.number() : 0;
+  } catch (...) {
+  }
+  return 0;
+}
+
+files::Descriptor lock_of(const std::string& folder, const std::string& key) {
+  return files::Descriptor(::open(fmt::format("{}/{}/{}", folder, kLocks, key).c_str(),
+                                  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
 std::uint64_t bytes_of(const fs::path& folder) {
   std::uint64_t bytes = 0;
   std::error_code none;
@@ -107,14 +138,15 @@ std::optional<PlanCache::Entry> PlanCache::find(const std::string& key) const {
 PlanCache::Entry PlanCache::get(const std::string& key,
                                 const std::function<std::string(const std::string&)>& write,
                                 const std::function<void(std::string_view)>& note) const {
-  const files::Descriptor turn(::open(fmt::format("{}/{}/{}", folder_, kLocks, key).c_str(),
-                                      O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (turn && ::flock(turn.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  const files::Descriptor turn = lock_of(folder_, key);
+  bool is_alone = turn && ::flock(turn.get(), LOCK_EX | LOCK_NB) == 0;
+  if (turn && !is_alone && errno == EWOULDBLOCK) {
     note("another process compiles this model: waiting for its plan");
-    while (::flock(turn.get(), LOCK_EX) != 0 && errno == EINTR) {
+    while (!(is_alone = ::flock(turn.get(), LOCK_EX) == 0) && errno == EINTR) {
     }
   }
   if (auto entry = find(key)) return std::move(*entry);
+  if (is_alone) remove_parts(folder_, key);
   const std::string made =
       fmt::format("{}/{}{}{}", folder_, key, kTemporary, std::to_string(::getpid()));
   std::error_code error;
@@ -130,7 +162,17 @@ PlanCache::Entry PlanCache::get(const std::string& key,
     throw usage_error(
         "the cache of plans '{}' cannot be written: {} (--plan-cache=off does without)", folder_,
         std::strerror(errno));
-  const std::string last = write(made);
+  const std::string last = [&] {
+    try {
+      return write(made);
+    } catch (const Error& error) {
+      const int number = number_of(error, made);
+      if (number == 0) throw;
+      throw usage_error(
+          "the cache of plans '{}' cannot be written: {} (--plan-cache=off does without)", folder_,
+          std::strerror(number));
+    }
+  }();
   files::write_file(made + "/" + std::string(kUsed), "",
                     {.what = "a file of the cache", .mode = 0600, .is_durable = false});
   discard(last);  // a folder without a plan
@@ -162,9 +204,11 @@ void PlanCache::evict(const std::string& kept) const {
     const std::string name = one.path().filename().string();
     const auto used = fs::last_write_time(one.path() / kUsed, none);
     const bool has_none = static_cast<bool>(none);
-    if (name.find(kTemporary) != std::string::npos) {
-      // What an ended process has left.
-      if (now - fs::last_write_time(one.path(), none) > std::chrono::hours(24))
+    if (const std::size_t end = name.find(kTemporary); end != std::string::npos) {
+      // Where files have no locks, what is old was left by an ended process.
+      const files::Descriptor lock = lock_of(folder_, name.substr(0, end));
+      if ((lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) ||
+          now - fs::last_write_time(one.path(), none) > std::chrono::hours(24))
         fs::remove_all(one.path(), none);
     } else if (!has_none) {
       entries.push_back({one.path(), used, bytes_of(one.path())});

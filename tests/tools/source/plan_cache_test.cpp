@@ -6,8 +6,12 @@
 #include <cstdlib>
 #include <thread>
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sinter/error.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -171,6 +175,46 @@ TEST_F(PlanCacheTest, ManyProcessesMakeOneEntry) {
   EXPECT_EQ(read(path("made")), "x");
 }
 
+/// A compilation that was interrupted leaves its folder, which goes with the next one.
+TEST_F(PlanCacheTest, WhatAnEndedProcessLeftIsRemoved) {
+  PlanCache cache({path("shared"), 0});
+  const auto make = [&](const std::string& key) {
+    return cache.get(
+        key,
+        [&](const std::string& folder) {
+          std::ofstream(folder + "/" + PlanCache::kPlan) << "a plan";
+          return key;
+        },
+        [](std::string_view) {});
+  };
+  for (const char* left : {"same.part.1", "other.part.1", "busy.part.1"}) {
+    fs::create_directory(path("shared/" + std::string(left)));
+    write("shared/" + std::string(left) + "/model.plan", "half");
+  }
+  // Somebody writes that one.
+  const files::Descriptor lock(::open(path("shared/locks/busy").c_str(), O_RDWR | O_CREAT, 0600));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  make("same");
+  EXPECT_FALSE(fs::exists(path("shared/same.part.1")));
+  EXPECT_FALSE(fs::exists(path("shared/other.part.1")));
+  EXPECT_TRUE(fs::exists(path("shared/busy.part.1")));
+}
+
+/// Disks and quotas have an end: one error says what to do, and nothing is left.
+TEST_F(PlanCacheTest, AFileThatMayNotGrowIsAnError) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{8192, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto result = sinter({"generate", source_dir() + "/models/tiny/decoder.onnx", "--ids=1",
+                              "--max-tokens=2", "--plan-cache", path("small"), "--target=cpu"});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("File too large (--plan-cache=off does without)"));
+  for (const auto& left : fs::directory_iterator(path("small")))
+    EXPECT_EQ(left.path().string().find(".part."), std::string::npos) << left.path();
+}
+
 TEST_F(PlanCacheTest, AnEntryInUseStays) {
   PlanCache cache({path("shared"), 1});
   const auto make = [&](const std::string& key) {
@@ -293,6 +337,24 @@ TEST_F(FolderTest, WhatIsMissingIsSaid) {
   EXPECT_THAT(generate().err, HasSubstr("encoder_model.onnx"));
   fs::remove(path("folder/config.json"));
   fs::remove(path("folder/model.safetensors"));
+  // What a download has left.
+  fs::create_symlink("nothing", path("folder/model.safetensors"));
+  write("folder/b.gguf.incomplete", "GGUF");
+  EXPECT_THAT(generate().err,
+              AllOf(HasSubstr("has no weights"), HasSubstr("'b.gguf.incomplete' is a download"),
+                    HasSubstr("'model.safetensors' is a link to nothing")));
+  fs::remove(path("folder/model.safetensors"));
+  fs::remove(path("folder/b.gguf.incomplete"));
+  write("folder/model.safetensors.index.json", "{}");
+  EXPECT_THAT(generate().err, HasSubstr("that 'model.safetensors.index.json' names are not there"));
+  fs::remove(path("folder/model.safetensors.index.json"));
+  // Parts are one model, which is refused where they are read.
+  for (const char* part : {"1", "2"})
+    write(fmt::format("folder/x-0000{}-of-00002.gguf", part), "GGUF");
+  EXPECT_THAT(generate().err, HasSubstr("x-00001-of-00002.gguf'"));
+  EXPECT_THAT(generate().err, testing::Not(HasSubstr("name one of")));
+  for (const char* part : {"1", "2"})
+    fs::remove(path(fmt::format("folder/x-0000{}-of-00002.gguf", part)));
   write("folder/a.gguf", "GGUF");
   write("folder/b.gguf", "GGUF");
   EXPECT_THAT(generate().err, HasSubstr("name one of a.gguf, b.gguf"));
