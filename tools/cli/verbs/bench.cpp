@@ -58,7 +58,8 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   const auto plan = model.plan.path().empty()
                         ? model.plan
                         : Plan::load(std::string(model.plan.path()), options.load);
-  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
+  const RunInputs drawn = parse(options.inputs);
+  const auto inputs = make_inputs(plan.inputs(), drawn);
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
@@ -81,7 +82,7 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   } else {
     set_inputs(session, plan, inputs);
   }
-  session.run();
+  first_run(session, drawn);
   const double first = seconds() * 1e6;
   for (int i = 0; i < options.warm_up; ++i) session.run();
 

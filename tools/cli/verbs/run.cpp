@@ -69,10 +69,11 @@ int run_run(const RunArguments& options, const Console& console) {
   files::check_output(options.outputs, read);
   files::check_output(options.trace, read);
   const auto plan = open_model(options.plan, options.model, options.load, console).plan;
-  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
+  const RunInputs wanted = parse(options.inputs);
+  const auto inputs = make_inputs(plan.inputs(), wanted);
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
-  session.run();
+  first_run(session, wanted);
   const auto outputs = get_outputs(session, plan);
 
   NamedTensors named;
