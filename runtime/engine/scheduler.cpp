@@ -105,8 +105,9 @@ void Scheduler::check(const GenerationRequest& request) const {
   if (request.prompt.empty()) throw usage_error("the prompt has no tokens");
   for (const TokenId token : request.prompt)
     if (token < 0 || (limits_.vocabulary > 0 && token >= limits_.vocabulary))
-      throw usage_error("token {} of the prompt is none of the model's {}", token,
-                        limits_.vocabulary);
+      throw usage_error(
+          "token {} of the prompt is none of the model's {}; is the tokenizer another model's?",
+          token, limits_.vocabulary);
   if (request.priority < -kMostPriority || request.priority > kMostPriority)
     throw usage_error("priority {} is not from {} to {}", request.priority, -kMostPriority,
                       kMostPriority);

@@ -78,6 +78,9 @@ std::string rendered(minja::TemplateNode& root, const nlohmann::ordered_json& in
                  }));
     return root.render(context);
   } catch (const std::exception& error) {
+    // minja tells where it happened, in an exception of another type.
+    if (std::string_view(error.what()).starts_with(std::bad_alloc().what()))
+      throw usage_error("the chat template takes more memory than it may");
     throw usage_error("the chat template does not take these messages: {}", error.what());
   }
 }

@@ -42,6 +42,8 @@ const WordSplit kWordSplits[] = {
 // Types of tokens in GGUF.
 enum TokenType : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kByte = 6 };
 
+constexpr std::size_t kShown = 100;  // bytes of a name in an error
+
 constexpr const char* kBlank = "\u2581";  // SentencePiece's space
 
 template <typename... Arguments>
@@ -169,14 +171,14 @@ Ordered byte_pairs(const Metadata& data) {
                 fmt::format("the GGUF file's tokenizer splits words as '{}' (tokenizer.ggml.pre), "
                             "which is unknown; known are {}: give the model's own tokenizer.json, "
                             "--tokenizer FILE",
-                            pre, fmt::join(known_word_splits(), ", ")));
+                            pre.substr(0, kShown), fmt::join(known_word_splits(), ", ")));
   Ordered merges = Ordered::array();
   for (const std::string_view merge :
        Metadata::required(data.file().texts(Metadata::key("merges")), "merges")) {
     // Tokens have no spaces: they are in the alphabet of bytes.
     const std::size_t space = merge.find(' ', 1);
     if (space == std::string_view::npos || engine::repaired_utf8(merge) != merge)
-      invalid("'{}' is no merge of two tokens", merge);
+      invalid("'{}' is no merge of two tokens", merge.substr(0, kShown));
     merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
   }
   Ordered words = Ordered::array();
@@ -221,6 +223,10 @@ Ordered merges_by_score(const Metadata& data, const std::vector<double>& scores)
   for (std::size_t id = 0; id < data.tokens.size(); ++id) {
     const std::string_view name = data.tokens[id];
     if (!is_text(id) || data.ids.at(name) != id) continue;
+    // All cuts are looked up. Vocabularies with scores have pieces of 48 bytes at most.
+    constexpr std::size_t kMostPiece = 1024;
+    if (name.size() > kMostPiece)
+      invalid("token {} has {} bytes: at most {}", id, name.size(), kMostPiece);
     for (std::size_t cut = 1; cut < name.size(); ++cut) {
       if ((name[cut] & 0xC0) == 0x80) continue;  // within a character
       const auto left = data.ids.find(name.substr(0, cut)), right = data.ids.find(name.substr(cut));
@@ -280,13 +286,17 @@ std::vector<std::string_view> known_word_splits() {
 }
 
 Ordered tokenizer_of(const GgufFile& file) {
-  const std::string_view model = Metadata::required(file.text(Metadata::key("model")), "model");
+  const auto model = file.text(Metadata::key("model"));
+  if (!model)
+    throw Error(ErrorCode::kUnsupported,
+                "the GGUF file has no tokenizer (tokenizer.ggml.model): give the model's own "
+                "tokenizer.json, --tokenizer FILE");
   if (model != "gpt2" && model != "llama")
     throw Error(
         ErrorCode::kUnsupported,
         fmt::format("the GGUF file's tokenizer is '{}' (tokenizer.ggml.model); gpt2 and "
                     "llama are known: give the model's own tokenizer.json, --tokenizer FILE",
-                    model));
+                    model->substr(0, kShown)));
   const Metadata data(file);
   Ordered result = {{"version", "1.0"},
                     {"truncation", nullptr},

@@ -98,9 +98,10 @@ TEST(ChatTemplatesOfStrangers, AreRefusedWhereTheyHarm) {
            "{{ 'a' * 10000000000 }}",
            "{{ " + std::string(200000, '(') + " }}",
        }) {
-    EXPECT_THAT(message_of([&] { ChatTemplate::parse(text, "", "").apply(hello, nullptr); }),
-                HasSubstr("the chat template"))
-        << text.substr(0, 80);
+    const std::string said =
+        message_of([&] { ChatTemplate::parse(text, "", "").apply(hello, nullptr); });
+    EXPECT_THAT(said, HasSubstr("the chat template")) << text.substr(0, 80);
+    EXPECT_THAT(said, testing::Not(HasSubstr("bad_alloc"))) << text.substr(0, 80);
   }
   EXPECT_EQ(ChatTemplate::parse("{{ messages[0].content }}", "", "").apply(hello, nullptr), "hi");
 }

@@ -80,6 +80,8 @@ TEST(GgufTokenizer, WhatIsUnknownIsRefusedByName) {
       message_of(replaced(bytes_of("qwen2"), "qwen2", "qwen9")),
       testing::AllOf(HasSubstr("'qwen9'"), HasSubstr("llama-bpe"), HasSubstr("--tokenizer")));
   EXPECT_THAT(message_of(replaced(bytes_of("smollm"), "gpt2", "bert")), HasSubstr("'bert'"));
+  EXPECT_THAT(message_of(replaced(bytes_of("smollm"), "ggml.model", "ggml.modex")),
+              testing::AllOf(HasSubstr("no tokenizer"), HasSubstr("--tokenizer")));
   EXPECT_THAT(message_of(replaced(bytes_of("llama"), "ggml.scores", "ggml.scorex")),
               HasSubstr("'tokenizer.ggml.scores' is missing"));
   EXPECT_THAT(message_of(replaced(bytes_of("llama"), "ggml.tokens", "ggml.tokenx")),
