@@ -334,7 +334,7 @@ TEST(CheckSampling, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.repetition_penalty = 0}),
               HasSubstr("repetition-penalty 0 is not a number above 0"));
   EXPECT_THAT(refusal({.logit_bias = {{100, 1.0F}}}),
-              HasSubstr("token 100 is none of the model's"));
+              HasSubstr("token 100 is not in the model's vocabulary"));
   EXPECT_THAT(refusal({.logit_bias = {{1, NAN}}}), HasSubstr("bias of token 1"));
   EXPECT_THAT(refusal({.samples = 0}), HasSubstr("0 samples"));
   EXPECT_THAT(refusal({.max_tokens = 0}), HasSubstr("max tokens 0"));

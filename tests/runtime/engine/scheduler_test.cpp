@@ -274,7 +274,7 @@ TEST(Scheduler, WhatNeverFitsIsRefused) {
   EXPECT_THAT(serving.refusal(request_of(0, 4)), HasSubstr("prompt has no tokens"));
   auto request = request_of(2, 4);
   request.prompt[1] = kWords;
-  EXPECT_THAT(serving.refusal(request), HasSubstr("token 16 of the prompt is none"));
+  EXPECT_THAT(serving.refusal(request), HasSubstr("token 16 of the prompt is not in"));
   request = request_of(2, 4);
   request.sampling.samples = 5;
   EXPECT_THAT(serving.refusal(request), HasSubstr("5 samples are more than the 4"));
