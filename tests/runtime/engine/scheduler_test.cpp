@@ -301,15 +301,15 @@ TEST(Scheduler, OptionsThatContradictTheExecutorAreRefused) {
   EXPECT_THAT(refusal([](auto&, auto& options) { options.max_step_tokens = 17; }),
               HasSubstr("17 is more than the 16"));
   EXPECT_THAT(refusal([](auto&, auto& options) { options.max_step_tokens = 4; }),
-              HasSubstr("more of them than sequences"));
+              HasSubstr("must exceed the number of sequences"));
   EXPECT_THAT(refusal([](auto&, auto& options) { options.draft_tokens = 5; }),
               HasSubstr("at most 4 drafts"));
   EXPECT_THAT(refusal([](auto& limits, auto&) {
                 limits.token_sizes = {1, 8};
               }),
-              HasSubstr("sizes of tokens do not ascend"));
+              HasSubstr("sizes of tokens must be positive"));
   EXPECT_THAT(refusal([](auto&, auto& options) { options.max_waiting = 0; }),
-              HasSubstr("takes none"));
+              HasSubstr("max_waiting is 0"));
 }
 
 TEST(Durations, FallIntoBuckets) {
