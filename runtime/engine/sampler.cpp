@@ -210,7 +210,10 @@ SampleResult SlotSampler::collect(std::span<const TokenId> drafts, const Next& n
 }
 
 SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const TokenId> drafts) {
-  if (ended_ && *ended_) return {};
+  if (ended_ && *ended_) {
+    if (last_ == kLastDrawn) last_ = 0;  // a step planned ahead still needs a valid token id
+    return {};
+  }
   const std::size_t vocabulary = logits.size() / (drafts.size() + 1);
   return collect(drafts, [&](std::size_t i, SampleResult& result) {
     const auto row = logits.subspan(i * vocabulary, vocabulary);

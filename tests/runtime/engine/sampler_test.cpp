@@ -343,6 +343,26 @@ TEST(CheckSampling, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.logprobs = -1}), HasSubstr("logprobs is -1"));
 }
 
+/// Steps that were planned before run on: with a valid token, but without what the request gave.
+TEST(SlotSampler, NothingIsDrawnBehindTheTextsEnd) {
+  auto parameters = std::make_shared<SamplingParameters>();
+  int calls = 0;
+  parameters->adjust = [&](std::span<const TokenId>, std::span<float>) { ++calls; };
+  const auto ended = std::make_shared<bool>(false);
+  SlotStart start;
+  start.sampling = parameters;
+  start.ended = ended;
+  SlotSampler running(start), unused(start);
+  const std::vector<float> logits{0, 1, 3, 2};
+  EXPECT_EQ(running.sample(logits, {}).tokens, (std::vector<TokenId>{2}));
+  *ended = true;
+  EXPECT_TRUE(running.sample(logits, {}).tokens.empty());
+  EXPECT_EQ(running.last(), 2);
+  EXPECT_TRUE(unused.sample(logits, {}).tokens.empty());
+  EXPECT_EQ(unused.last(), 0);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(SlotSampler, LogitsThatAreNoneAreAnError) {
   SlotSampler greedy = sampler_of({}), drawing = sampler_of({.temperature = 1});
   for (SlotSampler* sampler : {&greedy, &drawing}) {
