@@ -35,6 +35,7 @@ struct Engine::Impl {
   struct Listener {
     Callback callback;
     int open_samples;
+    std::shared_ptr<bool> has_ended;  // with SamplingParameters::adjust alone
   };
 
   Impl(std::unique_ptr<engine::Executor> by, EngineOptions with)
@@ -156,8 +157,17 @@ bool Engine::Impl::take_arrivals() {
 }
 
 void Engine::Impl::take(Arrival arrival) {
-  listeners.emplace(arrival.id,
-                    Listener{std::move(arrival.callback), arrival.request.sampling.samples});
+  SamplingParameters& sampling = arrival.request.sampling;
+  std::shared_ptr<bool> has_ended;
+  // A step that was started before a text ended draws for it once more.
+  if (sampling.adjust) {
+    has_ended = std::make_shared<bool>(false);
+    sampling.adjust = [has_ended, adjust = std::move(sampling.adjust)](
+                          std::span<const TokenId> text, std::span<float> logits) {
+      if (!*has_ended) adjust(text, logits);
+    };
+  }
+  listeners.emplace(arrival.id, Listener{std::move(arrival.callback), sampling.samples, has_ended});
   scheduler.submit(arrival.id, std::move(arrival.request), arrival.time,
                    std::move(arrival.grammar));
 }
@@ -226,6 +236,8 @@ void Engine::Impl::deliver() {
     for (const GenerationOutput& output : outputs) {
       const auto found = listeners.find(output.request);
       Listener& listener = found->second;
+      if (listener.has_ended && is_end(output) && listener.open_samples == 1)
+        *listener.has_ended = true;
       try {
         if (listener.callback) listener.callback(output);
       } catch (...) {

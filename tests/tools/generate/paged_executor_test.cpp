@@ -2,6 +2,7 @@
 // The engine over a plan of many sequences for the CPU: every request gets the tokens that it gets
 // alone.
 #include <algorithm>
+#include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <map>
@@ -289,6 +290,25 @@ TEST_F(PagedExecutorTest, LogitsMayBeAdjusted) {
     return texts_of(executor(plan, 3), {}, requests);
   };
   EXPECT_EQ(texts(true), texts(false));
+}
+
+/// What a caller's function refers to may be gone with the last output.
+TEST_F(PagedExecutorTest, NothingIsAdjustedBehindTheEnd) {
+  const std::string plan = compile();
+  for (int i = 0; i < 5; ++i) {
+    Engine engine(executor(plan, 3));
+    GenerationRequest request = many(1)[0];
+    // A step for the token behind it is under way when it is drawn.
+    request.sampling.stop_tokens = {greedy()[0]["tokens"][3].get<TokenId>()};
+    const auto has_ended = std::make_shared<std::atomic<bool>>(false);
+    request.sampling.adjust = [has_ended](std::span<const TokenId>, std::span<float>) {
+      EXPECT_FALSE(*has_ended);
+    };
+    engine.submit(std::move(request), [has_ended](const GenerationOutput& output) {
+      if (output.finish != FinishReason::kNone) *has_ended = true;
+    });
+    engine.drain();  // what is under way ends when the engine goes
+  }
 }
 
 /// Steps that are prepared for one text are of its sizes.
