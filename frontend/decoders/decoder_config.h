@@ -12,8 +12,8 @@ namespace sinter::frontend {
 
 /// How to go on with a model that is refused.
 inline constexpr std::string_view kOtherWay =
-    "pip install 'pysinter[export]' has exporters that know more architectures: export the model "
-    "as ONNX and compile that";
+    "exporters know more: `pip install 'pysinter[export]'`, then "
+    "`python -m pysinter.export MODEL -o FOLDER` writes a folder to take instead";
 
 enum class NormKind {
   kRms,

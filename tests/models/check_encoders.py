@@ -150,8 +150,8 @@ def write_ct2(weights, heads, path):
         f.write(struct.pack("<I", 1) + text("decoder/projection/weight") + text("decoder/embeddings/weight"))
 
 
-def check_whisper(sinter, folder, converted=False):
-    """One command: texts of a folder with the weights of models/tiny/speech_*.onnx are tests/tools/goldens/speech.json."""
+def write_whisper(model, converted=False):
+    """The weights of models/tiny/speech_*.onnx as a folder of Hugging Face's, or CTranslate2's."""
     from safetensors.numpy import save_file
     from whisper_onnx import random_weights
     weights, heads = random_weights()
@@ -162,8 +162,6 @@ def check_whisper(sinter, folder, converted=False):
                   d_model=width, vocab_size=vocabulary, num_mel_bins=80, max_source_positions=50, max_target_positions=64,
                   activation_function="gelu", scale_embedding=False, num_hidden_layers=2)
     features = dict(feature_size=80, n_fft=400, hop_length=160, sampling_rate=16000, n_samples=16000)
-    goldens, model = ROOT / "tests" / "tools" / "goldens", folder / ("ct2" if converted else "whisper")
-    model.mkdir()
     if converted:
         write_ct2(weights, heads, model / "model.bin")
         (model / "config.json").write_text(json.dumps({"suppress_ids": []}))
@@ -171,7 +169,14 @@ def check_whisper(sinter, folder, converted=False):
         save_file({name: np.ascontiguousarray(x) for name, x in weights.items()}, model / "model.safetensors")
         (model / "config.json").write_text(json.dumps(config))
         (model / "preprocessor_config.json").write_text(json.dumps(features))
-    (model / "tokenizer.json").write_bytes((goldens / "speech_tokenizer.json").read_bytes())
+    (model / "tokenizer.json").write_bytes((ROOT / "tests/tools/goldens/speech_tokenizer.json").read_bytes())
+
+
+def check_whisper(sinter, folder, converted=False):
+    """One command: texts of the folder are tests/tools/goldens/speech.json."""
+    goldens, model = ROOT / "tests" / "tools" / "goldens", folder / ("ct2" if converted else "whisper")
+    model.mkdir()
+    write_whisper(model, converted)
     worst = 0
     for _ in range(2):  # compiled, and from the cache
         found = sinter.json("transcribe", model, goldens / "long_speech.wav", "--language=de", f"--target={sinter.target}",

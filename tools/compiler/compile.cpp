@@ -104,7 +104,7 @@ BuildResult build(const BuildOptions& options, Reporter& reporter) {
   decoder.flag.reset();
   try {
     auto result = build_plan(paged, std::move(decoder), target, reporter);
-    reporter.note("serve",
+    reporter.note(kPagedNote,
                   "the model is a decoder: the plan pages its caches and draws tokens, for texts "
                   "one by one and many at once; --serve=off keeps the model's own inputs");
     return finish(std::move(result));

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kExport =
-    "`pip install pysinter[export]`, then `python -m pysinter.export {} -o FOLDER`, makes one";
+    "`pip install 'pysinter[export]'`, then `python -m pysinter.export {} -o FOLDER`, makes one";
 
 bool is_file(const fs::path& path) {
   std::error_code none;

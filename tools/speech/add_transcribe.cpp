@@ -125,9 +125,10 @@ void add_transcribe(Cli& cli) {
   auto options = std::make_shared<TranscribeArguments>();
   auto* verb =
       cli.app.add_subcommand("transcribe", "Write down what is said in sound, by a Whisper model");
-  verb->add_option("model", options->plan,
-                   "Folder of a Whisper model in ONNX (Optimum's), its name in the hub's cache "
-                   "(org/name), or the plan or ONNX file of the decoder")
+  verb->add_option(
+          "model", options->plan,
+          "Folder of a Whisper model (Hugging Face, CTranslate2), its name in the hub's cache "
+          "(org/name), or the plan or ONNX file of the decoder")
       ->required();
   verb->add_option("sound", options->files,
                    "WAV, FLAC, Ogg or MP3 files of any rate and number of channels")
@@ -161,9 +162,7 @@ void add_transcribe(Cli& cli) {
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
   add_model_options(*verb, options->model);
-  verb->example(
-      "sinter transcribe speech_decoder.plan speech.wav --encoder speech_encoder.plan --tokenizer "
-      "speech_tokenizer.json");
+  verb->example("sinter transcribe model_folder speech.wav");
   verb->example(
       "sinter transcribe speech_decoder.plan talk.mp3 --encoder speech_encoder.plan --tokenizer "
       "speech_tokenizer.json --format srt",

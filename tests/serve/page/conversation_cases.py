@@ -230,7 +230,8 @@ def reasoning(bench):
     bench.serve(rate=30)
     page = bench.open()
     bench.send("think")
-    assert page.inner_text(".answer > .markdown") == "Then that."
+    answer = page.inner_text(".answer > .markdown")
+    assert answer == "Then that.", answer
     assert page.text_content(".thought-text").strip() == "First this."
     assert page.locator(".thought[open]").count() == 0
 

@@ -91,6 +91,22 @@ TEST_F(PlanCacheTest, ExternalDataAreContents) {
   EXPECT_FALSE(compiled(run()));
 }
 
+/// A model that is named without a folder, whose data lie beside it.
+TEST_F(PlanCacheTest, AModelMayLieInTheWorkingDirectory) {
+  auto model = small_model();
+  make_external(model.mutable_graph()->mutable_initializer(0), "weights.bin");
+  save(model);
+  write("weights.bin", std::string(8 * 4 * sizeof(float), '\0'));
+  const fs::path before = fs::current_path();
+  fs::current_path(path(""));
+  const std::vector<std::string> words = {"run", "model.onnx", "--shapes=x:2x8", "--target=cpu"};
+  const bool first = compiled(sinter(words)), again = compiled(sinter(words));
+  fs::current_path(before);
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(again);
+  EXPECT_FALSE(compiled(run()));
+}
+
 TEST_F(PlanCacheTest, FilesOfOptionsAreContents) {
   EXPECT_TRUE(compiled(run({"--outputs", path("x.npz"), "--plan", path("kept.plan")})));
   EXPECT_EQ(run({}, "kept.plan").code, 2);  // --target is about compiling
@@ -374,6 +390,7 @@ TEST_F(FolderTest, OptimumsPairsAreTaken) {
       sinter({"generate", path("folder"), "--ids", ids, "--start=0", "--no-stop", "--max-tokens",
               std::to_string(golden["tokens"].size()), "--no-rates", "--target=cpu", "--json"});
   ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_THAT(found.err, HasSubstr("compiling the encoder of "));
   EXPECT_EQ(nlohmann::json::parse(found.out)["tokens"], golden["tokens"]);
   // Without a file that says so, which token comes first is not known.
   const auto unknown =
@@ -385,6 +402,7 @@ TEST_F(FolderTest, ItsFilesSayHowTextsAreMade) {
   put_decoder();
   const auto result = generate();
   ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("compiling"), Not(HasSubstr("--serve"))));
   EXPECT_FALSE(result.out.empty());
   // The text, not ids.
   EXPECT_EQ(generate({"--tokenizer", path("folder/tokenizer.json")}).out, result.out);
@@ -395,6 +413,12 @@ TEST_F(FolderTest, ItsFilesSayHowTextsAreMade) {
   const auto kept = sinter(
       {"generate", path("kept/tiny.plan"), "--prompt=hello", "--max-tokens=3", "--no-rates"});
   EXPECT_EQ(kept.out, result.out) << kept.err;
+  // A model of conversations that has nothing to say of a text.
+  const auto ids = nlohmann::json::parse(generate({"--json"}).out)["tokens"];
+  write("folder/chat_template.jinja", "{{ messages[0].content }}");
+  const auto silent = generate({"--stop", ids[0].dump()});
+  EXPECT_THAT(silent.err, HasSubstr("`sinter chat`"));
+  EXPECT_THAT(generate().err, Not(HasSubstr("`sinter chat`")));
   write("kept/tokenizer.json", "{}");
   const auto other = generate({"--plan", path("kept/tiny.plan")});
   EXPECT_EQ(other.code, 2);

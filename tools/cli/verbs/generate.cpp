@@ -16,6 +16,7 @@
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/generate/chat_template.h"
 #include "tools/generate/encoder.h"
 
 namespace sinter::tools {
@@ -104,6 +105,18 @@ std::int64_t start_id(const GenerateArguments& given, const Tokenizer* tokenizer
   return with_context("--start", [&] { return stop_ids(options, tokenizer)[0]; });
 }
 
+/// A model of conversations may end at once a text that is none of them.
+void note_of_silence(const GenerateArguments& options, const Generated& result,
+                     const Console& console) {
+  if (result.stopped_by != "stop token" || result.tokens.size() > 1) return;
+  try {
+    if (!ChatTemplate::beside(options.tokenizer)) return;
+  } catch (const Error&) {  // one that cannot be read helps nobody
+    return;
+  }
+  console.note("the model continues this text with nothing; it holds conversations: `sinter chat`");
+}
+
 int run_generate(GenerateArguments options, RunRequests run_requests, const Console& console) {
   auto start = Clock::now();
   OpenModel model = open_model(options.plan, options.model, options.load, console);
@@ -153,6 +166,7 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   const Interrupts interrupts;
   const auto result = generator.generate(prompt, stream);
   report(options, plan, generator, result, prompt, words, encoded, load_us, console);
+  if (words != nullptr) note_of_silence(options, result, console);
   return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
 

@@ -33,9 +33,11 @@ namespace {
 std::string compiler_build() {
   Dl_info own{};
   struct stat status {};
-  if (::dladdr(reinterpret_cast<const void*>(&compiler_build), &own) == 0 ||
-      ::stat(own.dli_fname, &status) != 0)
+  if (::dladdr(reinterpret_cast<const void*>(&compiler_build), &own) == 0)
     return std::string(version());
+  // Of a program it is the name that it was called by, which may be found by PATH.
+  const char* const file = own.dli_fname[0] == '/' ? own.dli_fname : "/proc/self/exe";
+  if (::stat(file, &status) != 0) return std::string(version());
   return fmt::format("{} {} {}.{}", version(), status.st_size, status.st_mtim.tv_sec,
                      status.st_mtim.tv_nsec);
 }
@@ -70,6 +72,9 @@ std::vector<std::string> lines_of(std::string_view text) {
   }
   return lines;
 }
+
+/// Where a model's file lies; of one in the working directory its name does not say it.
+fs::path folder_of(const std::string& model) { return fs::absolute(model).parent_path(); }
 
 constexpr const char* kNoTokenizer = "no_tokenizer.txt";
 
@@ -134,7 +139,7 @@ class PlanMaker {
     const auto key_with = [&](const std::string& names) {
       std::string all = first;
       for (const std::string& name : lines_of(names))
-        all += "\n" + hashes.of((fs::path(model).parent_path() / name).lexically_normal().string());
+        all += "\n" + hashes.of((folder_of(model) / name).lexically_normal().string());
       return hash_of(all);
     };
     // Which files of external data a model reads is known once it was imported.
@@ -159,7 +164,7 @@ class PlanMaker {
       std::error_code none;
       if (!fs::is_directory(model, none))
         for (const std::string& file : result.data_files)
-          names += fs::relative(file, fs::path(model).parent_path()).string() + "\n";
+          names += fs::relative(file, folder_of(model)).string() + "\n";
       cache_.write_note(first, names);
       return key_with(names);
     };
@@ -186,13 +191,20 @@ class PlanMaker {
       request.options().decoder = decoder;
       request.options().features = files_.features;
     }
-    console_.note(fmt::format("compiling {}", ir::shown(model)));
+    const std::string part = decoder.empty() ? "" : "the encoder of ";
+    console_.note(fmt::format("compiling {}{}", part, ir::shown(model)));
+    // Whoever runs a text need not hear that the plan is one for texts.
+    const auto say = std::move(request.options().monitor.on_diagnostic);
+    request.options().monitor.on_diagnostic = [&say](const Diagnostic& diagnostic) {
+      if (diagnostic.code != kPagedNote) say(diagnostic);
+    };
     CompileResult result = at_boundary(
         request.options().monitor, OptionNames::kFlags,
         [&](Reporter& reporter) { return compile_model(request.options(), path, reporter); });
     console_.note(fmt::format(
-        "{} was compiled for {} in {:.1f} s{}", ir::shown(fs::path(model).filename().string()),
-        result.target, (result.import_ms + result.passes_ms + result.codegen_ms) / 1000,
+        "{}{} was compiled for {} in {:.1f} s{}", part,
+        ir::shown(fs::path(model).filename().string()), result.target,
+        (result.import_ms + result.passes_ms + result.codegen_ms) / 1000,
         path.empty() ? ", in memory: there is no cache of plans, since " + cache_.problem() : ""));
     return result;
   }

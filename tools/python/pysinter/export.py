@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face folder as ONNX, by an exporter that knows the model, for what `sinter` does not read by itself.
+"""A Hugging Face folder, or a GGUF file, as ONNX, by an exporter that knows the model, for what `sinter` does not read by itself.
 
-    python -m pysinter.export FOLDER -o OUTPUT        then: sinter chat OUTPUT, sinter embed OUTPUT, ..
+    python -m pysinter.export MODEL -o OUTPUT         then: sinter chat OUTPUT, sinter embed OUTPUT, ..
 
 ONNX Runtime GenAI's builder takes decoders, Optimum nearly all, torch.export encoders of texts. The first that is installed and takes the
-model writes it; --with chooses one. They come with `pip install pysinter[export]`, but Optimum, which wants another transformers:
-`pip install optimum-onnx`. OUTPUT also gets the tokenizer and other files of texts.
+model writes it; --with chooses one. They come with `pip install 'pysinter[export]'`, but Optimum: it wants an older transformers, so
+`pip install pysinter optimum-onnx` in an environment of its own. OUTPUT also gets the tokenizer and other files of texts.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import importlib.util
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,15 @@ def by_genai(folder: Path, output: Path, precision: str, name: str = "", provide
 
 
 def by_optimum(folder: Path, output: Path, precision: str) -> None:
+    import transformers
     from optimum.exporters.onnx import main_export
-    main_export(str(folder), output=str(output), task="auto", dtype={"fp32": "fp32", "fp16": "fp16"}[precision])
+    from optimum.exporters.tasks import TasksManager
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    # Of a folder Optimum does not find the task by itself.
+    task = TasksManager.infer_task_from_model(getattr(transformers, config["architectures"][0]), library_name="transformers")
+    if generates(config):
+        task += "-with-past"
+    main_export(str(folder), output=str(output), task=task, dtype=precision, library_name="transformers")
 
 
 def by_torch(folder: Path, output: Path, precision: str) -> None:
@@ -94,8 +102,27 @@ EXPORTERS = [
 ]
 
 
+def unpack_gguf(file: Path, folder: Path) -> None:
+    """The file as a Hugging Face folder, if transformers knows its architecture."""
+    import transformers
+    # The newer one keeps the file's blocks, which it cannot save.
+    plain = {"quantization_config": transformers.GgufConfig(dequantize=True)} if hasattr(transformers, "GgufConfig") else {}
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype="float32", **plain)
+    model.hf_quantizer = None
+    vars(model.config).pop("quantization_config", None)
+    model.save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name).save_pretrained(folder)
+
+
 def export(folder: Path, output: Path, precision: str = "fp32", only: str | None = None) -> str:
     """Writes `output` and returns the name of the exporter. Raises SystemExit with a message that says what to do."""
+    if folder.is_file():
+        with tempfile.TemporaryDirectory() as unpacked:
+            try:
+                unpack_gguf(folder, Path(unpacked))
+            except Exception as error:  # noqa: BLE001: of many kinds
+                raise SystemExit(f"error: '{folder}' is no GGUF file that transformers reads: {type(error).__name__}: {str(error)[:500]}") from None
+            return export(Path(unpacked), output, precision, only)
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -125,14 +152,14 @@ def export(folder: Path, output: Path, precision: str = "fp32", only: str | None
                     (output / name).parent.mkdir(exist_ok=True)
                     shutil.copyfile(folder / name, output / name)
             return exporter.name
-    raise SystemExit(f"error: no exporter wrote '{folder}':\n  " + "\n  ".join(tried) + "\n`pip install pysinter[export]` has genai and "
-                     "torch, `pip install optimum-onnx` Optimum")
+    raise SystemExit(f"error: no exporter wrote '{folder}':\n  " + "\n  ".join(tried) + "\n`pip install 'pysinter[export]'` has genai and "
+                     "torch; `pip install pysinter optimum-onnx`, in an environment of its own, has Optimum")
 
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m pysinter.export", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="config.json, weights and tokenizer")
+    parser.add_argument("folder", metavar="MODEL", type=Path, help="folder of config.json, weights and tokenizer, or a GGUF file")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder that is made")
     parser.add_argument("--precision", choices=("fp32", "fp16", "int4"), default="fp32", help="of the weights (fp32)")
     parser.add_argument("--with", dest="only", choices=[each.name for each in EXPORTERS], help="this exporter alone")
