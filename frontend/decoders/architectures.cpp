@@ -45,7 +45,9 @@ constexpr TensorName kGraniteMoeNames[] = {
     {"ffn_down_exps", "block_sparse_moe.output_linear"},
 };
 constexpr ExpertKeys kExperts = {}, kNormalisedExperts = {.normalises = true},
-                     kLocalExperts = {.count = "num_local_experts", .normalises = true};
+                     kLocalExperts = {.count = "num_local_experts", .normalises = true},
+                     kLlamaExperts = {
+                         .count = "num_local_experts", .normalises = true, .gguf_alone = true};
 
 constexpr TensorName kPostNormNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
@@ -79,7 +81,7 @@ constexpr Architecture kArchitectures[] = {
      .output_bias_key = kAttentionBias,
      .mlp_bias_key = kMlpBias,
      .rotates_neighbours = true,
-     .experts = &kLocalExperts},
+     .experts = &kLlamaExperts},
     // GGUF files of Mixtral say that they are of Llama.
     {.name = "mixtral",
      .gguf = "",

@@ -27,6 +27,7 @@ struct ExpertKeys {
   std::string_view count = "num_experts";
   std::string_view size = "moe_intermediate_size";  // "intermediate_size" where it is absent
   bool normalises = false;  // where no "norm_topk_prob" says it, and of GGUF
+  bool gguf_alone = false;  // folders say another "model_type"
 };
 
 /// Members are named where they differ from Llama's.

@@ -356,7 +356,7 @@ class ConfigReader {
 
   /// A file says which layers are mixtures by the router that they have.
   void read_experts() {
-    if (row_.experts == nullptr) return;
+    if (row_.experts == nullptr || (row_.experts->gguf_alone && !keys_.is_gguf())) return;
     const std::int64_t count = keys_.integer(row_.experts->count).value_or(0);
     if (count == 0) return;
     ExpertsConfig& e = config_.experts;
