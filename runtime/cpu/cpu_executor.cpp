@@ -132,7 +132,7 @@ class CpuExecutor final : public Executor {
   }
 
   void await_event(void*) override {
-    throw usage_error("an event of a GPU's is given to a session on the CPU");
+    throw usage_error("a session on the CPU takes no CUDA events");
   }
 
   void set_output(std::size_t index, const MutableTensorView& view) override {

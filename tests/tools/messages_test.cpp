@@ -38,6 +38,7 @@ std::map<std::string, std::string> options_in(const std::string& folder) {
 // Of programs that are called or recommended: tools/setup, NVRTC, nvcc, llama-gguf-split.
 const std::set<std::string> kOfOtherPrograms = {
     "--cuda",         "--cudnn",
+    "--quantization",  // CTranslate2's converters
     "--test",         "--merge",
     "--python",       "--cubin",
     "--std",          "--device-as-default-execution-space",

@@ -62,7 +62,7 @@ std::shared_ptr<minja::TemplateNode> parsed(std::string_view text) {
         std::string(text),
         {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
   } catch (const std::exception& error) {
-    throw usage_error("the chat template is none: {}", error.what());
+    throw usage_error("the chat template is invalid: {}", error.what());
   }
 }
 

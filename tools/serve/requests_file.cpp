@@ -277,7 +277,7 @@ int run_requests_file(const GenerateArguments& options, const OpenModel& opened,
                       const std::vector<std::int64_t>& stops, const Console& console) {
   const auto model = load(options, opened, console);
   if (model->engine() == nullptr)
-    throw usage_error("'{}' is no decoder of texts: --requests takes those", options.plan);
+    throw usage_error("--requests needs a decoder of texts, and '{}' is not one", options.plan);
   const std::vector<Line> lines = read_lines(options, *model, stops);
   Engine& engine = *model->engine();
   Answers answers(lines, *model, console);

@@ -142,7 +142,7 @@ std::string hub_cache() {
 std::string find_in_hub(const HubName& name, const HubOptions& options,
                         const std::function<void(std::string_view)>& note) {
   const std::string revision = options.revision.empty() ? kMain : options.revision;
-  if (!is_part(revision)) throw usage_error("--revision '{}' is none", revision);
+  if (!is_part(revision)) throw usage_error("--revision '{}' is not valid", revision);
   const fs::path model = folder_of(name);
   if (options.download) {
     note(fmt::format("downloading {} ({}) by huggingface_hub", name.repository, revision));

@@ -334,13 +334,13 @@ TEST(CheckSampling, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.repetition_penalty = 0}),
               HasSubstr("repetition-penalty 0 is not a number above 0"));
   EXPECT_THAT(refusal({.logit_bias = {{100, 1.0F}}}),
-              HasSubstr("token 100 is none of the model's"));
+              HasSubstr("token 100 is not in the model's vocabulary"));
   EXPECT_THAT(refusal({.logit_bias = {{1, NAN}}}), HasSubstr("bias of token 1"));
-  EXPECT_THAT(refusal({.samples = 0}), HasSubstr("0 samples"));
+  EXPECT_THAT(refusal({.samples = 0}), HasSubstr("samples is 0"));
   EXPECT_THAT(refusal({.max_tokens = 0}), HasSubstr("max tokens 0"));
   EXPECT_THAT(refusal({.stop_tokens = {-1}}), HasSubstr("stop token -1"));
   EXPECT_THAT(refusal({.stop_strings = {""}}), HasSubstr("stop string is empty"));
-  EXPECT_THAT(refusal({.logprobs = -1}), HasSubstr("log probabilities"));
+  EXPECT_THAT(refusal({.logprobs = -1}), HasSubstr("logprobs is -1"));
 }
 
 TEST(SlotSampler, LogitsThatAreNoneAreAnError) {

@@ -74,7 +74,7 @@ TEST_F(ChatTemplateFiles, AreConfigurationsOrText) {
   EXPECT_THAT(refused("c.json", "{}"), HasSubstr("has no 'chat_template'"));
   EXPECT_THAT(refused("d.json", "{"), HasSubstr("is not JSON"));
   EXPECT_THAT(refused("e.json", "[]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(refused("f.jinja", "{% for x in %}"), HasSubstr("the chat template is none"));
+  EXPECT_THAT(refused("f.jinja", "{% for x in %}"), HasSubstr("the chat template is invalid"));
   EXPECT_THAT(refused("g.jinja", "{{ messages[0].content | nothing }}"), HasSubstr("nothing"));
   EXPECT_THAT(message_of([&] { ChatTemplate::load(path("missing")); }), HasSubstr("cannot read"));
 }

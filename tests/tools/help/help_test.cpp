@@ -226,7 +226,7 @@ TEST_F(HelpTest, BenchAndProfileTakeModels) {
                 .code,
             0);
   EXPECT_THAT(sinter({"bench", model, "--require-signature=own.key.pub"}).err,
-              HasSubstr("--require-signature is about plans"));
+              HasSubstr("--require-signature needs a plan"));
   EXPECT_EQ(sinter({"bench", path("none.plan")}).code, 2);
 }
 

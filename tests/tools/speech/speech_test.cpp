@@ -338,7 +338,7 @@ TEST_F(SpeechTest, ManySourcesAreReadAtOnce) {
   EXPECT_EQ(refusal([](EncoderOutput&) {}), "");
   EXPECT_THAT(refusal([](EncoderOutput&) {}, false), HasSubstr("'cross_key_0'"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors.pop_back(); }),
-              HasSubstr("gives no 'cross_value_1'"));
+              HasSubstr("has no output 'cross_value_1'"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[1].data.pop_back(); }),
               HasSubstr("'cross_value_0' is"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[0].dtype = DType::kInt32; }),

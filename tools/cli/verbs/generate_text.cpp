@@ -156,7 +156,7 @@ Generated TextGenerator::generate(std::span<const std::int64_t> prompt, Stream& 
   for (const std::int64_t id : prompt)
     if (id < 0 || id > std::numeric_limits<TokenId>::max() ||
         (vocabulary_ > 0 && id >= vocabulary_))
-      throw usage_error("token id {} is none of the model's {}", id, vocabulary_);
+      throw usage_error("token id {} is not in the model's vocabulary of {}", id, vocabulary_);
   const std::int64_t room = capacity_ - tokens + 1;
   if (room < 1)
     throw usage_error(

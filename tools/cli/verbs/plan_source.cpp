@@ -278,7 +278,7 @@ OpenModel open_model(const std::string& text, const ModelTexts& texts, const Loa
             files.folder,       nullptr};
   }
   if (!load.require_signature.empty())
-    throw usage_error("--require-signature is about plans, and '{}' is none", text);
+    throw usage_error("--require-signature needs a plan, and '{}' is not one", text);
   PlanCacheOptions options = texts.cache;
   if (!texts.cache_size.empty())
     options.most_bytes =

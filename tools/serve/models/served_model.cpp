@@ -101,7 +101,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   if (!options_.tool_form.empty()) {
     tool_form_ = find_tool_form(options_.tool_form);
     if (tool_form_ == nullptr)
-      throw usage_error("'{}' is no form of calls of tools: there are {}", options_.tool_form,
+      throw usage_error("'{}' is not a known format of tool calls: {}", options_.tool_form,
                         tool_form_names());
   } else if (chat_) {
     tool_form_ = tool_form_of(chat_->text());
@@ -146,7 +146,7 @@ void ServedModel::load_source(const Plan& encoder, const Plan& decoder,
   }
   if (!start || *start >= limits.vocabulary)
     throw usage_error(
-        "'{}': no token of the model's is said to be the first of its texts: give --start TOKEN, "
+        "'{}': no first token is known for its texts: give --start TOKEN, "
         "or "
         "decoder_start_token_id in generation_config.json beside the tokenizer",
         options_.plan);
