@@ -18,6 +18,7 @@
   X(ordered)        \
   X(groups)         \
   X(matmul)         \
+  X(mixture)        \
   X(attention)      \
   X(conv)           \
   X(composite)      \

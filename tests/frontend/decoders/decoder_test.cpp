@@ -146,8 +146,9 @@ TEST(DecoderConfig, RefusesByName) {
   const auto unsupported = [](const std::string& text) {
     return refused_config(text, ErrorCode::kUnsupported);
   };
-  EXPECT_THAT(unsupported(config("mixtral")),
-              AllOf(HasSubstr("'mixtral'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
+  EXPECT_THAT(
+      unsupported(config("deepseek_v3")),
+      AllOf(HasSubstr("'deepseek_v3'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
   EXPECT_THAT(unsupported(config("llama", R"("num_local_experts":8)")),
               HasSubstr("'num_local_experts'"));
   EXPECT_THAT(unsupported(config("llama", R"("quantization_config":{"bits":4})")),
@@ -243,6 +244,39 @@ TEST(DecoderGraph, RefusesTensorsByName) {
   shapes["model.layers.0.self_attn.q_proj.bias"] = {8};
   EXPECT_THAT(refused_weights(shapes, config("llama", R"("attention_bias":false)")),
               HasSubstr("'model.layers.0.self_attn.q_proj.bias'"));
+}
+
+TEST(DecoderGraph, MixturesOfExperts) {
+  constexpr const char* kKeys =
+      R"("head_dim":4,"num_experts":3,"num_experts_per_tok":2,"moe_intermediate_size":6)";
+  auto shapes = llama_shapes();
+  for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+    shapes[layer + "self_attn.q_norm.weight"] = shapes[layer + "self_attn.k_norm.weight"] = {4};
+    if (layer.ends_with("1.")) continue;  // stays an MLP
+    for (const char* name : {"gate", "up", "down"}) {
+      shapes.erase(layer + "mlp." + name + "_proj.weight");
+      for (int e = 0; e < 3; ++e)
+        shapes[layer + "mlp.experts." + std::to_string(e) + "." + name + "_proj.weight"] =
+            name == std::string("down") ? ir::Ints{8, 6} : ir::Ints{6, 8};
+    }
+    shapes[layer + "mlp.gate.weight"] = {3, 8};
+  }
+  const std::string text = config("qwen3_moe", kKeys);
+  const auto graph = graph_of(text, std::make_shared<Zeros>(shapes));
+  // Those of zeros by gate and up are one.
+  EXPECT_EQ(std::ranges::count_if(
+                graph.nodes(), [](const auto& node) { return node.op->name == "GroupedMatMul"; }),
+            2);
+  auto missing = shapes;
+  missing.erase("model.layers.0.mlp.experts.2.up_proj.weight");
+  EXPECT_THAT(refused_weights(missing, text),
+              HasSubstr("'model.layers.0.mlp.experts.2.up_proj.weight' is missing"));
+  auto wrong = shapes;
+  wrong["model.layers.0.mlp.gate.weight"] = {4, 8};
+  EXPECT_THAT(refused_weights(wrong, text), HasSubstr("makes it [3, 8]"));
+  EXPECT_THAT(refused_config(config("qwen3_moe", R"("num_experts":3,"num_experts_per_tok":4)"),
+                             ErrorCode::kInvalidModel),
+              HasSubstr("'num_experts_per_tok' is 4, but there are 3 experts"));
 }
 
 /// Old checkpoints contain angles and masks.
