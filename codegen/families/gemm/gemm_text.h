@@ -64,6 +64,11 @@ class GemmText {
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);
 
+  /// The end of k of the tile's group: none of it if the rows have no group.
+  std::string end_of_k(const std::string& begin, const std::string& end) const;
+  /// Waits for the groups' first rows and counts their tiles, which tile_coordinates() looks up.
+  void count_group_tiles();
+
   // Operands. Each writes fields of `operands`.
 
   /// "a + 64 + i64(b0) * 128": the start of an operand's batch.
@@ -116,7 +121,7 @@ class GemmText {
   void write_windows();
   void map_windows();
   void map(const char* name, std::uint32_t buffer, const GemmOperand& operand, const Dim& columns,
-           const Dim& rows, int box_rows);
+           const Dim& rows, int box_rows, const Shape& batch);
 
   void declare_tile();
   void place_block();
