@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products.
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -120,9 +122,9 @@ std::vector<TensorType> infer_matmul(const Attrs& attrs, Types inputs) {
 }
 
 // ---- GroupedMatMul(x [rows, k], w [groups, k, n], .., offsets): rows offsets[g] to offsets[g + 1]
-// times matrix g; other rows are zero. In a format "w" is [groups, n, k] and its scales etc. follow
-// it as a MatMul's do, each with the groups in front. The offsets are the last input, at least
-// groups + 1 ascending numbers.
+// times matrix g; other rows are zero. If "transposed", w is [groups, n, k]; so it is in a format,
+// and its scales etc. follow it as a MatMul's do, each with the groups in front. The offsets are
+// the last input, at least groups + 1 ascending numbers.
 
 std::vector<TensorType> infer_grouped(const Attrs& attrs, Types inputs) {
   const ProductFormats formats(attrs);
@@ -143,7 +145,10 @@ std::vector<TensorType> infer_grouped(const Attrs& attrs, Types inputs) {
     one[i].shape.erase(one[i].shape.begin());
   }
   std::vector<TensorType> result;
+  const bool is_transposed = attrs.get_int("transposed") != 0;
+  if (is_transposed) std::swap(one[1].shape[0], one[1].shape[1]);
   if (formats.w) {
+    if (is_transposed) invalid("weights in a format are [n, k]; 'transposed' says nothing of them");
     if (formats.x || formats.w->rows != 1)
       invalid(fmt::format("weights of '{}' have no scales for each row, or x has a format",
                           formats.w->to_string()));
@@ -196,7 +201,8 @@ std::vector<OpDef> matmul_ops() {
            .kernel = "grouped_matmul",
            .min_inputs = 3,
            .max_inputs = 7,
-           .attrs = {{"w", AttrKind::kString, Attr(std::string())}},
+           .attrs = {{"transposed", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"w", AttrKind::kString, Attr(std::string())}},
            .infer = infer_grouped,
            .evaluate = reference::evaluate_grouped_matmul}};
 }

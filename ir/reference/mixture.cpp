@@ -148,7 +148,7 @@ std::vector<Tensor> evaluate_grouped_matmul(const Attrs& attrs, Tensors inputs, 
     Eigen::Map<Matrix> result(y.data() + begin * n, end - begin, n);
     const Eigen::Map<const Matrix> left(x.data() + begin * k, end - begin, k);
     const double* const own = weights.data() + g * k * n;
-    if (formats.w)
+    if (formats.w || attrs.get_int("transposed") != 0)
       result.noalias() = left * Eigen::Map<const Matrix>(own, n, k).transpose();
     else
       result.noalias() = left * Eigen::Map<const Matrix>(own, k, n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts: shares, types, and rows sorted by expert and combined again.
-#include "ir/ops/mixture.h"
+#include "ir/mixture/expert_rows.h"
 
 #include <cmath>
 #include <limits>

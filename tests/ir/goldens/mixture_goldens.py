@@ -38,6 +38,8 @@ def mixtures():
         for g, (begin, end) in enumerate(zip(offsets, offsets[1:])):
             y[begin:end] = wide(x)[begin:end] @ wide(w)[g]
         case("GroupedMatMul", [x, w, np.array(offsets, np.int32)], y)
+        case("GroupedMatMul", [x, np.ascontiguousarray(w.transpose(0, 2, 1)), np.array(offsets, np.int32)], y,
+             {"transposed": 1})
 
     for dtype in ("f32", "f16", "bf16", "f64"):
         grouped(9, 5, 7, [0, 4, 4, 9], dtype)

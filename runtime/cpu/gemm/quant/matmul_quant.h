@@ -9,19 +9,16 @@
 #include <vector>
 
 #include "runtime/cpu/gemm/matmul_dnnl.h"
-#include "runtime/cpu/ops/quant_ops.h"
+#include "runtime/cpu/gemm/quant/quant_weights.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {
 
-/// A matmul with quantized weights for one bound shape. For few rows of x, dequantizes while
-/// reading, at memory speed. For more, dequantizes blocks of weights into the cache and reuses them
-/// for all rows.
+/// A matmul with quantized weights for one bound shape.
 class MatmulQuant {
  public:
-  /// `plan` and `shape` must have been verified; the step must have a quantization. Packs values,
-  /// scales (as float32), zero points and offsets into `weights` as panels.
+  /// `plan` and `shape` must have been verified; the step must have a quantization.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
@@ -37,7 +34,7 @@ class MatmulQuant {
     std::int64_t step = 1;           // column stride in elements
     std::vector<std::int64_t> rows;  // offset of each row, over all batches
   };
-  class Worker;
+  class Rows;
 
   /// True if rows are read in place.
   static bool takes_floats(const Operand& operand) {
@@ -45,8 +42,6 @@ class MatmulQuant {
   }
 
   Operand operand(const plan::fb::MatrixT& matrix, std::span<const std::int64_t> values) const;
-  void pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, const BoundShape& shape,
-            PackedWeights& weights);
 
   std::vector<std::int64_t> batch_;
   std::int64_t m_ = 0, n_ = 0, k_ = 0, rows_ = 0;
@@ -55,10 +50,7 @@ class MatmulQuant {
   std::int64_t bias_ = -1;
   float alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
-  QuantPanels weights_;
-  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_,
-      offsets_;  // own the weights
-  bool direct_ = false;
+  QuantWeights weights_;
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;
 };
