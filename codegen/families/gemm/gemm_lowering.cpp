@@ -324,18 +324,20 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   const TensorType& type = part.type(node.outputs[0]);
   GemmProgram result;
   result.type = part.type(node.inputs[0]).dtype;
+  const bool is_scaled =
+      node.op->name != "Conv" && ir::ProductFormats(node.attrs).w && !ir::has_scaled_operands(node);
   // Packed weights are converted to x's type.
-  result.b_type = ir::has_scaled_weights(node) ? result.type : part.type(node.inputs[1]).dtype;
+  result.b_type = is_scaled ? result.type : part.type(node.inputs[1]).dtype;
   result.result = type.dtype;
   if (!kernels_multiply(result.type, result.b_type)) {
     refusal = fmt::format("GEMM kernels do not multiply {}", print_types(result));
     return std::nullopt;
   }
-  if (result.type == DType::kFloat32 && ir::has_scaled_weights(node)) {
+  if (result.type == DType::kFloat32 && is_scaled) {
     refusal = "float32 meets no quantized weights";
     return std::nullopt;
   }
-  if (const auto w = ir::ProductFormats(node.attrs).w; w && w->offset) {
+  if (is_scaled && ir::ProductFormats(node.attrs).w->offset) {
     refusal = "GEMM kernels add no offsets to quantized weights";
     return std::nullopt;
   }

@@ -139,8 +139,6 @@ inline constexpr std::uint32_t kAccumulatorBuffer = 0xffffffffu, kPrologueBuffer
 
 /// Columns of quantized groups are a multiple of this: of units of packed weights.
 inline constexpr std::int64_t kGroupColumns = 16;
-/// Groups of a kernel, whose tiles it counts in shared memory.
-inline constexpr std::int64_t kMostGroups = 512;
 
 /// The pitch of prologue rows is a multiple of this, plus 16 bytes; the padding is zero.
 inline constexpr std::int64_t kRowDepth = 1024;

@@ -145,7 +145,9 @@ std::pair<std::string, std::string> GemmText::range_of_k(const std::string& part
 }
 
 std::string GemmText::end_of_k(const std::string& begin, const std::string& end) const {
-  return product_.groups > 0 ? fmt::format("of_group.has_matrix ? {} : {}", end, begin) : end;
+  // Warpgroups never skip the mainloop; TMA gives zeros outside of a tensor.
+  if (product_.groups == 0 || product_.by_warpgroups) return end;
+  return fmt::format("of_group.has_matrix ? {} : {}", end, begin);
 }
 
 void GemmText::write_mainloop() {

@@ -112,10 +112,15 @@ void GemmText::write_columns() {
            : fmt::format("operands.columns = {} - first_column;", size(part_columns())));
 }
 
+std::string GemmText::mapped_row() const {
+  if (product_.groups == 0) return "first_row";
+  return fmt::format("of_group.has_matrix ? first_row : {}", size(product_.m));
+}
+
 void GemmText::write_mapped_a() {
   map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m, product_.batch);
   line("operands.a = &map_a;");
-  line("operands.row = first_row;");
+  line(fmt::format("operands.row = {};", mapped_row()));
 }
 
 std::vector<std::string> GemmText::block_scales() {
@@ -144,7 +149,8 @@ std::vector<std::string> GemmText::mapped_operands() {
     map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n,
         part_tile() / s_.multicast, batch);
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
-                                    "operands.row = first_row;", "operands.column = first_column;"};
+                                    fmt::format("operands.row = {};", mapped_row()),
+                                    "operands.column = first_column;"};
   if (product_.parts > 1)
     lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
   for (std::string& line : block_scales()) lines.push_back(std::move(line));
@@ -170,6 +176,9 @@ std::vector<std::string> GemmText::mapped_operands() {
     };
     set_index("batch_a", product_.a);
     set_index("batch_b", product_.b);
+    if (product_.groups > 0)
+      lines.push_back(
+          fmt::format("if (!of_group.has_matrix) operands.batch_b[0] = {};", product_.groups));
   }
   return lines;
 }

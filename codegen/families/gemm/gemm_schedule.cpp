@@ -117,8 +117,10 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
                    ? 8
                    : copy_vector(analysis, product.b, product.rows_are_k ? columns : product.k,
                                  product.element_bytes(), s.conditions);
+  // GroupTiles, besides the tile.
+  const int counted = product.groups > 0 ? static_cast<int>(product.groups + 4) * 8 : 0;
   if (!s.tile->fits(problem, s) || s.cluster() > problem.device.cluster_blocks ||
-      s.shared_bytes(problem) > s.tile->most_shared_bytes(problem.device))
+      s.shared_bytes(problem) + counted > s.tile->most_shared_bytes(problem.device))
     return false;
   if (problem.reductions > 0) {
     if (!problem.most_n || *problem.most_n > s.n * s.cluster_n) return false;

@@ -182,7 +182,9 @@ bool multiplies_eight_bits(const Node& node) {
 }
 
 bool multiplies_quantized(const Node& node) {
-  return ir::has_scaled_weights(gemm_node(*node.body));
+  const Node& product = gemm_node(*node.body);
+  if (product.op->name == "GroupedMatMul") return ir::ProductFormats(product.attrs).w.has_value();
+  return ir::has_scaled_weights(product);
 }
 
 bool GemmStep::is_quantized() const {

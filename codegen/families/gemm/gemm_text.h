@@ -45,11 +45,11 @@ class GemmText {
   const GemmProgram& product() const { return product_; }
   ThreadMapping& mapping() { return mapping_; }
   /// The text of a size; if not constant, of type u32 or i64.
-  std::string dim(const Dim& size) { return args_.dim(size); }
+  std::string dim(const Dim& size) const { return args_.dim(size); }
 
   void line(std::string text) { mapping_.prologue.push_back(std::move(text)); }
   /// "i32(..)" of a size.
-  std::string size(const Dim& size) { return fmt::format("i32({})", args_.dim(size)); }
+  std::string size(const Dim& size) const { return fmt::format("i32({})", args_.dim(size)); }
   static bool divides(const Dim& size, int by) {
     return size.is_constant() && size.value() % by == 0;
   }
@@ -88,6 +88,8 @@ class GemmText {
   void write_mapped_a();
   /// Addresses of block scales for the tile's first row and column; empty if there are none.
   std::vector<std::string> block_scales();
+  /// The tile's first row of the left operand; outside of it if the rows have no group.
+  std::string mapped_row() const;
   /// Both operands by TMA descriptors; k or columns are innermost.
   std::vector<std::string> mapped_operands();
 

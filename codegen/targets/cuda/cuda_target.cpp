@@ -9,6 +9,9 @@
 namespace sinter::codegen {
 namespace {
 
+/// Kernels count the tiles of each group in shared memory.
+constexpr std::int64_t kMostGroups = 1024;
+
 std::vector<ir::OperandFormats> formats() {
   std::vector<ir::OperandFormats> all;
   // Rows are multiples of 16 bytes.
@@ -26,6 +29,7 @@ std::vector<ir::OperandFormats> formats() {
                      .scaled = true,
                      .unit = 16,
                      .least = 2,
+                     .most = op == std::string_view("MatMul") ? INT64_MAX : kMostGroups,
                      .zeros_in_left = true});
   };
   for (const DType left : {DType::kFloat16, DType::kBFloat16}) {
@@ -35,7 +39,8 @@ std::vector<ir::OperandFormats> formats() {
   }
   scaled(DType::kFloat8E4M3FN, "i4");
   for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32})
-    all.push_back({.op = "GroupedMatMul", .left = type, .right = to_string(type)});
+    all.push_back(
+        {.op = "GroupedMatMul", .left = type, .right = to_string(type), .most = kMostGroups});
   all.push_back({.op = "Attention",
                  .left = DType::kFloat8E4M3FN,
                  .right = "f8e4m3fn",
