@@ -22,6 +22,13 @@ enum class Windows {
 /// A tensor by its name in GGUF, and by its name in a Hugging Face folder.
 using TensorName = std::pair<std::string_view, std::string_view>;
 
+/// How an architecture's files describe a mixture of experts.
+struct ExpertKeys {
+  std::string_view count = "num_experts";
+  std::string_view size = "moe_intermediate_size";  // "intermediate_size" where it is absent
+  bool normalises = false;  // where no "norm_topk_prob" says it, and of GGUF
+};
+
 /// Members are named where they differ from Llama's.
 struct Architecture {
   std::string_view name;  // "model_type" of config.json
@@ -47,8 +54,9 @@ struct Architecture {
   bool has_caps = false;         // of scores and logits, and "query_pre_attn_scalar"
   bool has_local_base = false;   // layers with a window have a base of their own
   bool may_clip = false, may_be_parallel = false, may_norm_heads = false;
-  bool mixes_heads = false;         // see DecoderConfig; GGUF's are in order
-  bool rotates_neighbours = false;  // in GGUF, whose converter reorders rows of q and k
+  bool mixes_heads = false;             // see DecoderConfig; GGUF's are in order
+  bool rotates_neighbours = false;      // in GGUF, whose converter reorders rows of q and k
+  const ExpertKeys* experts = nullptr;  // layers may be mixtures of experts
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's
 };

@@ -99,7 +99,7 @@ class JsonKeys : public ConfigKeys {
 };
 
 /// config.json's name, and GGUF's behind the architecture.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kGgufNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNames = {{
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
     {"num_attention_heads", "attention.head_count"},
@@ -131,6 +131,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kGgufNam
     {"attention_multiplier", "attention.scale"},
     {"clip_qkv", "attention.clamp_kqv"},
     {"use_parallel_residual", "use_parallel_residual"},
+    {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
 }};
 
 class GgufKeys : public ConfigKeys {

@@ -31,6 +31,23 @@ ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
   return {all.dtype(), all.shape(), buffer};
 }
 
+/// Tensors of one type behind each other, copied when they are read.
+ir::Tensor stacked(std::vector<ir::Tensor> parts) {
+  ir::Ints shape = parts[0].shape();
+  shape.insert(shape.begin(), std::ssize(parts));
+  const DType type = parts[0].dtype();
+  const std::size_t bytes = parts[0].byte_count() * parts.size();
+  return {type, std::move(shape), ir::Buffer::derived(bytes, [bytes, parts = std::move(parts)] {
+            std::vector<std::byte> all;
+            all.reserve(bytes);
+            for (const ir::Tensor& part : parts) {
+              const ir::HeldBytes held = part.hold();
+              all.insert(all.end(), held.bytes.begin(), held.bytes.end());
+            }
+            return all;
+          })};
+}
+
 }  // namespace
 
 DecoderWeights::DecoderWeights(const Architecture& architecture,
@@ -98,6 +115,23 @@ StoredTensor CheckedWeights::take_rows(const std::string& name, const ir::Ints& 
   for (auto* part : {&blocks.zero_points, &blocks.factors, &blocks.offsets})
     if (*part) **part = in_order(**part, order);
   return stored;
+}
+
+StoredTensor CheckedWeights::take_matrices(const std::string& name, std::int64_t count,
+                                           std::int64_t rows, std::int64_t columns) {
+  const ir::Ints shape{count, rows, columns};
+  const std::size_t at = name.find("{}");
+  if (at == std::string::npos) return take(name, shape);
+  std::vector<ir::Tensor> parts;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::string own = name;
+    parts.push_back(take_plain(own.replace(at, 2, std::to_string(i)), {rows, columns}));
+    if (parts.back().dtype() != parts[0].dtype())
+      throw unsupported_error("tensor '{}' is of {}, that of the first expert of {}. {}", own,
+                              to_string(parts.back().dtype()), to_string(parts[0].dtype()),
+                              kOtherWay);
+  }
+  return {shape, stacked(std::move(parts))};
 }
 
 DType CheckedWeights::activation_type() const {

@@ -32,6 +32,9 @@ class CheckedWeights {
   /// Like take(), with row i of the result row order[i] of the file's; in its order if that is
   /// empty.
   StoredTensor take_rows(const std::string& name, const ir::Ints& shape, const ir::Ints& order);
+  /// A tensor [count, rows, columns] of this name or, if it has "{}", of a matrix for each number.
+  StoredTensor take_matrices(const std::string& name, std::int64_t count, std::int64_t rows,
+                             std::int64_t columns);
   /// The type of activations: f32 of GGUF, which says how weights are stored, and nothing of what
   /// is computed; that of a folder's matrices, if they share one of 16 bits, else f32.
   DType activation_type() const;

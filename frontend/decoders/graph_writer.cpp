@@ -89,6 +89,21 @@ ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::
   return b.add("MatMul", std::move(inputs), ir::product_attrs(blocks.format));
 }
 
+ValueId GraphWriter::grouped_product(ValueId x, const StoredTensor& weights,
+                                     const std::string& name, ValueId offsets) {
+  if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
+    return b.add("GroupedMatMul", {x, cast(b.constant(*plain, name), type_), offsets},
+                 {{"transposed", std::int64_t{1}}});
+  const auto& blocks = std::get<ir::ScaledTensor>(weights.value);
+  std::vector<ValueId> inputs{x};
+  for (const ir::Tensor& part : ir::parts_of(blocks))
+    inputs.push_back(b.constant(
+        part.reshaped({weights.shape[0], part.shape()[0] / weights.shape[0], part.shape()[1]}),
+        inputs.size() == 1 ? name : ""));
+  inputs.push_back(offsets);
+  return b.add("GroupedMatMul", std::move(inputs), ir::product_attrs(blocks.format));
+}
+
 ValueId GraphWriter::rows(const StoredTensor& table, const std::string& name, ValueId ids) {
   if (const auto* blocks = std::get_if<ir::ScaledTensor>(&table.value))
     return ir::add_gathered(b, *blocks, ids, type_);

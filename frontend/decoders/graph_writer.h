@@ -43,6 +43,10 @@ class GraphWriter {
 
   /// x [.., columns] times the transpose of `weights` [rows, columns], which keep their format.
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);
+  /// Rows x [rows, columns], sorted by matrix, times the transpose of `weights` [matrices, n,
+  /// columns] each.
+  ir::ValueId grouped_product(ir::ValueId x, const StoredTensor& weights, const std::string& name,
+                              ir::ValueId offsets);
   /// Rows `ids` of a table, in the type of activations.
   ir::ValueId rows(const StoredTensor& table, const std::string& name, ir::ValueId ids);
   /// Rotates pairs of the first elements of the last dimension of x [1, heads, length, size], half

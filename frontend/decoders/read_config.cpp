@@ -106,6 +106,10 @@ constexpr std::string_view kIdle[] = {
     "model_type",
     "name_or_path",
     "no_rope_layer_interval",
+    "num_experts_per_tok",
+    "decoder_sparse_step",
+    "mlp_only_layers",
+    "router_",
     "pad_token_id",
     "pooler_",
     "pretraining_tp",
@@ -150,6 +154,7 @@ class ConfigReader {
     read_scales();
     read_positions();
     read_biases();
+    read_experts();
     config_.is_gated = row_.is_gated;
     config_.mixes_heads = row_.mixes_heads && !keys_.is_gguf();
     config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
@@ -347,6 +352,24 @@ class ConfigReader {
     config_.qkv_bias = bias(row_.qkv_bias_key);
     config_.output_bias = bias(row_.output_bias_key);
     config_.mlp_bias = bias(row_.mlp_bias_key);
+  }
+
+  /// A file says which layers are mixtures by the router that they have.
+  void read_experts() {
+    if (row_.experts == nullptr) return;
+    const std::int64_t count = keys_.integer(row_.experts->count).value_or(0);
+    if (count == 0) return;
+    ExpertsConfig& e = config_.experts;
+    constexpr std::int64_t kMostExperts = 4096;
+    e.count = keys_.size(row_.experts->count, kMostExperts);
+    e.chosen = keys_.size("num_experts_per_tok", kMostExperts);
+    if (e.chosen > e.count)
+      throw invalid_model_error("'{}' is {}, but there are {} experts",
+                                keys_.spelled("num_experts_per_tok"), e.chosen, e.count);
+    e.intermediate = keys_.size_or(row_.experts->size, config_.intermediate, kMostSize);
+    e.shared = keys_.size_or("shared_expert_intermediate_size", 0, kMostSize);
+    e.normalises = row_.experts->normalises;
+    if (!keys_.is_gguf()) e.normalises = keys_.flag("norm_topk_prob").value_or(e.normalises);
   }
 
   Activation activation() const {

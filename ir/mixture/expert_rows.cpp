@@ -29,16 +29,21 @@ ExpertRows sort_by_expert(GraphBuilder& b, ValueId choices, std::int64_t experts
   const auto extent = [](const Dim& dim) { return Attrs{{"extent", Attr(Shape{dim})}}; };
   const std::vector<ValueId> grouped = b.add_multi("GroupByIndex", {flat}, extent(experts + 1));
   rows.offsets = grouped[1];
-  const ValueId order = grouped[0];
-  rows.tokens_of = b.add("Div", {order, b.scalar(DType::kInt32, static_cast<double>(rows.chosen))});
-  rows.experts_of = gather(b, flat, order);
+  rows.order = grouped[0];
+  rows.tokens_of =
+      b.add("Div", {rows.order, b.scalar(DType::kInt32, static_cast<double>(rows.chosen))});
+  rows.experts_of = gather(b, flat, rows.order);
   // The inverse permutation.
-  rows.rows_of = reshape(b, b.add("LastByIndex", {order}, extent(count)), shape);
+  rows.rows_of = reshape(b, b.add("LastByIndex", {rows.order}, extent(count)), shape);
   return rows;
 }
 
 ValueId take_tokens(GraphBuilder& b, const ExpertRows& rows, ValueId x) {
   return gather(b, x, rows.tokens_of);
+}
+
+ValueId take_choices(GraphBuilder& b, const ExpertRows& rows, ValueId x) {
+  return gather(b, x, rows.order);
 }
 
 ValueId take_experts(GraphBuilder& b, const ExpertRows& rows, ValueId values) {

@@ -57,6 +57,14 @@ ROWS = {
     "starcoder2": ("starcoder2", dict(**KV, sliding_window=32), 64),
     "gpt_neox": ("gpt_neox", {}, 64),
     "gpt_neox_serial": ("gpt_neox", dict(use_parallel_residual=False, rotary_pct=0.5), 64),
+    "mixtral": ("mixtral", dict(**KV, num_local_experts=4, num_experts_per_tok=2, intermediate_size=256), 64),
+    "qwen2_moe": ("qwen2_moe", dict(**KV, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=128,
+                                    shared_expert_intermediate_size=256), 64),
+    "qwen3_moe": ("qwen3_moe", dict(**KV, head_dim=32, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=128,
+                                    norm_topk_prob=True, mlp_only_layers=[1], num_hidden_layers=3), 64),
+    "olmoe": ("olmoe", dict(**KV, num_experts=8, num_experts_per_tok=2, intermediate_size=128, clip_qkv=2.0), 64),
+    "granitemoe": ("granitemoe", dict(**KV, num_local_experts=6, num_experts_per_tok=2, intermediate_size=128, embedding_multiplier=6.0,
+                                      logits_scaling=4.0, residual_multiplier=0.4, attention_multiplier=0.1), 64),
 }
 # GGUF does not say where their windows are.
 NO_WINDOWS = ("mistral", "qwen2_window", "starcoder2")
@@ -75,7 +83,7 @@ def weights_of(row, tensors, layers):
             elif "embed_" in name:
                 x *= 0.02 if is_gemma else 0.1 if is_tied else 1
             else:
-                x *= 1.5 * shape[1] ** -0.5
+                x *= 1.5 * shape[-1] ** -0.5
             found[name] = x.astype(np.float32)
     return found
 
@@ -105,8 +113,11 @@ def make_row(row):
     layers, tensors = config.num_hidden_layers, {}
     for name, x in model.state_dict().items():
         if not (config.tie_word_embeddings and name.startswith(("lm_head", "embed_out"))):
-            tensors[name.replace(".layers.0.", ".layers.{}.")] = list(x.shape)
-    tensors = {name: shape for name, shape in tensors.items() if ".layers." not in name or "{}" in name}
+            tensors[name] = list(x.shape)
+    first = {name.replace(".layers.0.", ".layers.{}.") for name in tensors}
+    if all(name.replace("{}", str(i)) in tensors for name in first for i in range(layers)):  # all layers are alike
+        tensors = {name.replace(".layers.0.", ".layers.{}."): shape for name, shape in tensors.items()
+                   if ".layers." not in name or ".layers.0." in name}
     weights = weights_of(row, tensors, layers)
     model.load_state_dict({name: torch.from_numpy(x) for name, x in weights.items()}, strict=False)
     model.tie_weights()
