@@ -18,14 +18,25 @@ std::string refusal(const TargetTraits& target, const Graph& graph, const Node& 
     if (row == nullptr)
       return fmt::format("this target has no grouped matmul of {} with weights of {}", to_string(x),
                          format->codes->name);
+    if (graph.type(node.inputs[1]).shape[0].value() > row->most)
+      return fmt::format("this target's grouped matmuls have at most {} groups", row->most);
+    const std::int64_t columns = graph.type(node.outputs[0]).shape[1].value(),
+                       k = graph.type(node.inputs[0]).shape[1].value();
+    const bool is_whole = format->depth == 0 || format->depth >= k;
+    if (columns % row->unit != 0 || (!is_whole && format->depth % row->unit != 0))
+      return fmt::format(
+          "columns and groups of scales of this target's grouped matmuls are "
+          "multiples of {}",
+          row->unit);
     if (format->offset && !row->offsets)
       return "this target's grouped matmuls add no offsets to quantized weights";
     for (std::size_t i = 1; i + 1 < node.inputs.size(); ++i)
       if (!graph.is_constant(node.inputs[i])) return "its quantized weights are no constants";
     return "";
   }
-  if (target.takes("GroupedMatMul", x, to_string(x), false) != nullptr &&
-      graph.type(node.inputs[1]).dtype == x)
+  const ir::OperandFormats* const row = target.takes("GroupedMatMul", x, to_string(x), false);
+  if (row != nullptr && graph.type(node.inputs[1]).dtype == x &&
+      graph.type(node.inputs[1]).shape[0].value() <= row->most)
     return "";
   return fmt::format("this target has no grouped matmul of {}", to_string(x));
 }

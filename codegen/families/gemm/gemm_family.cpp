@@ -140,7 +140,9 @@ class RegionTactics {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->tf32 = plan_.options.tf32 && product->type == DType::kFloat32;
-    product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
+    // Which of the groups' weights a block reads is known behind the preceding step.
+    product->b_is_weight =
+        product->groups == 0 && buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->prologue)
       for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
         product->prologue->weights.push_back(
@@ -209,6 +211,8 @@ class GemmFamily final : public KernelFamily {
 
   std::string takes(const Region& region, const ir::TargetTraits& target) const override {
     if (region.kind() == "matmul" || region.kind() == "conv") return "";
+    if (region.kind() == "grouped_matmul")
+      return target.gemm_kernels ? "" : "this target's grouped matmuls are a step of the runtime";
     if (region.kind() != "gemm") return "it is no matrix product and no convolution";
     return target.gemm_kernels ? "" : "this target's products are a library's";
   }

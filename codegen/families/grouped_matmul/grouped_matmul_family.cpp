@@ -16,6 +16,11 @@ class GroupedMatmulFamily final : public OperatorFamily {
  public:
   GroupedMatmulFamily() : OperatorFamily("grouped_matmul", "GroupedMatMul") {}
 
+  std::string takes(const Region& region, const ir::TargetTraits& target) const override {
+    return target.gemm_kernels ? "this target's grouped matmuls are GEMMs"
+                               : OperatorFamily::takes(region, target);
+  }
+
  private:
   StepCost cost(const OperatorRegion& region, const PlanContext& plan) const override {
     const ir::TensorType& y = region.body.type(region.node.outputs[0]);
