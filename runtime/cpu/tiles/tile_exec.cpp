@@ -157,25 +157,18 @@ class TileProgram::Worker {
       case TileInstr::Kind::kLoad: {
         const TileAccess& access = p_.accesses_[instr.access];
         const Domain domain = domain_of(instr.value_class);
-        if (instr.period > 0) {
-          LoadedColumns& loaded = loaded_[instr.value];
-          const std::int64_t phase = tile_.x0 % instr.period;
-          const bool is_there = tile_.rows == 1
-                                    ? loaded.cols >= tile_.cols
-                                    : loaded.cols == tile_.cols && loaded.rows >= tile_.rows;
-          if (loaded.phase == phase && is_there) break;
-          loaded = {phase, tile_.cols, tile_.rows};
-        }
+        if (is_loaded(instr)) break;
         if (instr.offsets != TileInstr::kNoOffsets) {
           auto* offsets = reinterpret_cast<std::int32_t*>(workspace_ + instr.offsets);
           if (first_) access.find_offsets(tile_, gathered(), offsets);
           views_[instr.value] = access.load_at(buffer_of(access), tile_, offsets, place_of(instr));
           break;
         }
+        const auto [target, pitch] = load_target(instr, access);
         views_[instr.value] = access.load(buffer_of(access), tile_, domain, gathered(),
-                                          load_target(instr, place_of(instr)));
+                                          target ? target : place_of(instr), pitch);
         if (instr.target != TileInstr::kNone)
-          forwarded_[instr.value] = views_[instr.value].data == load_target(instr, nullptr);
+          forwarded_[instr.value] = target && views_[instr.value].data == target;
         if (instr.kept) keep(instr);
         break;
       }
@@ -239,11 +232,26 @@ class TileProgram::Worker {
         views_[instr.value] = {args.result, tile_.cols, true};
         break;
       }
-      case TileInstr::Kind::kIndex: run_index(instr); break;
+      case TileInstr::Kind::kIndex:
+        if (!is_loaded(instr)) run_index(instr);
+        break;
       case TileInstr::Kind::kResume:
         views_[instr.value] = {place_of(instr), tile_.cols, true};
         break;
     }
+  }
+
+  /// Whether columns that repeat are still where an earlier tile of this thread has put them; notes
+  /// that they will be.
+  bool is_loaded(const TileInstr& instr) {
+    if (instr.period == 0) return false;
+    LoadedColumns& loaded = loaded_[instr.value];
+    const std::int64_t phase = tile_.x0 % instr.period;
+    const bool is_there = tile_.rows == 1 ? loaded.cols >= tile_.cols
+                                          : loaded.cols == tile_.cols && loaded.rows >= tile_.rows;
+    if (loaded.phase == phase && is_there) return true;
+    loaded = {phase, tile_.cols, tile_.rows};
+    return false;
   }
 
   /// Copies a kept load to the workspace, where later stages expect it, unless it is there.
@@ -315,17 +323,17 @@ class TileProgram::Worker {
                instr.past_cache && forwarded_[instr.value] != 0});
   }
 
-  /// Where a load copies to: directly to the store that alone reads it, if a tile's rows are
-  /// contiguous there; otherwise to `place`.
-  std::byte* load_target(const TileInstr& instr, std::byte* place) {
-    if (instr.target == TileInstr::kNone) return place;
+  /// Where a load copies to directly: the store that alone reads it, if a tile's rows are
+  /// contiguous there, or those of a transposed load. Null: nowhere.
+  std::pair<std::byte*, std::int64_t> load_target(const TileInstr& instr,
+                                                  const TileAccess& from) const {
+    if (instr.target == TileInstr::kNone) return {nullptr, tile_.cols};
     const TileAccess& access = p_.accesses_[instr.target];
     std::byte* address = nullptr;
     std::int64_t row = 0;
-    return access.in_place(buffer_of(access), tile_, {true, true}, address, row) &&
-                   row == tile_.cols
-               ? address
-               : place;
+    const bool fits = access.in_place(buffer_of(access), tile_, {true, true}, address, row) &&
+                      (row == tile_.cols || from.is_transposed());
+    return fits ? std::pair{address, row} : std::pair{static_cast<std::byte*>(nullptr), tile_.cols};
   }
 
   /// True if a tile's rows can be treated as one row.

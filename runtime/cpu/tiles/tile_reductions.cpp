@@ -72,7 +72,7 @@ bool TileCompiler::may_slide(const TileInstr& reduce) const {
   const plan::fb::InstrT& load = *program_.instrs[reduce.args[0]];
   return combine != Combine::kProd && load.kind == InstrKind::Load &&
          class_[reduce.args[0]] == ValueClass::kElement &&
-         out_.accesses_[load.access].slides(combine != Combine::kSum);
+         out_.accesses_[load.access].slides(combine);
 }
 
 /// Chooses tiles of whole windows and rows, for sliding reductions.
