@@ -110,10 +110,10 @@ class TileAccess {
   /// rows.
   std::size_t sliding_bytes() const;
   std::int64_t sliding_columns(std::int64_t most) const;
-  /// The same result as reduce(), for tiles with all rows. `combine` is the operator kernel of
-  /// `kind`.
+  /// What reduce() would accumulate for a tile with all rows, as values of the compute type.
+  /// `combine` is the operator kernel of `kind`.
   void reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine, Combine kind,
-                      const ReduceKernels& kernels, std::byte* room, std::byte* accumulators) const;
+                      std::byte* room, std::byte* results) const;
 
   /// True if rows of `cols` columns are contiguous in the buffer, without gap or repetition.
   bool is_stream(std::int64_t cols) const;

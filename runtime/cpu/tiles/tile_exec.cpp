@@ -84,7 +84,8 @@ class TileProgram::Worker {
   void begin_stage(const Stage& stage, std::int64_t row_values) {
     run(stage.row);
     for (const std::uint32_t r : stage.reductions)
-      p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
+      if (!p_.reductions_[r].slides)
+        p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
     for (const RunningScan& scan : p_.scans_)
       scan.kernels.init(workspace_ + scan.carries, row_values);
   }
@@ -93,7 +94,8 @@ class TileProgram::Worker {
     for (const std::uint32_t r : stage.reductions) {
       const Reduction& reduction = p_.reductions_[r];
       std::byte* result = workspace_ + reduction.result;
-      reduction.kernels.finish(workspace_ + reduction.accumulators, result, row_values);
+      if (!reduction.slides)
+        reduction.kernels.finish(workspace_ + reduction.accumulators, result, row_values);
       views_[reduction.value] = row_view(result);
     }
   }
@@ -181,7 +183,7 @@ class TileProgram::Worker {
           std::byte* const accumulators = workspace_ + reduction.accumulators;
           if (instr.slides)
             access.reduce_sliding(buffer_of(access), tile_, instr.kernel, reduction.combine,
-                                  reduction.kernels, workspace_ + instr.offset, accumulators);
+                                  workspace_ + instr.offset, workspace_ + reduction.result);
           else
             access.reduce(buffer_of(access), tile_, reduction.kernels, accumulators);
           break;

@@ -87,6 +87,7 @@ struct Reduction {
   Combine combine = Combine::kSum;
   std::uint32_t value = 0;                   // instruction of the program
   std::size_t accumulators = 0, result = 0;  // offsets in the workspace
+  bool slides = false;                       // leaves results without accumulators
 };
 
 /// A program with a scan has a single stage, and processes tiles in the order of a row's elements.

@@ -84,7 +84,7 @@ void TileCompiler::slide() {
   for (Stage& stage : out_.stages_)
     for (TileInstr& reduce : stage.body) {
       const Combine combine = out_.reductions_[reduce.reduction].combine;
-      reduce.slides = true;
+      reduce.slides = out_.reductions_[reduce.reduction].slides = true;
       reduce.kernel = find_op_kernel(combine == Combine::kSum   ? ScalarOp::kAdd
                                      : combine == Combine::kMax ? ScalarOp::kMax
                                                                 : ScalarOp::kMin,

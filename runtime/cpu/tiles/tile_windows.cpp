@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -115,6 +116,7 @@ bool TileAccess::slides(Combine combine) const {
                      rows = sliding_->outer ? sliding_->outer->stride : 1;
   std::int64_t windows = 1;
   for (const std::int64_t size : y_.extents) windows *= size;
+  if (windows == 0) return false;
   if (combines_in_registers(combine)) {
     const std::int64_t along =
         sliding_->inner ? std::min(sliding_->inner->size * std::min<std::int64_t>(stride, 2),
@@ -245,8 +247,7 @@ bool TileAccess::combines_in_registers(Combine combine) const {
 }
 
 void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine,
-                                Combine kind, const ReduceKernels& kernels, std::byte* room,
-                                std::byte* accumulators) const {
+                                Combine kind, std::byte* room, std::byte* results) const {
   const bool idempotent = kind != Combine::kSum;
   const Sliding& sliding = *sliding_;
   const bool in_float32 = access_.storage == DType::kFloat32;
@@ -408,8 +409,7 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
         load_run(compute_, a + r * pitch * wide, stride, b + r * cols * wide, cols);
       std::swap(a, b);
     }
-    const void* const result = a;
-    kernels.rows_anywhere({&result, 1}, nullptr, c, rows * cols, accumulators);
+    std::memcpy(results + c * wide, a, static_cast<std::size_t>(rows * cols * wide));
     c += rows * cols;
   }
 }
