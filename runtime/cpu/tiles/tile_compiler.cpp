@@ -403,7 +403,9 @@ void TileCompiler::choose_sizes() {
     s.tile_cols = std::min(s.x_count, room / kHigh);
   } else if (s.whole_rows) {
     s.tile_cols = s.x_count;
-    s.tile_rows = std::max<std::int64_t>(1, room / std::max<std::int64_t>(s.x_count, 1));
+    // Rows that are reduced take several instructions each, for which a larger tile pays.
+    const std::int64_t wanted = loops_.has_reductions ? 2 * room : room;
+    s.tile_rows = std::max<std::int64_t>(1, wanted / std::max<std::int64_t>(s.x_count, 1));
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {

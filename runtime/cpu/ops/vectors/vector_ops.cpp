@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "runtime/cpu/ops/float8_ops.h"
 #include "runtime/cpu/ops/tile_ops.h"
@@ -227,9 +229,15 @@ HWY_INLINE void merge_lanes(D d, V value, std::size_t count, double* acc) {
   for (; i < count; ++i) acc[i] = C::merge(acc[i], static_cast<double>(partial[i]));
 }
 
-/// All lanes combined, in pairs: a chain of single ones would take longer than a row's vectors.
+/// All lanes combined. A chain of single ones would take longer than a row's vectors.
 template <class C>
 HWY_INLINE double reduce_lanes(D d, V value) {
+  if constexpr (std::is_same_v<C, MaxCombine> || std::is_same_v<C, MinCombine>) {
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(value))))
+      return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(hn::GetLane(
+        std::is_same_v<C, MaxCombine> ? hn::MaxOfLanes(d, value) : hn::MinOfLanes(d, value)));
+  }
   HWY_ALIGN float lanes[hn::MaxLanes(D())];
   hn::Store(value, d, lanes);
   const Wide wide;
@@ -238,6 +246,7 @@ HWY_INLINE double reduce_lanes(D d, V value) {
   WideV sum = hn::PromoteTo(wide, hn::Load(narrow, lanes));
   for (std::size_t i = step; i < hn::Lanes(d); i += step)
     sum = C::merge(sum, hn::PromoteTo(wide, hn::Load(narrow, lanes + i)));
+  if constexpr (std::is_same_v<C, SumCombine>) return hn::GetLane(hn::SumOfLanes(wide, sum));
   HWY_ALIGN double parts[hn::MaxLanes(Wide())];
   hn::Store(sum, wide, parts);
   for (std::size_t width = step / 2; width > 0; width /= 2)
