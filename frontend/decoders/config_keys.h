@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 namespace sinter::frontend {
 

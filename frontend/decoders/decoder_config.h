@@ -10,11 +10,6 @@
 
 namespace sinter::frontend {
 
-/// How to go on with a model that is refused.
-inline constexpr std::string_view kOtherWay =
-    "exporters know more: `pip install 'pysinter[export]'`, then "
-    "`python -m pysinter.export MODEL -o FOLDER` writes a folder to take instead";
-
 enum class NormKind {
   kRms,
   kRmsPlusOne,  // the file has weights minus one

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "frontend/decoders/architectures.h"
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "ir/constants/recipe.h"
 
 namespace sinter::frontend {

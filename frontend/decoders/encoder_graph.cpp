@@ -8,7 +8,7 @@
 
 #include "frontend/decoders/decoder_weights.h"
 #include "frontend/decoders/graph_writer.h"
-#include "frontend/symbols/inputs.h"
+#include "frontend/model/import_options.h"
 #include "runtime/format_error.h"
 
 namespace sinter::frontend {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "frontend/decoders/decoder_config.h"
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "ir/graph.h"
 
 namespace sinter::frontend {

@@ -5,13 +5,15 @@
 #include <filesystem>
 #include <system_error>
 
+#include "frontend/decoders/known_models.h"
+
 #define XXH_INLINE_ALL
 #include <sinter/file_error.h>
 #include <xxhash.h>
 
-#include "frontend/decoders/ct2.h"
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/encoder_graph.h"
+#include "frontend/decoders/files/ct2.h"
 #include "frontend/decoders/read_config.h"
 #include "frontend/decoders/speech_graph.h"
 #include "frontend/model/model_file.h"

@@ -8,9 +8,7 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/decoders/encoder_config.h"
 #include "frontend/decoders/rotary.h"
-#include "frontend/decoders/speech_graph.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
@@ -434,21 +432,6 @@ void check_unread(const ConfigKeys& keys, std::string_view architecture,
   if (!unknown.empty())
     notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
                                 fmt::join(unknown, ", ")));
-}
-
-const Architecture& architecture_of(const ConfigKeys& keys) {
-  const auto name = keys.text("model_type");
-  if (!name)
-    throw invalid_model_error("config.json has no 'model_type', which names the architecture");
-  if (const Architecture* row = find_architecture(*name, keys.is_gguf())) return *row;
-  std::vector<std::string_view> known;
-  for (const Architecture& row : architectures())
-    if (const auto own = keys.is_gguf() ? row.gguf : row.name; !own.empty()) known.push_back(own);
-  if (!keys.is_gguf())
-    for (const EncoderRow& row : encoder_rows()) known.push_back(row.name);
-  if (!keys.is_gguf()) known.push_back(kSpeechModel);
-  throw unsupported_error("architecture '{}' is not known; known are {}. {}",
-                          ir::shown(name->substr(0, 100)), fmt::join(known, ", "), kOtherWay);
 }
 
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,

@@ -5,17 +5,13 @@
 #include "frontend/decoders/architectures.h"
 #include "frontend/decoders/config_keys.h"
 #include "frontend/decoders/decoder_config.h"
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 
 namespace sinter::frontend {
 
 /// Most that a configuration may say.
 inline constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
                               kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
-
-/// The row of the architecture that `keys` name. Throws Error(kUnsupported) that names it if there
-/// is none.
-const Architecture& architecture_of(const ConfigKeys& keys);
 
 /// `weights`: the file's tensors; GGUF's decide what its keys do not say. Throws
 /// Error(kInvalidModel) for keys that are missing or contradict each other, Error(kUnsupported)

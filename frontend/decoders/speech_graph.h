@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "frontend/decoders/config_keys.h"
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "ir/constants/recipe.h"
 #include "ir/graph.h"
 

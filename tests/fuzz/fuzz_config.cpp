@@ -6,6 +6,7 @@
 #include <sinter/error.h>
 
 #include "frontend/decoders/encoder_config.h"
+#include "frontend/decoders/known_models.h"
 #include "frontend/decoders/read_config.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <sinter/error.h>
 
 #include "frontend/decoders/config_keys.h"
-#include "frontend/decoders/ct2.h"
+#include "frontend/decoders/files/ct2.h"
 #include "frontend/decoders/speech_graph.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -10,8 +10,8 @@
 #include <sinter/error.h>
 #include <unistd.h>
 
-#include "frontend/decoders/safetensors.h"
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/safetensors.h"
+#include "frontend/decoders/files/tensor_file.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include <sinter/error.h>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 #include "tools/generate/generation_config.h"
 #include "tools/tokenizer/gguf_tokenizer.h"
 #include "tools/tokenizer/tokenizer.h"

@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
 
-#include "frontend/decoders/safetensors.h"
+#include "frontend/decoders/files/safetensors.h"
 #include "runtime/files/input_file.h"
 #include "runtime/plan_access.h"
 #include "tests/support/changed_json.h"

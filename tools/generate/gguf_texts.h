@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 namespace sinter::tools {
 

@@ -9,8 +9,8 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/decoders/ct2.h"
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/ct2.h"
+#include "frontend/decoders/files/gguf.h"
 #include "frontend/decoders/speech_graph.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"

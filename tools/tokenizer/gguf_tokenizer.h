@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 namespace sinter::tools {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whisper's weights in a folder of CTranslate2. tests/models/check_encoders.py transcribes with
 // them.
-#include "frontend/decoders/ct2.h"
+#include "frontend/decoders/files/ct2.h"
 
 #include "tests/frontend/op_test_support.h"
 

@@ -6,6 +6,7 @@
 
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/import_decoder.h"
+#include "frontend/decoders/known_models.h"
 #include "frontend/decoders/read_config.h"
 #include "frontend/decoders/rotary.h"
 #include "tests/frontend/decoders/zeros.h"

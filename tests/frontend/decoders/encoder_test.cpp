@@ -5,6 +5,7 @@
 
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/import_decoder.h"
+#include "frontend/decoders/known_models.h"
 #include "frontend/decoders/read_config.h"
 #include "frontend/decoders/speech_graph.h"
 #include "tests/frontend/decoders/zeros.h"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // GGUF files made by hand: what they say, and what is refused.
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 #include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstring>
 
+#include "frontend/decoders/known_models.h"
 #include "frontend/decoders/read_config.h"
 #include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"

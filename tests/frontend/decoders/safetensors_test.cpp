@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders and indices of safetensors; tests/tools/refit_test.cpp has what one file may be.
-#include "frontend/decoders/safetensors.h"
+#include "frontend/decoders/files/safetensors.h"
 
 #include <cstring>
 
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {

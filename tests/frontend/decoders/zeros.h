@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 
 namespace sinter::frontend {
 

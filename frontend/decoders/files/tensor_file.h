@@ -15,6 +15,11 @@
 
 namespace sinter::frontend {
 
+/// How to go on with a model that is refused.
+inline constexpr std::string_view kOtherWay =
+    "exporters know more: `pip install 'pysinter[export]'`, then "
+    "`python -m pysinter.export MODEL -o FOLDER` writes a folder to take instead";
+
 struct StoredTensor {
   /// Row-major, as PyTorch names it. Rows of a ScaledTensor are all dimensions but the last.
   std::vector<std::int64_t> shape;

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "gemm_check.h"
-#include "quantized_graphs.h"
+#include "tests/codegen/families/gemm/gemm_check.h"
+#include "tests/codegen/families/gemm/quantized_graphs.h"
 
 namespace sinter::test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/gguf_grid_blocks.h"
+#include "frontend/decoders/files/gguf_grid_blocks.h"
 
 #include <array>
 #include <bit>
@@ -8,7 +8,7 @@
 namespace sinter::frontend {
 namespace {
 
-#include "frontend/decoders/gguf_grids.inc"
+#include "frontend/decoders/files/gguf_grids.inc"
 
 using Byte = std::uint8_t;
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "frontend/model/model_file.h"
 
 namespace sinter::frontend {

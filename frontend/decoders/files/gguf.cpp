@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-#include "frontend/decoders/gguf_blocks.h"
+#include "frontend/decoders/files/gguf_blocks.h"
 #include "frontend/model/model_file.h"
 #include "ir/text/shown.h"
 #include "ir/text/similar.h"

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 
 namespace sinter::frontend {
 

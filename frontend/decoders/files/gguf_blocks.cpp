@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/gguf_blocks.h"
+#include "frontend/decoders/files/gguf_blocks.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
-#include "frontend/decoders/gguf_grid_blocks.h"
+#include "frontend/decoders/files/gguf_grid_blocks.h"
 #include "ir/parallel.h"
 
 namespace sinter::frontend {

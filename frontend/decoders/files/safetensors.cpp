@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/safetensors.h"
+#include "frontend/decoders/files/safetensors.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "ir/text/shown.h"
 #include "ir/text/similar.h"
 #include "runtime/format_error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/ct2.h"
+#include "frontend/decoders/files/ct2.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "frontend/decoders/decoder_config.h"
-#include "frontend/decoders/safetensors.h"
+#include "frontend/decoders/files/safetensors.h"
 #include "ir/text/shown.h"
 #include "ir/text/similar.h"
 #include "runtime/format_error.h"
