@@ -10,23 +10,26 @@
 
 #include "runtime/cpu/gemm/matmul_dnnl.h"
 #include "runtime/cpu/ops/quant_ops.h"
+#include "runtime/cpu/ops/rounded_ops.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan/quant_panels.h"
 
 namespace sinter::runtime::cpu {
 
 /// A matmul with quantized weights for one bound shape. For few rows of x, dequantizes while
 /// reading, at memory speed. For more, dequantizes blocks of weights into the cache and reuses them
-/// for all rows.
+/// for all rows. Rows that the plan rounds are multiplied in integers.
 class MatmulQuant {
  public:
-  /// `plan` and `shape` must have been verified; the step must have a quantization. Packs values,
-  /// scales (as float32), zero points and offsets into `weights` as panels.
+  /// `plan` and `shape` must have been verified; the step must have a quantization. Weights
+  /// in panels are read where the plan has them; others are packed into `weights`, scales as
+  /// float32.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
   /// Bytes for each thread, 64-byte aligned.
-  std::size_t workspace_bytes() const { return workspace_floats_ * sizeof(float); }
+  std::size_t workspace_bytes() const { return rounded_bytes_ + workspace_floats_ * sizeof(float); }
   /// `buffers` holds the address of each of plan.buffers.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
@@ -45,8 +48,13 @@ class MatmulQuant {
   }
 
   Operand operand(const plan::fb::MatrixT& matrix, std::span<const std::int64_t> values) const;
+  void round_rows(std::span<std::byte* const> buffers,
+                  std::span<std::byte* const> workspaces) const;
+  RoundedRows rounded(std::byte* workspace) const;
+  void take(const plan::PlanData& plan, const plan::fb::MatmulStepT& step);
   void pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, const BoundShape& shape,
-            PackedWeights& weights);
+            const plan::QuantPanelShape& panels, PackedWeights& weights);
+  QuantPanels panels(std::span<std::byte* const> buffers) const;
 
   std::vector<std::int64_t> batch_;
   std::int64_t m_ = 0, n_ = 0, k_ = 0, rows_ = 0;
@@ -55,12 +63,20 @@ class MatmulQuant {
   std::int64_t bias_ = -1;
   float alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
-  QuantPanels weights_;
+  /// Buffers of the plan; -1: none, or packed here.
+  struct InPlan {
+    std::int64_t values = -1, scales = -1, zeros = -1, offsets = -1;
+    bool scales_are_halves = false, offsets_are_halves = false, zeros_are_floats = false;
+  };
+  QuantPanels weights_;  // without the addresses of weights in the plan
+  InPlan in_plan_;
   std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_,
-      offsets_;  // own the weights
+      offsets_;  // own what is packed here
   bool direct_ = false;
+  std::int64_t block_ = 0;  // elements of a rounded row's block; 0: rows are not rounded
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;
+  std::size_t rounded_bytes_ = 0;  // of the rounded rows, in front of the first thread's floats
 };
 
 }  // namespace sinter::runtime::cpu
