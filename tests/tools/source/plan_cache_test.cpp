@@ -87,6 +87,22 @@ TEST_F(PlanCacheTest, ExternalDataAreContents) {
   EXPECT_FALSE(compiled(run()));
 }
 
+TEST_F(PlanCacheTest, AModelInTheCurrentFolder) {
+  auto model = small_model();
+  make_external(model.mutable_graph()->mutable_initializer(0), "weights.bin");
+  save(model);
+  write("weights.bin", std::string(8 * 4 * sizeof(float), '\0'));
+  const fs::path before = fs::current_path();
+  fs::current_path(path(""));
+  const auto here = [&] {
+    return sinter({"run", "model.onnx", "--shapes=x:2x8", "--target=cpu"});
+  };
+  EXPECT_TRUE(compiled(here()));
+  EXPECT_FALSE(compiled(here()));
+  fs::current_path(before);
+  EXPECT_FALSE(compiled(run()));
+}
+
 TEST_F(PlanCacheTest, FilesOfOptionsAreContents) {
   EXPECT_TRUE(compiled(run({"--outputs", path("x.npz"), "--plan", path("kept.plan")})));
   EXPECT_EQ(run({}, "kept.plan").code, 2);  // --target is about compiling

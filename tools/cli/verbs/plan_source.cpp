@@ -134,7 +134,8 @@ class PlanMaker {
     const auto key_with = [&](const std::string& names) {
       std::string all = first;
       for (const std::string& name : lines_of(names))
-        all += "\n" + hashes.of((fs::path(model).parent_path() / name).lexically_normal().string());
+        all += "\n" +
+               hashes.of((fs::absolute(model).parent_path() / name).lexically_normal().string());
       return hash_of(all);
     };
     // Which files of external data a model reads is known once it was imported.
@@ -159,7 +160,7 @@ class PlanMaker {
       std::error_code none;
       if (!fs::is_directory(model, none))
         for (const std::string& file : result.data_files)
-          names += fs::relative(file, fs::path(model).parent_path()).string() + "\n";
+          names += fs::relative(file, fs::absolute(model).parent_path()).string() + "\n";
       cache_.write_note(first, names);
       return key_with(names);
     };
