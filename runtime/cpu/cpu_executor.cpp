@@ -297,12 +297,9 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& one : workspace_) workspace_addresses_.push_back(one.data());
   }
 
-  /// Grows a state and zeroes the new bytes.
+  /// Grows a state by zeros.
   void reserve_state(std::size_t index, std::size_t bytes) {
-    HostBuffer& state = states_[index];
-    const std::size_t before = state.capacity();
-    state.reserve(bytes, "state", meta_.inputs[meta_.states[index]->input]->name);
-    if (state.capacity() > before) std::memset(state.data() + before, 0, state.capacity() - before);
+    states_[index].reserve(bytes, "state", meta_.inputs[meta_.states[index]->input]->name);
   }
 
   /// The user's memory for input `index`, or a copy with normalized bools: kernels require 0 or 1.

@@ -38,6 +38,7 @@ CACHES = ["--form", "cached-score"]  # keys and values by way of caches, which a
 WAYS = {
     "float32": ([], [], False, None),
     "int8": ([], ["--weights=int8"], False, 0.005),
+    "int8 rounded rows": ([], ["--weights=int8", "--cpu-activations=int8"], False, 0.005),
     "int4 g128 calibrated": ([], ["--weights=int4:group=128:asymmetric"], True, 0.06),
     "int4 g128 calibrated none wider": ([], ["--weights=int4:group=128:asymmetric:wide=0"], True, None),
     "int4 g128 symmetric calibrated": ([], ["--weights=int4:group=128"], True, None),

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with quantized weights: on the CPU against their definition, and plans that are damaged.
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <random>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan/quant_panels.h"
 #include "tests/runtime/library_check.h"
 #include "tests/runtime/plan/plan_builder.h"
 #include "tests/support/elements.h"
@@ -33,6 +37,8 @@ struct QuantCase {
   bool floats = false;   // codes of 4 bits are floats; scales of f8e4m3fn have factors, u8 are e8m0
   bool uneven = false;   // codes of 4 bits stand for integers of a table
   std::optional<DType> offsets = std::nullopt;
+  bool panels = false;     // the plan has weights in panels
+  std::int64_t block = 0;  // of rows rounded to 8 bits
 };
 
 constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
@@ -112,6 +118,7 @@ class QuantGemm {
       work.quantization->zero_points =
           static_cast<int>(c.zeros == Zeros::kFloats ? p.weight(DType::kFloat32, floats_)
                                                      : p.weight(DType::kInt8, integers_));
+    if (c.panels) put_in_panels(p, work);
     if (c.epilogue) {
       work.alpha = 0.5F;
       work.bias = static_cast<int>(p.weight_bytes(c.type, bias_.data(), bias_.size()));
@@ -122,6 +129,8 @@ class QuantGemm {
     p.matmul("product", std::move(work));
     return p;
   }
+
+  const Bytes& left_operand() const { return a_; }
 
   void expect_defined_result() {
     const QuantCase& c = case_;
@@ -138,6 +147,78 @@ class QuantGemm {
   }
 
  private:
+  /// As codegen does: f16 scales stay, others become float32 with their factors and unit.
+  void put_in_panels(PlanBuilder& p, fb::MatmulStepT& work) const {
+    const QuantCase& c = case_;
+    fb::QuantizationT& own = *work.quantization;
+    const plan::QuantPanelShape shape{c.bits, c.n, c.k,
+                                      std::min(c.group, std::max<std::int64_t>(c.k, 1))};
+    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape.value_bytes()));
+    for (std::int64_t panel = 0; panel < shape.panels(); ++panel)
+      plan::write_value_panel(
+          shape, panel, reinterpret_cast<const std::byte*>(values_.data()),
+          reinterpret_cast<std::byte*>(values.data()) + panel * shape.panel_bytes());
+    work.b->buffer = p.weight(DType::kUInt8, values);
+    work.b->dtype = static_cast<std::uint8_t>(DType::kUInt8);
+    const auto in_panels = [&](const auto& plain) {
+      auto made = plain;
+      made.resize(static_cast<std::size_t>(shape.group_count()));
+      plan::write_group_panels(shape, plain.data(), made.data());
+      return made;
+    };
+    const auto floats = [&](DType type, const auto& number) {
+      if (type == DType::kFloat16) {
+        std::vector<std::uint16_t> halves(static_cast<std::size_t>(c.n * groups_));
+        Bytes bytes(2 * halves.size());
+        for (std::int64_t i = 0; i < c.n * groups_; ++i) set_element(type, bytes, i, number(i));
+        std::memcpy(halves.data(), bytes.data(), bytes.size());
+        halves = in_panels(halves);
+        return p.weight_bytes(type, reinterpret_cast<const std::byte*>(halves.data()),
+                              2 * halves.size());
+      }
+      std::vector<float> all;
+      for (std::int64_t i = 0; i < c.n * groups_; ++i) all.push_back(static_cast<float>(number(i)));
+      return p.weight(DType::kFloat32, in_panels(all));
+    };
+    const double unit = own.numbers.empty() ? 1 : static_cast<double>(own.unit);
+    const bool is_half = c.scales == DType::kFloat16 && unit == 1;
+    own.scales = floats(is_half ? DType::kFloat16 : DType::kFloat32, [&](std::int64_t i) {
+      const bool has_factors = c.scales == DType::kFloat8E4M3FN;
+      return scale(i) * unit *
+             (has_factors ? static_cast<double>(factors_[static_cast<std::size_t>(i / groups_)])
+                          : 1.0);
+    });
+    own.factors = -1;
+    own.unit = 1;
+    if (c.offsets)
+      own.offsets = static_cast<int>(
+          floats(*c.offsets, [&](std::int64_t i) { return element(*c.offsets, offsets_, i); }));
+    if (c.zeros == Zeros::kIntegers)
+      own.zero_points = static_cast<int>(p.weight(DType::kInt8, in_panels(integers_)));
+    if (c.zeros == Zeros::kFloats)
+      own.zero_points = static_cast<int>(p.weight(DType::kFloat32, in_panels(floats_)));
+    own.panels = true;
+    if (c.block == 0) return;
+    own.activations = 8;
+    own.block = static_cast<std::uint8_t>(c.block);
+  }
+
+  /// Element `k` of row `row` of a, as the plan multiplies it.
+  double left(std::int64_t batch, std::int64_t m, std::int64_t k) const {
+    const QuantCase& c = case_;
+    const auto at = [&](std::int64_t i) {
+      return element(c.type, a_, batch * c.m * c.k + (c.transposed ? i * c.m + m : m * c.k + i));
+    };
+    if (c.block == 0) return at(k);
+    double most = 0;
+    for (std::int64_t i = k / c.block * c.block; i < std::min(c.k, (k / c.block + 1) * c.block);
+         ++i)
+      most = std::max(most, std::abs(at(i)));
+    // As the processor: float32, to the nearest.
+    const float factor = most > 0 ? 127.0F / static_cast<float>(most) : 0;
+    return std::nearbyint(static_cast<float>(at(k)) * factor) * (static_cast<float>(most) / 127.0F);
+  }
+
   double weight(std::int64_t n, std::int64_t k) const {
     const auto at = static_cast<std::size_t>(n * groups_ + k / case_.group);
     double q = 0;
@@ -170,9 +251,7 @@ class QuantGemm {
       for (std::int64_t m = 0; m < c.m; ++m) {
         for (std::int64_t n = 0; n < c.n; ++n) {
           double sum = 0;
-          for (std::int64_t k = 0; k < c.k; ++k)
-            sum += element(c.type, a_, b * c.m * c.k + (c.transposed ? k * c.m + m : m * c.k + k)) *
-                   weight(n, k);
+          for (std::int64_t k = 0; k < c.k; ++k) sum += left(b, m, k) * weight(n, k);
           if (c.epilogue)
             sum = activate(c.activation, 0.5 * sum + element(c.type, bias_, n) +
                                              element(c.type, residual_, (b * c.m + m) * c.n + n));
@@ -357,6 +436,113 @@ TEST(CpuQuantGemm, NothingToSumUpOrToStore) {
   expect_all({c, none});
 }
 
+/// Weights of all kinds in panels of the plan; rows as they are, and rounded by blocks.
+std::vector<QuantCase> cases_in_panels(std::span<const std::int64_t> blocks) {
+  std::vector<QuantCase> cases;
+  for (const std::int64_t block : blocks)
+    for (const int bits : {4, 8})
+      for (const Zeros zeros : {Zeros::kNone, Zeros::kIntegers, Zeros::kFloats})
+        for (const auto offsets : {std::optional<DType>(), std::optional(DType::kFloat16)})
+          for (const DType scales : {DType::kFloat32, DType::kFloat16})
+            for (const std::int64_t m : {1, 7, 33})
+              for (const std::int64_t k : {96, 297}) {
+                QuantCase c;
+                c.m = m;
+                c.n = 37;
+                c.k = k;
+                c.group = block == 16 ? 16 : 32;
+                c.bits = bits;
+                c.zeros = zeros;
+                c.offsets = offsets;
+                c.scales = scales;
+                c.panels = true;
+                c.block = block;
+                cases.push_back(c);
+              }
+  for (const std::int64_t block : blocks)
+    for (const int table : {0, 1, 2}) {
+      QuantCase c;
+      c.m = 5;
+      c.n = 50;
+      c.k = 192;
+      c.group = 32;
+      c.bits = 4;
+      c.uneven = table == 0;
+      c.floats = table > 0;
+      c.scales = table == 0 ? DType::kFloat16 : table == 1 ? DType::kUInt8 : DType::kFloat8E4M3FN;
+      c.panels = true;
+      c.block = block;
+      c.epilogue = true;
+      cases.push_back(c);
+    }
+  return cases;
+}
+
+TEST(CpuQuantGemm, WeightsInPanelsOfThePlan) {
+  constexpr std::int64_t kNone[] = {0};
+  expect_all(cases_in_panels(kNone));
+  std::vector<QuantCase> odd;
+  for (const int bits : {4, 8})
+    for (const std::int64_t group : {1, 5, 33, 5000})
+      for (const std::int64_t m : {1, 6}) {
+        QuantCase c;
+        c.m = m;
+        c.k = 107;
+        c.group = group;
+        c.bits = bits;
+        c.panels = true;
+        odd.push_back(c);
+      }
+  expect_all(odd);
+}
+
+/// With the instructions that Highway picks, then without the best of them, and so on.
+TEST(CpuQuantGemm, RowsRoundedByBlocks) {
+  constexpr std::int64_t kBlocks[] = {16, 32};
+  const std::vector<QuantCase> cases = cases_in_panels(kBlocks);
+  for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    SCOPED_TRACE(hwy::TargetName(left & -left));
+    hwy::SetSupportedTargetsForTest(left);
+    hwy::GetChosenTarget().DeInit();
+    expect_all(cases);
+    hwy::SetSupportedTargetsForTest(0);
+    if (::testing::Test::HasFailure()) break;
+  }
+  hwy::GetChosenTarget().DeInit();
+}
+
+TEST(CpuQuantGemm, RoundedRowsKeepNanAndZeros) {
+  for (const bool special : {false, true}) {
+    QuantCase c;
+    c.m = 9;
+    c.k = 64;
+    c.group = 32;
+    c.panels = true;
+    c.block = 32;
+    c.epilogue = true;
+    c.special = special;
+    c.activation = fb::Activation::Relu;
+    if (special) {
+      // A block with NaN makes its row's results NaN: what the definition of rounding says.
+      Session session(QuantGemm(c).plan().build());
+      const Bytes a = QuantGemm(c).left_operand();
+      const Bytes r = random_bytes(c.type, c.m * c.n, 5);
+      session.set_input("a", {c.type, {c.m * c.k}, a.data()});
+      session.set_input("r", {c.type, {c.m * c.n}, r.data()});
+      session.run();
+      for (std::int64_t m = 0; m < c.m; ++m) {
+        bool has_nan = false;
+        for (std::int64_t k = 0; k < c.k; ++k)
+          has_nan |= !std::isfinite(element(c.type, a, m * c.k + k));
+        for (std::int64_t n = 0; n < c.n; ++n)
+          EXPECT_EQ(std::isnan(session.output("d").as<float>()[m * c.n + n]), has_nan);
+      }
+    } else {
+      expect_all({c});
+    }
+  }
+}
+
 struct QuantDamage {
   const char* name;
   std::function<void(fb::PlanT&, fb::MatmulStepT&)> damage;
@@ -397,6 +583,12 @@ TEST(QuantizedPlan, DamageIsRefusedByName) {
        [](auto&, auto& step) { step.quantization->offsets = static_cast<int>(step.a->buffer); },
        "its offsets are in buffer 0, which is an Input"},
       {"unit", [](auto&, auto& step) { step.quantization->unit = NAN; }, "unit of its numbers is"},
+      {"panels of plain weights", [](auto&, auto& step) { step.quantization->panels = true; },
+       "no plain matrix in panels of 8-bit weights"},
+      {"a zero point of all", [](auto&, auto& step) { step.quantization->zero = 1; },
+       "weights have a zero point of 1"},
+      {"rounded rows", [](auto&, auto& step) { step.quantization->activations = 8; },
+       "its rows are rounded to 8 bits by blocks of 0"},
       {"numbers of bytes", [](auto&, auto& step) { step.quantization->numbers.assign(16, 1); },
        "its codes of 8 bits stand for 16 numbers"},
       {"weights' type", [](auto&, auto& step) { step.quantization->bits = 4; },

@@ -12,6 +12,7 @@
 #include "plan_generated.h"
 #include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/cpu/ops/quant_ops.h"
+#include "runtime/plan/quant_panels.h"
 
 namespace sinter::runtime::cpu {
 
@@ -25,6 +26,7 @@ struct QuantSource {
   std::int64_t group = 1;  // k's that share a scale
   std::span<const std::int8_t> numbers;
   float unit = 1;  // of numbers
+  int zero = 0;    // of codes that are no numbers
 };
 
 /// Values, scales (as float32), zero points and offsets, packed as panels of each matrix.
@@ -37,7 +39,7 @@ class QuantWeights {
 
  private:
   QuantPanels first_;
-  std::size_t matrix_values_ = 0, matrix_scales_ = 0;                 // bytes, numbers of a matrix
+  std::int64_t matrix_values_ = 0, matrix_scales_ = 0;                // bytes, numbers of a matrix
   std::vector<std::shared_ptr<const PackedWeights::Entry>> entries_;  // own the weights
 };
 
