@@ -22,7 +22,7 @@ using nlohmann::json;
 
 // A header's entries take memory: far more than any file has, and little.
 constexpr std::uint64_t kMostHeader = std::uint64_t{1} << 23, kMostIndex = std::uint64_t{1} << 25;
-constexpr std::size_t kMostTensors = 1 << 16, kMostName = 1024;
+constexpr std::size_t kMostHeaderTensors = 1 << 16, kMostHeaderName = 1024;
 /// Of one tensor.
 constexpr tools::JsonLimits kEntryLimits = {.depth = 4, .values = 64, .numbers = 64};
 
@@ -78,11 +78,11 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
   std::map<std::string, ir::Tensor> tensors;
   std::vector<Entry> entries;
   const auto add = [&](std::string name, const json& value) {
-    if (name.size() > kMostName)
+    if (name.size() > kMostHeaderName)
       throw usage_error("'{}': a tensor's name has {} bytes", what, name.size());
     const std::string label = fmt::format("'{}': tensor '{}'", what, ir::shown(name));
-    if (entries.size() == kMostTensors)
-      throw usage_error("'{}' has more than {} tensors", what, kMostTensors);
+    if (entries.size() == kMostHeaderTensors)
+      throw usage_error("'{}' has more than {} tensors", what, kMostHeaderTensors);
     std::string type;
     ir::Ints shape;
     Entry entry;
@@ -185,14 +185,15 @@ class Safetensors final : public TensorFile {
                                 kMostIndex);
     std::map<std::string, std::map<std::string, ir::Tensor>> files;
     const auto add = [&](const std::string& name, const json& shard) {
-      if (name.size() > kMostName)
+      if (name.size() > kMostHeaderName)
         throw invalid_model_error("{}: a tensor's name has {} bytes", what, name.size());
       const auto* const text = shard.get_ptr<const std::string*>();
       if (text == nullptr || text->empty() || fs::path(*text).filename() != *text || *text == "." ||
           *text == "..")
         throw invalid_model_error(
             "{}: 'weight_map' has {} for tensor '{}'; it must be the name of a file beside it",
-            what, text == nullptr ? "no text" : "'" + ir::shown(text->substr(0, kMostName)) + "'",
+            what,
+            text == nullptr ? "no text" : "'" + ir::shown(text->substr(0, kMostHeaderName)) + "'",
             ir::shown(name));
       const auto [at, is_new] = files.try_emplace(*text);
       if (is_new) {
