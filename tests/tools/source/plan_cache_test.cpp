@@ -94,9 +94,7 @@ TEST_F(PlanCacheTest, AModelInTheCurrentFolder) {
   write("weights.bin", std::string(8 * 4 * sizeof(float), '\0'));
   const fs::path before = fs::current_path();
   fs::current_path(path(""));
-  const auto here = [&] {
-    return sinter({"run", "model.onnx", "--shapes=x:2x8", "--target=cpu"});
-  };
+  const auto here = [&] { return sinter({"run", "model.onnx", "--shapes=x:2x8", "--target=cpu"}); };
   EXPECT_TRUE(compiled(here()));
   EXPECT_FALSE(compiled(here()));
   fs::current_path(before);
