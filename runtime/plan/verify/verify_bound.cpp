@@ -5,7 +5,7 @@
 #include "runtime/plan/entries.h"
 #include "runtime/plan/extents.h"
 #include "runtime/plan/operators/operator_def.h"
-#include "runtime/plan/quant_panels.h"
+#include "runtime/plan/panels/quant_panels.h"
 #include "runtime/plan/verify/checker.h"
 #include "runtime/plan/verify/verify_plan.h"
 

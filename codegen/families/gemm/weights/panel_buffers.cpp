@@ -8,7 +8,7 @@
 #include "codegen/transforms.h"
 #include "ir/constants/recipe.h"
 #include "ir/parallel.h"
-#include "runtime/plan/quant_panels.h"
+#include "runtime/plan/panels/quant_panels.h"
 
 namespace sinter::codegen {
 

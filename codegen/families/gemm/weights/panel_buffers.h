@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantized weights of a CPU's plan in the order in which it multiplies them, so that a load maps
-// them (runtime/plan/quant_panels.h).
+// them (runtime/plan/panels/quant_panels.h).
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 #include "runtime/cpu/ops/rounded_ops.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
-#include "runtime/plan/quant_panels.h"
+#include "runtime/plan/panels/quant_panels.h"
 
 namespace sinter::runtime::cpu {
 

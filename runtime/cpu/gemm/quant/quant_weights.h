@@ -12,7 +12,7 @@
 #include "plan_generated.h"
 #include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/cpu/ops/quant_ops.h"
-#include "runtime/plan/quant_panels.h"
+#include "runtime/plan/panels/quant_panels.h"
 
 namespace sinter::runtime::cpu {
 

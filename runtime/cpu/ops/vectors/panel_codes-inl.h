@@ -12,7 +12,7 @@
 #include <hwy/highway.h>
 
 #include "runtime/cpu/ops/panel_ops.h"
-#include "runtime/cpu/ops/quant_ops.h"
+#include "runtime/cpu/ops/panel_weights.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sinter::runtime::cpu {

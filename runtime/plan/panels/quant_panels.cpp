@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/plan/quant_panels.h"
+#include "runtime/plan/panels/quant_panels.h"
 
 #include <cstring>
 
