@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts: shares, types, and rows sorted by expert and combined again.
-#include "ir/mixture/expert_rows.h"
-
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/mixture/expert_rows.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/ir/expect_error.h"

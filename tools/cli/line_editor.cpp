@@ -207,7 +207,8 @@ LineEditor::Outcome LineEditor::edit(const std::string& prompt, std::string& lin
         continue;
       }
     } else if (*byte == '\0') {
-      // Ctrl-D typed before this prompt: Linux keeps it as NUL when the terminal leaves its line mode.
+      // Ctrl-D typed before this prompt: Linux keeps it as NUL when the terminal leaves its line
+      // mode.
       byte = control('D');
     }
     switch (*byte) {

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
-#include "runtime/plan/plan_data.h"
 #include "runtime/plan/panels/quant_panels.h"
+#include "runtime/plan/plan_data.h"
 #include "tests/runtime/library_check.h"
 #include "tests/runtime/plan/plan_builder.h"
 #include "tests/support/elements.h"

@@ -13,8 +13,8 @@
 #include "runtime/cpu/ops/quant_ops.h"
 #include "runtime/cpu/ops/rounded_ops.h"
 #include "runtime/executor.h"
-#include "runtime/plan/plan_data.h"
 #include "runtime/plan/panels/quant_panels.h"
+#include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {
 
