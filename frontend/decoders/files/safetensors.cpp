@@ -67,11 +67,14 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
   if (bytes.size() < sizeof header_size)
     throw usage_error("'{}' is no safetensors file: it has {} bytes", what, bytes.size());
   std::memcpy(&header_size, bytes.data(), sizeof header_size);
-  if (header_size > kMostHeader || header_size > bytes.size() - sizeof header_size)
+  if (header_size > bytes.size() - sizeof header_size)
     throw usage_error(
         "'{}' is no safetensors file, or is cut short: its header would have {} bytes, the file "
         "has {}",
         what, header_size, bytes.size());
+  if (header_size > kMostHeader)
+    throw usage_error("the header of '{}' has {} bytes, more than {}", what, header_size,
+                      kMostHeader);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof header_size,
                               static_cast<std::size_t>(header_size));
   const auto data = bytes.subspan(sizeof header_size + static_cast<std::size_t>(header_size));

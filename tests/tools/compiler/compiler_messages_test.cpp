@@ -135,10 +135,10 @@ TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
     EXPECT_TRUE(std::regex_search(help, std::regex(fmt::format("{}[ =,:\n\\[]", flag)))) << flag;
   }
   // Of tools/setup, NVRTC, nvcc, llama-gguf-split, and commands that messages give as a whole.
-  const std::set<std::string> others = {"--quantization",     "--cuda",      "--merge",
-                                        "--gpu-architecture", "--cubin",     "--graph",
-                                        "--inputs",           "--tolerance", "--bisect",
-                                        "--per-node",         "--functions", "--outputs"};
+  const std::set<std::string> others = {
+      "--quantization", "--input-range", "--cuda",   "--merge",     "--gpu-architecture",
+      "--cubin",        "--graph",       "--inputs", "--tolerance", "--bisect",
+      "--per-node",     "--functions",   "--outputs"};
   namespace fs = std::filesystem;
   int named = 0;
   const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");
