@@ -166,8 +166,9 @@ def convert(folder, out, kind="F32", dequantized=None):
 
     def of_experts(name, x):
         """Writes [experts, rows, columns]; returns what its blocks stand for."""
-        own = kind if x.shape[2] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0 else "Q8_0"
-        data, meant = blocks_of(np.ascontiguousarray(x).reshape(-1, x.shape[2]), own)
+        is_whole = x.shape[2] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0
+        own = kind if is_whole and kind != "NVFP4" else "Q8_0"  # NVFP4 has a factor for each matrix
+        data, meant, _ = blocks_of(np.ascontiguousarray(x).reshape(-1, x.shape[2]), own)
         writer.add_tensor(name, data.reshape(*x.shape[:2], -1), raw_dtype=gguf.GGMLQuantizationType[own])
         return meant.reshape(x.shape)
 
