@@ -6,8 +6,8 @@
 // "scores": what makes scores of logits: softmax, sigmoid, none, or sparsemixer. The experts with
 // the k greatest of scores + bias are chosen, in this order; of equal ones the first. Shares are
 // the scores without the bias, divided by their sum + "epsilon" with "normalise", times "scale".
-// With "groups", experts lie in so many equal groups, and only the "kept_groups" with the greatest
-// sums of their "group_scores" greatest scores + bias are chosen from.
+// With "groups" = g, the experts are g equal groups. A group's score is the sum of its
+// "group_scores" greatest scores + bias; experts of the "kept_groups" best groups can be chosen.
 // sparsemixer (Liu et al., "GRIN"): of each choice, in order, the share is its weight in a softmax
 // over what has not been chosen, without logits farther than 2 * "jitter" below, relatively.
 #include <limits>
