@@ -5,12 +5,13 @@ namespace sinter::codegen {
 
 std::span<const ir::Transform* const> transforms() {
   static const ir::Transform* const all[] = {&kPackedGroups, &kScaledPowers, &kNarrowestType,
-                                             &kHasFourBits, &kStaysWithin};
+                                             &kHasFourBits,  &kStaysWithin,  &kUniformZero};
   return all;
 }
 
 std::span<const ir::Derivation* const> derivations() {
-  static const ir::Derivation* const all[] = {&kPackedValues, &kPackedForBytes, &kPackedElements};
+  static const ir::Derivation* const all[] = {&kPackedValues, &kPackedForBytes, &kPackedElements,
+                                              &kPanelValues, &kPanelGroups};
   return all;
 }
 

@@ -52,10 +52,10 @@ struct OperandFormats {
   bool scaled = false;  // `right` has scales; otherwise the results are the raw sums of products of
                         // codes
   /// With scales: groups of scales (unless one group is all of k) and heads of attention must be
-  /// multiples of this. Without scales: k or the number of channels from which these kernels are
-  /// faster than 16-bit ones.
+  /// multiples of this; so must be columns of a GroupedMatMul. Without scales: k or the number of
+  /// channels from which these kernels are faster than 16-bit ones.
   std::int64_t unit = 1;
-  std::int64_t least = 1, most = INT64_MAX;  // columns; heads
+  std::int64_t least = 1, most = INT64_MAX;  // columns; heads; `most`: groups of a GroupedMatMul
   bool zeros_in_left = false;                // zero points are converted to the left type
   bool offsets = false;                      // groups may have offsets
 };

@@ -10,6 +10,7 @@ genai_config.json. Needs the packages of requirements-genai.txt.
 """
 import argparse
 import contextlib
+import importlib.util
 import logging
 import os
 import shutil
@@ -79,6 +80,14 @@ def tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=pairs, bos_token="<s>", eos_token="</s>", pad_token="</s>")
 
 
+def of_users():
+    """pysinter/export.py, without the extension of its package."""
+    spec = importlib.util.spec_from_file_location("export", Path(__file__).resolve().parents[1] / "tools/python/pysinter/export.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def save_checkpoint(config, folder):
     import torch
     import transformers as hf
@@ -93,30 +102,14 @@ def save_checkpoint(config, folder):
     tokenizer().save_pretrained(folder)
 
 
-def flatten_rotation(config):
-    """The builder reads one rotary embedding, and what else there is by older names."""
-    rotations = getattr(config, "rope_parameters", None)
-    if rotations and "full_attention" in rotations:
-        config.rope_parameters = {**rotations["full_attention"]}
-        config.rope_theta = rotations["full_attention"]["rope_theta"]
-        config.rope_local_base_freq = rotations["sliding_attention"]["rope_theta"]
-    elif rotations and rotations["rope_type"] == "longrope":
-        config.rope_scaling = {**rotations, "type": "longrope"}
-
-
 def export(name, precision, provider, out, options=(), size="small"):
     """The folder of the exported model."""
-    from onnxruntime_genai.models.builder import create_model, parse_extra_options
     target = Path(out) / f"{name}_{precision}_{provider}"
     shutil.rmtree(target, ignore_errors=True)
     with tempfile.TemporaryDirectory() as checkpoint, open(os.devnull, "w") as quiet:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             save_checkpoint(configurations(size)[name](), checkpoint)
-            arguments = (name, checkpoint, str(target), precision, provider, str(target / "cache"))
-            extra = parse_extra_options(*arguments, options)
-            flatten_rotation(extra["hf_details"]["hf_config"])
-            create_model(*arguments, **extra)
-    shutil.rmtree(target / "cache", ignore_errors=True)
+            of_users().by_genai(Path(checkpoint), target, precision, name, provider, options)
     return target
 
 

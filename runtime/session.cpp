@@ -37,7 +37,7 @@ std::unique_ptr<runtime::Executor> make_executor(const Plan& of, const SessionOp
   const auto& plan = PlanAccess::data(of);
   const auto operators = operators_of(of, options);
   if (options.threads < 0)
-    throw usage_error("{} threads are not possible; 0 means all of the pool's", options.threads);
+    throw usage_error("threads is {}, and must be 0 (all of the pool's) or more", options.threads);
   if (options.weight_budget > 0 && plan->meta.target == "cpu")
     throw usage_error(
         "a weight budget is for GPUs: a plan for the CPU reads its weights where they lie "

@@ -7,6 +7,7 @@
 namespace sinter::frontend {
 namespace {
 
+// "{}" stands for the number of an expert, whose tensor that is; else it is one of all experts.
 constexpr TensorName kLlamaNames[] = {
     {"token_embd", "model.embed_tokens"},
     {"output_norm", "model.norm"},
@@ -23,7 +24,30 @@ constexpr TensorName kLlamaNames[] = {
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.{}.up_proj"},
+    {"ffn_down_exps", "mlp.experts.{}.down_proj"},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
 };
+constexpr TensorName kMixtralNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate"},
+    {"ffn_gate_exps", "block_sparse_moe.experts.{}.w1"},
+    {"ffn_up_exps", "block_sparse_moe.experts.{}.w3"},
+    {"ffn_down_exps", "block_sparse_moe.experts.{}.w2"},
+};
+constexpr TensorName kGraniteMoeNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.router.layer"},
+    {"ffn_up_exps", "block_sparse_moe.input_linear"},
+    {"ffn_down_exps", "block_sparse_moe.output_linear"},
+};
+constexpr ExpertKeys kExperts = {}, kNormalisedExperts = {.normalises = true},
+                     kLocalExperts = {.count = "num_local_experts", .normalises = true},
+                     kLlamaExperts = {
+                         .count = "num_local_experts", .normalises = true, .gguf_alone = true};
 
 constexpr TensorName kPostNormNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
@@ -56,7 +80,14 @@ constexpr Architecture kArchitectures[] = {
      .qkv_bias_key = kAttentionBias,
      .output_bias_key = kAttentionBias,
      .mlp_bias_key = kMlpBias,
-     .rotates_neighbours = true},
+     .rotates_neighbours = true,
+     .experts = &kLlamaExperts},
+    // GGUF files of Mixtral say that they are of Llama.
+    {.name = "mixtral",
+     .gguf = "",
+     .windows = Windows::kAll,
+     .experts = &kLocalExperts,
+     .names = kMixtralNames},
     // GGUF files of Mistral say that they are of Llama.
     {.name = "mistral", .gguf = "", .windows = Windows::kAll},
     {.name = "qwen2", .gguf = "qwen2", .windows = Windows::kUpper},
@@ -66,6 +97,14 @@ constexpr Architecture kArchitectures[] = {
      .windows = Windows::kUpper,
      .qkv_bias_key = kAttentionBias,
      .output_bias_key = kAttentionBias},
+    {.name = "qwen2_moe", .gguf = "qwen2moe", .windows = Windows::kUpper, .experts = &kExperts},
+    {.name = "qwen3_moe",
+     .gguf = "qwen3moe",
+     .head_norms = HeadNorms::kEach,
+     .windows = Windows::kUpper,
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .experts = &kNormalisedExperts},
     {.name = "gemma",
      .gguf = "gemma",
      .norm = NormKind::kRmsPlusOne,
@@ -121,6 +160,14 @@ constexpr Architecture kArchitectures[] = {
      .mlp_bias_key = kMlpBias,
      .has_multipliers = true,
      .rotates_neighbours = true},
+    {.name = "granitemoe",
+     .gguf = "granitemoe",
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .has_multipliers = true,
+     .rotates_neighbours = true,
+     .experts = &kLocalExperts,
+     .names = kGraniteMoeNames},
     {.name = "olmo",
      .gguf = "olmo",
      .norm = NormKind::kPlainLayer,
@@ -137,6 +184,13 @@ constexpr Architecture kArchitectures[] = {
      .qkv_bias_key = kAttentionBias,
      .output_bias_key = kAttentionBias,
      .names = kPostNormNames},
+    {.name = "olmoe",
+     .gguf = "olmoe",
+     .head_norms = HeadNorms::kWidth,
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .may_clip = true,
+     .experts = &kExperts},
     {.name = "stablelm",
      .gguf = "stablelm",
      .norm = NormKind::kLayer,

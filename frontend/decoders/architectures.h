@@ -22,6 +22,14 @@ enum class Windows {
 /// A tensor by its name in GGUF, and by its name in a Hugging Face folder.
 using TensorName = std::pair<std::string_view, std::string_view>;
 
+/// How an architecture's files describe a mixture of experts.
+struct ExpertKeys {
+  std::string_view count = "num_experts";
+  std::string_view size = "moe_intermediate_size";  // "intermediate_size" where it is absent
+  bool normalises = false;  // where no "norm_topk_prob" says it, and of GGUF
+  bool gguf_alone = false;  // folders say another "model_type"
+};
+
 /// Members are named where they differ from Llama's.
 struct Architecture {
   std::string_view name;  // "model_type" of config.json
@@ -35,8 +43,8 @@ struct Architecture {
   bool is_tied = false;           // where "tie_word_embeddings" is absent
   bool scales_embedding = false;  // by the root of the hidden size
   double rotated = 1;             // share of a head, where no key says it
-  std::int64_t plain_period = 0;  // each so many-th layer has no positions, unless "no_rope_layers"
-                                  // says so
+  std::int64_t plain_period = 0;  // N: layers N-1, 2N-1, .. have no rotary positions, unless
+                                  // "no_rope_layers" lists them; 0: all layers have
   double epsilon = 0;             // of norms, if no key says it
   std::string_view epsilon_key = "rms_norm_eps";
   std::string_view activation_key = "hidden_act";
@@ -47,8 +55,9 @@ struct Architecture {
   bool has_caps = false;         // of scores and logits, and "query_pre_attn_scalar"
   bool has_local_base = false;   // layers with a window have a base of their own
   bool may_clip = false, may_be_parallel = false, may_norm_heads = false;
-  bool mixes_heads = false;         // see DecoderConfig; GGUF's are in order
-  bool rotates_neighbours = false;  // in GGUF, whose converter reorders rows of q and k
+  bool mixes_heads = false;             // see DecoderConfig; GGUF's are in order
+  bool rotates_neighbours = false;      // in GGUF, whose converter reorders rows of q and k
+  const ExpertKeys* experts = nullptr;  // layers may be mixtures of experts
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's
 };

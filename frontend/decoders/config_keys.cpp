@@ -19,7 +19,7 @@ class JsonKeys : public ConfigKeys {
  public:
   explicit JsonKeys(const std::string& text) {
     try {
-      config_ = tools::read_json(text, "config.json");
+      config_ = tools::read_json(text, "config.json", tools::kConfigLimits);
     } catch (const Error& error) {
       throw invalid_model_error("{}", error.what());
     }
@@ -99,7 +99,7 @@ class JsonKeys : public ConfigKeys {
 };
 
 /// config.json's name, and GGUF's behind the architecture.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kGgufNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNames = {{
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
     {"num_attention_heads", "attention.head_count"},
@@ -131,6 +131,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kGgufNam
     {"attention_multiplier", "attention.scale"},
     {"clip_qkv", "attention.clamp_kqv"},
     {"use_parallel_residual", "use_parallel_residual"},
+    {"num_experts", "expert_count"},
+    {"num_local_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
 }};
 
 class GgufKeys : public ConfigKeys {
@@ -162,6 +167,11 @@ class GgufKeys : public ConfigKeys {
  protected:
   std::optional<Value> find(std::string_view key) const override {
     if (key == "model_type") return std::string(file_.architecture());
+    if (key == "general.name") {  // for people
+      const auto name = file_.find(key);
+      const auto* const text = name ? std::get_if<std::string_view>(&*name) : nullptr;
+      return text == nullptr ? std::nullopt : std::optional<Value>(std::string(*text));
+    }
     const std::string name = spelled(key);
     if (name == key) return std::nullopt;  // GGUF has no such key
     read_.insert(name);

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 namespace sinter::frontend {
 
@@ -31,6 +31,8 @@ class ConfigKeys {
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<std::string>> texts(std::string_view key) const;
+  /// Whether it is there, and not null, whatever it is.
+  bool has(std::string_view key) const { return get(key).has_value(); }
   /// Throws if it is absent, or not in 1 .. `most`.
   std::int64_t size(std::string_view key, std::int64_t most) const;
   std::int64_t size_or(std::string_view key, std::int64_t fallback, std::int64_t most) const;

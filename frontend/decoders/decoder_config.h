@@ -10,11 +10,6 @@
 
 namespace sinter::frontend {
 
-/// How to go on with a model that is refused.
-inline constexpr std::string_view kOtherWay =
-    "pip install 'pysinter[export]' has exporters that know more architectures: export the model "
-    "as ONNX and compile that";
-
 enum class NormKind {
   kRms,
   kRmsPlusOne,  // the file has weights minus one
@@ -50,6 +45,13 @@ struct Rotary {
   double factor = 1;  // of cosines and sines
 };
 
+/// A mixture of experts in place of the MLP of layers whose file has a router.
+struct ExpertsConfig {
+  std::int64_t count = 0, chosen = 0;         // experts; of a token
+  std::int64_t intermediate = 0, shared = 0;  // sizes of an expert, and of one for all tokens
+  bool normalises = false;                    // shares of the chosen experts add up to 1
+};
+
 struct DecoderLayer {
   std::int64_t window = 0;    // a token sees the last `window` tokens; 0: all
   std::optional<int> rotary;  // index into DecoderConfig::rotaries; nothing: queries and keys have
@@ -82,6 +84,8 @@ struct DecoderConfig {
   double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   double score_cap = 0, logit_cap = 0;  // cap * tanh(x / cap); 0: none
   double clip = 0;                      // largest magnitude of queries, keys and values; 0: any
+
+  ExpertsConfig experts;
 
   std::vector<std::string> notes;  // what was read otherwise than the file says, or ignored
 };

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "frontend/decoders/graph_writer.h"
+#include "ir/mixture/expert_rows.h"
 
 namespace sinter::frontend {
 namespace {
@@ -245,8 +246,9 @@ class DecoderWriter {
   }
 
   ValueId mlp(ValueId x, std::size_t i) {
+    if (weights_.has(weights_.name("ffn_gate_inp.weight", i))) return mixture(x, i);
     const std::int64_t inner = c_.intermediate;
-    const auto activated = [&](ValueId value) { return w_.b.add(op_of_activation(), {value}); };
+    const auto activated = [&](ValueId value) { return w_.activated(value, c_.activation); };
     ValueId y;
     if (!c_.is_gated) {
       y = activated(linear(x, "ffn_up", i, inner, c_.hidden, c_.mlp_bias));
@@ -261,14 +263,52 @@ class DecoderWriter {
     return linear(y, "ffn_down", i, c_.hidden, inner, c_.mlp_bias);
   }
 
-  const char* op_of_activation() const {
-    switch (c_.activation) {
-      case Activation::kSilu: return "Silu";
-      case Activation::kGelu: return "Gelu";
-      case Activation::kGeluTanh: return "GeluTanh";
-      case Activation::kRelu: return "Relu";
+  /// A mixture of experts, and what all tokens go through beside it.
+  ValueId mixture(ValueId x, std::size_t i) {
+    const ExpertsConfig& e = c_.experts;
+    const ValueId tokens = w_.reshape(x, {sequence_, Dim(c_.hidden)});
+    const ValueId logits = linear(tokens, "ffn_gate_inp", i, e.count, c_.hidden, false);
+    const auto routed = w_.b.add_multi("Route", {logits},
+                                       {{"k", e.chosen},
+                                        {"scores", std::string("softmax")},
+                                        {"normalise", std::int64_t{e.normalises}}});
+    const ir::ExpertRows rows = ir::sort_by_expert(w_.b, routed[0], e.count);
+    const auto product = [&](ValueId of, const char* what, std::int64_t n, std::int64_t k) {
+      const std::string name = weights_.name(fmt::format("{}.weight", what), i);
+      return w_.grouped_product(of, weights_.take_matrices(name, e.count, n, k), name,
+                                rows.offsets);
+    };
+    const auto activated = [&](ValueId value) { return w_.activated(value, c_.activation); };
+    const std::int64_t inner = e.intermediate;
+    const ValueId own = ir::take_tokens(w_.b, rows, tokens);
+    const std::string both = weights_.name("ffn_up_exps.weight", i);
+    ValueId h;
+    if (weights_.has(both) && weights_.shape(both)[1] == 2 * inner) {
+      const ValueId all = product(own, "ffn_up_exps", 2 * inner, c_.hidden);
+      h = w_.add("Mul", activated(w_.part(all, 1, 0, inner)), w_.part(all, 1, inner, inner));
+    } else {
+      const ValueId gate = activated(product(own, "ffn_gate_exps", inner, c_.hidden));
+      h = w_.add("Mul", gate, product(own, "ffn_up_exps", inner, c_.hidden));
     }
-    return "";
+    ValueId y =
+        ir::combine_rows(w_.b, rows, product(h, "ffn_down_exps", c_.hidden, inner), routed[1]);
+    if (e.shared > 0) {
+      const ValueId gate =
+          activated(linear(tokens, "ffn_gate_shexp", i, e.shared, c_.hidden, false));
+      const ValueId up = linear(tokens, "ffn_up_shexp", i, e.shared, c_.hidden, false);
+      const ValueId shared =
+          linear(w_.add("Mul", gate, up), "ffn_down_shexp", i, c_.hidden, e.shared, false);
+      const std::string share = weights_.name("ffn_gate_inp_shexp.weight", i);
+      const bool is_vector = weights_.has(share) && weights_.shape(share).size() == 1;
+      const ValueId weight =
+          is_vector ? w_.reshape(vector(share, c_.hidden), {Dim(c_.hidden), Dim(1)}) : ValueId();
+      const ValueId logit = is_vector
+                                ? w_.add("MatMul", tokens, weight)
+                                : linear(tokens, "ffn_gate_inp_shexp", i, 1, c_.hidden, false);
+      const ValueId part = w_.add("Mul", shared, w_.b.add("Sigmoid", {logit}));
+      y = w_.add("Add", y, w_.cast(part, DType::kFloat32));
+    }
+    return w_.reshape(w_.cast(y, w_.type()), {Dim(1), sequence_, Dim(c_.hidden)});
   }
 
   /// Queries, keys and values [1, sequence, heads * size].
@@ -329,12 +369,12 @@ class DecoderWriter {
 
   ValueId attention(ValueId x, std::size_t i) {
     auto [q, k, v] = projections(x, i);
-    if (c_.clip > 0)
-      for (ValueId* each : {&q, &k, &v})
-        *each = w_.b.add("Clip", {*each, w_.number(-c_.clip), w_.number(c_.clip)});
     q = normalised_heads(q, "attn_q_norm", i, c_.heads);
     k = normalised_heads(k, "attn_k_norm", i, c_.kv_heads);
     v = split(v, c_.kv_heads);
+    if (c_.clip > 0)
+      for (ValueId* each : {&q, &k, &v})
+        *each = w_.b.add("Clip", {*each, w_.number(-c_.clip), w_.number(c_.clip)});
     if (const auto rotary = c_.layers[i].rotary) {
       const auto& [cos, sin] = angles_[static_cast<std::size_t>(*rotary)];
       q = w_.rotated(q, cos, sin);

@@ -13,9 +13,10 @@ namespace sinter::frontend {
 namespace {
 
 /// Tables of angles and masks that old checkpoints contain.
-constexpr std::string_view kTables[] = {"rotary_emb.inv_freq",      "attention.bias",
-                                        "attention.masked_bias",    "rope_freqs.weight",
-                                        "rope_factors_long.weight", "rope_factors_short.weight"};
+constexpr std::string_view kTables[] = {
+    "rotary_emb.inv_freq", "attention.bias",           "attention.masked_bias",
+    "rope_freqs.weight",   "rope_factors_long.weight", "rope_factors_short.weight",
+    ".input_scale"};  // of activations in 4 bits
 
 /// Rows of `all` in another order, copied when they are read.
 ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
@@ -31,9 +32,32 @@ ir::Tensor in_order(const ir::Tensor& all, const ir::Ints& order) {
   return {all.dtype(), all.shape(), buffer};
 }
 
+/// Tensors of one type behind each other, copied when they are read.
+ir::Tensor stacked(std::vector<ir::Tensor> parts) {
+  ir::Ints shape = parts[0].shape();
+  shape.insert(shape.begin(), std::ssize(parts));
+  const DType type = parts[0].dtype();
+  const std::size_t bytes = parts[0].byte_count() * parts.size();
+  return {type, std::move(shape), ir::Buffer::derived(bytes, [bytes, parts = std::move(parts)] {
+            std::vector<std::byte> all;
+            all.reserve(bytes);
+            for (const ir::Tensor& part : parts) {
+              const ir::HeldBytes held = part.hold();
+              all.insert(all.end(), held.bytes.begin(), held.bytes.end());
+            }
+            return all;
+          })};
+}
+
 }  // namespace
 
 DecoderWeights::DecoderWeights(const Architecture& architecture,
+                               std::shared_ptr<const TensorFile> file, bool is_gguf,
+                               std::shared_ptr<ir::ReadLog> reads)
+    : CheckedWeights(architecture.name, std::move(file), is_gguf, std::move(reads)),
+      row_(architecture) {}
+
+CheckedWeights::CheckedWeights(std::string_view architecture,
                                std::shared_ptr<const TensorFile> file, bool is_gguf,
                                std::shared_ptr<ir::ReadLog> reads)
     : architecture_(architecture),
@@ -42,17 +66,32 @@ DecoderWeights::DecoderWeights(const Architecture& architecture,
       reads_(std::move(reads)) {}
 
 std::string DecoderWeights::name(std::string_view what, std::optional<std::size_t> layer) const {
-  if (is_gguf_) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
+  if (is_gguf()) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
   const std::size_t dot = what.rfind('.');
   const std::string own =
-      std::string(folder_name(architecture_, what.substr(0, dot))) + std::string(what.substr(dot));
-  return layer ? fmt::format("{}{}.{}", architecture_.layer_prefix, *layer, own) : own;
+      std::string(folder_name(row_, what.substr(0, dot))) + std::string(what.substr(dot));
+  return layer ? fmt::format("{}{}.{}", row_.layer_prefix, *layer, own) : own;
 }
 
-StoredTensor DecoderWeights::take(const std::string& name, const ir::Ints& shape) {
+void CheckedWeights::take_factor(const std::string& name, StoredTensor& stored) {
+  constexpr std::string_view kWeight = ".weight";
+  auto* const blocks = std::get_if<ir::ScaledTensor>(&stored.value);
+  if (blocks == nullptr || blocks->format.scale != DType::kFloat8E4M3FN || !name.ends_with(kWeight))
+    return;
+  const std::string own = name.substr(0, name.size() - kWeight.size()) + ".scale";
+  if (!has(own)) return;
+  const ir::Tensor factor = take_plain(own, {1});
+  if (factor.dtype() != DType::kFloat32)
+    throw unsupported_error("tensor '{}' is of {}: expected f32. {}", own,
+                            to_string(factor.dtype()), kOtherWay);
+  blocks->factors = ir::factors_of_rows(factor, blocks->n());
+  blocks->format.has_factors = true;
+}
+
+StoredTensor CheckedWeights::take(const std::string& name, const ir::Ints& shape) {
   if (!file_->has(name))
-    throw unsupported_error("tensor '{}' is missing, which a decoder of '{}' has. {}", name,
-                            architecture_.name, kOtherWay);
+    throw unsupported_error("tensor '{}' is missing, which a model of '{}' has. {}", name,
+                            architecture_, kOtherWay);
   if (const auto found = file_->shape(name); found != shape)
     throw unsupported_error("tensor '{}' is [{}]; the configuration makes it [{}]. {}", name,
                             fmt::join(found, ", "), fmt::join(shape, ", "), kOtherWay);
@@ -64,10 +103,11 @@ StoredTensor DecoderWeights::take(const std::string& name, const ir::Ints& shape
                               to_string(plain->dtype()), kOtherWay);
     if (reads_) *plain = ir::model_tensor(*plain, name, reads_);
   }
+  take_factor(name, stored);
   return stored;
 }
 
-ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& shape,
+ir::Tensor CheckedWeights::take_plain(const std::string& name, const ir::Ints& shape,
                                       const ir::Ints& order) {
   StoredTensor stored = take_rows(name, shape, order);
   if (auto* plain = std::get_if<ir::Tensor>(&stored.value)) return std::move(*plain);
@@ -75,7 +115,7 @@ ir::Tensor DecoderWeights::take_plain(const std::string& name, const ir::Ints& s
   return ir::dequantized(blocks, DType::kFloat32).reshaped(shape);
 }
 
-StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& shape,
+StoredTensor CheckedWeights::take_rows(const std::string& name, const ir::Ints& shape,
                                        const ir::Ints& order) {
   StoredTensor stored = take(name, shape);
   if (order.empty()) return stored;
@@ -94,7 +134,24 @@ StoredTensor DecoderWeights::take_rows(const std::string& name, const ir::Ints& 
   return stored;
 }
 
-DType DecoderWeights::activation_type() const {
+StoredTensor CheckedWeights::take_matrices(const std::string& name, std::int64_t count,
+                                           std::int64_t rows, std::int64_t columns) {
+  const ir::Ints shape{count, rows, columns};
+  const std::size_t at = name.find("{}");
+  if (at == std::string::npos) return take(name, shape);
+  std::vector<ir::Tensor> parts;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::string own = name;
+    parts.push_back(take_plain(own.replace(at, 2, std::to_string(i)), {rows, columns}));
+    if (parts.back().dtype() != parts[0].dtype())
+      throw unsupported_error("tensor '{}' is of {}, that of the first expert of {}. {}", own,
+                              to_string(parts.back().dtype()), to_string(parts[0].dtype()),
+                              kOtherWay);
+  }
+  return {shape, stacked(std::move(parts))};
+}
+
+DType CheckedWeights::activation_type() const {
   if (is_gguf_) return DType::kFloat32;
   std::optional<DType> type;
   for (const std::string& name : file_->names()) {
@@ -109,11 +166,13 @@ DType DecoderWeights::activation_type() const {
   return type.value_or(DType::kFloat32);
 }
 
-void DecoderWeights::refuse_others() const {
+void CheckedWeights::refuse_others(std::span<const std::string> left_out) const {
   std::vector<std::string> others;
   for (const std::string& name : file_->names()) {
     const auto ends = [&](std::string_view table) { return name.ends_with(table); };
-    if (!taken_.contains(name) && std::ranges::none_of(kTables, ends))
+    const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
+    if (!taken_.contains(name) && std::ranges::none_of(kTables, ends) &&
+        std::ranges::none_of(left_out, begins))
       others.push_back(ir::shown(name));
   }
   if (others.empty()) return;
@@ -121,8 +180,8 @@ void DecoderWeights::refuse_others() const {
   const std::size_t count = others.size();
   others.resize(std::min(count, kShown));
   throw unsupported_error("{} tensor{} not known of '{}': '{}'{}. {}", count,
-                          count == 1 ? " is" : "s are", architecture_.name,
-                          fmt::join(others, "', '"), count > kShown ? ", .." : "", kOtherWay);
+                          count == 1 ? " is" : "s are", architecture_, fmt::join(others, "', '"),
+                          count > kShown ? ", .." : "", kOtherWay);
 }
 
 }  // namespace sinter::frontend

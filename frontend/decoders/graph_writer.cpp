@@ -66,6 +66,19 @@ ValueId GraphWriter::capped(ValueId x, double cap) {
   return add("Mul", b.add("Tanh", {add("Div", x, limit)}), limit);
 }
 
+ValueId GraphWriter::activated(ValueId x, Activation activation) {
+  const auto op = [&] {
+    switch (activation) {
+      case Activation::kSilu: return "Silu";
+      case Activation::kGelu: return "Gelu";
+      case Activation::kGeluTanh: return "GeluTanh";
+      case Activation::kRelu: return "Relu";
+    }
+    return "";
+  };
+  return b.add(op(), {x});
+}
+
 ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::string& name) {
   if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
     return add("MatMul", x, transpose(cast(b.constant(*plain, name), type_), {1, 0}));
@@ -74,6 +87,21 @@ ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::
   for (const ir::Tensor& part : ir::parts_of(blocks))
     inputs.push_back(b.constant(part, inputs.size() == 1 ? name : ""));
   return b.add("MatMul", std::move(inputs), ir::product_attrs(blocks.format));
+}
+
+ValueId GraphWriter::grouped_product(ValueId x, const StoredTensor& weights,
+                                     const std::string& name, ValueId offsets) {
+  if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
+    return b.add("GroupedMatMul", {x, cast(b.constant(*plain, name), type_), offsets},
+                 {{"transposed", std::int64_t{1}}});
+  const auto& blocks = std::get<ir::ScaledTensor>(weights.value);
+  std::vector<ValueId> inputs{x};
+  for (const ir::Tensor& part : ir::parts_of(blocks))
+    inputs.push_back(b.constant(
+        part.reshaped({weights.shape[0], part.shape()[0] / weights.shape[0], part.shape()[1]}),
+        inputs.size() == 1 ? name : ""));
+  inputs.push_back(offsets);
+  return b.add("GroupedMatMul", std::move(inputs), ir::product_attrs(blocks.format));
 }
 
 ValueId GraphWriter::rows(const StoredTensor& table, const std::string& name, ValueId ids) {
@@ -114,6 +142,16 @@ ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, dou
   scores = b.add("Where", {mask, scores, number(-std::numeric_limits<double>::infinity())});
   const ValueId weights = b.add("Softmax", {scores}, {{"axis", std::int64_t{4}}});
   return reshape(add("MatMul", weights, v), {rows[0], rows[1], rows[2], rows[3]});
+}
+
+ValueId GraphWriter::attended_by_heads(ValueId q, ValueId k, ValueId v, double scale, ValueId mask,
+                                       ValueId bias) {
+  // In place of a hidden score: float16's lowest, so that a text without tokens gives numbers.
+  constexpr double kLowest = -65504;
+  ValueId scores = scaled(add("MatMul", q, transpose(k, {0, 1, 3, 2})), scale);
+  if (bias.valid()) scores = add("Add", scores, bias);
+  if (mask.valid()) scores = b.add("Where", {mask, scores, number(kLowest)});
+  return add("MatMul", b.add("Softmax", {scores}, {{"axis", std::int64_t{3}}}), v);
 }
 
 }  // namespace sinter::frontend

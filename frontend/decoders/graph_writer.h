@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/decoder_config.h"
+#include "frontend/decoders/files/tensor_file.h"
 #include "ir/graph.h"
 
 namespace sinter::frontend {
@@ -38,8 +39,14 @@ class GraphWriter {
   /// cap * tanh(x / cap); x itself for 0.
   ir::ValueId capped(ir::ValueId x, double cap);
 
+  ir::ValueId activated(ir::ValueId x, Activation activation);
+
   /// x [.., columns] times the transpose of `weights` [rows, columns], which keep their format.
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);
+  /// Rows x [rows, columns], sorted by matrix, times the transpose of `weights` [matrices, n,
+  /// columns] each.
+  ir::ValueId grouped_product(ir::ValueId x, const StoredTensor& weights, const std::string& name,
+                              ir::ValueId offsets);
   /// Rows `ids` of a table, in the type of activations.
   ir::ValueId rows(const StoredTensor& table, const std::string& name, ir::ValueId ids);
   /// Rotates pairs of the first elements of the last dimension of x [1, heads, length, size], half
@@ -50,6 +57,10 @@ class GraphWriter {
   /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v.
   ir::ValueId attended(ir::ValueId q, ir::ValueId k, ir::ValueId v, ir::ValueId mask, double scale,
                        double cap);
+  /// softmax(scale * q k' + bias) v, without keys that `mask` hides, of as many heads of each. Both
+  /// may be missing.
+  ir::ValueId attended_by_heads(ir::ValueId q, ir::ValueId k, ir::ValueId v, double scale,
+                                ir::ValueId mask = {}, ir::ValueId bias = {});
 
   ir::GraphBuilder b;
 

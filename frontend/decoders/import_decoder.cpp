@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/decoders/import_decoder.h"
 
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
+
+#include "frontend/decoders/known_models.h"
 
 #define XXH_INLINE_ALL
+#include <sinter/file_error.h>
 #include <xxhash.h>
 
 #include "frontend/decoders/decoder_graph.h"
+#include "frontend/decoders/encoder_graph.h"
+#include "frontend/decoders/files/ct2.h"
 #include "frontend/decoders/read_config.h"
+#include "frontend/decoders/speech_graph.h"
 #include "frontend/model/model_file.h"
 #include "runtime/format_error.h"
+#include "tools/json/read_json.h"
 
 namespace sinter::frontend {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostConfig = std::uintmax_t{16} << 20;
-
 std::string read_config_text(const fs::path& path) {
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
-  if (bytes.size() > kMostConfig)
+  if (bytes.size() > tools::kMostConfigBytes)
     throw invalid_model_error("config.json has {} bytes: expected at most {}", bytes.size(),
-                              kMostConfig);
+                              tools::kMostConfigBytes);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -46,21 +53,31 @@ std::uint64_t hash_of(const std::vector<fs::path>& paths) {
 }  // namespace
 
 bool is_decoder_source(const std::string& path) {
-  if (!fs::is_directory(path)) return is_gguf(path);
-  if (!fs::exists(fs::path(path) / "config.json"))
-    throw usage_error(
-        "'{}' is a folder without config.json: a model's folder has that and *.safetensors", path);
+  std::error_code none;  // what cannot be read is refused where it is opened
+  if (!fs::is_directory(path, none)) return is_gguf(path);
+  if (!fs::exists(fs::path(path) / "config.json", none) && !is_ct2(path))
+    throw FileError(ErrorCode::kUsage,
+                    fmt::format("'{}' is a folder without config.json: a model's folder has that "
+                                "and *.safetensors",
+                                path),
+                    path, EISDIR);
   return true;
 }
 
-ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads) {
+ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads,
+                             bool wants_encoder) {
   return with_context(fmt::format("model '{}'", path), [&] {
     const bool is_folder = fs::is_directory(path);
     std::shared_ptr<const TensorFile> file;
     std::unique_ptr<ConfigKeys> keys;
     std::vector<fs::path> paths;
     std::string config;
-    if (is_folder) {
+    const bool is_converted = is_folder && is_ct2(path);
+    if (is_converted) {
+      Ct2Model model = open_ct2(path);
+      keys = keys_of_json(model.config);
+      file = std::move(model.file);
+    } else if (is_folder) {
       paths.push_back(fs::path(path) / "config.json");
       config = read_config_text(paths.front());
       keys = keys_of_json(config);
@@ -69,21 +86,34 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
       keys = keys_of_gguf(*gguf);
       file = std::move(gguf);
     }
-    const Architecture& row = architecture_of(*keys);
-    if (is_folder) file = open_safetensors(path);
+    const EncoderRow* encoder =
+        is_folder ? find_encoder(keys->text("model_type").value_or("")) : nullptr;
+    const bool is_speech = is_folder && keys->text("model_type") == kSpeechModel;
+    const Architecture* row = encoder == nullptr && !is_speech ? &architecture_of(*keys) : nullptr;
+    if (wants_encoder && !is_speech)
+      throw usage_error("--decoder is of models of an encoder and a decoder, and it is of one");
+    if (is_folder && !is_converted) file = open_safetensors(path);
     const auto more = file->paths();
     paths.insert(paths.end(), more.begin(), more.end());
-    const DecoderConfig read = read_config(row, *keys, *file);
-    // Blocks are no tensors that other files could replace.
-    if (!is_folder) reads = nullptr;
-    DecoderWeights weights(row, file, !is_folder, reads);
+    // Blocks are no tensors that other files could replace, nor are parts of tensors.
+    if (!is_folder || is_converted) reads = nullptr;
     ImportedModel result;
-    result.graph = decoder_graph(read, weights, weights.activation_type());
-    weights.refuse_others();
-    result.hash = hash_of(paths);
+    if (is_speech) {
+      result.graph = speech_graph(*keys, file, reads, wants_encoder, is_converted, result.warnings);
+    } else if (encoder != nullptr) {
+      EncoderConfig read = read_encoder_config(*encoder, *keys);
+      result.graph = encoder_graph(*encoder, read, file, reads);
+      result.warnings = std::move(read.notes);
+    } else {
+      DecoderConfig read = read_config(*row, *keys, *file);
+      DecoderWeights weights(*row, file, !is_folder, reads);
+      result.graph = decoder_graph(read, weights, weights.activation_type());
+      weights.refuse_others();
+      result.warnings = std::move(read.notes);
+    }
+    result.hash = hash_of(paths) + (wants_encoder ? 1 : 0);
     result.node_count = result.graph.nodes().size();
-    result.producer = is_folder ? "Hugging Face folder" : "GGUF";
-    result.warnings = read.notes;
+    result.producer = is_converted ? "CTranslate2" : is_folder ? "Hugging Face folder" : "GGUF";
     result.reads = reads;
     result.structure = XXH3_64bits(config.data(), config.size());
     for (const fs::path& each : paths) result.files.push_back(each.string());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoders from weights: a Hugging Face folder, or a GGUF file.
+// Decoders and encoders of texts from weights: a Hugging Face folder, or a GGUF file.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,11 @@ namespace sinter::frontend {
 /// be opened, or is another folder.
 bool is_decoder_source(const std::string& path);
 
-/// The decoder at `path` (see decoder_graph.h); `reads` as in ImportOptions. Throws
+/// The model at `path` (see decoder_graph.h, encoder_graph.h); `reads` as in ImportOptions. Throws
 /// Error(kInvalidModel) for damaged files, Error(kUnsupported) naming the architecture, key or
 /// tensor that is not known.
-ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads = nullptr);
+/// `wants_encoder`: of a model of both (see speech_graph.h); Error(kUsage) for others.
+ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLog> reads = nullptr,
+                             bool wants_encoder = false);
 
 }  // namespace sinter::frontend

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include <fmt/ranges.h>
@@ -14,9 +15,6 @@
 namespace sinter::frontend {
 
 namespace {
-
-constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
-                       kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
 
 /// Keys that change results, and that only some rows understand.
 constexpr std::string_view kChanging[] = {
@@ -61,6 +59,7 @@ constexpr std::string_view kChanging[] = {
     "mamba_d_state",
     "ssm_cfg",
     "rope_local_base_freq",
+    "pruned_heads",
 };
 /// The same of GGUF, behind the architecture.
 constexpr std::string_view kChangingGguf[] = {
@@ -86,26 +85,41 @@ constexpr std::string_view kIdle[] = {
     "_",
     "architectures",
     "attention_dropout",
+    "attention_probs_dropout_prob",
     "auto_map",
     "bos_token_id",
     "cache_",
     "classifier_dropout",
+    "directionality",
+    "dropout",
     "dtype",
     "embd_pdrop",
     "embedding_dropout",
     "eos_token_id",
+    "finetuning_task",
     "hidden_dropout",
     "id2label",
     "initializer_range",
     "label2id",
     "max_window_layers",
     "model_type",
+    "name_or_path",
     "no_rope_layer_interval",
+    "num_experts_per_tok",
+    "decoder_sparse_step",
+    "mlp_only_layers",
+    "router_",
     "pad_token_id",
+    "pooler_",
     "pretraining_tp",
+    "problem_type",
+    "qa_dropout",
     "resid_pdrop",
     "residual_dropout",
     "sep_token_id",
+    "seq_classif_dropout",
+    "sinusoidal_pos_embds",
+    "tie_weights_",
     "tokenizer_class",
     "torch_dtype",
     "transformers_version",
@@ -116,6 +130,16 @@ constexpr std::string_view kIdle[] = {
     "original_max_position_embeddings",
     "output_",
 };
+
+/// Whether key `key`, which was not read, may change results.
+bool has_effect(std::string_view key, bool is_gguf) {
+  const auto is_in = [&](const auto& list) {
+    return std::ranges::find(list, key) != std::end(list);
+  };
+  if (!is_gguf) return is_in(kChanging);
+  key.remove_prefix(std::min(key.find('.') + 1, key.size()));
+  return is_in(kChangingGguf);
+}
 
 class ConfigReader {
  public:
@@ -129,12 +153,14 @@ class ConfigReader {
     read_scales();
     read_positions();
     read_biases();
+    read_experts();
     config_.is_gated = row_.is_gated;
     config_.mixes_heads = row_.mixes_heads && !keys_.is_gguf();
     config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
                                       : keys_.flag("tie_word_embeddings").value_or(row_.is_tied);
     config_.activation = activation();
-    check_others();
+    if (keys_.is_gguf()) note_windows();
+    check_unread(keys_, row_.name, config_.notes);
     return std::move(config_);
   }
 
@@ -293,6 +319,25 @@ class ConfigReader {
     return keys_.size("sliding_window", kMostPositions);
   }
 
+  /// GGUF files lack the windows of some architectures, which llama.cpp does without.
+  void note_windows() {
+    if (std::ranges::any_of(config_.layers, [](const DecoderLayer& layer) { return layer.window; }))
+      return;
+    // Mistral's files are Llama's by their architecture.
+    std::string name = keys_.text("general.name").value_or("");
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    for (const Architecture& row : architectures()) {
+      const bool is_named = row.name == row_.name || name.find(row.name) != std::string::npos;
+      if (!is_named || row.windows == Windows::kNone || row.windows == Windows::kUpper) continue;
+      config_.notes.push_back(
+          fmt::format("the file has no sliding window ('{}'), which '{}' has in some versions: a "
+                      "token sees all "
+                      "before it, as in llama.cpp; the folder that the file was made of says which",
+                      keys_.spelled("sliding_window"), row.name));
+      return;
+    }
+  }
+
   void check_layer_types(const std::vector<std::string>& types) const {
     if (types.size() != config_.layers.size())
       throw invalid_model_error("'layer_types' names {} layers of {}", types.size(),
@@ -328,48 +373,31 @@ class ConfigReader {
     config_.mlp_bias = bias(row_.mlp_bias_key);
   }
 
+  /// A file says which layers are mixtures by the router that they have.
+  void read_experts() {
+    if (row_.experts == nullptr || (row_.experts->gguf_alone && !keys_.is_gguf())) return;
+    const std::int64_t count = keys_.integer(row_.experts->count).value_or(0);
+    if (count == 0) return;
+    ExpertsConfig& e = config_.experts;
+    constexpr std::int64_t kMostExperts = 4096;
+    e.count = keys_.size(row_.experts->count, kMostExperts);
+    e.chosen = keys_.size("num_experts_per_tok", kMostExperts);
+    if (e.chosen > e.count)
+      throw invalid_model_error("'{}' is {}, but there are {} experts",
+                                keys_.spelled("num_experts_per_tok"), e.chosen, e.count);
+    e.intermediate = keys_.size_or(row_.experts->size, config_.intermediate, kMostSize);
+    e.shared = keys_.size_or("shared_expert_intermediate_size", 0, kMostSize);
+    e.normalises = row_.experts->normalises;
+    if (!keys_.is_gguf()) e.normalises = keys_.flag("norm_topk_prob").value_or(e.normalises);
+  }
+
   Activation activation() const {
     if (keys_.is_gguf()) return row_.activation;
     const auto own = keys_.text(row_.activation_key);
     const std::string name = own.value_or(keys_.text("hidden_activation").value_or(""));
     // Gemma's first files say "gelu" and mean the approximation.
     if (row_.scales_embedding && name.starts_with("gelu")) return Activation::kGeluTanh;
-    constexpr std::pair<std::string_view, Activation> kNames[] = {
-        {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
-        {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
-        {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
-        {"relu", Activation::kRelu}};
-    if (name.empty()) return row_.activation;
-    for (const auto& [known, kind] : kNames)
-      if (known == name) return kind;
-    throw unsupported_error("'{}' is '{}', which is not known. {}", row_.activation_key,
-                            ir::shown(name), kOtherWay);
-  }
-
-  /// Whether key `key`, which was not read, may change results.
-  bool has_effect(std::string_view key) const {
-    const auto is_in = [&](const auto& list) {
-      return std::ranges::find(list, key) != std::end(list);
-    };
-    if (!keys_.is_gguf()) return is_in(kChanging);
-    key.remove_prefix(std::min(key.find('.') + 1, key.size()));
-    return is_in(kChangingGguf);
-  }
-
-  void check_others() {
-    std::vector<std::string> unknown;
-    for (const std::string& key : keys_.unread()) {
-      if (has_effect(key))
-        throw unsupported_error(
-            "'{}' changes what the model computes, and is not known of '{}'. {}", ir::shown(key),
-            row_.name, kOtherWay);
-      const auto is_idle = [&](std::string_view idle) { return key.starts_with(idle); };
-      if (!keys_.is_gguf() && !has_effect(key) && std::ranges::none_of(kIdle, is_idle))
-        unknown.push_back(ir::shown(key));
-    }
-    if (!unknown.empty())
-      config_.notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
-                                          fmt::join(unknown, ", ")));
+    return name.empty() ? row_.activation : activation_of(row_.activation_key, name);
   }
 
   const Architecture& row_;
@@ -380,16 +408,30 @@ class ConfigReader {
 
 }  // namespace
 
-const Architecture& architecture_of(const ConfigKeys& keys) {
-  const auto name = keys.text("model_type");
-  if (!name)
-    throw invalid_model_error("config.json has no 'model_type', which names the architecture");
-  if (const Architecture* row = find_architecture(*name, keys.is_gguf())) return *row;
-  std::vector<std::string_view> known;
-  for (const Architecture& row : architectures())
-    if (const auto own = keys.is_gguf() ? row.gguf : row.name; !own.empty()) known.push_back(own);
-  throw unsupported_error("architecture '{}' is not known; known are {}. {}", ir::shown(*name),
-                          fmt::join(known, ", "), kOtherWay);
+Activation activation_of(std::string_view key, std::string_view name) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"relu", Activation::kRelu}};
+  for (const auto& [known, kind] : kNames)
+    if (known == name) return kind;
+  throw unsupported_error("'{}' is '{}', which is not known. {}", key, ir::shown(name), kOtherWay);
+}
+
+void check_unread(const ConfigKeys& keys, std::string_view architecture,
+                  std::vector<std::string>& notes) {
+  std::vector<std::string> unknown;
+  for (const std::string& key : keys.unread()) {
+    if (has_effect(key, keys.is_gguf()))
+      throw unsupported_error("'{}' changes what the model computes, and is not known of '{}'. {}",
+                              ir::shown(key), architecture, kOtherWay);
+    const auto is_idle = [&](std::string_view idle) { return key.starts_with(idle); };
+    if (!keys.is_gguf() && std::ranges::none_of(kIdle, is_idle)) unknown.push_back(ir::shown(key));
+  }
+  if (!unknown.empty())
+    notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
+                                fmt::join(unknown, ", ")));
 }
 
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,

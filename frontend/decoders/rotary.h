@@ -5,7 +5,7 @@
 
 #include "frontend/decoders/config_keys.h"
 #include "frontend/decoders/decoder_config.h"
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/tensor_file.h"
 
 namespace sinter::frontend {
 

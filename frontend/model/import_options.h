@@ -15,6 +15,11 @@
 
 namespace sinter::frontend {
 
+/// Default maximum of a symbolic dimension. It covers the sequence lengths and batches that models
+/// run with. It is small enough that sizes stay far from overflow and tables over the range (see
+/// ShapeFolder::iota) fit into constants.
+inline constexpr std::int64_t kDefaultMaxDim = 65536;
+
 struct ImportOptions {
   /// The user's ranges of symbolic dimensions, by symbol. The default is 1..65536, or 0..65536 for
   /// dimensions named after the past, since a cache starts empty. A range of one number makes the

@@ -232,6 +232,9 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) refuse_as_system();
   if (S_ISDIR(status.st_mode)) refuse(EISDIR, "it is a directory");
+  if (S_ISFIFO(status.st_mode)) refuse(0, "it is a pipe, not a regular file");
+  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode))
+    refuse(0, "it is a device, not a regular file");
   if (!S_ISREG(status.st_mode)) refuse(0, "it is not a regular file");
   std::shared_ptr<MappedFile> mapped(new MappedFile);
   mapped->size_ = static_cast<std::size_t>(status.st_size);

@@ -18,8 +18,8 @@ ValueId scaled(NodeContext& node, ValueId x, double factor) {
 
 void gemm(NodeContext& node) { node.output(import_gemm(node)); }
 
-/// The determinant of rows `row`.. and `columns`, by Laplace expansion along the first row:
-/// matrices are small in practice, and no pivoting is needed.
+/// The determinant of rows `row`.. and `columns`, by Laplace expansion along the first row, for
+/// small matrices: no pivoting is needed.
 Term determinant(const Term& x, std::int64_t row, const Ints& columns) {
   const std::size_t rank = x.shape().size();
   std::optional<Term> sum;
@@ -35,20 +35,30 @@ Term determinant(const Term& x, std::int64_t row, const Ints& columns) {
   return *sum;
 }
 
-void det(NodeContext& node) {
-  constexpr std::int64_t kLargest = 5;
+/// The input, or an error: its last two sizes must be one.
+ValueId square_matrices(NodeContext& node) {
   const ValueId x = node.x();
-  Shape shape = node.shape(x);
+  const Shape shape = node.shape(x);
   if (shape.size() < 2 || shape[shape.size() - 2] != shape.back())
     node.invalid("input must be square matrices, but is {}", node.type(x));
-  if (!shape.back().is_constant() || shape.back().value() > kLargest || shape.back().value() < 1)
-    node.unsupported("determinants of {} x {} matrices; the size must be known and at most {}",
-                     shape.back(), shape.back(), kLargest);
+  return x;
+}
+
+void det(NodeContext& node) {
+  // Expanded ones fuse with what is around them.
+  constexpr std::int64_t kMostExpanded = 5;
+  const ValueId x = square_matrices(node);
+  Shape shape = node.shape(x);
+  const Dim n = shape.back();
+  if (!n.is_constant() || n.value() > kMostExpanded || n.value() < 1)
+    return node.output(node.add("Determinant", {x}));
   Ints columns;
-  for (std::int64_t c = 0; c < shape.back().value(); ++c) columns.push_back(c);
+  for (std::int64_t c = 0; c < n.value(); ++c) columns.push_back(c);
   shape.resize(shape.size() - 2);
   node.output(determinant(Term(node, x), 0, columns).reshape(shape).value());
 }
+
+void inverse(NodeContext& node) { node.output(node.add("Inverse", {square_matrices(node)})); }
 
 }  // namespace
 
@@ -89,7 +99,8 @@ ValueId import_gemm(NodeContext& node) {
 const OpRows kMatmulOps = {
     {"MatMul", 1, matmul},
     {"Gemm", 1, gemm, "alpha beta broadcast:-6 transA transB"},
-    {"Det", 11, det},
+    {"Det", 11, det, "", "", Types::kFloats},
+    {"Inverse", 1, inverse, "", kMicrosoft, Types::kFloats},
 };
 
 }  // namespace sinter::frontend

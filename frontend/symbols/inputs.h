@@ -16,11 +16,6 @@ class GraphProto;
 
 namespace sinter::frontend {
 
-/// Default maximum of a symbolic dimension. It covers the sequence lengths and batches that models
-/// run with. It is small enough that sizes stay far from overflow and tables over the range (see
-/// ShapeFolder::iota) fit into constants.
-inline constexpr std::int64_t kDefaultMaxDim = 65536;
-
 /// `name` as a valid symbol in graph text; other characters become '_'.
 std::string symbol_name(std::string name);
 

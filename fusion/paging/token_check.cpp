@@ -7,6 +7,7 @@
 
 #include "fusion/packing/token_axes.h"
 #include "fusion/paging/paging_refused.h"
+#include "fusion/patterns/expert_rows.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -18,7 +19,8 @@ namespace {
 
 class TokenCheck {
  public:
-  explicit TokenCheck(const Graph& graph) : graph_(graph), dims_{Dim(1), tokens_, tokens_} {}
+  explicit TokenCheck(const Graph& graph)
+      : graph_(graph), mixtures_(graph), dims_{Dim(1), tokens_, tokens_} {}
 
   void run() const {
     for (const Node& node : graph_.nodes())
@@ -60,9 +62,14 @@ class TokenCheck {
     if ((node.op->name == "Slice" && counts(node.attrs, "starts")) ||
         (node.op->name == "Pad" && (counts(node.attrs, "begins") || counts(node.attrs, "ends"))))
       refuse_node(node, "it takes tokens by their number in the sequence");
+    if (mixtures_.is_inside(node)) return;
+    const auto mixes = [&] { refuse_node(node, "it is not known to compute token by token"); };
+    if (std::ranges::any_of(node.inputs,
+                            [&](ValueId input) { return mixtures_.role(input).has_value(); }))
+      mixes();
     if (std::ranges::none_of(node.inputs, [&](ValueId input) { return has_tokens(input); })) return;
     if (node.op->name == "Gather" && is_sample_rows(node.inputs[1])) return;
-    const auto mixes = [&] { refuse_node(node, "it is not known to compute token by token"); };
+    if (node.op->name == "Route" && graph_.type(node.inputs[0]).shape[0] == tokens_) return;
     if (node.outputs.size() != 1) mixes();
     const Shape& shape = graph_.type(node.outputs[0]).shape;
     if (std::ranges::count(shape, tokens_) != 1) mixes();
@@ -78,6 +85,7 @@ class TokenCheck {
   }
 
   const Graph& graph_;
+  const ExpertRows mixtures_;
   Dim tokens_ = Dim::symbol(paged_names::kTokens);
   TokenDims dims_;
 };

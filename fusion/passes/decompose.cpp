@@ -262,6 +262,7 @@ Graph decompose(const Graph& graph, Context& context) {
           }
         if (node.op->name == "Attention" && !has_attention(context, old, node))
           return node.op->composite().decompose(builder, node, inputs);
+        if (node.op->name == "Route") return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Dft" && !has_transform(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv") {

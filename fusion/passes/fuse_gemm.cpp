@@ -16,7 +16,9 @@ namespace sinter::fusion {
 namespace {
 
 /// A matmul or convolution, which a kernel of ours may fuse with its reader.
-bool is_product(const Node& node) { return is_kind(node, "matmul") || is_kind(node, "conv"); }
+bool is_product(const Node& node) {
+  return is_kind(node, "matmul") || is_kind(node, "grouped_matmul") || is_kind(node, "conv");
+}
 
 /// Whether a kernel's body can follow a GEMM, its input `product`, elementwise or by rows. With
 /// `may_be_halves`, results may have half the width and combine corresponding elements of both
@@ -182,7 +184,7 @@ class GemmFuser {
     const auto at = std::ranges::find(node.inputs, reader.read);
     const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
     return follows_product(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
-                           is_kind(matmul, "matmul"));
+                           !is_kind(matmul, "conv"));
   }
 
   const Graph& graph_;

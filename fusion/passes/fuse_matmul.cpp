@@ -37,6 +37,11 @@ class MatmulFuser {
         pieces.push_back(matmul(node, operands_[next++]));
       } else if (node.op->name == "Conv") {
         pieces.push_back(conv(node));
+      } else if (node.op->name == "GroupedMatMul") {
+        BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
+        body.copy(node);
+        const ValueId stored[] = {body.import(node.outputs[0])};
+        pieces.push_back(body_piece("grouped_matmul", body, stored, {node.outputs[0]}));
       }
     }
     return rebuild(graph_, pieces);

@@ -316,7 +316,8 @@ class Lowering {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       // Scales of quantized weights have their own type.
-      const bool own = ir::has_scaled_weights(node) && !inputs.empty() && old_.is_constant(input);
+      const bool own =
+          ir::ProductFormats(node.attrs).w && !inputs.empty() && old_.is_constant(input);
       inputs.push_back(own ? builder_.constant(old_.value(input).constant)
                            : operand(input, type, stays));
     }

@@ -18,6 +18,7 @@
 #include "fusion/paging/token_check.h"
 #include "fusion/paging/token_sampler.h"
 #include "fusion/passes/passes.h"
+#include "fusion/patterns/expert_rows.h"
 #include "fusion/patterns/scores.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
@@ -40,6 +41,7 @@ class CachePager {
         options_(*context.paging),
         inputs_(decoder_inputs(graph)),
         trials_(graph, inputs_),
+        mixtures_(graph),
         b_(graph.name()),
         mapped_(graph.values().size()) {}
 
@@ -355,11 +357,24 @@ class CachePager {
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(mapped_[input.position()]);
     if (node.op->kind == OpKind::kPointwise) align_samples(inputs);
+    if (node.op->name == "Reshape" && mixtures_.role(node.outputs[0]) == RowRole::kChoices)
+      inputs[0] = without_padding(inputs[0], mixtures_.experts(node.outputs[0]));
     const auto results = b_.add_multi(node.op->name, std::move(inputs), attrs);
     for (std::size_t i = 0; i < results.size(); ++i) {
       mapped_[node.outputs[i].position()] = results[i];
       b_.name(results[i], graph_.value(node.outputs[i]).name);
     }
+  }
+
+  /// The experts that tokens choose: those of padding choose none.
+  ValueId without_padding(ValueId choices, std::int64_t experts) {
+    const TensorType type = b_.type(choices);
+    const Dim& tokens = type.shape[0];
+    if (tokens != Dim::symbol(paged_names::kTokens)) return choices;
+    const ValueId is_token =
+        b_.add("GreaterOrEqual", {shaped(places_, {tokens, Dim(1)}), b_.scalar(DType::kInt32, 0)});
+    return b_.add("Where",
+                  {is_token, choices, b_.scalar(type.dtype, static_cast<double>(experts))});
   }
 
   /// The cache with this step's rows at their slots.
@@ -574,6 +589,7 @@ class CachePager {
   const PagingOptions options_;
   DecoderInputs inputs_;
   PositionTrials trials_;
+  const ExpertRows mixtures_;
   GraphBuilder b_;
   std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;

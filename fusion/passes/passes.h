@@ -50,6 +50,11 @@ Graph page_caches(const Graph& graph, Context& context);
 Graph pack_sequences(const Graph& graph, Context& context);
 /// Computes only those rows of matmuls that a later Gather or Slice takes.
 Graph select_rows(const Graph& graph, Context& context);
+/// Turns matmuls of rows by matrices that are gathered for them into grouped matmuls, if the target
+/// has these.
+Graph group_gathered(const Graph& graph, Context& context);
+/// Replaces grouped matmuls that the target lacks by matmuls of all rows by every group's weights.
+Graph ungroup_matmuls(const Graph& graph, Context& context);
 /// Decomposes composites (when fusing), and convolutions and attention that the target lacks.
 Graph decompose(const Graph& graph, Context& context);
 /// Reduces over the dimensions before a reshape that joined them, instead of the joined one.

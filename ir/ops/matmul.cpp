@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products.
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -119,6 +121,48 @@ std::vector<TensorType> infer_matmul(const Attrs& attrs, Types inputs) {
   return infer_plain(inputs);
 }
 
+// ---- GroupedMatMul(x [rows, k], w [groups, k, n], .., offsets): rows offsets[g] to offsets[g + 1]
+// times matrix g; other rows are zero. If "transposed", w is [groups, n, k]; so it is in a format,
+// and its scales etc. follow it as a MatMul's do, each with the groups in front. The offsets are
+// the last input, at least groups + 1 ascending numbers.
+
+std::vector<TensorType> infer_grouped(const Attrs& attrs, Types inputs) {
+  const ProductFormats formats(attrs);
+  const TensorType& offsets = inputs.back();
+  if (offsets.dtype != DType::kInt32 || offsets.shape.size() != 1)
+    invalid("offsets must be a vector of i32, found " + list_types(inputs));
+  if (inputs[0].shape.size() != 2 || inputs[1].shape.size() != 3)
+    invalid("needs x [rows, k] and weights of a matrix for each group, found " +
+            list_types(inputs));
+  const Dim& groups = inputs[1].shape[0];
+  if (!groups.is_constant() || groups.value() < 1 || !offsets.shape[0].is_constant() ||
+      offsets.shape[0].value() <= groups.value())
+    invalid("offsets must be one more than the groups, both known, found " + list_types(inputs));
+  std::vector<TensorType> one(inputs.begin(), inputs.end() - 1);  // group's matmul
+  for (std::size_t i = 1; i < one.size(); ++i) {
+    if (one[i].shape.empty() || one[i].shape[0] != groups)
+      invalid("each group needs weights, scales and zero points, found " + list_types(inputs));
+    one[i].shape.erase(one[i].shape.begin());
+  }
+  std::vector<TensorType> result;
+  const bool is_transposed = attrs.get_int("transposed") != 0;
+  if (is_transposed) std::swap(one[1].shape[0], one[1].shape[1]);
+  if (formats.w) {
+    if (is_transposed) invalid("weights in a format are [n, k]; 'transposed' says nothing of them");
+    if (formats.x || formats.w->rows != 1)
+      invalid(fmt::format("weights of '{}' have no scales for each row, or x has a format",
+                          formats.w->to_string()));
+    result = infer_scaled(formats, one);
+  } else {
+    if (formats.x || one.size() != 2)
+      invalid("needs a format for more than x, weights and offsets, found " + list_types(inputs));
+    result = infer_plain(one);
+  }
+  if (!is_float(result[0].dtype) && result[0].dtype != DType::kInt32)
+    invalid("needs floats, or integers of 8 bits, found " + list_types(inputs));
+  return result;
+}
+
 /// Dequantizes scaled weights to the result's type and multiplies plain matrices.
 std::vector<ValueId> decompose_matmul(GraphBuilder& b, const Node& node,
                                       std::span<const ValueId> inputs) {
@@ -151,7 +195,16 @@ std::vector<OpDef> matmul_ops() {
                      {"w", AttrKind::kString, Attr(std::string())}},
            .infer = infer_matmul,
            .evaluate = reference::evaluate_matmul,
-           .detail = CompositeDef{decompose_matmul}}};
+           .detail = CompositeDef{decompose_matmul}},
+          {.name = "GroupedMatMul",
+           .kind = OpKind::kLibrary,
+           .kernel = "grouped_matmul",
+           .min_inputs = 3,
+           .max_inputs = 7,
+           .attrs = {{"transposed", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"w", AttrKind::kString, Attr(std::string())}},
+           .infer = infer_grouped,
+           .evaluate = reference::evaluate_grouped_matmul}};
 }
 
 }  // namespace sinter::ir::ops

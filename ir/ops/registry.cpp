@@ -18,6 +18,7 @@
   X(ordered)        \
   X(groups)         \
   X(matmul)         \
+  X(mixture)        \
   X(attention)      \
   X(conv)           \
   X(composite)      \
@@ -27,6 +28,7 @@
   X(suppression)    \
   X(selection)      \
   X(transform)      \
+  X(linear_algebra) \
   X(sampling)       \
   X(tree)           \
   X(recurrent)      \

@@ -35,8 +35,9 @@ Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, Tensors inputs,
 using Evaluator = std::vector<Tensor>(const Attrs& attrs, Tensors inputs, Types outputs);
 Evaluator evaluate_gather, evaluate_take, evaluate_scatter, evaluate_iota, evaluate_size,
     evaluate_group_by_index, evaluate_last_by_index, evaluate_combine_groups,
-    evaluate_combine_table, evaluate_arg_sort, evaluate_matmul, evaluate_attention, evaluate_conv,
-    evaluate_layer_norm, evaluate_rms_norm, evaluate_variance, evaluate_softmax;
+    evaluate_combine_table, evaluate_route, evaluate_grouped_matmul, evaluate_arg_sort,
+    evaluate_matmul, evaluate_attention, evaluate_conv, evaluate_layer_norm, evaluate_rms_norm,
+    evaluate_variance, evaluate_softmax;
 std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs, Tensors inputs,
                                   Types outputs);
 

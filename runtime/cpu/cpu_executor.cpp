@@ -132,7 +132,7 @@ class CpuExecutor final : public Executor {
   }
 
   void await_event(void*) override {
-    throw usage_error("an event of a GPU's is given to a session on the CPU");
+    throw usage_error("a session on the CPU takes no CUDA events");
   }
 
   void set_output(std::size_t index, const MutableTensorView& view) override {
@@ -297,12 +297,9 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& one : workspace_) workspace_addresses_.push_back(one.data());
   }
 
-  /// Grows a state and zeroes the new bytes.
+  /// Grows a state by zeros.
   void reserve_state(std::size_t index, std::size_t bytes) {
-    HostBuffer& state = states_[index];
-    const std::size_t before = state.capacity();
-    state.reserve(bytes, "state", meta_.inputs[meta_.states[index]->input]->name);
-    if (state.capacity() > before) std::memset(state.data() + before, 0, state.capacity() - before);
+    states_[index].reserve(bytes, "state", meta_.inputs[meta_.states[index]->input]->name);
   }
 
   /// The user's memory for input `index`, or a copy with normalized bools: kernels require 0 or 1.

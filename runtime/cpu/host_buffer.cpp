@@ -17,9 +17,33 @@ namespace {
 /// Streaming reads are twice as fast from large pages, which Linux provides on request.
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 constexpr std::size_t kCacheLine = 64;
+/// From here on memory is mapped: zeros that take no memory until they are touched, as caches of
+/// tokens that never come.
+constexpr std::size_t kMapped = std::size_t{128} << 10;
 
-std::align_val_t alignment_for(std::size_t size) {
-  return std::align_val_t{size >= kLargePage ? kLargePage : kCacheLine};
+constexpr std::size_t rounded_up(std::size_t size, std::size_t to) {
+  return (size + to - 1) / to * to;
+}
+
+std::size_t mapped_size(std::size_t bytes) {
+  return rounded_up(bytes, bytes >= kLargePage ? kLargePage : kMapped);
+}
+
+/// Pages of zeros, at a large page's address if they may have some; null if there are none.
+void* map_zeros(std::size_t bytes) {
+  const bool is_large = bytes >= kLargePage;
+  const std::size_t size = mapped_size(bytes), whole = is_large ? size + kLargePage : size;
+  void* const mapped =
+      ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  if (!is_large) return mapped;
+  auto* const start = static_cast<std::byte*>(mapped);
+  const std::size_t before = rounded_up(reinterpret_cast<std::uintptr_t>(start), kLargePage) -
+                             reinterpret_cast<std::uintptr_t>(start);
+  if (before > 0) ::munmap(start, before);
+  if (whole - before > size) ::munmap(start + before + size, whole - before - size);
+  ::madvise(start + before, size, MADV_HUGEPAGE);  // a hint; failure is ignored
+  return start + before;
 }
 
 /// Linux overcommits memory and kills the process that touches too much.
@@ -48,18 +72,18 @@ HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
 void* HostBuffer::allocate(std::size_t bytes) const {
   if (allocator_) return allocator_->allocate(Memory::kHost, -1, bytes, kCacheLine);
   if (bytes > physical_memory()) return nullptr;
-  void* data = ::operator new(bytes, alignment_for(bytes), std::nothrow);
-  if (data && bytes >= kLargePage)
-    ::madvise(data, bytes, MADV_HUGEPAGE);  // a hint; failure is ignored
-  return data;
+  if (bytes >= kMapped) return map_zeros(bytes);
+  return ::operator new (bytes, std::align_val_t{kCacheLine}, std::nothrow);
 }
 
 void HostBuffer::release() {
   if (!data_) return;
   if (allocator_)
     allocator_->deallocate(data_, Memory::kHost, -1, capacity_, kCacheLine);
+  else if (capacity_ >= kMapped)
+    ::munmap(data_, mapped_size(capacity_));
   else
-    ::operator delete(data_, alignment_for(capacity_));
+    ::operator delete (data_, std::align_val_t{kCacheLine});
 }
 
 void HostBuffer::reserve(std::size_t bytes, std::string_view what, std::string_view name) {
@@ -82,7 +106,8 @@ void HostBuffer::reserve(std::size_t bytes, std::string_view what, std::string_v
                     "smaller batch or shorter sequences",
                     subject, mebibytes, static_cast<double>(physical_memory()) / (1 << 20)));
   if (capacity_ > 0) std::memcpy(fresh, data_, capacity_);
-  std::memset(static_cast<std::byte*>(fresh) + capacity_, 0, size - capacity_);
+  if (allocator_ || size < kMapped)
+    std::memset(static_cast<std::byte*>(fresh) + capacity_, 0, size - capacity_);
   release();
   data_ = static_cast<std::byte*>(fresh);
   capacity_ = size;

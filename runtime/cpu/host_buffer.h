@@ -19,9 +19,9 @@ class HostBuffer {
   HostBuffer(HostBuffer&& other) noexcept;
   HostBuffer& operator=(HostBuffer&& other) noexcept;
 
-  /// Grows to `bytes`, 64-byte aligned, and keeps the contents. Touches every page, so that the
-  /// first run has no page faults. Throws Error(kOutOfMemory) without a change; its text names
-  /// `what`, `name` if given, and the size.
+  /// Grows to `bytes`, 64-byte aligned, and keeps the contents; new bytes are zeros. The system's
+  /// pages come as they are touched, so that caches take memory as they fill. Throws
+  /// Error(kOutOfMemory) without a change; its text names `what`, `name` if given, and the size.
   void reserve(std::size_t bytes, std::string_view what, std::string_view name = {});
 
   /// Never null after reserve(), even for 0 bytes.

@@ -11,7 +11,7 @@
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
 #include "runtime/cpu/gemm/matmul_panels.h"
-#include "runtime/cpu/gemm/matmul_quant.h"
+#include "runtime/cpu/gemm/quant/matmul_quant.h"
 #include "runtime/cpu/host_step.h"
 #include "runtime/cpu/operator_step.h"
 #include "runtime/cpu/tiles/tile_program.h"

@@ -12,8 +12,8 @@ namespace sinter::engine {
 BlockManager::BlockManager(int block_count, int block_size, bool caches_prefixes)
     : block_size_(block_size), caches_prefixes_(caches_prefixes) {
   if (block_count < 1 || block_size < 1)
-    throw usage_error("a cache of {} blocks of {} positions holds nothing", block_count,
-                      block_size);
+    throw usage_error("a cache needs 1 or more blocks of 1 or more positions, not {} of {}",
+                      block_count, block_size);
   blocks_.resize(static_cast<std::size_t>(block_count));
   for (BlockId id = block_count - 1; id >= 0; --id) free_.push_back(id);
   if (caches_prefixes)

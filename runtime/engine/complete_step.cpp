@@ -116,6 +116,7 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, GenerationOutput ou
 
 void Scheduler::remove(Sequence& sequence) {
   RequestState& request = *sequence.request;
+  *sequence.ended = true;
   std::erase(request.following, &sequence);
   std::erase(request.sequences, sequence.id);
   running_.erase(&sequence);

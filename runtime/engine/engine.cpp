@@ -95,7 +95,7 @@ std::shared_ptr<const grammar::Grammar> Engine::Impl::grammar_of(
   });
   auto grammar = compiler->compile(*sampling.constraint);
   if (grammar::Matcher(grammar, sampling.stop_tokens).is_stuck())
-    throw usage_error("the constraint allows no text that begins with a token of the model's");
+    throw usage_error("no token of the vocabulary can begin a text under the constraint");
   return grammar;
 }
 

@@ -15,8 +15,7 @@ namespace {
 std::unique_ptr<engine::Executor> drafting_executor_of(const Plan& plan, const Plan& draft,
                                                        const EngineOptions& options,
                                                        const SessionOptions& session) {
-  if (options.draft_tokens == 0)
-    throw usage_error("a draft model guesses draft_tokens, and they are 0: say how many");
+  if (options.draft_tokens == 0) throw usage_error("a draft model needs draft_tokens of 1 or more");
   return engine::make_executor(plan, &draft, options, session).executor;
 }
 

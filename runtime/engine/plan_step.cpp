@@ -190,6 +190,7 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     if (sampling.repetition_penalty != 1) start.tokens = sequence.tokens;
     start.grammar = sequence.request->grammar;
     start.encoded = sequence.request->request.encoded;
+    start.ended = sequence.ended;
     if (start.grammar != nullptr || sampling.presence_penalty != 0 ||
         sampling.frequency_penalty != 0 || sampling.adjust)
       start.text.assign(sequence.tokens.begin() + sequence.prompt_tokens, sequence.tokens.end());

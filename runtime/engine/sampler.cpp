@@ -13,7 +13,8 @@ namespace {
 /// Checks a token from draw_token or from a plan.
 void check_drawn(std::int64_t token, std::int64_t vocabulary) {
   if (token >= vocabulary) throw invalid_model_error("the model gave NaN as a logit");
-  if (token < 0) throw usage_error("no token of the model's goes on as it wants");
+  if (token < 0)
+    throw usage_error("no token of the vocabulary can continue the text under its constraint");
 }
 
 std::string range_of(const SamplingRow& row) {
@@ -40,7 +41,7 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
     }
   const auto check_token = [&](TokenId token, const char* what) {
     if (token < 0 || (vocabulary > 0 && token >= vocabulary))
-      throw usage_error("{} {} is none of the model's {} tokens", what, token, vocabulary);
+      throw usage_error("{} {} is not in the model's vocabulary of {}", what, token, vocabulary);
   };
   for (const auto& [token, bias] : p.logit_bias) {
     check_token(token, "logit bias: token");
@@ -49,7 +50,7 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
   for (const TokenId token : p.stop_tokens) check_token(token, "stop token");
   for (const std::string& text : p.stop_strings)
     if (text.empty()) throw usage_error("a stop string is empty");
-  if (p.samples < 1) throw usage_error("{} samples are none", p.samples);
+  if (p.samples < 1) throw usage_error("samples is {}, and must be 1 or more", p.samples);
   if (p.max_tokens < 1 && p.max_tokens != SamplingParameters::kNoLimit)
     throw usage_error("max tokens {} is less than 1", p.max_tokens);
   if (p.min_tokens < 0 || (p.max_tokens >= 0 && p.min_tokens > p.max_tokens))
@@ -58,11 +59,11 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
     throw usage_error("the constraint's kind {} is not known",
                       static_cast<int>(p.constraint->kind));
   if (p.logprobs && *p.logprobs < 0)
-    throw usage_error("{} log probabilities are less than 0", *p.logprobs);
+    throw usage_error("logprobs is {}, and must be 0 or more", *p.logprobs);
 }
 
 SlotSampler::SlotSampler(const SlotStart& start)
-    : parameters_(start.sampling), seed_(start.seed), draws_(start.draws) {
+    : parameters_(start.sampling), ended_(start.ended), seed_(start.seed), draws_(start.draws) {
   for (const TokenId token : start.tokens) note_seen(token);
   if (parameters_->adjust) text_ = start.text;
   // Adds biases if a token is named twice.
@@ -128,7 +129,8 @@ void SlotSampler::note_drawn(TokenId token) {
 sampling::TokenSets SlotSampler::sets() {
   sampling::TokenSets sets{{}, seen_, biased_, biases_};
   if (!matcher_ || matcher_->has_ended()) return sets;
-  if (matcher_->is_stuck()) throw usage_error("no token of the model's goes on as it wants");
+  if (matcher_->is_stuck())
+    throw usage_error("no token of the vocabulary can continue the text under its constraint");
   sets.allowed = matcher_->mask();
   return sets;
 }
@@ -208,6 +210,10 @@ SampleResult SlotSampler::collect(std::span<const TokenId> drafts, const Next& n
 }
 
 SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const TokenId> drafts) {
+  if (ended_ && *ended_) {
+    if (last_ == kLastDrawn) last_ = 0;  // a step planned ahead still needs a valid token id
+    return {};
+  }
   const std::size_t vocabulary = logits.size() / (drafts.size() + 1);
   return collect(drafts, [&](std::size_t i, SampleResult& result) {
     const auto row = logits.subspan(i * vocabulary, vocabulary);

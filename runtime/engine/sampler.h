@@ -39,7 +39,8 @@ class SlotSampler {
   /// Verifies `drafts`: `logits` has a row before the first and one after each. Draws row by row
   /// while the drawn token equals the draft, so tokens equal those drawn one by one. A draft is
   /// accepted with its probability, as in rejection sampling of a deterministic draft
-  /// (speculation.h). The result reports a failed constraint or a NaN logit as its error.
+  /// (speculation.h). The result reports a failed constraint or a NaN logit as its error. Nothing
+  /// is drawn for a text that has ended.
   SampleResult sample(std::span<const float> logits, std::span<const TokenId> drafts);
 
   TokenId last() const { return last_; }
@@ -100,6 +101,7 @@ class SlotSampler {
   SampleResult collect(std::span<const TokenId> drafts, const Next& next);
 
   std::shared_ptr<const SamplingParameters> parameters_;
+  std::shared_ptr<const bool> ended_;
   std::uint64_t seed_, draws_;
   std::vector<std::uint32_t> seen_;  // bitmask; only with a repetition penalty
   std::map<TokenId, Bias> bias_of_;

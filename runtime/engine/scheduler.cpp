@@ -21,7 +21,8 @@ constexpr int kMostPriority = 1000;
 void check_sizes(const std::vector<int>& sizes, int most, const char* what) {
   if (sizes.empty()) return;
   if (!std::ranges::is_sorted(sizes) || sizes.front() < 1 || sizes.back() < most)
-    throw usage_error("the executor's sizes of {} do not ascend from 1 or more to {}", what, most);
+    throw usage_error("the executor's sizes of {} must be positive, ascending, and end at {}", what,
+                      most);
 }
 
 }  // namespace
@@ -31,35 +32,36 @@ Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
       options_(options),
       blocks_(limits.block_count, limits.block_size, options.prefix_cache && limits.shares_blocks) {
   if (options.max_step_tokens < 0)
-    throw usage_error("{} tokens in a step are none", options.max_step_tokens);
+    throw usage_error("max_step_tokens is {}, and must be 1 or more", options.max_step_tokens);
   if (options.max_step_tokens > limits.max_step_tokens)
     throw usage_error("max_step_tokens {} is more than the {} that the executor takes",
                       options.max_step_tokens, limits.max_step_tokens);
   if (options.max_step_tokens > 0) limits_.max_step_tokens = options.max_step_tokens;
   if (limits.max_sequences < 1 || limits.max_positions < 1)
-    throw usage_error("the executor has {} sequences of {} positions", limits.max_sequences,
-                      limits.max_positions);
+    throw usage_error(
+        "the executor must take 1 or more sequences of 1 or more positions, not {} of {}",
+        limits.max_sequences, limits.max_positions);
   // Budget remains for prompts even if all sequences decode.
   if (limits_.max_step_tokens <= limits.max_sequences)
-    throw usage_error("a step of {} tokens must have more of them than sequences, {}",
+    throw usage_error("max_step_tokens {} must exceed the number of sequences, {}",
                       limits_.max_step_tokens, limits.max_sequences);
   check_sizes(limits.token_sizes, limits_.max_step_tokens, "tokens");
   check_sizes(limits.sequence_sizes, limits.max_sequences, "sequences");
   if (options.priority_step.count() < 0 || options.priority_step > kMostPriorityStep)
-    throw usage_error("priority_step is not from 0 to a day");
+    throw usage_error("priority_step must be from 0 to 24 hours");
   if (options.max_waiting < 1)
-    throw usage_error("a queue of {} requests takes none", options.max_waiting);
+    throw usage_error("max_waiting is {}, and must be 1 or more", options.max_waiting);
   if (options.draft_tokens < 0)
-    throw usage_error("{} drafts are less than 0", options.draft_tokens);
+    throw usage_error("draft_tokens is {}, and must be 0 or more", options.draft_tokens);
   if (options.draft_tokens > limits.max_drafts)
     throw usage_error("draft_tokens {}: the executor checks at most {} drafts of a sequence",
                       options.draft_tokens, limits.max_drafts);
   if (options.draft_tokens > 0 && options.draft_sequences < 1)
-    throw usage_error("drafts for {} sequences are none", options.draft_sequences);
+    throw usage_error("draft_sequences is {}, and must be 1 or more", options.draft_sequences);
   if (options.draft_tokens > 0 &&
       (options.draft_match_least < 1 || options.draft_match < options.draft_match_least))
-    throw usage_error("drafts are looked up by {} to {} tokens", options.draft_match_least,
-                      options.draft_match);
+    throw usage_error("draft_match_least {} and draft_match {} must be positive and ascending",
+                      options.draft_match_least, options.draft_match);
   for (int slot = limits.max_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   stats_.blocks = limits.block_count;
 }
@@ -72,16 +74,17 @@ void Scheduler::check_constraint(const SamplingParameters& sampling) const {
 
 void Scheduler::check_encoded(const EncoderOutput* given) const {
   if (limits_.crossed.empty()) {
-    if (given != nullptr) throw usage_error("the plan reads nothing of an encoder");
+    if (given != nullptr) throw usage_error("the plan takes no encoder outputs");
     return;
   }
   if (given == nullptr)
-    throw usage_error("the plan reads what an encoder gives ('{}', ..): give its plan, too",
+    throw usage_error("the plan takes encoder outputs ('{}', ..): give the encoder's plan, too",
                       limits_.crossed[0].name);
   std::optional<std::int64_t> positions;
   for (const CrossInput& input : limits_.crossed) {
     const auto found = std::ranges::find(given->tensors, input.name, &EncoderOutput::Tensor::name);
-    if (found == given->tensors.end()) throw usage_error("the encoder gives no '{}'", input.name);
+    if (found == given->tensors.end())
+      throw usage_error("the encoder has no output '{}'", input.name);
     std::vector<std::int64_t> shape = found->shape;
     const std::size_t axis = input.shape.size() - 2;
     const std::int64_t own = shape.size() == input.shape.size() ? shape[axis] : 0;
@@ -105,7 +108,7 @@ void Scheduler::check(const GenerationRequest& request) const {
   if (request.prompt.empty()) throw usage_error("the prompt has no tokens");
   for (const TokenId token : request.prompt)
     if (token < 0 || (limits_.vocabulary > 0 && token >= limits_.vocabulary))
-      throw usage_error("token {} of the prompt is none of the model's {}", token,
+      throw usage_error("token {} of the prompt is not in the model's vocabulary of {}", token,
                         limits_.vocabulary);
   if (request.priority < -kMostPriority || request.priority > kMostPriority)
     throw usage_error("priority {} is not from {} to {}", request.priority, -kMostPriority,

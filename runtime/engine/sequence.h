@@ -61,6 +61,7 @@ struct Sequence {
   std::uint32_t admission = 0;
   BlockTable table;
 
+  std::shared_ptr<bool> ended = std::make_shared<bool>(false);  // for steps planned before
   OutputText text;
   std::unique_ptr<TokenText> words;  // from EngineOptions::token_text
   std::optional<EngineTime> first_planned, last_token;

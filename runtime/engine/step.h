@@ -35,6 +35,8 @@ struct SlotStart {
   /// The tokens drawn before; only with a grammar, penalties of the text or
   /// SamplingParameters::adjust.
   std::vector<TokenId> text;
+  /// Whether the text has ended, so that draws of steps planned before are of no use; null: no.
+  std::shared_ptr<const bool> ended;
 };
 
 /// Consecutive tokens of one sequence.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses plans from bytes, which are untrusted: see FORMAT.md for the order of the checks.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
 
 #include <sinter/file_error.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
@@ -70,8 +72,35 @@ FileHeader check_header(Bytes file) {
   return header;
 }
 
+/// Called with bytes of a file that were read once, and are needed again later or never.
+using Release = void (*)(Bytes bytes);
+
+void keep(Bytes) {}
+
+/// Takes pages of a mapped file off the process's memory: what is used comes back from the system's
+/// cache, and what is not, as a table of which a run reads few rows, takes no memory.
+void unmap_pages(Bytes bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = (address + page - 1) / page * page,
+                       last = (address + bytes.size()) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
+std::uint64_t hash_of(Bytes bytes, Release release) {
+  constexpr std::size_t kStep = std::size_t{2} << 20;
+  Hasher hasher;
+  for (std::size_t at = 0; at < bytes.size(); at += kStep) {
+    const Bytes step = bytes.subspan(at, std::min(kStep, bytes.size() - at));
+    hasher.update(step);
+    release(step);
+  }
+  return hasher.digest();
+}
+
 /// The sections in file order: consecutive, without overlap, with gaps of zeros.
-std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& header) {
+std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& header,
+                                                Release release) {
   std::array<Bytes, kSectionCount> sections;
   std::uint64_t end = sizeof header;
   for (int i = 0; i < kSectionCount; ++i) {
@@ -95,7 +124,7 @@ std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& he
   if (end != file.size())
     fail("the plan's sections end at {}, the file at {}: recompile the model", end, file.size());
   for (int i = 0; i < kSectionCount; ++i) {
-    const std::uint64_t hash = hash64(sections[i]);
+    const std::uint64_t hash = hash_of(sections[i], release);
     if (hash != header.sections[i].hash)
       fail(
           "the plan's {} section is damaged: its hash is {:016x}, the header says {:016x}; copy "
@@ -107,11 +136,12 @@ std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& he
 
 /// `file` must be aligned for every type in the metadata.
 std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const void> owner,
-                                           const std::string& path, const FileCheck& check) {
+                                           const std::string& path, const FileCheck& check,
+                                           Release release = keep) {
   if (check) check(file);
   if (trailer_of(file) != nullptr) file = file.first(file.size() - sizeof(SignatureTrailer));
   const FileHeader header = check_header(file);
-  const auto sections = check_sections(file, header);
+  const auto sections = check_sections(file, header, release);
 
   const Bytes metadata = sections[0];
   const auto* metadata_bytes = reinterpret_cast<const std::uint8_t*>(metadata.data());
@@ -203,7 +233,7 @@ std::shared_ptr<const PlanData> read_plan(const std::string& path, const FileChe
   const std::shared_ptr<Mapping> mapping = map_file(path);
   return with_context(fmt::format("loading the plan '{}'", path), [&] {
     return check_plan({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping,
-                      path, check);
+                      path, check, unmap_pages);
   });
 }
 

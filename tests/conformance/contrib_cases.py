@@ -4,6 +4,7 @@ input, output and attribute that transformers' optimisers write. Where ONNX Runt
 GPUs alone, its formula is here in NumPy."""
 import math
 
+import ml_dtypes
 import numpy as np
 
 from attention_cases import BATCH, HEADS, LENGTH, SIZE, WIDTH, heads_of, i32, softmax
@@ -170,6 +171,32 @@ def mixture_cases():
     case("moe_swiglu_halves", "MoE", [x, router, Const(np.concatenate([w1, w3], 1)), None, Const(w2)], 1, MS, k=2,
          activation_type="swiglu", swiglu_fusion=2, answers=[mixed(gate, linear)])
 
+    # All tokens take one expert, and most experts none; a NaN concerns its token alone.
+    weights = [Const(w1), None, Const(w2)]
+    one = np.zeros((6, experts), np.float32)
+    one[:, 2] = 9
+    case("moe_one_expert", "MoE", [x, one, *weights], 1, MS, activation_type="silu")
+    unknown = router.copy()
+    unknown[4] = np.nan
+    share[4] = np.nan
+    h = gate / (1 + np.exp(-gate))
+    y = np.einsum("eth,te->th", np.einsum("eti,ehi->eth", h, w2), share).reshape(x.shape).astype(np.float32)
+    case("moe_nan", "MoE", [x, unknown, *weights], 1, MS, k=2, activation_type="silu", answers=[y])
+
+    # sparsemixer, whose shares are weights of softmaxes over what is near.
+    share = np.zeros_like(probability)
+    left, near = router.copy(), router * 0.02 + 3
+    left[:] = near
+    for _ in range(2):
+        best = left.argmax(1)
+        most = np.take_along_axis(left, best[:, None], 1)
+        weight = np.exp(np.where((most - near) / np.maximum(abs(near), most) > 0.02, -np.inf, left) - most)
+        share[np.arange(6), best] = (1 / weight.sum(1))
+        left[np.arange(6), best] = -np.inf
+    y = np.einsum("eth,te->th", np.einsum("eti,ehi->eth", h, w2), share).reshape(x.shape).astype(np.float32)
+    case("moe_sparse_mixer", "MoE", [x, near, *weights], 1, MS, k=2, use_sparse_mixer=1, activation_type="silu",
+         answers=[y])
+
 
 def quantized_mixture_cases():
     experts, size, inner = 4, 32, 64
@@ -208,6 +235,36 @@ def quantized_mixture_cases():
     share = np.sort(softmax(router), 1)[:, -2:].sum(1, keepdims=True)
     case("qmoe_as_routed", "QMoE", inputs, 1, MS, k=2, expert_weight_bits=4, **attributes,
          answers=[normalised * share])
+
+    # 4-bit floats: MXFP4 as gpt-oss is exported, and NVFP4.
+    numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    numbers = np.concatenate([numbers, -numbers])
+    draw = np.random.default_rng(58)  # other cases stay as they are
+    probability = softmax(router)
+    chosen = np.argsort(-router, 1)[:, :2]
+    share = np.zeros_like(probability)
+    np.put_along_axis(share, chosen, np.take_along_axis(probability, chosen, 1), 1)
+    share /= share.sum(1, keepdims=True)
+    for name, group, scale_type in (("fp4", 32, ml_dtypes.float8_e8m0fnu), ("nvfp4", 16, ml_dtypes.float8_e4m3fn)):
+        def product(outputs, inputs, whole):
+            packed = draw.integers(0, 256, (experts, outputs, inputs // 2)).astype(np.uint8)
+            codes = np.stack([packed & 15, packed >> 4], -1).reshape(experts, outputs, inputs)
+            scales = (2.0 ** draw.integers(-5, -1, (experts, outputs, inputs // group))).astype(scale_type)
+            w = numbers[codes] * np.repeat(scales.astype(np.float64), group, -1) * whole[:, None, None]
+            bias = draw.standard_normal((experts, outputs)).astype(np.float32)
+            return [Const(packed), Const(scales), Const(bias)], w
+
+        wholes = [np.ones(experts, np.float32), np.ones(experts, np.float32) * 0.5]
+        first, w1 = product(2 * inner, size, wholes[0])
+        second, w2 = product(size, inner, wholes[1])
+        h = np.einsum("th,eih->eti", x, w1) + first[2].value[:, None]
+        g, linear = np.minimum(h[..., ::2], 7), np.clip(h[..., 1::2], -7, 7)
+        h = g / (1 + np.exp(-1.702 * g)) * (linear + 1)
+        y = np.einsum("eti,ehi->eth", h, w2) + second[2].value[:, None]
+        case(f"qmoe_{name}", "QMoE", [x, router, *first, *second, *[None] * 7, *map(Const, wholes)], 1, MS, k=2,
+             quant_type=name, normalize_routing_weights=1, activation_type="swiglu", swiglu_fusion=1,
+             activation_alpha=1.702, activation_beta=1.0, swiglu_limit=7.0,
+             answers=[np.einsum("eth,te->th", y, share).astype(np.float32)])
 
 
 def few_bit_cases():

@@ -11,6 +11,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from pages import ROOT
 
+sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "models"), str(ROOT / "tests" / "perf")]
+from check_encoders import write_whisper  # noqa: E402
+
 TINY = ROOT / "models" / "tiny"
 GENAI = ROOT / "tests" / "conformance" / "genai" / "node" / "test_llama_fp32_cpu" / "model.onnx"
 
@@ -63,6 +66,11 @@ def sound(target, _):
     with wave.open(str(target), "wb") as file:
         file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000)
         file.writeframes((8000 * np.sin(np.arange(16000) * 0.17)).astype("<i2").tobytes())
+
+
+def whisper(target, _):
+    """All files of its folder."""
+    write_whisper(target.parent)
 
 
 def long_decoder(path):
@@ -152,10 +160,7 @@ MAKERS = {
     "minilm.onnx": minilm,
     "sentence.npz": sentence,
     "decoder.onnx": long_decoder(TINY / "decoder.onnx"),
-    "smollm2_q4.onnx": long_decoder(TINY / "decoder_q4.onnx"),
     "tokenizer.json": tokenizer_of_letters(ALL_LETTERS),
-    "smollm2_tokenizer.json": tokenizer_of_letters(ALL_LETTERS),
-    "smollm2_chat.txt": text("Q: {prompt} A:"),
     "bert/tokenizer.json": word_pieces,
     "whisper_base_encoder.onnx": copy(TINY / "speech_encoder.onnx"),
     "whisper_base_decoder.onnx": copy(TINY / "speech_decoder.onnx"),
@@ -174,12 +179,19 @@ MAKERS = {
     "rows.npz": lambda target, _: np.savez(target, X=WEIGHTS((4, 2)).astype(np.float32)),
     "rows.parquet": rows,
 }
+# Folders of models.
+SMOLLM2 = {"models/cache/smollm2/model.onnx": long_decoder(TINY / "decoder_q4.onnx"),
+           "models/cache/smollm2/tokenizer.json": tokenizer_of_letters(ALL_LETTERS),
+           "models/cache/smollm2/chat_template.jinja": text("{{ messages[-1].content }}")}
+MINILM = {"models/cache/minilm/model.onnx": minilm, "models/cache/minilm/tokenizer.json": word_pieces}
+WHISPER = {f"models/cache/whisper_base/{name}": whisper
+           for name in ("config.json", "model.safetensors", "preprocessor_config.json", "tokenizer.json")}
 # Of one page, where its files are of another kind than elsewhere; "" is the folder that a block begins in.
 OF_PAGES = {
-    "README.md": {"smollm2.plan": plan_of("decoder.onnx"), "encoder.plan": plan_of("whisper_base_encoder.onnx"),
-                  "decoder.plan": plan_of("whisper_base_decoder.onnx")},
-    "tools/cli/README.md": {"model.onnx": long_decoder(GENAI), "tokenizer.json": tokenizer_of_letters(FEW_LETTERS)},
-    "tools/serve/README.md": {"minilm.plan": plan_of("minilm.onnx")},
+    "README.md": {**SMOLLM2, **MINILM, **WHISPER},
+    "tools/cli/README.md": {"model.onnx": long_decoder(GENAI), "tokenizer.json": tokenizer_of_letters(FEW_LETTERS), **SMOLLM2},
+    "tools/serve/README.md": {**SMOLLM2, **MINILM},
+    "tools/speech/README.md": WHISPER,
     "tools/python/README.md": {"model.onnx": masked, "minilm.plan": plan_of("minilm.onnx"),
                                "models/cache/minilm/tokenizer.json": word_pieces},
     "tools/python/examples/README.md": {"tokenizer.json": tokenizer_of_letters(ALL_LETTERS)},

@@ -40,6 +40,9 @@ from pages import ROOT, PageError, blocks_of, commands, pages, spans  # noqa: E4
 HERE = Path(__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
 
+# What verbs of the package's command take besides.
+OF_PACKAGE = {"run": {"--columns", "--keep"}, "embed": {"--column", "--inputs", "--model"}}
+
 
 class Wrong(Exception):
     """What is wrong with a block."""
@@ -77,8 +80,8 @@ class Options:
             texts = [done.stdout for done in texts if done.returncode == 0 and "--help" in done.stdout]
             if verb:  # of what is no verb, it is the command's own
                 texts = [text for text in texts if text not in self.texts()]
-            if verb == ("run",) and len(self.programs) > 1:  # what the package's command does with rows of files
-                texts.append(subprocess.run([self.programs[1], "run", "--inputs", "x.parquet", "--help"], capture_output=True, text=True).stdout)
+            if verb in (("run",), ("embed",)) and len(self.programs) > 1:  # what the package's command does with rows of files
+                texts.append(subprocess.run([self.programs[1], *verb, "--inputs", "x.parquet", "--help"], capture_output=True, text=True).stdout)
             self.found[verb] = set(OPTION.findall("".join(texts))) | {"--help-all", "--version"} if texts else None
         return self.found[verb]
 
@@ -99,8 +102,8 @@ class Options:
                 if len(self.programs) > 1 or words[1] not in ("triton", "embed"):
                     raise Wrong(f"'sinter {words[1]}' is no verb")
                 return
-            if len(self.programs) == 1 and words[1] == "run":
-                known = known | {"--columns", "--keep"}  # of the package's command
+            if len(self.programs) == 1:
+                known = known | OF_PACKAGE.get(words[1], set())
             unknown = [word for word in words[2:] if (match := OPTION.match(word)) and match[0] not in known | self.of()]
             if unknown:
                 raise Wrong(f"'sinter {words[1]}' does not know {', '.join(unknown)}")
@@ -304,7 +307,7 @@ class Runner:
                 return "checked: NVRTC is not here"
             self.output(block, folder)
         elif block.language == "sh":
-            if self.wheel is None and re.search(r"^sinter (triton|embed|run \S+ --inputs \S+parquet)", block.text, re.M):
+            if self.wheel is None and re.search(r"^sinter (triton|embed .*--inputs|run \S+ --inputs \S+parquet)", block.text, re.M):
                 return "checked: no --python"
             self.shell(block, folder)
         elif block.language == "python":

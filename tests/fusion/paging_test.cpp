@@ -208,6 +208,23 @@ TEST(Paging, ProductsOfBlocksOfEightBitsGiveWhatOneSequenceGives) {
   expect_what_one_gives(text);
 }
 
+TEST(Paging, MixturesOfExpertsGiveWhatOneSequenceGives) {
+  const std::string text = golden("mixture_of_experts");
+  expect_what_one_gives(text);
+  const char* const mixes = "not known to compute token by token";
+  // Rows of other tokens, and of other mixtures' order.
+  EXPECT_THAT(paging_refusal(replaced(text, "%two = const i32[] {2}", "%two = const i32[] {3}")),
+              HasSubstr(mixes));
+  EXPECT_THAT(paging_refusal(replaced(text, "Gather(%both, %rows_of)", "Gather(%both, %e)")),
+              HasSubstr(mixes));
+  // Sums over the rows of an expert are of several tokens.
+  EXPECT_THAT(paging_refusal(replaced(text, "%both = Concat(%half, %half) {axis = 1}",
+                                      "%most = ReduceMax(%half) {axes = [0], keepdims = 1}\n"
+                                      "  %less = Sub(%half, %most)\n"
+                                      "  %both = Concat(%less, %half) {axis = 1}")),
+              HasSubstr(mixes));
+}
+
 TEST(Paging, CachesThatGrowGiveWhatOneSequenceGives) {
   const std::string text = golden("caches_that_grow_seen_through_a_mask");
   const auto expected = one_by_one(ir::parse_graph(text), [](std::size_t s) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json from bytes: whatever they are, an Error or a configuration of a decoder.
+// config.json from bytes: whatever they are, an Error or a configuration of a model.
 #include <cstdint>
 #include <string>
 
 #include <sinter/error.h>
 
+#include "frontend/decoders/encoder_config.h"
+#include "frontend/decoders/known_models.h"
 #include "frontend/decoders/read_config.h"
 
 namespace {
@@ -26,7 +28,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const auto keys =
         frontend::keys_of_json(std::string(reinterpret_cast<const char*>(data), size));
-    (void)frontend::read_config(frontend::architecture_of(*keys), *keys, Nothing());
+    const std::string type = keys->text("model_type").value_or("");
+    if (const auto* row = frontend::find_encoder(type))
+      (void)frontend::read_encoder_config(*row, *keys);
+    else
+      (void)frontend::read_config(frontend::architecture_of(*keys), *keys, Nothing());
   } catch (const Error&) {
   }
   return 0;

@@ -5,7 +5,7 @@
 
 #include <sinter/error.h>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sinter;

@@ -18,10 +18,14 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "perf"))
+from common import provenance, write  # noqa: E402
 from runs import Failed, Sinter
 
 GOLDENS = Path(__file__).with_name("decoders.json")
-BLOCKS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4"]
+BLOCKS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "MXFP4",
+          "NVFP4", "IQ1_S", "IQ2_XS", "IQ3_S"]
 VOCABULARY, STEPS = 96, (0, 31, 63)  # of the logits that are compared
 COMMON = dict(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
               max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -57,6 +61,14 @@ ROWS = {
     "starcoder2": ("starcoder2", dict(**KV, sliding_window=32), 64),
     "gpt_neox": ("gpt_neox", {}, 64),
     "gpt_neox_serial": ("gpt_neox", dict(use_parallel_residual=False, rotary_pct=0.5), 64),
+    "mixtral": ("mixtral", dict(**KV, num_local_experts=4, num_experts_per_tok=2, intermediate_size=256), 64),
+    "qwen2_moe": ("qwen2_moe", dict(**KV, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=128,
+                                    shared_expert_intermediate_size=256), 64),
+    "qwen3_moe": ("qwen3_moe", dict(**KV, head_dim=32, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=128,
+                                    norm_topk_prob=True, mlp_only_layers=[1], num_hidden_layers=3), 64),
+    "olmoe": ("olmoe", dict(**KV, num_experts=8, num_experts_per_tok=2, intermediate_size=128, clip_qkv=2.0), 64),
+    "granitemoe": ("granitemoe", dict(**KV, num_local_experts=6, num_experts_per_tok=2, intermediate_size=128, embedding_multiplier=6.0,
+                                      logits_scaling=4.0, residual_multiplier=0.4, attention_multiplier=0.1), 64),
 }
 # GGUF does not say where their windows are.
 NO_WINDOWS = ("mistral", "qwen2_window", "starcoder2")
@@ -75,7 +87,7 @@ def weights_of(row, tensors, layers):
             elif "embed_" in name:
                 x *= 0.02 if is_gemma else 0.1 if is_tied else 1
             else:
-                x *= 1.5 * shape[1] ** -0.5
+                x *= 1.5 * shape[-1] ** -0.5
             found[name] = x.astype(np.float32)
     return found
 
@@ -105,8 +117,11 @@ def make_row(row):
     layers, tensors = config.num_hidden_layers, {}
     for name, x in model.state_dict().items():
         if not (config.tie_word_embeddings and name.startswith(("lm_head", "embed_out"))):
-            tensors[name.replace(".layers.0.", ".layers.{}.")] = list(x.shape)
-    tensors = {name: shape for name, shape in tensors.items() if ".layers." not in name or "{}" in name}
+            tensors[name] = list(x.shape)
+    first = {name.replace(".layers.0.", ".layers.{}.") for name in tensors}
+    if all(name.replace("{}", str(i)) in tensors for name in first for i in range(layers)):  # all layers are alike
+        tensors = {name.replace(".layers.0.", ".layers.{}."): shape for name, shape in tensors.items()
+                   if ".layers." not in name or ".layers.0." in name}
     weights = weights_of(row, tensors, layers)
     model.load_state_dict({name: torch.from_numpy(x) for name, x in weights.items()}, strict=False)
     model.tie_weights()
@@ -150,6 +165,19 @@ def check(sinter, model, golden, count, tolerance=2e-5):
         if a != b:
             raise Failed(f"token {i} of {len(tokens)} is {a}, should be {b}")
     return compare_logits(sinter, model, golden, count, tolerance)
+
+
+def check_at_once(sinter, model):
+    """Throws Failed unless prompts that are computed together give the tokens of each alone."""
+    plan, options = sinter.compile(model, "--serve=step-tokens=512"), ["--no-rates", "--no-generation-config"]
+    prompts = [[5, 17, 33, 2], [9], list(range(20, 50)), [1, 2]]
+    alone = [sinter.json("generate", plan, "--ids", ",".join(map(str, ids)), "--max-tokens", 24, "--no-stop", "--greedy",
+                         *options)["tokens"] for ids in prompts]
+    file = Path(plan).with_suffix(".jsonl")
+    file.write_text("".join(json.dumps({"ids": ids, "max_tokens": 24, "temperature": 0, "ignore_eos": True}) + "\n" for ids in prompts))
+    found = [each["tokens"] for each in sinter.json("generate", plan, "--requests", file, "--no-generation-config")["answers"]]
+    if found != alone:
+        raise Failed(f"together the tokens are {found}, alone {alone}")
 
 
 def logits(sinter, plan, ids):
@@ -210,6 +238,8 @@ def run_case(sinter, row, golden, kind, folder):
     if kind is None:
         if "past_key_0" not in sinter.text("inspect", source, "--graph"):
             raise Failed("inspect does not show its graph")
+        if any("expert" in name for name in golden["tensors"]):
+            check_at_once(sinter, source)
         return check(sinter, source, golden, len(golden["tokens"]))
     if kind == "half":
         write_folder(row, golden, folder / f"{row}.half", np.float16)
@@ -236,11 +266,13 @@ def main():
     p.add_argument("--target", default="cpu")
     p.add_argument("--only", help="rows, divided by commas")
     p.add_argument("--blocks", help="types of blocks, or all")
+    p.add_argument("--out", help="write the errors as JSON, which results_table.py reads")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--make", action="store_true")
     a = p.parse_args()
     if a.make:
         return make()
-    goldens, failed, count = json.loads(GOLDENS.read_text()), 0, 0
+    goldens, failed, rows = json.loads(GOLDENS.read_text()), 0, {}
     blocks = BLOCKS if a.blocks == "all" else a.blocks.split(",") if a.blocks else []
     from gguf_of_folder import ARCHITECTURES
     assert {golden["config"]["model_type"] for golden in goldens.values()} == set(ARCHITECTURES)
@@ -250,13 +282,17 @@ def main():
         with tempfile.TemporaryDirectory() as name:
             sinter = Sinter(a.sinter, name, a.target)
             for label, kind in cases_of(row, blocks):
-                count += 1
                 try:
-                    print(f"ok     {label}: {run_case(sinter, row, golden, kind, Path(name)):.1e}", flush=True)
+                    error = run_case(sinter, row, golden, kind, Path(name))
+                    rows[label] = float(f"{error:.1e}")
+                    print(f"ok     {label}: {error:.1e}", flush=True)
                 except Failed as e:
                     failed += 1
+                    rows[label] = str(e)
                     print(f"FAILED {label}: {e}", flush=True)
-    print(f"{count - failed} of {count} decoders as they should be")
+    print(f"{len(rows) - failed} of {len(rows)} decoders as they should be")
+    if a.out:
+        write(a.out, {**provenance(a.commit), "target": a.target, "errors": rows})
     sys.exit(1 if failed else 0)
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sinter generate` with SmolLM2 against a float32 reference: the same greedy tokens.
 
-  check_generate.py                                   all prompts, float32, both spellings, for the CPU
-  check_generate.py --models smollm2_q4 --prompts 1
+  check_generate.py                                   all prompts, float32, as ONNX and as GGUF, for the CPU
+  check_generate.py --models gguf --prompts 1
   check_generate.py --target cuda --precision fp16 --out results.json
   check_generate.py --make                            write the reference: tokens by NumPy from the GGUF file as it
                                                       is stored, and by ONNX Runtime; both must agree
@@ -26,6 +26,7 @@ from runs import Failed, Sinter, onnx_runtime  # noqa: E402
 
 CACHE = ROOT / "models" / "cache"
 GGUF = CACHE / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+MODELS = {"onnx": CACHE / "smollm2.onnx", "gguf": GGUF}
 REFERENCE = Path(__file__).with_name("smollm2_greedy.json")
 PROMPTS = ["What is the capital of France?", "Write a haiku about the sea.",
            "Explain in three sentences why the sky is blue.", "List four prime numbers and say why each is prime."]
@@ -104,7 +105,7 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="model")
-    p.add_argument("--models", default="smollm2,smollm2_q4")
+    p.add_argument("--models", default=",".join(MODELS))
     p.add_argument("--options", default="", help="more options of compile, such as --weights=int8")
     p.add_argument("--prompts", type=int, default=len(PROMPTS), help="how many")
     p.add_argument("--tokens", type=int, default=TOKENS)
@@ -120,7 +121,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         sinter = Sinter(a.sinter, folder, a.target, a.precision)
         for name in a.models.split(","):
-            plan = sinter.compile(CACHE / f"{name}.onnx", f"--serve=positions={a.capacity}", *a.options.split())
+            plan = sinter.compile(MODELS[name], f"--serve=positions={a.capacity}", *a.options.split())
             for case in cases:
                 try:
                     row, why = check(sinter, plan, case, a.tokens, exact)

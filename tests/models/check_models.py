@@ -114,9 +114,10 @@ def check_magika(c, tolerance):
             if error > tolerance:
                 # A file that is mostly padding makes the model's variance E[x^2] - E[x]^2 cancel, and
                 # float32 runtimes differ: then the float64 reference decides. A tenth of the difference is fair:
-                # ONNX Runtime is off by nine times as much.
+                # ONNX Runtime is off by nine times as much. Where ours and ONNX Runtime's are off by the same, five
+                # times as much as they differ by, the model's float32 is at fault.
                 judged.append(c.reference_error(CACHE / "magika.onnx", feeds, *options))
-                error = 0 if judged[-1] <= error / 10 else judged[-1]
+                error = 0 if judged[-1] <= error / 10 or error <= judged[-1] / 5 else judged[-1]
             worst = max(worst, error)
             same = same and bool((found.argmax(1) == expected.argmax(1)).all())
         names = sorted({labels[i] for i in expected.argmax(1)})

@@ -51,7 +51,9 @@ def check(model, target, way, folder):
     if any(compiled):
         return f"does not compile: {compiled[0] or compiled[1]}"
     if error := sinter("refit", folder / "old.plan", "--weights", folder / "new" / name, "-o", folder / "refit.plan"):
-        return error
+        if "the pass page_caches" not in error or "--serve=off" in way:
+            return error
+        return check(model, target, [*way, "--serve=off"], folder)  # a bias of positions that the paged plan holds as code
     same = (folder / "refit.plan").read_bytes() == (folder / "new.plan").read_bytes()
     return "" if same else "the plan differs from the compiled one"
 

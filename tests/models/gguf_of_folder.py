@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Hugging Face folder as GGUF, with the names, keys and orders of llama.cpp's converter, in one type of blocks."""
 import json
+import re
 from pathlib import Path
 
 import gguf
@@ -17,6 +18,15 @@ SANDWICH = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_
 NEOX = {"gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "embed_out": "output",
         "attention.query_key_value": "attn_qkv", "attention.dense": "attn_output", "mlp.dense_h_to_4h": "ffn_up",
         "mlp.dense_4h_to_h": "ffn_down"}
+# Of a mixture: "{}" stands for an expert's number.
+EXPERTS = {"mlp.gate": "ffn_gate_inp", "mlp.experts.{}.gate_proj": "ffn_gate_exps", "mlp.experts.{}.up_proj": "ffn_up_exps",
+           "mlp.experts.{}.down_proj": "ffn_down_exps", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+           "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+           "mlp.shared_expert.down_proj": "ffn_down_shexp"}
+MIXTRAL = {"block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.experts.{}.w1": "ffn_gate_exps",
+           "block_sparse_moe.experts.{}.w3": "ffn_up_exps", "block_sparse_moe.experts.{}.w2": "ffn_down_exps"}
+GRANITE_MOE = {"block_sparse_moe.router.layer": "ffn_gate_inp", "block_sparse_moe.input_linear": "ffn_gate_exps+ffn_up_exps",
+               "block_sparse_moe.output_linear": "ffn_down_exps"}
 # model_type: GGUF's architecture, whether rows of q and k are reordered, names that differ from Llama's.
 ARCHITECTURES = {
     "llama": ("llama", True, {}), "mistral": ("llama", True, {}), "qwen2": ("qwen2", False, {}),
@@ -26,18 +36,22 @@ ARCHITECTURES = {
     "smollm3": ("smollm3", True, {}), "granite": ("granite", True, {}), "olmo": ("olmo", True, {}),
     "olmo2": ("olmo2", False, SANDWICH), "stablelm": ("stablelm", False, {}),
     "starcoder2": ("starcoder2", False, {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
-    "gpt_neox": ("gptneox", False, NEOX)}
+    "gpt_neox": ("gptneox", False, NEOX),
+    "mixtral": ("llama", True, MIXTRAL), "qwen2_moe": ("qwen2moe", False, EXPERTS), "qwen3_moe": ("qwen3moe", False, EXPERTS),
+    "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE)}
 
 
 # Where a block of a type that the gguf package cannot make has its scales, of float16.
-SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,)}
+SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,),
+          **{kind: (0,) for kind in ("IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S")}}
 
 
 def blocks_of(x, kind):
-    """x, or random numbers of its size, as blocks: bytes, and what they stand for."""
+    """x, or random numbers of its size, as blocks: bytes, what they stand for, and its number for the whole matrix."""
     own = gguf.GGMLQuantizationType[kind]
+    factor = 1
     if kind == "F32":
-        return x, x
+        return x, x, factor
     try:
         data = gguf.quants.quantize(x, own)
     except NotImplementedError:
@@ -51,10 +65,13 @@ def blocks_of(x, kind):
         if kind in SCALES:
             scale(1)
             scale(x.std() / gguf.dequantize(data.reshape(len(x), -1), own).std())
+        elif kind == "NVFP4":  # around 1
+            data[..., :4] = data[..., :4] % 16 + 48
+            factor = np.float32(x.std() / 3)
         else:  # MXFP4: an exponent
             data[..., 0] = round(127 + np.log2(x.std() / 3))
         data = data.reshape(len(x), -1)
-    return data, gguf.dequantize(data, own).reshape(x.shape)
+    return data, gguf.dequantize(data, own).reshape(x.shape) * factor, factor
 
 
 def neighbours(rows, heads):
@@ -86,6 +103,12 @@ def keys_of(c, add):
         for name in names:
             if c.get(name) is not None:
                 add(key, float(c[name]))
+    for key, names in {"expert_count": ["num_experts", "num_local_experts"], "expert_used_count": ["num_experts_per_tok"],
+                       "expert_feed_forward_length": ["moe_intermediate_size"],
+                       "expert_shared_feed_forward_length": ["shared_expert_intermediate_size"]}.items():
+        for name in names:
+            if c.get(name):
+                add(key, c[name])
     if c["model_type"] == "olmo":
         add("attention.layer_norm_epsilon", 1e-5)
     if c["model_type"].startswith("gemma") and c.get("query_pre_attn_scalar", size) != size:
@@ -141,10 +164,18 @@ def convert(folder, out, kind="F32", dequantized=None):
     def vector(name, x):
         writer.add_tensor(name, np.ascontiguousarray(x, np.float32))
 
+    def of_experts(name, x):
+        """Writes [experts, rows, columns]; returns what its blocks stand for."""
+        is_whole = x.shape[2] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0
+        own = kind if is_whole and kind != "NVFP4" else "Q8_0"  # NVFP4 has a factor for each matrix
+        data, meant, _ = blocks_of(np.ascontiguousarray(x).reshape(-1, x.shape[2]), own)
+        writer.add_tensor(name, data.reshape(*x.shape[:2], -1), raw_dtype=gguf.GGMLQuantizationType[own])
+        return meant.reshape(x.shape)
+
     keys_of(c, add)
     add("vocab_size", c["vocab_size"])
     scaling_of(c, size, share, add, vector)
-    stacked, numbers = {}, {}
+    stacked, numbers, experts = {}, {}, {}
     for name, x in sorted(load_file(Path(folder) / "model.safetensors").items()):
         stem, part = name.rsplit(".", 1)
         prefix = ""
@@ -156,7 +187,17 @@ def convert(folder, out, kind="F32", dequantized=None):
             what = "attn_q_norm" if ".q_layernorm" in stem else "attn_k_norm"
             stacked.setdefault(f"{prefix}{what}.weight", {})[int(stem.rsplit(".", 1)[1])] = x
             continue
-        to = names[stem]
+        number = re.search(r"\.experts\.(\d+)\.", stem)
+        to = names[stem if number is None else stem.replace(number[0], ".experts.{}.")]
+        if number is not None:
+            experts.setdefault(f"{prefix}{to}.{part}", {})[int(number[1])] = name
+            continue
+        if x.ndim == 3:  # of all experts; both halves of one tensor have their own
+            numbers[name] = np.empty_like(x)
+            each = x.shape[1] // len(to.split("+"))
+            for i, own in enumerate(to.split("+")):
+                numbers[name][:, i * each:(i + 1) * each] = of_experts(f"{prefix}{own}.{part}", x[:, i * each:(i + 1) * each])
+            continue
         order = np.arange(len(x))
         if turned and to in ("attn_q", "attn_k"):
             order = neighbours(len(x), heads if to == "attn_q" else kv)
@@ -167,10 +208,16 @@ def convert(folder, out, kind="F32", dequantized=None):
             continue
         # As llama.cpp: rows that are not whole blocks get smaller ones.
         own = kind if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0 else "Q8_0"
-        data, meant = blocks_of(x[order], own)
+        data, meant, factor = blocks_of(x[order], own)
         writer.add_tensor(f"{prefix}{to}.{part}", data, raw_dtype=gguf.GGMLQuantizationType[own])
+        if factor != 1:
+            vector(f"{prefix}{to}.scale", np.array([factor]))
         numbers[name] = np.empty_like(x)
         numbers[name][order] = meant
+    for to, parts in experts.items():
+        files = [parts[i] for i in sorted(parts)]
+        for name, meant in zip(files, of_experts(to, np.stack([numbers[name] for name in files]))):
+            numbers[name] = meant
     for name, parts in stacked.items():
         vector(name, np.stack([parts[i] for i in sorted(parts)]))
     writer.write_header_to_file()

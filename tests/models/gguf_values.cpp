@@ -5,7 +5,7 @@
 
 #include <sinter/error.h>
 
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 int main(int count, char** arguments) {
   using namespace sinter;

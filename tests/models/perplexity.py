@@ -37,8 +37,8 @@ TOPICS = ("objects", "execmodel", "import")
 CACHES = ["--form", "cached-score"]  # keys and values by way of caches, which a run fills from their beginning
 WAYS = {
     "float32": ([], [], False, None),
-    "Q4_1": (["--keep-blocks"], [], False, 0.001),
     "int8": ([], ["--weights=int8"], False, 0.005),
+    "int8 rounded rows": ([], ["--weights=int8", "--cpu-activations=int8"], False, 0.005),
     "int4 g128 calibrated": ([], ["--weights=int4:group=128:asymmetric"], True, 0.06),
     "int4 g128 calibrated none wider": ([], ["--weights=int4:group=128:asymmetric:wide=0"], True, None),
     "int4 g128 symmetric calibrated": ([], ["--weights=int4:group=128"], True, None),
@@ -86,7 +86,7 @@ def windows(text, size, count, spread=False):
 def model(options):
     """The form that says what each token costs, made once."""
     form = [] if "--form" in options else ["--form", "score"]
-    path = CACHE / f"smollm2_score{'_caches' if options == CACHES else '_q4' if options else ''}.onnx"
+    path = CACHE / f"smollm2_score{'_caches' if options == CACHES else ''}.onnx"
     sources = [ROOT / "models" / name for name in ("build_llama.py", "llama_onnx.py", "gguf_file.py")]
     if not path.exists() or any(s.stat().st_mtime > path.stat().st_mtime for s in [GGUF, *sources]):
         subprocess.run([sys.executable, sources[0], "--gguf", GGUF, *form, *options, "--out", path],

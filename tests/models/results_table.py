@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes models/RESULTS.md from the committed results of check_zoo.py and check_exports.py.
+"""Writes models/RESULTS.md from the committed results of check_zoo.py, check_exports.py and check_decoders.py.
 
   tests/models/results_table.py          after new results in tests/models/results or tests/gpu/results
 """
@@ -111,6 +111,21 @@ def half_lines(results):
     return lines
 
 
+def block_lines(result):
+    """GGUF's types of blocks: how many architectures' logits are those of the numbers that blocks stand for."""
+    lines = ["", "## Blocks of GGUF", "",
+             f"`tests/models/check_decoders.py --blocks all`, {result['target']}: {result['cpu']}, commit {result['commit'][:10]}, {result['date']}. Tiny",
+             "decoders in each type of blocks, against the same model of the numbers that the blocks stand for.", "",
+             "| type | right | largest relative error |", "|---|---|---|"]
+    kinds = {}
+    for label, error in result["errors"].items():
+        kinds.setdefault(label.rpartition(".")[2], []).append(error)
+    for kind, errors in kinds.items():
+        right = [error for error in errors if not isinstance(error, str)]
+        lines.append(f"| {kind} | {len(right)}/{len(errors)} | {max(right, default=0):.1e} |")
+    return lines
+
+
 def cell(row):
     if row is None:
         return ""
@@ -162,6 +177,9 @@ def main():
     half = {name: json.loads(path.read_text()) for name, path in HALF.items() if path.exists()}
     if half:
         lines += half_lines(half)
+    blocks = ROOT / "tests" / "models" / "results" / "decoder_blocks_cpu.json"
+    if blocks.exists():
+        lines += block_lines(json.loads(blocks.read_text()))
     (ROOT / "models" / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 

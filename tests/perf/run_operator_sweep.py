@@ -220,12 +220,13 @@ def main():
     p.add_argument("--list", action="store_true")
     p.add_argument("--bounds", type=Path, metavar="RESULTS")
     p.add_argument("--merge", nargs="+", type=Path, metavar="PART")
+    p.add_argument("--note", help="what readers of the results must know, such as how busy the machine was")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--verbose", action="store_true", help="print every row")
     p.add_argument("--out", type=Path, help="cases that are in it are not run again")
     a = p.parse_args()
     if a.merge:
-        return save(a.out, merge(a.merge))
+        return save(a.out, {**({"note": a.note} if a.note else {}), **merge(a.merge)})
     if a.bounds:
         return print(bounds(json.loads(a.bounds.read_text())))
     if a.missing:
@@ -255,7 +256,7 @@ def main():
         return 0
     for name in cases.missing(sinter_json(a.sinter, "ops")["operators"]):
         print(f"no case: {name}")
-    result = measure(a, points)
+    result = {**({"note": a.note} if a.note else {}), **measure(a, points)}
     if a.out:
         save(a.out, result)
         print(f"wrote {a.out}")

@@ -13,6 +13,7 @@ transformers. A run of all takes half an hour, most of it torch.compile: --workl
 it, and a result file is added to, never overwritten, if it is of the same commit.
 """
 import argparse
+import dataclasses
 import json
 import multiprocessing
 import tempfile
@@ -78,9 +79,9 @@ def errors_of(sinter, path, workload, precisions):
     return errors
 
 
-def run_sinter(sinter, path, workload, precisions, tune=0):
+def run_sinter(sinter, path, workload, precision, precisions, tune=0):
     start = time.perf_counter()
-    plan = compile_plan(sinter, path, "model" if workload.half else "fp16", tune)
+    plan = compile_plan(sinter, path, "model" if workload.half else precision, tune)
     compiled = time.perf_counter() - start
     error = error_of(sinter, path, plan)
     bench = sinter_json(sinter, "bench", plan, "--inputs", path.with_suffix(".npz"), "--deviceIo", "--iterations=200",
@@ -92,6 +93,13 @@ def run_sinter(sinter, path, workload, precisions, tune=0):
     if precisions:
         row["errors"] = errors_of(sinter, path, workload, precisions)
     return row
+
+
+def in_precision(workload, precision):
+    """As PyTorch runs it. `model` keeps PyTorch's default: TF32 in convolutions, not in matmuls."""
+    import torch
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    return workload if precision == "fp16" or workload.half else dataclasses.replace(workload, dtype=torch.float32)
 
 
 def print_row(name, row):
@@ -121,6 +129,8 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--workloads", default="all", help="all but large ones, or some of " + ", ".join(peers.WORKLOADS))
     p.add_argument("--modes", default="eager,default,reduce-overhead", help=", ".join(peers.MODES) + "; or none")
+    p.add_argument("--precision", default="fp16", choices=("fp16", "model", "tf32"),
+                   help="model: float32 models as they are, PyTorch with its default, TF32 in convolutions alone; tf32: TF32 in all of both")
     p.add_argument("--errors", default="", help="measure errors in these precisions too: fp16,bf16")
     p.add_argument("--tune", type=float, default=0, help="also measure plans compiled with --tune of this many seconds")
     p.add_argument("--folder", type=Path, help="where the ONNX files go, and are taken from if they are there")
@@ -149,21 +159,21 @@ def main():
             if problem:
                 failed[name] = problem.strip().splitlines()[-1]
 
-    result = {**provenance(a.commit), "cuda": torch.version.cuda, "torch": torch.__version__, "workloads": {}}
+    result = {**provenance(a.commit), "cuda": torch.version.cuda, "torch": torch.__version__, "precision": a.precision, "workloads": {}}
     if a.out and a.out.exists():
         before = json.loads(a.out.read_text())
-        if before["commit"] == result["commit"]:
+        if before["commit"] == result["commit"] and before.get("precision", "fp16") == a.precision:
             result["workloads"] = before["workloads"]
     # Ours first: a run that ends at its deadline has all of our figures.
     for name in names:
         row = result["workloads"].setdefault(name, {})
         try:
             row["sinter"] = ({"failed": failed[name]} if name in failed else
-                             run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], precisions))
+                             run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], a.precision, precisions))
         except (SystemExit, Exception) as error:
             row["sinter"] = {"failed": str(error)}
         if a.tune and "gpu_us" in row["sinter"]:
-            row["sinter_tuned"] = run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], [], a.tune)
+            row["sinter_tuned"] = run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], a.precision, [], a.tune)
         print_row(name, {mode: row[mode] for mode in row if mode.startswith("sinter")})
         if a.out:
             write(a.out, result)
@@ -174,7 +184,7 @@ def main():
                 row.setdefault(mode, {"failed": "not run: deadline"})
                 continue
             try:
-                row[mode] = peers.time_mode(peers.WORKLOADS[name], mode)
+                row[mode] = peers.time_mode(in_precision(peers.WORKLOADS[name], a.precision), mode)
             except Exception as error:
                 row[mode] = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
         print_row(name, row)

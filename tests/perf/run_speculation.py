@@ -3,7 +3,7 @@
 """Guessed tokens (speculative decoding): texts one at a time with and without guesses, which must be equal.
 
   run_speculation.py --out tests/perf/results/speculation_h200.json              models/fetch.py smollm2 first
-  run_speculation.py --work lookup --model models/cache/smollm2_q4.onnx --ways f32 --target cpu --tokens 64
+  run_speculation.py --work lookup --model models/cache/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf --ways f32 --target cpu --tokens 64
 
 Work:
   lookup   a trained decoder (SmolLM2-135M-Instruct) is asked to edit code; guesses are what followed the same tokens before

@@ -51,8 +51,8 @@ def run(*words, **options):
     return done.stdout
 
 
-def generate(folder, *words, **options):
-    return json.loads(run(SINTER, "generate", folder / "plan", "--tokenizer", folder / "tokenizer.json", f"--max-tokens={TOKENS}",
+def generate(folder, *words, verb="generate", **options):
+    return json.loads(run(SINTER, verb, folder / "plan", "--tokenizer", folder / "tokenizer.json", f"--max-tokens={TOKENS}",
                           "--json", *words, **options))
 
 
@@ -70,7 +70,7 @@ def conversation(tmp_path_factory):
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": (
         "{% for m in messages %}{% if loop.index0 >= messages|length - 2 %}{{ m.content }};{% endif %}{% endfor %}")}))
     questions = [f"why {i}" for i in range(TURNS)]
-    turns = generate(folder, "--chat", f"--context={CONTEXT}", input="\n".join(questions) + "\n")["turns"]
+    turns = generate(folder, f"--context={CONTEXT}", verb="chat", input="\n".join(questions) + "\n")["turns"]
     assert len(turns) == TURNS
     prompts = [f"{questions[0]};"] + [f"{turns[i - 1]['text']};{questions[i]};" for i in range(1, TURNS)]
     assert len({tuple(turn["tokens"]) for turn in turns}) > 1

@@ -90,7 +90,7 @@ def test_metadata():
     assert facts["License-Expression"] == "Apache-2.0" and facts["Author"] == "Sinter contributors"
     texts = {name: importlib.metadata.distribution("pysinter").read_text(f"licenses/{name}") for name in facts.get_all("License-File")}
     assert "Apache License" in texts["LICENSE"] and "nanobind" in texts["NOTICE"]
-    assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "arrow", "embed", "serve", "ray"}
+    assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "arrow", "embed", "serve", "ray", "export"}
 
 
 def test_command_has_a_name_of_its_own():

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sinter/sinter.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/run/npy.h"
 
@@ -122,6 +123,15 @@ TEST_F(BadInput, WrongInputs) {
   expect_usage({"--inputs", path("none.npz")}, {"none.npz"});
   expect_usage({"--inputs", path("rows.parquet")}, {"rows.parquet", "python -m pysinter run"});
   expect_usage({"--inputs", write("junk.npz", "junk")}, {"junk.npz"});
+}
+
+/// Drawn integers are 0 or 1, which no position of a decoder's cache need be.
+TEST_F(BadInput, RandomInputsThatAModelDoesNotTake) {
+  for (const char* verb : {"run", "bench", "profile"}) {
+    const auto result = sinter({verb, source_dir() + "/models/tiny/decoder.onnx", "--target=cpu"});
+    EXPECT_EQ(result.code, 2) << verb;
+    EXPECT_THAT(result.err, testing::AllOf(HasSubstr("drawn at random"), HasSubstr("--inputs")));
+  }
 }
 
 TEST_F(BadInput, PlansThatAreNone) {

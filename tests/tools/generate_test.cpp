@@ -361,7 +361,8 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--ids", ","}), HasSubstr("the prompt has no tokens"));
   EXPECT_THAT(error({"--ids", ""}), HasSubstr("the prompt has no tokens"));
   EXPECT_THAT(error({"--ids", "1,-1"}), HasSubstr("'-1' is not a token id"));
-  EXPECT_THAT(error({"--ids", "1,96"}), HasSubstr("token id 96 is none of the model's 96"));
+  EXPECT_THAT(error({"--ids", "1,96"}),
+              HasSubstr("token id 96 is not in the model's vocabulary of 96"));
   EXPECT_THAT(error({"--ids", "1,2,3,4", "--context", "3"}),
               HasSubstr("4 tokens do not fit into caches of 3"));
   EXPECT_THAT(error({"--ids", "1", "--stop", "end"}),

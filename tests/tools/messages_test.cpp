@@ -35,17 +35,15 @@ std::map<std::string, std::string> options_in(const std::string& folder) {
   return found;
 }
 
-// Of programs that are called or recommended: tools/setup, NVRTC, nvcc.
-const std::set<std::string> kOfOtherPrograms = {"--cuda",
-                                                "--cudnn",
-                                                "--test",
-                                                "--python",
-                                                "--cubin",
-                                                "--std",
-                                                "--device-as-default-execution-space",
-                                                "--include-path",
-                                                "--gpu-architecture",
-                                                "--use_fast_math"};
+// Of programs that are called or recommended: tools/setup, NVRTC, nvcc, llama-gguf-split.
+const std::set<std::string> kOfOtherPrograms = {
+    "--cuda",         "--cudnn",
+    "--quantization",  // CTranslate2's converters
+    "--test",         "--merge",
+    "--python",       "--cubin",
+    "--std",          "--device-as-default-execution-space",
+    "--include-path", "--gpu-architecture",
+    "--use_fast_math"};
 
 class MessagesTest : public CliTest {
  protected:

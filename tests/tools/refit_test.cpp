@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
 
-#include "frontend/decoders/safetensors.h"
+#include "frontend/decoders/files/safetensors.h"
 #include "runtime/files/input_file.h"
 #include "runtime/plan_access.h"
 #include "tests/support/changed_json.h"
@@ -407,10 +407,10 @@ TEST_F(Safetensors, ReadsTensors) {
 
 TEST_F(Safetensors, ManyTensorsTakeTimeAsTheirBytesDo) {
   std::string header = "{";
-  for (int i = 0; i < 200000; ++i)
+  for (int i = 0; i < 60000; ++i)
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) +
               R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  EXPECT_EQ(refusal(header + "}", ""), "accepted");  // a minute and more where work is quadratic
+  EXPECT_EQ(refusal(header + "}", ""), "accepted");  // many seconds where work is quadratic
 }
 
 TEST_F(Safetensors, RefusesWhatIsDamaged) {
@@ -444,7 +444,7 @@ TEST_F(Safetensors, RefusesWhatIsDamaged) {
   EXPECT_THAT(refusal(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
                       R"("a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
                       ""),
-              HasSubstr("the key 'a' twice"));
+              HasSubstr("'a' is there twice"));
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ bool asks_for_json(int argc, char** argv) {
 
 constexpr const char* kEnd = R"(
 `sinter VERB --help` says what a verb takes, `sinter help TOPIC` shows a page.
-The Python package's command (python -m pysinter) also has embed and triton.
+The Python package's command (python -m pysinter) also has triton.
 
 Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model,
 4 invalid model, 5 invalid plan, 6 out of memory, 7 device, 70 a defect of
@@ -107,10 +107,10 @@ struct NamedVerb {
 };
 constexpr NamedVerb kVerbs[] = {
     {"compile", add_compile}, {"refit", add_refit},       {"sign", add_sign},
-    {"run", add_run},         {"generate", add_generate}, {"bench", add_bench},
-    {"compare", add_compare}, {"inspect", add_inspect},   {"verify", add_verify},
-    {"profile", add_profile}, {"report", add_report},     {"ops", add_ops},
-    {"doctor", add_doctor}};
+    {"run", add_run},         {"generate", add_generate}, {"chat", add_chat},
+    {"bench", add_bench},     {"compare", add_compare},   {"inspect", add_inspect},
+    {"verify", add_verify},   {"profile", add_profile},   {"report", add_report},
+    {"ops", add_ops},         {"doctor", add_doctor}};
 
 /// Declares the verbs of a command line. If it begins with a verb's name, declares only that one,
 /// since declaring all takes most of a short run's time; for --version none.
@@ -145,8 +145,7 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   command.example("sinter run model.plan --inputs in.npz --outputs out.npz");
   command.example("sinter bench model.plan");
   command.example("sinter compare model.onnx", "fused and unfused, side by side");
-  command.example(
-      "sinter generate decoder.plan --tokenizer tokenizer.json --prompt \"Once upon a time\"");
+  command.example("sinter chat model_folder", "of the hub, or a GGUF file; compiled on first use");
 
   int exit_code = 0;
   Cli cli{command, console, exit_code};

@@ -31,9 +31,12 @@ CleanUpOnSignals::CleanUpOnSignals() {
   struct sigaction action {};
   action.sa_handler = clean_up_and_end;
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER | SA_RESTART;
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &previous_[i]);
-    if (would_end(previous_[i])) ::sigaction(kSignals[i], &action, nullptr);
+    if (would_end(previous_[i]))
+      ::sigaction(kSignals[i], kSignals[i] == SIGXFSZ ? &ignore : &action, nullptr);
   }
 }
 

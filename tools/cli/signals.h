@@ -8,7 +8,8 @@
 namespace sinter::tools {
 
 /// During its lifetime, SIGINT, SIGTERM and SIGHUP delete temporary files before they end the
-/// process. Signals that are handled or ignored already stay so.
+/// process. A file beyond the limit of sizes (SIGXFSZ) is an error of the write. Signals that are
+/// handled or ignored already stay so.
 class CleanUpOnSignals {
  public:
   CleanUpOnSignals();
@@ -17,8 +18,8 @@ class CleanUpOnSignals {
   CleanUpOnSignals& operator=(const CleanUpOnSignals&) = delete;
 
  private:
-  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, 3> previous_{};
+  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGXFSZ};
+  std::array<struct sigaction, 4> previous_{};
 };
 
 }  // namespace sinter::tools

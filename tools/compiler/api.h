@@ -32,6 +32,9 @@ decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& bod
   }
 }
 
+/// Code of the note that a model was recognised as a decoder and its plan is one for texts.
+inline constexpr const char* kPagedNote = "paged";
+
 /// sinter::compile and sinter::compare without the exception boundary. `path`: the plan's file;
 /// empty: in memory. Progress of measurements is stage "measuring".
 CompileResult compile_model(const BuildOptions& options, const std::string& path,

@@ -43,6 +43,7 @@ Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
 CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   CompileResult result;
   result.target = built.target.to_string();
+  result.data_files = built.model.files;
   result.nodes_imported = built.model.node_count;
   result.steps = built.plan.parts.meta.steps.size();
   result.kernels = built.plan.stats.kernels;
@@ -103,7 +104,7 @@ BuildResult build(const BuildOptions& options, Reporter& reporter) {
   decoder.flag.reset();
   try {
     auto result = build_plan(paged, std::move(decoder), target, reporter);
-    reporter.note("serve",
+    reporter.note(kPagedNote,
                   "the model is a decoder: the plan pages its caches and draws tokens, for texts "
                   "one by one and many at once; --serve=off keeps the model's own inputs");
     return finish(std::move(result));

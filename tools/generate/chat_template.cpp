@@ -2,6 +2,7 @@
 #include "tools/generate/chat_template.h"
 
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <minja/minja.hpp>
 #include <sstream>
@@ -25,8 +26,8 @@ std::string token_of(const nlohmann::ordered_json& config, const char* name) {
   return "";
 }
 
-/// Of one template its text; of several by names that of "default".
-std::string text_of(const nlohmann::ordered_json& config, const std::string& path) {
+/// Of one template its text; of several by names that of "default". Empty: there is none.
+std::string text_in(const nlohmann::ordered_json& config) {
   const auto found = config.find("chat_template");
   if (found != config.end() && found->is_string()) return found->get<std::string>();
   if (found != config.end() && found->is_array())
@@ -34,7 +35,17 @@ std::string text_of(const nlohmann::ordered_json& config, const std::string& pat
       if (one.is_object() && one.value("name", "") == "default" && one.contains("template") &&
           one["template"].is_string())
         return one["template"].get<std::string>();
-  throw usage_error("'{}' has no 'chat_template'", path);
+  return "";
+}
+
+/// Of an object of a file; null if there is no such file.
+nlohmann::ordered_json config_in(const std::filesystem::path& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return nullptr;
+  auto config = read_ordered_json(files::read_file(path.string()),
+                                  fmt::format("'{}'", path.string()), kModelFileLimits);
+  if (!config.is_object()) throw usage_error("'{}' is no JSON object", path.string());
+  return config;
 }
 
 std::string time_as(const std::string& format) {
@@ -51,7 +62,7 @@ std::shared_ptr<minja::TemplateNode> parsed(std::string_view text) {
         std::string(text),
         {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
   } catch (const std::exception& error) {
-    throw usage_error("the chat template is none: {}", error.what());
+    throw usage_error("the chat template is invalid: {}", error.what());
   }
 }
 
@@ -67,6 +78,9 @@ std::string rendered(minja::TemplateNode& root, const nlohmann::ordered_json& in
                  }));
     return root.render(context);
   } catch (const std::exception& error) {
+    // minja tells where it happened, in an exception of another type.
+    if (std::string_view(error.what()).starts_with(std::bad_alloc().what()))
+      throw usage_error("the chat template takes more memory than it may");
     throw usage_error("the chat template does not take these messages: {}", error.what());
   }
 }
@@ -107,7 +121,32 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
   if (!path.ends_with(".json")) return parse(text.str(), "", "");
   const auto config = read_ordered_json(text.str(), fmt::format("'{}'", path), kModelFileLimits);
   if (!config.is_object()) throw usage_error("'{}' is no JSON object", path);
-  return parse(text_of(config, path), token_of(config, "bos_token"), token_of(config, "eos_token"));
+  const std::string found = text_in(config);
+  if (found.empty()) throw usage_error("'{}' has no 'chat_template'", path);
+  return parse(found, token_of(config, "bos_token"), token_of(config, "eos_token"));
+}
+
+std::optional<ChatTemplate> ChatTemplate::beside(const std::string& tokenizer) {
+  if (tokenizer.empty()) return std::nullopt;
+  const auto path = [&](const char* name) {
+    return std::filesystem::path(tokenizer).replace_filename(name);
+  };
+  const nlohmann::ordered_json config = config_in(path("tokenizer_config.json"));
+  std::string text;
+  std::error_code none;
+  if (const auto own = path("chat_template.jinja"); std::filesystem::is_regular_file(own, none))
+    text = files::read_file(own.string());
+  if (text.empty())
+    if (const auto own = config_in(path("chat_template.json")); own.is_object())
+      text = text_in(own);
+  if (text.empty() && config.is_object()) text = text_in(config);
+  if (text.empty()) return std::nullopt;
+  std::string tokens[2];
+  for (const auto& source : {config, config_in(path("special_tokens_map.json"))})
+    for (int i = 0; i < 2; ++i)
+      if (source.is_object() && tokens[i].empty())
+        tokens[i] = token_of(source, i == 0 ? "bos_token" : "eos_token");
+  return parse(text, tokens[0], tokens[1]);
 }
 
 ChatTemplate ChatTemplate::parse(const std::string& text, std::string bos_token,

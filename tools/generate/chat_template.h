@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,10 @@ class ChatTemplate {
   /// which bos_token and eos_token are then empty. Throws Error(kUsage) if it cannot be read, has
   /// none or is no template.
   static ChatTemplate load(const std::string& path);
+  /// The template that lies beside a tokenizer.json: chat_template.jinja, chat_template.json, or
+  /// that of tokenizer_config.json, with the latter's bos_token and eos_token (or those of
+  /// special_tokens_map.json); nothing if there is none. Throws as load().
+  static std::optional<ChatTemplate> beside(const std::string& tokenizer);
   static ChatTemplate parse(const std::string& text, std::string bos_token, std::string eos_token);
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -20,17 +21,26 @@ Error not_json(std::string_view what, std::string_view reason) {
                      reason.size() > kMost ? " .." : "");
 }
 
+/// The members of an object, which are given away one by one.
+struct Members {
+  std::string_view within, skipped;
+  const std::function<void(std::string, nlohmann::json)>& take;
+};
+
 /// Builds values bottom-up, by moves only. `only`: keeps this member of the outermost object, and
-/// checks no limits, because the text has been read before.
+/// checks no limits, because the text has been read before. `members`: keeps none of these.
 template <typename Json>
 class Reader : public nlohmann::json_sax<Json> {
   using Base = nlohmann::json_sax<Json>;
 
  public:
-  Reader(std::string_view what, const JsonLimits& limits, std::optional<std::string_view> only)
-      : what_(what), limits_(limits), only_(only) {}
+  Reader(std::string_view what, const JsonLimits& limits, std::optional<std::string_view> only,
+         const Members* members)
+      : what_(what), limits_(limits), only_(only), members_(members) {}
 
   Json take() { return std::move(root_); }
+  /// Whether the object of `members` was there.
+  bool has_object() const { return has_object_; }
 
   bool null() override { return number(nullptr); }
   bool boolean(bool value) override { return number(value); }
@@ -50,6 +60,9 @@ class Reader : public nlohmann::json_sax<Json> {
   bool key(std::string& value) override {
     count(values_, limits_.values, "texts, lists and objects");
     if (only_ && open_.size() == 1) is_wanted_ = value == *only_;
+    if (members_ != nullptr && open_.size() == 1)
+      is_wanted_ =
+          members_->within.empty() ? value != members_->skipped : value == members_->within;
     if (is_kept()) open_.back().key = std::move(value);
     return true;
   }
@@ -62,7 +75,10 @@ class Reader : public nlohmann::json_sax<Json> {
   bool end_object() override {
     auto frame = std::move(open_.back());
     open_.pop_back();
-    if (is_kept()) add(object_of(std::move(frame.members)));
+    if (members_ != nullptr && open_.size() + 1 == level() && (open_.empty() || is_wanted_))
+      has_object_ = true;
+    else if (is_kept())
+      add(object_of(std::move(frame.members)));
     return true;
   }
   bool parse_error(std::size_t, const std::string&,
@@ -80,7 +96,8 @@ class Reader : public nlohmann::json_sax<Json> {
   };
 
   void count(std::size_t& number, std::size_t most, const char* of) {
-    if (!only_ && ++number > most) throw usage_error("{} has more than {} {}", what_, most, of);
+    if (!only_ && (members_ == nullptr || is_kept()) && ++number > most)
+      throw usage_error("{} has more than {} {}", what_, most, of);
   }
   template <typename Value>
   bool number(Value value) {
@@ -88,8 +105,17 @@ class Reader : public nlohmann::json_sax<Json> {
     if (is_kept()) add(Json(value));
     return true;
   }
-  bool is_kept() const { return !only_ || (!open_.empty() && is_wanted_); }
+  bool is_kept() const { return (!only_ && members_ == nullptr) || (!open_.empty() && is_wanted_); }
+  /// Depth of members that are given away.
+  std::size_t level() const { return members_->within.empty() ? 1 : 2; }
   void add(Json value) {
+    if (members_ != nullptr && open_.size() <= level()) {
+      if constexpr (std::is_same_v<Json, nlohmann::json>)
+        if (open_.size() == level() && open_.back().is_object)
+          members_->take(std::move(open_.back().key), std::move(value));
+      values_ = numbers_ = 0;
+      return;
+    }
     if (open_.empty() || (only_ && open_.size() == 1))
       root_ = std::move(value);
     else if (open_.back().is_object)
@@ -127,21 +153,28 @@ class Reader : public nlohmann::json_sax<Json> {
   std::string what_;
   const JsonLimits& limits_;
   std::optional<std::string_view> only_;
+  const Members* members_;
   bool is_wanted_ = false;  // inside the member to keep
+  bool has_object_ = false;
   Json root_;
   std::vector<Frame> open_;
   std::size_t values_ = 0, numbers_ = 0;
 };
 
 template <typename Json>
-Json read(std::string_view text, std::string_view what, const JsonLimits& limits,
-          std::optional<std::string_view> only) {
-  Reader<Json> reader(what, limits, only);
+void parse(std::string_view text, std::string_view what, Reader<Json>& reader) {
   try {
     Json::sax_parse(text.begin(), text.end(), &reader);
   } catch (const nlohmann::json::exception& error) {
     throw not_json(what, error.what());
   }
+}
+
+template <typename Json>
+Json read(std::string_view text, std::string_view what, const JsonLimits& limits,
+          std::optional<std::string_view> only) {
+  Reader<Json> reader(what, limits, only, nullptr);
+  parse(text, what, reader);
   return reader.take();
 }
 
@@ -158,6 +191,15 @@ nlohmann::ordered_json read_ordered_json(std::string_view text, std::string_view
 
 nlohmann::ordered_json read_ordered_member(std::string_view text, std::string_view key) {
   return read<nlohmann::ordered_json>(text, "the text", {}, key);
+}
+
+bool read_json_members(std::string_view text, std::string_view what, const JsonLimits& limits,
+                       std::string_view within, std::string_view skipped,
+                       const std::function<void(std::string, nlohmann::json)>& take) {
+  const Members members{within, skipped, take};
+  Reader<nlohmann::json> reader(what, limits, std::nullopt, &members);
+  parse(text, what, reader);
+  return reader.has_object();
 }
 
 }  // namespace sinter::tools

@@ -23,6 +23,7 @@
 #include "runtime/sandbox/sandbox.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/signature_option.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/generate/prompt.h"
 #include "tools/serve/end_on_signals.h"
@@ -46,16 +47,21 @@ struct ServeArguments {
   double batch_delay_ms = 1;
   bool no_generation_config = false;
   HttpOptions http;
-  std::string pooling = "mean";
+  std::string pooling;  // as the model says, else the mean
   ServedModelOptions model;
+  ModelTexts models;
 };
 
-/// "NAME=FILE", or a file whose name without its ending is the name.
+/// "NAME=FILE", or a file or folder whose name without its ending is the name.
 std::pair<std::string, std::string> named(const std::string& text) {
   const auto equals = text.find('=');
   if (equals != std::string::npos && text.find('/') > equals)
     return {text.substr(0, equals), text.substr(equals + 1)};
-  return {std::filesystem::path(text).stem().string(), text};
+  std::filesystem::path path(text);
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(path, none) || HubName::parse(text);
+  return {(is_folder ? path.filename() : path.stem()).string(), text};
 }
 
 std::vector<std::string> keys_of(const std::string& path) {
@@ -102,7 +108,8 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.tensors.batch_rows = options.batch_rows;
     model.tensors.batch_delay =
         std::chrono::microseconds(std::llround(options.batch_delay_ms * 1000));
-    model.pooling = options.pooling == "first" ? Pooling::kFirst : Pooling::kMean;
+    if (!options.pooling.empty())
+      model.pooling = options.pooling == "first" ? Pooling::kFirst : Pooling::kMean;
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
     model.draft = drafts.of(name);
@@ -110,6 +117,20 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.encoder = encoders.of(name);
     model.start = starts.of(name);
     model.generation_config = !options.no_generation_config;
+    model.open = [plan, encoder = model.encoder, draft = model.draft, &options, &console] {
+      const auto open = [&](const std::string& text) {
+        return open_model(text, options.models, options.model.load, console, ModelUse::kAny);
+      };
+      OpenModel opened = open(plan);
+      ServedPlans plans{.plan = opened.plan,
+                        .encoder = opened.encoder,
+                        .tokenizer = opened.tokenizer,
+                        .folder = opened.folder};
+      if (!encoder.empty()) plans.encoder = open(encoder).plan;
+      if (!draft.empty()) plans.draft = open(draft).plan;
+      plans.in_use = opened.in_use;
+      return plans;
+    };
     const auto start = std::chrono::steady_clock::now();
     models.load(name, std::move(model));
     console.note(fmt::format(
@@ -253,15 +274,20 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
   options->model.make_speech = make_speech;
   auto* verb = cli.app.add_subcommand(
       "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
-  verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
+  verb->add_option(
+          "model", options->plans,
+          "Models: MODEL or NAME=MODEL, a plan, ONNX or GGUF file, Hugging Face folder, or "
+          "name in the hub's cache (org/name)")
       ->required();
   verb->group("Models");
-  verb->add_option("--tokenizer FILE", options->tokenizers,
-                   "tokenizer.json of all models, or NAME=FILE of one; without it prompts and "
-                   "answers are token ids");
-  verb->add_option("--chat-template FILE", options->templates,
-                   "tokenizer_config.json or a Jinja file, of all models or NAME=FILE (default: of "
-                   "tokenizer_config.json beside the tokenizer)");
+  verb->add_option(
+      "--tokenizer FILE", options->tokenizers,
+      "tokenizer.json of all models, or NAME=FILE of one (default: the model's); without "
+      "one prompts and answers are token ids");
+  verb->add_option(
+      "--chat-template FILE", options->templates,
+      "tokenizer_config.json or a Jinja file, of all models or NAME=FILE (default: that "
+      "beside the tokenizer)");
   verb->add_option("--tool-call-form FORM", options->forms,
                    "How the model spells calls of tools (NAME=FORM: of one model; default: as its "
                    "chat template shows): " +
@@ -306,8 +332,7 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
       ->capture_default_str();
   verb->add_option("--pooling KIND", options->pooling,
                    "Vectors of texts (/v1/embeddings) from vectors of tokens: their mean, or the "
-                   "first token's")
-      ->capture_default_str()
+                   "first token's (default: as the model's folder says, else mean)")
       ->check_one_of({"mean", "first"});
   verb->add_option("--sequences N", options->sequences,
                    "Sequences of a decoder at once (default: as many as the plan takes)")
@@ -361,6 +386,7 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
   add_signature_option(*verb, options->model.load);
   verb->add_weight_budget(options->model.session.weight_budget);
   verb->add_threads_option();
+  add_model_options(*verb, options->models, false);
   verb->example("sinter serve model.plan --port 8000", "tensors, as KServe's protocol");
   verb->example("sinter serve chat=decoder.plan --tokenizer tokenizer.json",
                 "texts, as OpenAI's API");

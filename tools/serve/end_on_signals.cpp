@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/end_on_signals.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -67,7 +68,8 @@ void EndOnSignals::watch(const Actions& actions, std::chrono::seconds limit,
   while (!actions.drain() && Clock::now() < deadline && !is_second) is_second = received();
   actions.abort();
   has_aborted_.count_down();
-  const auto end = Clock::now() + (is_second ? kAtOnce : kALittle);
+  // Of the time that requests did not need, there is some to free what models take.
+  const auto end = is_second ? Clock::now() + kAtOnce : std::max(Clock::now(), deadline) + kALittle;
   while (!stop.stop_requested()) {
     if (!received() && Clock::now() < end) continue;
     actions.note("what runs does not end: the process does");

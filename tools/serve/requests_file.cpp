@@ -58,9 +58,16 @@ struct Answer {
   }
 };
 
-std::unique_ptr<ServedModel> load(const GenerateArguments& options) {
+std::unique_ptr<ServedModel> load(const GenerateArguments& options, const OpenModel& opened,
+                                  const Console& console) {
   ServedModelOptions model;
   model.plan = options.plan;
+  std::optional<Plan> draft;
+  if (!options.requests.draft.empty())
+    draft = open_model(options.requests.draft, options.model, options.load, console).plan;
+  model.open = [opened, draft] {
+    return ServedPlans{.plan = opened.plan, .encoder = opened.encoder, .draft = draft};
+  };
   model.context = options.context;
   model.tokenizer = options.tokenizer;
   model.chat_template = options.chat_template;
@@ -266,11 +273,11 @@ class RunningRequests {
 
 }  // namespace
 
-int run_requests_file(const GenerateArguments& options, const std::vector<std::int64_t>& stops,
-                      const Console& console) {
-  const auto model = load(options);
+int run_requests_file(const GenerateArguments& options, const OpenModel& opened,
+                      const std::vector<std::int64_t>& stops, const Console& console) {
+  const auto model = load(options, opened, console);
   if (model->engine() == nullptr)
-    throw usage_error("'{}' is no decoder of texts: --requests takes those", options.plan);
+    throw usage_error("--requests needs a decoder of texts, and '{}' is not one", options.plan);
   const std::vector<Line> lines = read_lines(options, *model, stops);
   Engine& engine = *model->engine();
   Answers answers(lines, *model, console);

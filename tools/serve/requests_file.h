@@ -13,7 +13,7 @@ namespace sinter::tools {
 /// stand for `prompt`, and `arrival_ms` says when it comes. What a line does not say is as the
 /// command's options have it. `stops` end texts, too. Returns the exit code. Throws Error(kUsage)
 /// that names the line and the field.
-int run_requests_file(const GenerateArguments& options, const std::vector<std::int64_t>& stops,
-                      const Console& console);
+int run_requests_file(const GenerateArguments& options, const OpenModel& opened,
+                      const std::vector<std::int64_t>& stops, const Console& console);
 
 }  // namespace sinter::tools

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include <sinter/profile.h>
 
@@ -10,6 +11,7 @@
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/compiler/run/measure.h"
 #include "tools/speech/audio_file.h"
 #include "tools/speech/transcriber.h"
@@ -26,6 +28,7 @@ struct TranscribeArguments {
   bool no_previous_text = false;
   TranscriptionOptions options;
   SessionOptions session;
+  ModelTexts model;
 };
 
 double seconds_since(Clock::time_point start) {
@@ -49,10 +52,18 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
   std::vector<std::vector<float>> sounds;
   for (const std::string& file : options.files)
     sounds.push_back(read_audio(file, options.most_seconds));
-  const auto tokenizer = Tokenizer::load(options.tokenizer);
   auto start = Clock::now();
-  const auto encoder = Plan::load(options.encoder);
-  const auto decoder = Plan::load(options.plan);
+  const OpenModel model = open_model(options.plan, options.model, {}, console);
+  std::optional<Plan> other = model.encoder;
+  if (!options.encoder.empty())
+    other = open_model(options.encoder, options.model, {}, console).plan;
+  if (!other)
+    throw usage_error("'{}' is one plan, and brings no encoder: give --encoder", options.plan);
+  if (options.tokenizer.empty()) options.tokenizer = model.tokenizer;
+  if (options.tokenizer.empty())
+    throw usage_error("'{}' brings no tokenizer: give --tokenizer tokenizer.json", options.plan);
+  const auto tokenizer = Tokenizer::load(options.tokenizer);
+  const Plan &encoder = *other, &decoder = model.plan;
   double load_seconds = seconds_since(start);
   create_context(decoder, options.session.device);  // excludes the driver's start-up from the
                                                     // measured time
@@ -112,16 +123,20 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
 
 void add_transcribe(Cli& cli) {
   auto options = std::make_shared<TranscribeArguments>();
-  auto* verb = cli.app.add_subcommand(
-      "transcribe", "Write down what is said in sound, by the two plans of a Whisper model");
-  verb->add_option("plan", options->plan, "Plan of the decoder")->required();
+  auto* verb =
+      cli.app.add_subcommand("transcribe", "Write down what is said in sound, by a Whisper model");
+  verb->add_option(
+          "model", options->plan,
+          "Folder of a Whisper model (Hugging Face, CTranslate2), its name in the hub's cache "
+          "(org/name), or the plan or ONNX file of the decoder")
+      ->required();
   verb->add_option("sound", options->files,
                    "WAV, FLAC, Ogg or MP3 files of any rate and number of channels")
       ->required();
   verb->group("Model");
-  verb->add_option("--encoder PLAN", options->encoder, "Plan of the encoder")->required();
-  verb->add_option("--tokenizer FILE", options->tokenizer, "tokenizer.json of the model")
-      ->required();
+  verb->add_option("--encoder MODEL", options->encoder,
+                   "Plan or ONNX file of the encoder (default: the folder's)");
+  verb->add_option("--tokenizer FILE", options->tokenizer, "tokenizer.json (default: the model's)");
   verb->group("What is written");
   verb->add_option("--language CODE", options->options.language,
                    "Code of what is spoken, as en or de (default: the likeliest)");
@@ -146,9 +161,8 @@ void add_transcribe(Cli& cli) {
   add_session_options(*verb, options->session);
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
-  verb->example(
-      "sinter transcribe speech_decoder.plan speech.wav --encoder speech_encoder.plan --tokenizer "
-      "speech_tokenizer.json");
+  add_model_options(*verb, options->model);
+  verb->example("sinter transcribe model_folder speech.wav");
   verb->example(
       "sinter transcribe speech_decoder.plan talk.mp3 --encoder speech_encoder.plan --tokenizer "
       "speech_tokenizer.json --format srt",

@@ -76,7 +76,7 @@ std::optional<std::string_view> TokenizerData::text_of(TokenId id) const {
   return model->vocabulary().name_of(id);
 }
 
-std::unique_ptr<const TokenizerData> read_tokenizer(std::string_view text) {
+std::unique_ptr<TokenizerData> read_tokenizer(std::string_view text) {
   auto data = std::make_unique<TokenizerData>();
   try {
     const Json json = with_context("not a tokenizer.json",

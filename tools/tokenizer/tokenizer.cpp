@@ -87,7 +87,7 @@ void require(bool is_whole, std::size_t most) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::unique_ptr<const TokenizerData> data) : data_(std::move(data)) {}
+Tokenizer::Tokenizer(std::unique_ptr<TokenizerData> data) : data_(std::move(data)) {}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
@@ -189,6 +189,13 @@ void Tokenizer::pad(std::vector<std::int64_t>& ids) const {
   if (padding->multiple > 0)
     size += (padding->multiple - size % padding->multiple) % padding->multiple;
   ids.insert(padding->from_left ? ids.begin() : ids.end(), size - ids.size(), padding->id);
+}
+
+void Tokenizer::truncate(std::size_t tokens) {
+  if (tokens < data_->post_processors.count(true))
+    throw usage_error("texts of {} tokens have no room for the special ones", tokens);
+  if (!data_->truncation) data_->truncation.emplace();
+  data_->truncation->tokens = tokens;
 }
 
 const std::optional<Truncation>& Tokenizer::truncation() const { return data_->truncation; }

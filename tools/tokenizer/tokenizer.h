@@ -56,6 +56,8 @@ class Tokenizer {
   Pair encode_pair_cut(std::string_view first, std::string_view second) const;
   /// Pads the ids of a single text by the file's rule (padding()).
   void pad(std::vector<std::int64_t>& ids) const;
+  /// Cuts texts at `tokens`, in place of the file's rule. Not while another thread encodes.
+  void truncate(std::size_t tokens);
   /// The file's rules for long and short texts, if any.
   const std::optional<Truncation>& truncation() const;
   const std::optional<Padding>& padding() const;
@@ -89,8 +91,8 @@ class Tokenizer {
   std::optional<std::int64_t> id_of(std::string_view token) const;
 
  private:
-  explicit Tokenizer(std::unique_ptr<const TokenizerData> data);
-  std::unique_ptr<const TokenizerData> data_;
+  explicit Tokenizer(std::unique_ptr<TokenizerData> data);
+  std::unique_ptr<TokenizerData> data_;
 };
 
 }  // namespace sinter::tools

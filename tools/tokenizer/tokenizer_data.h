@@ -37,6 +37,6 @@ struct TokenizerData {
 };
 
 /// `json`: the contents of the file. Throws as Tokenizer::parse.
-std::unique_ptr<const TokenizerData> read_tokenizer(std::string_view json);
+std::unique_ptr<TokenizerData> read_tokenizer(std::string_view json);
 
 }  // namespace sinter::tools

@@ -45,6 +45,7 @@ std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const GemmP
   for (const GemmSchedule& schedule : schedules) used.insert(schedule.tile->header(product));
   std::vector<std::string> headers(used.begin(), used.end());
   if (const std::string header = mma_header(product); !header.empty()) headers.push_back(header);
+  if (product.groups > 0) headers.emplace_back("group_tiles.cuh");
   if (product.prologue) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
   headers.push_back(body_header(analysis));
   return headers;
@@ -58,10 +59,15 @@ void set_gemm(KernelRequest& request, const GemmProgram& product) {
   request.hidden = product.product;
   request.operands = {"a", "b"};
   if (product.blocks) request.operands = {"row_scales", "column_scales", "a", "b"};
-  if (!product.weights || !product.weights->is_quantized()) return;
-  request.operands.insert(request.operands.begin(), "scales");
-  if (product.weights->has_zeros()) request.operands.insert(request.operands.begin(), "zeros");
-  if (product.weights->has_factors()) request.operands.insert(request.operands.begin(), "factors");
+  const auto put_first = [&](const char* name) {
+    request.operands.insert(request.operands.begin(), name);
+  };
+  if (product.weights && product.weights->is_quantized()) {
+    put_first("scales");
+    if (product.weights->has_zeros()) put_first("zeros");
+    if (product.weights->has_factors()) put_first("factors");
+  }
+  if (product.groups > 0) put_first("offsets");
 }
 
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {

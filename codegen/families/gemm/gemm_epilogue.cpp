@@ -47,7 +47,10 @@ void GemmText::map_rows() {
   };
   if (at_once * s_.lanes() != s_.threads()) require(fmt::format("{} < {}", group, at_once));
   if (passes * s_.split_k * at_once != s_.m) require(fmt::format("local < {}", s_.m));
-  if (!divides(product_.m, s_.m)) require(fmt::format("first_row + local < {}", size(product_.m)));
+  if (product_.groups > 0)
+    require("first_row + local < end_row");
+  else if (!divides(product_.m, s_.m))
+    require(fmt::format("first_row + local < {}", size(product_.m)));
   if (live.empty()) {
     lines.push_back("const i32 at = local;");
   } else {

@@ -12,6 +12,7 @@
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/gemm/weights/packed_buffers.h"
+#include "codegen/families/gemm/weights/panel_buffers.h"
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
 
@@ -21,8 +22,9 @@ namespace {
 /// Weights that kernels read in packed order; each is packed once for the whole plan.
 struct GemmState final : FamilyState {
   GemmState(PlanBuffers& buffers, std::set<std::uint64_t> weights, GemmRequest request)
-      : packed(buffers, std::move(weights)), asked(std::move(request)) {}
+      : packed(buffers, std::move(weights)), panels(buffers), asked(std::move(request)) {}
   PackedBuffers packed;
+  PanelBuffers panels;
   GemmRequest asked;  // CompileOptions::gemm, or the requested schedule of one kernel
 };
 
@@ -140,7 +142,9 @@ class RegionTactics {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->tf32 = plan_.options.tf32 && product->type == DType::kFloat32;
-    product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
+    // Which of the groups' weights a block reads is known behind the preceding step.
+    product->b_is_weight =
+        product->groups == 0 && buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->prologue)
       for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
         product->prologue->weights.push_back(
@@ -209,6 +213,8 @@ class GemmFamily final : public KernelFamily {
 
   std::string takes(const Region& region, const ir::TargetTraits& target) const override {
     if (region.kind() == "matmul" || region.kind() == "conv") return "";
+    if (region.kind() == "grouped_matmul")
+      return target.gemm_kernels ? "" : "this target's grouped matmuls are a step of the runtime";
     if (region.kind() != "gemm") return "it is no matrix product and no convolution";
     return target.gemm_kernels ? "" : "this target's products are a library's";
   }
@@ -228,19 +234,22 @@ class GemmFamily final : public KernelFamily {
 
   std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
     std::vector<StepTactics> steps;
+    auto& state = static_cast<GemmState&>(*plan.states.at(std::string(name())));
     // GEMMs for the library only, with weights in a layout that it reads.
     if (region.kind() == "matmul" &&
         !(plan.generates_kernels() &&
           (multiplies_quantized(region.node) || multiplies_eight_bits(region.node)))) {
-      steps.push_back(library(region, plan,
-                              lower_matmul(*region.node.body, region.inputs, region.outputs,
-                                           plan.exprs, plan.options.tf32)));
+      plan::fb::MatmulStepT product = lower_matmul(*region.node.body, region.inputs, region.outputs,
+                                                   plan.exprs, plan.options.tf32);
+      StepT step = step_of(region);
+      if (product.quantization)
+        state.panels.pack(product, step.reads, plan.exprs, plan.options.int8_activations);
+      steps.push_back(library(std::move(step), plan, std::move(product)));
     } else if (!plan.generates_kernels()) {
-      steps.push_back(library(region, plan,
+      steps.push_back(library(step_of(region), plan,
                               lower_conv(*region.node.body, region.inputs, region.outputs,
                                          plan.exprs, plan.options.tf32)));
     } else {
-      auto& state = static_cast<GemmState&>(*plan.states.at(std::string(name())));
       steps.push_back(RegionTactics(region, plan, state).run());
     }
     return steps;
@@ -252,8 +261,8 @@ class GemmFamily final : public KernelFamily {
 
  private:
   template <typename Work>
-  static StepTactics library(const Region& region, PlanContext& plan, Work work) {
-    StepTactics result{step_of(region), {}};
+  static StepTactics library(StepT step, PlanContext& plan, Work work) {
+    StepTactics result{std::move(step), {}};
     set_cost(result.step, cost_of(work, plan.exprs, plan.sizes()), plan.exprs);
     result.tactics.push_back(only(std::move(work)));
     return result;

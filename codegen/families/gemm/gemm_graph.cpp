@@ -56,7 +56,8 @@ ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
 
 const Node& gemm_node(const Graph& part) {
   for (const Node& node : part.nodes())
-    if (node.op->name == "MatMul" || node.op->name == "Conv") return node;
+    if (node.op->name == "MatMul" || node.op->name == "GroupedMatMul" || node.op->name == "Conv")
+      return node;
   throw Error(ErrorCode::kInternal, "a matmul or conv region without a MatMul or Conv");
 }
 
@@ -65,7 +66,7 @@ GemmBody gemm_body(const Graph& body) {
   for (const Node& node : body.nodes()) {
     if (node.op->name == "Reshape") continue;
     const bool conv = is_kind(node, "conv");
-    if (!result.matmul && (conv || is_kind(node, "matmul"))) {
+    if (!result.matmul && (conv || is_kind(node, "matmul") || is_kind(node, "grouped_matmul"))) {
       result.matmul = &node;
       result.is_conv = conv;
     } else if (node.op->kind == OpKind::kFused && node.body && result.matmul && !result.epilogue) {

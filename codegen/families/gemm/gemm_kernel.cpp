@@ -101,6 +101,7 @@ struct Held {
 }  // namespace
 
 bool GemmTile::rasters_along_m(const GemmProblem& problem) const {
+  if (problem.product.groups > 0) return false;
   const Held held(problem);
   return held.a && !held.b;
 }
@@ -110,7 +111,8 @@ int GemmTile::raster_group(const GemmProblem& problem, const GemmSchedule& s) co
   const double rows = s.m * s.multicast, at_once = problem.device.multiprocessors / s.multicast;
   const auto group = static_cast<int>(std::lround(std::sqrt(at_once * s.n / rows)));
   const Held held(problem);
-  return !held.a && !held.b && problem.product.batch.empty() ? std::max(group, 1) : 1;
+  const bool is_one = problem.product.batch.empty() && problem.product.groups == 0;
+  return !held.a && !held.b && is_one ? std::max(group, 1) : 1;
 }
 
 bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {

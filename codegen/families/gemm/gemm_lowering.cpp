@@ -53,6 +53,33 @@ bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int 
   return std::ranges::find(found, true) != found.end();
 }
 
+/// A matmul of rows sorted by group. `operands` are the buffers of x, of the weights and what
+/// belongs to them, and of the offsets. Returns the reason if no kernel accepts it.
+std::string read_groups(const Graph& part, const Node& node, Buffers operands, GemmProgram& result,
+                        std::vector<std::uint32_t>& groups) {
+  const Shape &x = part.type(node.inputs[0]).shape, &w = part.type(node.inputs[1]).shape;
+  const auto format = ir::ProductFormats(node.attrs).w;
+  result.m = x[0];
+  result.k = x[1];
+  result.n = part.type(node.outputs[0]).shape[1];
+  if (!result.n.is_constant() || !result.k.is_constant()) return "n and k must be constants";
+  result.groups = w[0].value();
+  result.rows_are_k = !format && node.attrs.get_int("transposed") == 0;
+  result.row_step = Dim(1);
+  result.a = {Dim(0), result.k, {Dim(0)}};
+  result.b = {Dim(0), result.rows_are_k ? result.n : result.k, {result.n * result.k}};
+  groups.push_back(operands.back());
+  if (!format) return "";
+  if (result.n.value() % kGroupColumns != 0)
+    return fmt::format("quantized groups of {} columns, no multiple of {}", result.n.value(),
+                       kGroupColumns);
+  result.weights = {*format, false};
+  if (format->depth >= result.k.value()) result.weights->format->depth = 0;
+  if (format->zero || format->has_factors) groups.push_back(operands[3]);
+  groups.push_back(operands[2]);
+  return "";
+}
+
 std::string print_operand(const GemmOperand& operand) {
   std::string text =
       fmt::format("[{} + {}", operand.offset.to_string(), operand.stride.to_string());
@@ -265,6 +292,7 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   for (std::size_t i = 0; i < product.batch.size(); ++i)
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
+  if (product.groups > 0) text += fmt::format(" groups {}", product.groups);
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";
@@ -296,18 +324,20 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   const TensorType& type = part.type(node.outputs[0]);
   GemmProgram result;
   result.type = part.type(node.inputs[0]).dtype;
+  const bool is_scaled =
+      node.op->name != "Conv" && ir::ProductFormats(node.attrs).w && !ir::has_scaled_operands(node);
   // Packed weights are converted to x's type.
-  result.b_type = ir::has_scaled_weights(node) ? result.type : part.type(node.inputs[1]).dtype;
+  result.b_type = is_scaled ? result.type : part.type(node.inputs[1]).dtype;
   result.result = type.dtype;
   if (!kernels_multiply(result.type, result.b_type)) {
     refusal = fmt::format("GEMM kernels do not multiply {}", print_types(result));
     return std::nullopt;
   }
-  if (result.type == DType::kFloat32 && ir::has_scaled_weights(node)) {
+  if (result.type == DType::kFloat32 && is_scaled) {
     refusal = "float32 meets no quantized weights";
     return std::nullopt;
   }
-  if (const auto w = ir::ProductFormats(node.attrs).w; w && w->offset) {
+  if (is_scaled && ir::ProductFormats(node.attrs).w->offset) {
     refusal = "GEMM kernels add no offsets to quantized weights";
     return std::nullopt;
   }
@@ -338,6 +368,12 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
         space.back() = result.batch[0];
         space.push_back(result.n);
       }
+    } else if (node.op->name == "GroupedMatMul") {
+      std::vector<std::uint32_t> operands;
+      for (const ValueId input : node.inputs) operands.push_back(reads[*part.input_number(input)]);
+      refusal = read_groups(part, node, operands, result, groups);
+      a = operands[0];
+      b = operands[1];
     } else {
       const ir::ProductFormats formats(node.attrs);
       const std::uint32_t nowhere[] = {kAccumulatorBuffer};

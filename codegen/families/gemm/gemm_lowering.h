@@ -92,6 +92,10 @@ struct GemmProgram {
   /// Of b, if both operands have scales along k: their buffers, of rows [m, k / depth] and of
   /// column groups, precede a and b.
   std::optional<ir::ScaleFormat> blocks;
+  /// Matrices of b, one for each group of rows; 0: one for all rows. Rows are sorted by group. A
+  /// buffer of the groups' first rows precedes the other operands; rows outside of all groups are
+  /// zero.
+  std::int64_t groups = 0;
   bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
@@ -107,12 +111,18 @@ struct GemmProgram {
   bool is_exact_float() const { return type == DType::kFloat32 && !tf32; }
   int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b
 
+  /// What TMA descriptors of both operands have besides rows and columns: the batch, or groups.
+  std::vector<Dim> mapped_batch() const {
+    return groups > 0 ? std::vector<Dim>{Dim(groups)} : batch;
+  }
+
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
   std::uint32_t first_operand() const {
     if (!weights || !weights->is_quantized()) return a_buffer();
     return weights->has_zeros() || weights->has_factors() ? zeros_buffer() : scales_buffer();
   }
+  std::uint32_t offsets_buffer() const { return first_operand() - 1; }  // of groups
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
   std::uint32_t factors_buffer() const { return zeros_buffer(); }  // no weights have both
@@ -126,6 +136,9 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs);
 
 /// Stand for the buffers of the accumulators and of prologue rows, which have no memory.
 inline constexpr std::uint32_t kAccumulatorBuffer = 0xffffffffu, kPrologueBuffer = 0xfffffffeu;
+
+/// Columns of quantized groups are a multiple of this: of units of packed weights.
+inline constexpr std::int64_t kGroupColumns = 16;
 
 /// The pitch of prologue rows is a multiple of this, plus 16 bytes; the padding is zero.
 inline constexpr std::int64_t kRowDepth = 1024;

@@ -20,7 +20,9 @@ GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule
 GemmMapping GemmText::make() {
   mapping_ = start_mapping(analysis_, s_.epilogue, analysis_.outer_dims(), analysis_.inner_dims());
   const auto& ranges = analysis_.exprs().ranges();
-  tiles_m_ = ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
+  tiles_m_ = product_.groups > 0 ? ir::floor_div(product_.m, Dim(s_.m)) +
+                                       ir::min(product_.m, Dim(product_.groups + 2), ranges)
+                                 : ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
   tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.cluster_n, ranges);
   declare_tile();
   s_.tile->write(*this);
@@ -39,7 +41,10 @@ void GemmText::declare_tile() {
 
 void GemmText::write_one_tile() {
   mapping_.blocks = tiles() * Dim(s_.cluster());
+  count_group_tiles();
   place_block();
+  if (product_.groups > 0)
+    line("if (first_row >= end_row) return;  // more tiles than groups need");
   write_mainloop();
   map_rows();
   map_columns();
@@ -47,6 +52,14 @@ void GemmText::write_one_tile() {
 }
 
 Dim GemmText::tiles() const { return tiles_m_ * tiles_n_ * ir::element_count(product_.batch); }
+
+void GemmText::count_group_tiles() {
+  if (product_.groups == 0) return;
+  if (s_.programmatic_launch) line("grid_dependency_wait();");
+  line(fmt::format("__shared__ GroupTiles<{}> group_tiles;", product_.groups));
+  line(fmt::format("group_tiles.count(after_grid_wait({}), {}, {});",
+                   args_.buffer(product_.offsets_buffer()), size(product_.m), s_.m));
+}
 
 /// The tile of the block.
 void GemmText::place_block() {
@@ -104,10 +117,15 @@ std::vector<std::string> GemmText::tile_coordinates(std::string rest) {
     line(fmt::format("const u32 left{} = {} / {};", b, rest, count));
     rest = fmt::format("left{}", b);
   }
-  line(s_.multicast > 1
-           ? fmt::format("const i32 first_row = i32({0} * {1} + blockIdx.x % {1}) * {2};", tile_m,
-                         s_.multicast, s_.m)
-           : fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
+  if (product_.groups > 0) {
+    line(fmt::format("const GroupRows of_group = group_tiles.find(i32({}));", tile_m));
+    line("const i32 first_row = of_group.first, end_row = of_group.end;");
+    line("const u32 b0 = of_group.matrix;");
+  } else
+    line(s_.multicast > 1
+             ? fmt::format("const i32 first_row = i32({0} * {1} + blockIdx.x % {1}) * {2};", tile_m,
+                           s_.multicast, s_.m)
+             : fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
   line(s_.cluster_n > 1
            ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};", tile_n,
                          s_.cluster_n, s_.split_k, part_tile())
@@ -126,6 +144,12 @@ std::pair<std::string, std::string> GemmText::range_of_k(const std::string& part
   return {"begin", "end"};
 }
 
+std::string GemmText::end_of_k(const std::string& begin, const std::string& end) const {
+  // Warpgroups never skip the mainloop; TMA gives zeros outside of a tensor.
+  if (product_.groups == 0 || product_.by_warpgroups) return end;
+  return fmt::format("of_group.has_matrix ? {} : {}", end, begin);
+}
+
 void GemmText::write_mainloop() {
   std::vector<std::string> lines;
   const auto [begin, end] = range_of_k(fmt::format("rank % {}", s_.split_k), lines);
@@ -133,7 +157,7 @@ void GemmText::write_mainloop() {
   line("Tile::Operands operands;");
   s_.tile->write_operands(*this);
   line(fmt::format("operands.begin = {};", begin));
-  line(fmt::format("operands.end = {};", end));
+  line(fmt::format("operands.end = {};", end_of_k(begin, end)));
   if (s_.programmatic_launch) begin_programmatic();
   if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
   if (product_.prologue) {

@@ -74,21 +74,25 @@ void GemmText::write_packed_b() {
   const GemmWeights& weights = *product_.weights;
   const std::int64_t k = product_.k.value(), depth = packed_depth(k);
   const std::int64_t stride = depth * kPackedColumns * weights.bits() / 8;
-  line(fmt::format("operands.b = {} + i64(first_column / {}) * {};",
-                   args_.buffer(product_.b_buffer()), kPackedColumns, stride));
+  // The matrices of groups are packed as one, side by side.
+  if (product_.groups > 0)
+    line(fmt::format("const i64 packed_column = i64(b0) * {} + first_column;", product_.n.value()));
+  const char* const column = product_.groups > 0 ? "packed_column" : "first_column";
+  line(fmt::format("operands.b = {} + i64({} / {}) * {};", args_.buffer(product_.b_buffer()),
+                   column, kPackedColumns, stride));
   line(fmt::format("operands.stride_b = {};", stride));
   if (product_.parts > 1)
     line(fmt::format("operands.part_b = {};", part_columns().value() / kPackedColumns * stride));
   if (!weights.is_quantized()) return;
   const std::int64_t groups = packed_groups(weights.group(), k);
-  line(fmt::format("operands.scales = {} + i64(first_column) * {};",
-                   args_.buffer(product_.scales_buffer()), groups));
+  line(fmt::format("operands.scales = {} + i64({}) * {};", args_.buffer(product_.scales_buffer()),
+                   column, groups));
   if (weights.has_zeros())
-    line(fmt::format("operands.zeros = {} + i64(first_column) * {};",
-                     args_.buffer(product_.zeros_buffer()), groups));
+    line(fmt::format("operands.zeros = {} + i64({}) * {};", args_.buffer(product_.zeros_buffer()),
+                     column, groups));
   if (weights.has_factors()) {
-    line(fmt::format("operands.factors = {} + first_column;",
-                     args_.buffer(product_.factors_buffer())));
+    line(fmt::format("operands.factors = {} + {};", args_.buffer(product_.factors_buffer()),
+                     column));
     if (product_.parts > 1)
       line(fmt::format("operands.part_factors = {};", part_columns().value()));
   }
@@ -98,7 +102,8 @@ void GemmText::write_packed_b() {
 }
 
 void GemmText::write_rows() {
-  line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
+  line(product_.groups > 0 ? "operands.rows = end_row - first_row;"
+                           : fmt::format("operands.rows = {} - first_row;", size(product_.m)));
 }
 
 void GemmText::write_columns() {
@@ -107,10 +112,15 @@ void GemmText::write_columns() {
            : fmt::format("operands.columns = {} - first_column;", size(part_columns())));
 }
 
+std::string GemmText::mapped_row() const {
+  if (product_.groups == 0) return "first_row";
+  return fmt::format("of_group.has_matrix ? first_row : {}", size(product_.m));
+}
+
 void GemmText::write_mapped_a() {
-  map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m);
+  map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m, product_.batch);
   line("operands.a = &map_a;");
-  line("operands.row = first_row;");
+  line(fmt::format("operands.row = {};", mapped_row()));
 }
 
 std::vector<std::string> GemmText::block_scales() {
@@ -128,17 +138,19 @@ std::vector<std::string> GemmText::block_scales() {
 }
 
 std::vector<std::string> GemmText::mapped_operands() {
+  const Shape batch = product_.mapped_batch();
   if (product_.windows)
     map_windows();
   else
-    map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m);
+    map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m, batch);
   if (product_.rows_are_k)
-    map("map_b", product_.b_buffer(), product_.b, product_.n, product_.k, s_.k);
+    map("map_b", product_.b_buffer(), product_.b, product_.n, product_.k, s_.k, batch);
   else
     map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n,
-        part_tile() / s_.multicast);
+        part_tile() / s_.multicast, batch);
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
-                                    "operands.row = first_row;", "operands.column = first_column;"};
+                                    fmt::format("operands.row = {};", mapped_row()),
+                                    "operands.column = first_column;"};
   if (product_.parts > 1)
     lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
   for (std::string& line : block_scales()) lines.push_back(std::move(line));
@@ -156,7 +168,7 @@ std::vector<std::string> GemmText::mapped_operands() {
                       windows.dilations[d], windows.pads[d]));
     lines.push_back("operands.windows.find(first_row);");
   }
-  for (std::size_t b = 0; b < product_.batch.size(); ++b) {
+  for (std::size_t b = 0; b < product_.mapped_batch().size(); ++b) {
     const auto set_index = [&](const char* name, const GemmOperand& operand) {
       const bool shared = operand.batch_strides[b] == Dim(0);
       lines.push_back(
@@ -164,6 +176,9 @@ std::vector<std::string> GemmText::mapped_operands() {
     };
     set_index("batch_a", product_.a);
     set_index("batch_b", product_.b);
+    if (product_.groups > 0)
+      lines.push_back(
+          fmt::format("if (!of_group.has_matrix) operands.batch_b[0] = {};", product_.groups));
   }
   return lines;
 }
@@ -194,10 +209,10 @@ void GemmText::map_windows() {
 }
 
 void GemmText::map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
-                   const Dim& columns, const Dim& rows, int box_rows) {
+                   const Dim& columns, const Dim& rows, int box_rows, const Shape& batch) {
   maps_.push_back(matrix_map(name,
                              {analysis_.program().buffers[buffer], operand.offset, columns, rows,
-                              operand.stride, product_.batch, operand.batch_strides},
+                              operand.stride, batch, operand.batch_strides},
                              box_rows, analysis_.exprs(), box_columns(product_.element_bytes())));
 }
 

@@ -2,6 +2,7 @@
 #include "codegen/families/gemm/gemm_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <span>
@@ -23,6 +24,21 @@ namespace {
 constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 // Warpgroup tiles have up to 256 rows: the share of idle multiprocessors varies strongly with m.
 constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
+
+// All rows of a grouped matmul.
+constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192};
+
+/// The estimated time for `m` rows. Rows of a grouped matmul are expected to choose groups evenly:
+/// the matrices of those that have rows are then side by side.
+double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) {
+  const auto groups = static_cast<double>(problem.product.groups);
+  if (groups == 0) return s.tile->estimate(problem, s, m);
+  const double used = groups * (1 - std::pow(1 - 1 / groups, static_cast<double>(m)));
+  GemmProblem each = problem;
+  each.n = static_cast<std::int64_t>(static_cast<double>(problem.n) * std::max(used, 1.0));
+  const auto rows = static_cast<std::int64_t>(std::ceil(static_cast<double>(m) / used));
+  return s.tile->estimate(each, s, std::max<std::int64_t>(rows, 1));
+}
 
 constexpr int kLeastCopiedBytes = 4;  // smaller elements are not copied one by one
 
@@ -101,8 +117,10 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
                    ? 8
                    : copy_vector(analysis, product.b, product.rows_are_k ? columns : product.k,
                                  product.element_bytes(), s.conditions);
+  // GroupTiles, besides the tile.
+  const int counted = product.groups > 0 ? static_cast<int>(product.groups + 4) * 8 : 0;
   if (!s.tile->fits(problem, s) || s.cluster() > problem.device.cluster_blocks ||
-      s.shared_bytes(problem) > s.tile->most_shared_bytes(problem.device))
+      s.shared_bytes(problem) + counted > s.tile->most_shared_bytes(problem.device))
     return false;
   if (problem.reductions > 0) {
     if (!problem.most_n || *problem.most_n > s.n * s.cluster_n) return false;
@@ -142,7 +160,7 @@ std::vector<GemmSchedule> of_one_order(const GemmProblem& problem,
     for (const std::int64_t rows : steps) {
       double least = std::numeric_limits<double>::infinity();
       for (const GemmSchedule& s : schedules)
-        least = std::min(least, s.tile->estimate(problem, s, std::min(rows, *problem.most_m)));
+        least = std::min(least, estimate(problem, s, std::min(rows, *problem.most_m)));
       sum += least;
       if (rows >= *problem.most_m) break;
     }
@@ -165,6 +183,7 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 
 /// Row counts that get a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
+  if (problem.product.groups > 0) return kGroupedRows;
   if (kMixedInputKernel.is_for(problem.product)) {
     if (problem.product.is_eight_bit()) return kW4A8Rows;
     return kMixedInputRows;
@@ -197,7 +216,7 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs)
       conditions.emplace_back(exprs.intern(product.m), 1, kMostMixedInputRows);
     return conditions;
   }
-  if (product.weights) return {};  // the library has no such GEMM
+  if (product.weights || product.groups > 0) return {};  // the library has no such GEMM
   if (product.by_warpgroups || product.is_exact_float()) return {};
   const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
   const auto limit = static_cast<std::int64_t>(reference_device().fitted->fusion.kernel_flops);
@@ -248,7 +267,7 @@ std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
     double least = 0;
     for (const GemmSchedule& s : all) {
       if (any_gpu && s.cluster() > 1) continue;
-      const double time = s.tile->estimate(problem, s, m);
+      const double time = estimate(problem, s, m);
       if (best && time >= least) continue;
       best = &s;
       least = time;
@@ -294,14 +313,14 @@ std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
   const std::int64_t rows = product.m.is_constant()
                                 ? product.m.value()
                                 : std::min(problem.most_m.value_or(kTypicalRows), kTypicalRows);
-  const auto time = [&](const GemmSchedule& s) { return s.tile->estimate(problem, s, rows); };
+  const auto time = [&](const GemmSchedule& s) { return estimate(problem, s, rows); };
   std::ranges::stable_sort(all, [&](const auto& a, const auto& b) { return time(a) < time(b); });
   return all;
 }
 
 double estimated_time(const ProgramAnalysis& analysis, const GemmProgram& product,
                       const GemmSchedule& schedule, std::int64_t rows) {
-  return schedule.tile->estimate(gemm_problem(analysis, product), schedule, rows);
+  return estimate(gemm_problem(analysis, product), schedule, rows);
 }
 
 std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,

@@ -51,6 +51,8 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   const std::uint32_t writes[] = {between_};
   if (nodes_.is_conv)
     lower_conv_library(reads, options.tf32);
+  else if (is_grouped())
+    lower_groups(reads);
   else if (multiplies_quantized(*nodes_.matmul) && size_of(left_type_) == 1)
     // Only for its weights and cost: no library implements it, whatever the epilogue.
     library_ = lower_matmul(bare_product(part), reads, writes, exprs_, false);
@@ -75,6 +77,49 @@ std::uint32_t GemmStep::input_buffer(ValueId value) const {
   if (at == body_->inputs().end())
     throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
   return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
+}
+
+bool GemmStep::is_grouped() const {
+  return gemm_node(*nodes_.matmul->body).op->name == "GroupedMatMul";
+}
+
+/// Only the weights' buffers: no library multiplies rows by groups.
+void GemmStep::lower_groups(Buffers reads) {
+  const Graph& part = *nodes_.matmul->body;
+  const Node& node = gemm_node(part);
+  library_refusal_ = "no library multiplies rows by groups";
+  const auto buffer = [&](std::size_t input) {
+    const auto at = part.input_number(node.inputs[input]);
+    if (!at) throw Error(ErrorCode::kInternal, "a grouped matmul reads no input of its region");
+    return reads[*at];
+  };
+  plan::fb::MatmulStepT step;
+  step.b = std::make_unique<plan::fb::MatrixT>();
+  step.b->buffer = buffer(1);
+  if (const auto format = ir::ProductFormats(node.attrs).w) {
+    step.quantization = std::make_unique<plan::fb::QuantizationT>();
+    step.quantization->scales = buffer(2);
+    if (format->zero) step.quantization->zero_points = static_cast<std::int32_t>(buffer(3));
+    if (format->has_factors) step.quantization->factors = static_cast<std::int32_t>(buffer(3));
+  }
+  library_ = std::move(step);
+}
+
+/// Each row is multiplied by one matrix, and each matrix is read once, if it has rows.
+StepCost GemmStep::work_of_groups() const {
+  const Graph& part = *nodes_.matmul->body;
+  const Node& node = gemm_node(part);
+  const auto bytes = [](const ir::TensorType& type) {
+    return ir::element_count(type.shape) * Dim(static_cast<std::int64_t>(size_of(type.dtype)));
+  };
+  const TensorType &x = part.type(node.inputs[0]), &y = part.type(node.outputs[0]);
+  const Dim groups = part.type(node.inputs[1]).shape[0];
+  Dim weights = 0;
+  for (std::size_t i = 1; i + 1 < node.inputs.size(); ++i)
+    weights += bytes(part.type(node.inputs[i]));
+  return {bytes(x) + ir::floor_div(weights, groups) * ir::min(y.shape[0], groups, exprs_.ranges()),
+          bytes(y), Dim(2) * ir::element_count(y.shape) * x.shape[1],
+          gemm_arithmetic(left_type_, plan::fb::MathMode::Default)};
 }
 
 void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
@@ -137,7 +182,9 @@ bool multiplies_eight_bits(const Node& node) {
 }
 
 bool multiplies_quantized(const Node& node) {
-  return ir::has_scaled_weights(gemm_node(*node.body));
+  const Node& product = gemm_node(*node.body);
+  if (product.op->name == "GroupedMatMul") return ir::ProductFormats(product.attrs).w.has_value();
+  return ir::has_scaled_weights(product);
 }
 
 bool GemmStep::is_quantized() const {
@@ -192,10 +239,11 @@ std::optional<LoopProgramT> GemmStep::loops(bool with_epilogue) const {
 StepCost GemmStep::work() const {
   const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
   StepCost work =
-      library_refusal_.empty()
+      is_grouped() ? work_of_groups()
+      : library_refusal_.empty()
           ? std::visit([&](const auto& step) { return cost_of(step, exprs_, size); }, library_)
           : cost_of(*loops(false), exprs_, size);
-  if (!library_refusal_.empty())
+  if (!library_refusal_.empty() && !is_grouped())
     work.arithmetic = gemm_arithmetic(left_type_, plan::fb::MathMode::Default);
   if (prologue_) {
     const Dim passed = buffers_.size(*prologue_rows_).bytes;

@@ -41,6 +41,8 @@ class GemmStep {
   const std::optional<LoopProgramT>& prologue() const { return prologue_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
+  /// Whether its rows are multiplied by groups, which no library does.
+  bool is_grouped() const;
   /// Whether both operands have 8 bits.
   bool is_eight_bit() const { return size_of(left_type_) == 1 && !is_quantized(); }
   DType left_type() const { return left_type_; }  // of the GEMM
@@ -65,6 +67,8 @@ class GemmStep {
 
  private:
   std::uint32_t input_buffer(ValueId value) const;
+  void lower_groups(Buffers reads);
+  StepCost work_of_groups() const;
   void lower_conv_library(Buffers reads, bool tf32);
   void lower_eight_bit_library(Buffers reads, bool fast_accumulation);
 

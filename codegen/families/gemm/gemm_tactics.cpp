@@ -57,7 +57,7 @@ class TacticList {
              const GemmKernelQueries& kernels)
       : product_(product), requested_(requested), kernels_(kernels) {
     packs_elements_ = (asks(Kind::kAny) || requested.is_small_m_schedule()) && !product.is_conv() &&
-                      !is_quantized() && !product.is_eight_bit();
+                      !is_quantized() && !product.is_eight_bit() && !product.is_grouped();
     find_kernels();
     if (!packs_elements_ || whole_ || with_prologue_ || (alone_ && product.reduces())) return;
     packs_elements_ = false;
@@ -72,6 +72,8 @@ class TacticList {
       if (alone_) add(alone_tactic(alone_));
       if (groups_) add(kernel_tactic(groups_));
       if (warpgroups_alone_) add(alone_tactic(warpgroups_alone_));
+    } else if (product_.is_grouped()) {
+      grouped();
     } else if (const auto only = tactic_of_one_order()) {
       add(*only);
     } else if (product_.is_conv() || product_.is_eight_bit()) {
@@ -114,7 +116,8 @@ class TacticList {
     if (!packs_elements_ && (any || asks(Kind::kWarpSpecialized) || by_warpgroups))
       groups_ = kernel(true, true, any ? ignored : refusal_);
     if (!product_.epilogue()) return;
-    if (asks(Kind::kAlone) || ((any || is_quantized()) && (!whole_ || product_.reduces())))
+    const bool wants_alone = !whole_ || product_.reduces() || product_.is_grouped();
+    if (asks(Kind::kAlone) || ((any || is_quantized()) && wants_alone))
       alone_ = kernel(false, false, ignored);
     if (!packs_elements_ &&
         (asks(Kind::kWarpSpecializedAlone) || (any && (!groups_ || product_.reduces()))))
@@ -204,6 +207,17 @@ class TacticList {
     if (asks(Kind::kAny) || asks_unpacked()) unpacked();
     if (asks_unpacked() && !tactics_.empty() && tactics_.back().conditions.empty()) return;
     packed();
+  }
+
+  /// Rows by groups: no library has such a matmul. The last kernel takes all sizes.
+  void grouped() {
+    if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "a grouped matmul: " + refusal_);
+    if (groups_)
+      add(kernel_tactic(groups_));
+    else if (warpgroups_alone_)
+      add(alone_tactic(warpgroups_alone_));
+    if (whole_ && alone_) add(alone_tactic(alone_));
+    add(whole_ ? kernel_tactic(whole_) : alone_tactic(alone_));
   }
 
   /// The only tactic of a GEMM with a fixed summation order; nothing if others may be timed.

@@ -45,11 +45,11 @@ class GemmText {
   const GemmProgram& product() const { return product_; }
   ThreadMapping& mapping() { return mapping_; }
   /// The text of a size; if not constant, of type u32 or i64.
-  std::string dim(const Dim& size) { return args_.dim(size); }
+  std::string dim(const Dim& size) const { return args_.dim(size); }
 
   void line(std::string text) { mapping_.prologue.push_back(std::move(text)); }
   /// "i32(..)" of a size.
-  std::string size(const Dim& size) { return fmt::format("i32({})", args_.dim(size)); }
+  std::string size(const Dim& size) const { return fmt::format("i32({})", args_.dim(size)); }
   static bool divides(const Dim& size, int by) {
     return size.is_constant() && size.value() % by == 0;
   }
@@ -63,6 +63,11 @@ class GemmText {
   /// Begin and end of k for part `part` of split_k; appends their declarations to `lines`.
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);
+
+  /// The end of k of the tile's group: none of it if the rows have no group.
+  std::string end_of_k(const std::string& begin, const std::string& end) const;
+  /// Waits for the groups' first rows and counts their tiles, which tile_coordinates() looks up.
+  void count_group_tiles();
 
   // Operands. Each writes fields of `operands`.
 
@@ -83,6 +88,8 @@ class GemmText {
   void write_mapped_a();
   /// Addresses of block scales for the tile's first row and column; empty if there are none.
   std::vector<std::string> block_scales();
+  /// The tile's first row of the left operand; outside of it if the rows have no group.
+  std::string mapped_row() const;
   /// Both operands by TMA descriptors; k or columns are innermost.
   std::vector<std::string> mapped_operands();
 
@@ -116,7 +123,7 @@ class GemmText {
   void write_windows();
   void map_windows();
   void map(const char* name, std::uint32_t buffer, const GemmOperand& operand, const Dim& columns,
-           const Dim& rows, int box_rows);
+           const Dim& rows, int box_rows, const Shape& batch);
 
   void declare_tile();
   void place_block();

@@ -10,9 +10,10 @@
 // and uses a block barrier.
 #pragma once
 
-#include "approximate.cuh"
 #include "cluster.cuh"
 #include "mma.cuh"
+#include "recurrent_cells.cuh"
+#include "recurrent_exchange.cuh"
 
 /// An absent operand.
 struct Absent {};
@@ -30,75 +31,6 @@ template <class T>
 SINTER_DEVICE void store_at(T* p, i64 i, float value) {
   p[i] = narrow<T>(value);
 }
-
-// ---- cells, with the gates in ONNX's order. kProducts: matmuls of weights and state in each step.
-// x is the input's contribution to the gates, h the latest matmul's.
-/// Gates for elements of type T. 16 bits: relative error 2^-21 of a sigmoid, absolute of a tanh.
-template <class T>
-struct RecurrentGates {
-  SINTER_DEVICE static float sigmoid(float a) {
-    return reciprocal_of_normal(1.0f + power_of_two(minimum(a * -1.44269504f, 120.0f)));
-  }
-  SINTER_DEVICE static float tanh(float a) { return fmaf(2.0f, sigmoid(2.0f * a), -1.0f); }
-};
-/// As the loop of the same layer computes them.
-template <>
-struct RecurrentGates<float> {
-  SINTER_DEVICE static float sigmoid(float a) { return 1.0f / (1.0f + exponential(-a)); }
-  SINTER_DEVICE static float tanh(float a) { return hyperbolic_tangent(a); }
-};
-struct LstmCell {
-  static constexpr int kGates = 4, kProducts = 1;
-  static constexpr bool kHasCell = true;
-  template <class Gates>
-  SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
-                                 float& state, float& cell) {
-    const float in = Gates::sigmoid(x[0] + h[0]), out = Gates::sigmoid(x[1] + h[1]);
-    const float forget = Gates::sigmoid(x[2] + h[2]), fresh = Gates::tanh(x[3] + h[3]);
-    cell = fmaf(forget, cell, in * fresh);
-    state = out * Gates::tanh(cell);
-  }
-};
-/// The reset gate applies after the matmul (linear_before_reset).
-struct GruCell {
-  static constexpr int kGates = 3, kProducts = 1;
-  static constexpr bool kHasCell = false;
-  template <class Gates>
-  SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&bias)[4],
-                                 float& state, float&) {
-    const float update = Gates::sigmoid(x[0] + h[0] + bias[0]);
-    const float reset = Gates::sigmoid(x[1] + h[1] + bias[1]);
-    const float fresh = Gates::tanh(fmaf(reset, h[2] + bias[2], x[2]));
-    state = fmaf(update, state - fresh, fresh);
-  }
-};
-/// The reset gate applies to the state before the candidate's matmul.
-struct ResetFirstGruCell {
-  static constexpr int kGates = 3, kProducts = 2;
-  static constexpr bool kHasCell = false;
-  /// Returns the state for the second matmul, and stores the update gate.
-  template <class Gates>
-  SINTER_DEVICE static float first(const float (&x)[4], const float (&h)[4], float state,
-                                   float& update) {
-    update = Gates::sigmoid(x[0] + h[0]);
-    return Gates::sigmoid(x[1] + h[1]) * state;
-  }
-  template <class Gates>
-  SINTER_DEVICE static void second(const float (&x)[4], const float (&h)[4], float update,
-                                   float& state) {
-    const float fresh = Gates::tanh(x[2] + h[2]);
-    state = fmaf(update, state - fresh, fresh);
-  }
-};
-struct RnnCell {
-  static constexpr int kGates = 1, kProducts = 1;
-  static constexpr bool kHasCell = false;
-  template <class Gates>
-  SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
-                                 float& state, float&) {
-    state = Gates::tanh(x[0] + h[0]);
-  }
-};
 
 /// kUnits units in kDirections directions, the first one reversed if kBackwards. Schedule: blocks
 /// of a cluster, warps of a block, blocks of 32 weights of a row in registers, and sequences of a
@@ -223,73 +155,6 @@ SINTER_DEVICE void load_recurrent_weights(const typename Shape::Element* weights
               recurrent_row<Shape>(rows[half], valid[half],
                                    (Shape::kHeld + block) * 32 + first + word * 4);
   }
-}
-
-// ---- exchange of the state
-/// Initializes an mbarrier in shared memory; by one thread of the block.
-SINTER_DEVICE void begin_arrivals(unsigned char* barrier) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "mbarrier.init.shared::cta.b64 [%0], 1;\n"
-      "fence.mbarrier_init.release.cluster;" ::"r"(shared_address(barrier))
-      : "memory");
-#endif
-}
-/// Announces the bytes of the current phase; by one thread of the block.
-SINTER_DEVICE void expect_arrivals(unsigned char* barrier, i32 bytes) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-      "r"(bytes)
-      : "memory");
-#endif
-}
-SINTER_DEVICE void wait_for_phase(unsigned char* barrier, u32 parity) {
-#ifdef __CUDACC__
-#if __CUDA_ARCH__ >= 900
-  u32 done = 0;
-  while (done == 0)
-    asm volatile(
-        "{ .reg .pred p;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p; }"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(parity)
-        : "memory");
-#endif
-#else
-  cluster_barrier();
-#endif
-}
-/// Sends kWords words of four bytes to address `to` in the shared memory of block `rank`.
-template <int kWords>
-SINTER_DEVICE void send_state(unsigned char* to, const u32 (&words)[kWords], unsigned char* barrier,
-                              u32 rank) {
-#ifdef __CUDACC__
-#if __CUDA_ARCH__ >= 900
-  u32 there, counted;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(to)), "r"(rank));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;"
-      : "=r"(counted)
-      : "r"(shared_address(barrier)), "r"(rank));
-  if constexpr (kWords == 4)
-    asm volatile(
-        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
-        "[%5];" ::"r"(there),
-        "r"(words[0]), "r"(words[1]), "r"(words[kWords - 2]), "r"(words[kWords - 1]), "r"(counted)
-        : "memory");
-  else
-    asm volatile(
-        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
-            there),
-        "r"(words[0]), "r"(words[1]), "r"(counted)
-        : "memory");
-#endif
-#else
-  u32* const there = reinterpret_cast<u32*>(of_block(to, rank));
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) there[i] = words[i];
-#endif
 }
 
 /// multiply_recurrent() in float32. A lane sums a quarter of the weights of its two rows for all

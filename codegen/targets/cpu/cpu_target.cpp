@@ -30,12 +30,15 @@ ir::TargetTraits make_traits() {
   traits.matmul_epilogue_gelu_tanh = true;
   for (const DType left : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     traits.attention_steps.insert(left);
-    for (const char* const codes : {"i8", "i4", "f4e2m1", "iq4nl"})
-      traits.formats.push_back(
-          {.op = "MatMul", .left = left, .right = codes, .scaled = true, .offsets = true});
+    for (const char* const op : {"MatMul", "GroupedMatMul"})
+      for (const char* const codes : {"i8", "i4", "f4e2m1", "iq4nl"})
+        traits.formats.push_back(
+            {.op = op, .left = left, .right = codes, .scaled = true, .offsets = true});
     for (const char* const codes : {"i8", "f8e4m3fn"})
       traits.formats.push_back({.op = "Attention", .left = left, .right = codes, .scaled = true});
   }
+  for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64})
+    traits.formats.push_back({.op = "GroupedMatMul", .left = type, .right = to_string(type)});
   // oneDNN takes signed weights only.
   for (const char* const op : {"MatMul", "Conv"})
     for (const DType left : {DType::kUInt8, DType::kInt8})

@@ -9,6 +9,9 @@
 namespace sinter::codegen {
 namespace {
 
+/// Kernels count the tiles of each group in shared memory.
+constexpr std::int64_t kMostGroups = 1024;
+
 std::vector<ir::OperandFormats> formats() {
   std::vector<ir::OperandFormats> all;
   // Rows are multiples of 16 bytes.
@@ -19,13 +22,15 @@ std::vector<ir::OperandFormats> formats() {
         for (const DType right : pair)
           all.push_back({.op = op, .left = left, .right = to_string(right), .unit = 16});
   const auto scaled = [&](DType left, std::string_view codes) {
-    all.push_back({.op = "MatMul",
-                   .left = left,
-                   .right = codes,
-                   .scaled = true,
-                   .unit = 16,
-                   .least = 2,
-                   .zeros_in_left = true});
+    for (const char* const op : {"MatMul", "GroupedMatMul"})
+      all.push_back({.op = op,
+                     .left = left,
+                     .right = codes,
+                     .scaled = true,
+                     .unit = 16,
+                     .least = 2,
+                     .most = op == std::string_view("MatMul") ? INT64_MAX : kMostGroups,
+                     .zeros_in_left = true});
   };
   for (const DType left : {DType::kFloat16, DType::kBFloat16}) {
     for (const char* const codes : {"i8", "i4", "f8e4m3fn", "f4e2m1"}) scaled(left, codes);
@@ -33,6 +38,9 @@ std::vector<ir::OperandFormats> formats() {
       all.push_back({.op = "Attention", .left = left, .right = codes, .scaled = true, .unit = 16});
   }
   scaled(DType::kFloat8E4M3FN, "i4");
+  for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32})
+    all.push_back(
+        {.op = "GroupedMatMul", .left = type, .right = to_string(type), .most = kMostGroups});
   all.push_back({.op = "Attention",
                  .left = DType::kFloat8E4M3FN,
                  .right = "f8e4m3fn",

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts of com.microsoft. Every expert computes every token, and zero weights remove
-// experts that a token does not select. The result equals that of routing, whose numbers of tokens
-// per expert depend on data.
+// Mixtures of experts of com.microsoft: routing, and matmuls of rows sorted by expert
+// (ir/mixture/expert_rows.h).
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/quantization/block_quantized.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
+#include "ir/mixture/expert_rows.h"
+#include "ir/scale_format.h"
 
 namespace sinter::frontend {
 namespace {
 
 using ir::Tensor;
-
-constexpr std::int64_t kMostExperts = 1024;
 
 struct Mixture {
   ValueId tokens;  // [tokens, size]
@@ -33,39 +33,36 @@ Mixture read_mixture(NodeContext& node) {
     node.invalid("router_probs must be [tokens, experts], but is {}", node.type(router));
   const Dim experts = node.shape(router)[1];
   check_shape(node, router, "router_probs", {count, experts});
-  if (!shape.back().is_constant() || !experts.is_constant() || experts.value() > kMostExperts)
-    node.unsupported(
-        "tokens of size {} and {} experts; both must be known, and the experts at most {}",
-        shape.back(), experts, kMostExperts);
+  if (!shape.back().is_constant() || !experts.is_constant())
+    node.unsupported("tokens of size {} and {} experts; both must be known", shape.back(), experts);
   return {node.reshape(x, {count, shape.back()}), count, shape.back().value(), experts.value()};
 }
 
-/// The weight of each expert for each token, [tokens, experts]: the router's softmax, with zeros
-/// outside the top k. `mixing`, if valid, provides the weights instead.
-Term routing_weights(NodeContext& node, const Mixture& m, ValueId mixing) {
+struct Routing {
+  ir::ExpertRows rows;
+  ValueId shares;  // [tokens, k]
+};
+
+/// `mixing`, if valid, has the shares of all experts.
+Routing route(NodeContext& node, const Mixture& m, ValueId mixing) {
   const std::int64_t k = node.attr_int("k", 1);
   if (k < 1 || k > m.experts)
     node.invalid("attribute 'k' is {}, but there are {} experts", k, m.experts);
-  if (node.attr_int("use_sparse_mixer", 0) != 0)
-    node.unsupported("attribute 'use_sparse_mixer' is set; export without it");
-  const Term logits = Term(node, node.input(1, "router_probs")).cast(DType::kFloat32);
-  const Term chosen(node, node.add("ArgSort", {logits.value()},
-                                   {{"axis", std::int64_t{1}},
-                                    {"count", std::vector<Dim>{Dim(k)}},
-                                    {"descending", std::int64_t{1}}}));
-  const Term expert = iota(node, Dim(m.experts), 2, 3, chosen.dtype());
-  const Term is_chosen = reduce(
-      "ReduceMax",
-      chosen.reshape({m.count, Dim(k), Dim(1)}).with("Equal", expert).cast(DType::kUInt8), 1);
-  Term weights(node, node.add("Softmax", {logits.value()}, {{"axis", std::int64_t{1}}}));
+  // sparsemixer's shares are weights of softmaxes of their own.
+  const bool is_mixer = node.attr_int("use_sparse_mixer", 0) != 0;
+  const bool normalises = node.attr_int("normalize_routing_weights", 0) != 0 && !is_mixer;
+  const std::string scores = mixing.valid() ? "none" : is_mixer ? "sparsemixer" : "softmax";
+  const auto routed = node.builder().add_multi(
+      "Route", {node.input(1, "router_probs")},
+      {{"k", k}, {"scores", scores}, {"normalise", std::int64_t{normalises && !mixing.valid()}}});
+  Term shares(node, routed[1]);
   if (mixing.valid()) {
     check_shape(node, mixing, "router_weights", {m.count, Dim(m.experts)});
-    weights = Term(node, mixing).cast(DType::kFloat32);
+    shares = take(Term(node, mixing).cast(DType::kFloat32),
+                  {iota(node, m.count, 0, 2, DType::kInt32), Term(node, routed[0])});
+    if (normalises) shares = shares / reduce("ReduceSum", shares, 1, true);
   }
-  weights = select(is_chosen.cast(DType::kBool), weights, weights.number(0));
-  if (node.attr_int("normalize_routing_weights", 0) != 0)
-    weights = weights / reduce("ReduceSum", weights, 1, true);
-  return weights;
+  return {ir::sort_by_expert(node.builder(), routed[0], m.experts), shares.value()};
 }
 
 // ---- Activations
@@ -124,54 +121,59 @@ Term activated(NodeContext& node, const Term& h, const std::optional<Term>& othe
 
 // ---- Experts
 
-/// Input indices of one of an expert's matmuls.
+/// Input indices of one of an expert's matmuls, and the format of its weights.
 struct Product {
   const char* name;
   std::size_t weights, bias;
+  std::size_t scales = 0, zeros = 0, global_scale = 0;
+  std::int64_t bits = 0, block = 0;  // block 0: one block per row
 };
 
-/// `h` [tokens, size] or [experts, tokens, size] times the experts' weights [experts, outputs,
-/// size]: [experts, tokens, outputs].
-Term all_experts(NodeContext& node, const Mixture& m, const Term& h, const Product& product) {
+/// Rows `h` times the weights of their experts, without bias.
+using Multiply = ValueId(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
+                         const Term& h, const Product& product);
+
+ValueId plain_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
+                      const Term& h, const Product& product) {
   const ValueId weights = node.input(product.weights, product.name);
-  const Dim size = h.shape().back();
   if (node.rank(weights) != 3)
     node.invalid("{} must be [experts, outputs, inputs], but is {}", product.name,
                  node.type(weights));
-  const Dim outputs = node.shape(weights)[1];
-  check_shape(node, weights, product.name, {Dim(m.experts), outputs, size});
-  Term y = h.with("MatMul", Term(node, node.transpose(weights, {0, 2, 1})));
-  if (!node.has_input(product.bias)) return y;
-  const ValueId bias = node.input(product.bias, "bias");
-  check_shape(node, bias, "its bias", {Dim(m.experts), outputs});
-  return y + Term(node, bias).reshape({Dim(m.experts), Dim(1), outputs});
+  check_shape(node, weights, product.name,
+              {Dim(m.experts), node.shape(weights)[1], h.shape().back()});
+  return node.add("GroupedMatMul", {h.value(), weights, rows.offsets},
+                  {{"transposed", std::int64_t{1}}});
 }
 
-void give(NodeContext& node, const Term& y) {
-  const ValueId x = node.input(0, "input");
-  node.output(y.cast(node.dtype(x)).reshape(node.shape(x)).value());
-}
-
-void mixture_of_experts(NodeContext& node) {
-  const Mixture m = read_mixture(node);
-  const Term weights = routing_weights(node, m, {});
-  const Term x = Term(node, m.tokens).reshape({Dim(1), m.count, Dim(m.size)});
-  const Term h = all_experts(node, m, x, {"fc1_experts_weights", 2, 3});
+void mixture_of_experts(NodeContext& node, const Mixture& m, const Routing& routing,
+                        Multiply& multiply, const std::array<Product, 3>& products) {
+  const ir::ExpertRows& rows = routing.rows;
+  const auto product = [&](const Term& h, const Product& which) {
+    const Term y(node, multiply(node, m, rows, h, which));
+    if (!node.has_input(which.bias)) return y;
+    const ValueId bias = node.input(which.bias, "bias");
+    check_shape(node, bias, "its bias", {Dim(m.experts), y.shape().back()});
+    return y + Term(node, ir::take_experts(node.builder(), rows, bias));
+  };
+  const Term x(node, ir::take_tokens(node.builder(), rows, m.tokens));
+  const Term h = product(x, products[0]);
   std::optional<Term> other;
-  if (node.has_input(6)) other = all_experts(node, m, x, {"fc3_experts_weights", 6, 7});
-  const Term y = all_experts(node, m, activated(node, h, other), {"fc2_experts_weights", 4, 5});
-  const Term share(node, node.transpose(weights.value(), {1, 0}));
-  const Term shares = share.reshape({Dim(m.experts), m.count, Dim(1)});
-  give(node, reduce("ReduceSum", y.cast(DType::kFloat32) * shares, 0));
+  if (node.has_input(products[2].weights)) other = product(x, products[2]);
+  const Term y = product(activated(node, h, other), products[1]);
+  const Term sum(node, ir::combine_rows(node.builder(), rows, y.value(), routing.shares));
+  const ValueId input = node.input(0, "input");
+  node.output(sum.cast(node.dtype(input)).reshape(node.shape(input)).value());
+}
+
+void plain_mixture(NodeContext& node) {
+  const Mixture m = read_mixture(node);
+  mixture_of_experts(node, m, route(node, m, {}), plain_product,
+                     {{{"fc1_experts_weights", 2, 3},
+                       {"fc2_experts_weights", 4, 5},
+                       {"fc3_experts_weights", 6, 7}}});
 }
 
 // ---- Experts with quantized weights
-
-struct QuantizedWeights {
-  const char* name;
-  std::size_t weights, scales, bias, zeros;
-  std::int64_t bits, block;  // block 0: one block per row
-};
 
 const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what) {
   const Tensor* tensor = node.builder().constant_of(node.input(i, what));
@@ -181,145 +183,140 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what)
   return *tensor;
 }
 
-/// One expert's weights as those of a separate matmul.
-class QuantizedExpert {
- public:
-  QuantizedExpert(NodeContext& node, const Mixture& m, const Dim& inputs,
-                  const QuantizedWeights& product)
-      : node_(node),
-        product_(product),
-        values_(constant_input(node, product.weights, product.name)),
-        scales_(constant_input(node, product.scales, "scales")) {
-    check_bits(node, product.bits);
-    check_dtype(node, node.input(product.weights, product.name), product.name, {DType::kUInt8});
-    if (values_.shape().size() != 3 || !inputs.is_constant())
-      node.invalid("{} is {}; it must be [experts, outputs, bytes]", product.name, values_.type());
-    w_ = {values_.shape()[1], inputs.value(), product.bits,
-          product.block == 0 ? inputs.value() : product.block, 1};
-    if (w_.columns < 1 || w_.rows < 1)
-      node.invalid("{} is {}, which has no weights", product.name, values_.type());
-    if (w_.columns % w_.block != 0 || w_.block * w_.bits % 8 != 0)
-      node.invalid("blocks of {} do not divide {} inputs into whole bytes", w_.block, w_.columns);
-    w_.blocks = w_.columns / w_.block;
-    check_shape(node, node.input(product.weights, product.name), product.name,
-                {Dim(m.experts), Dim(w_.rows), Dim(w_.pitch())});
-    Shape scales{Dim(m.experts), Dim(w_.rows)};
-    if (product.block != 0) scales.emplace_back(w_.blocks);
-    check_shape(node, node.input(product.scales, "scales"), "its scales", scales);
-    if (!node.has_input(product.zeros)) return;
-    zeros_ = constant_input(node, product.zeros, "zero_points");
-    scales.back() = Dim((scales.back().value() * w_.bits + 7) / 8);
-    check_shape(node, node.input(product.zeros, "zero_points"), "its zero points", scales);
+/// Rows `h` times codes [experts, outputs, bytes] in `format`, whose parts are those of a matrix of
+/// all experts' outputs.
+ValueId scaled_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
+                       const Term& h, const ir::ScaleFormat& format,
+                       const std::vector<ValueId>& parts) {
+  std::vector<ValueId> inputs{h.value()};
+  for (const ValueId part : parts) {
+    const Shape shape = node.shape(part);
+    const Shape wanted{Dim(m.experts), *ir::divide_exactly(shape[0], m.experts), shape[1]};
+    const Tensor* constant = node.builder().constant_of(part);
+    inputs.push_back(constant == nullptr ? node.reshape(part, wanted)
+                                         : node.builder().constant(constant->reshaped(
+                                               {m.experts, wanted[1].value(), wanted[2].value()})));
   }
-
-  /// h [tokens, inputs] times the transpose of expert `e`'s weights, plus its bias.
-  Term product(const Term& h, std::int64_t e) const {
-    const auto of_expert = [&](const Tensor& tensor) {
-      const std::size_t bytes =
-          tensor.bytes().size() / static_cast<std::size_t>(values_.shape()[0]);
-      return tensor.bytes().subspan(static_cast<std::size_t>(e) * bytes, bytes);
-    };
-    const auto values_of = [&](std::span<const std::byte> packed) {
-      return scaled_values(Tensor(DType::kUInt8, {std::ssize(packed)}, ir::Buffer::copy_of(packed)),
-                           w_);
-    };
-    const std::int64_t count = w_.rows * w_.blocks;
-    std::vector<double> scales;
-    for (std::int64_t i = 0; i < count; ++i) scales.push_back(scales_.at(e * count + i));
-    std::optional<Tensor> zeros;
-    if (zeros_) zeros = zero_points(of_expert(*zeros_));
-    Term y(node_, scaled_matmul(node_, h.value(), w_, values_of(of_expert(values_)),
-                                Tensor::from_doubles(scales_.dtype(), {w_.rows, w_.blocks}, scales),
-                                zeros));
-    if (!node_.has_input(product_.bias)) return y;
-    const ValueId bias = node_.input(product_.bias, "bias");
-    check_shape(node_, bias, "its bias", {Dim(values_.shape()[0]), Dim(w_.rows)});
-    return y + Term(node_, element(node_, bias, 0, e));
-  }
-
- private:
-  /// Without blocks, the zero points of all rows are packed in one row of bytes; else each row has
-  /// its own.
-  Tensor zero_points(std::span<const std::byte> packed) const {
-    const bool is_flat = product_.block == 0;
-    const std::int64_t pitch = (w_.blocks * w_.bits + 7) / 8;
-    std::vector<double> values;
-    for (std::int64_t row = 0; row < w_.rows; ++row)
-      for (std::int64_t b = 0; b < w_.blocks; ++b)
-        values.push_back((is_flat
-                              ? packed_number(packed, row, w_.bits)
-                              : packed_number(packed.subspan(static_cast<std::size_t>(row * pitch)),
-                                              b, w_.bits)) -
-                         w_.middle());
-    return Tensor::from_doubles(DType::kInt8, {w_.rows, w_.blocks}, values);
-  }
-
-  NodeContext& node_;
-  QuantizedWeights product_;
-  const Tensor values_, scales_;
-  std::optional<Tensor> zeros_;
-  BlockedWeights w_{};
-};
-
-void refuse_other_formats(NodeContext& node) {
-  if (const std::string type = node.attr_string("quant_type", "int"); type != "int")
-    node.unsupported("quant_type '{}'; supported is 'int'", type);
-  if (node.attr_int("weights_prepacked", 0) > 0)
-    node.unsupported("its weights are packed for one GPU kernel; export with weights_prepacked=0");
-  for (std::size_t i = 15; i < node.input_count(); ++i)
-    if (node.has_input(i))
-      node.unsupported(
-          "its input {} is of weights or activations of 8-bit floats; export with quant_type 'int'",
-          i);
+  inputs.push_back(rows.offsets);
+  return node.add("GroupedMatMul", std::move(inputs), ir::product_attrs(format));
 }
 
-void quantized_mixture_of_experts(NodeContext& node) {
+/// Checks codes [experts, outputs, inputs * bits / 8] and scales for blocks, or for whole rows.
+/// Returns the rows of all experts as one matrix.
+BlockedWeights read_blocked(NodeContext& node, const Mixture& m, const Term& h,
+                            const Product& product) {
+  check_bits(node, product.bits);
+  const ValueId weights = node.input(product.weights, product.name);
+  check_dtype(node, weights, product.name, {DType::kUInt8});
+  const Tensor& values = constant_input(node, product.weights, product.name);
+  const Dim inputs = h.shape().back();
+  if (values.shape().size() != 3 || !inputs.is_constant())
+    node.invalid("{} is {}; it must be [experts, outputs, bytes]", product.name, values.type());
+  const std::int64_t outputs = values.shape()[1], columns = inputs.value();
+  BlockedWeights w = {m.experts * outputs, columns, product.bits,
+                      product.block == 0 ? columns : product.block, 1};
+  if (columns < 1 || outputs < 1)
+    node.invalid("{} is {}, which has no weights", product.name, values.type());
+  if (columns % w.block != 0 || w.block * w.bits % 8 != 0)
+    node.invalid("blocks of {} do not divide {} inputs into whole bytes", w.block, columns);
+  w.blocks = columns / w.block;
+  check_shape(node, weights, product.name, {Dim(m.experts), Dim(outputs), Dim(w.pitch())});
+  Shape scales{Dim(m.experts), Dim(outputs)};
+  if (product.block != 0) scales.emplace_back(w.blocks);
+  check_shape(node, node.input(product.scales, "scales"), "its scales", scales);
+  return w;
+}
+
+ValueId integer_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
+                        const Term& h, const Product& product) {
+  const BlockedWeights w = read_blocked(node, m, h, product);
+  const Tensor values = scaled_values(constant_input(node, product.weights, product.name), w),
+               scales = constant_input(node, product.scales, "scales");
+  std::optional<Tensor> zeros;
+  if (node.has_input(product.zeros)) {
+    // Without blocks, the zero points of an expert's rows are packed in one row of bytes.
+    BlockedWeights packed = w;
+    if (product.block == 0) packed = {m.experts, w.columns, w.bits, w.block, w.rows / m.experts};
+    Shape shape{Dim(m.experts), Dim(w.rows / m.experts)};
+    if (product.block != 0) shape.emplace_back(w.blocks);
+    shape.back() = Dim((shape.back().value() * w.bits + 7) / 8);
+    check_shape(node, node.input(product.zeros, "zero_points"), "its zero points", shape);
+    zeros = scaled_zeros(constant_input(node, product.zeros, "zero_points"), packed)
+                .reshaped({w.rows, w.blocks});
+  }
+  const ir::ScaledTensor weights =
+      ir::scaled_rows_of(w.bits == 8 ? 8 : 4, w.blocks == 1 ? 0 : w.block, w.columns, values,
+                         scales.reshaped({w.rows, w.blocks}), zeros);
+  std::vector<ValueId> parts;
+  for (const Tensor& part : ir::parts_of(weights)) parts.push_back(node.builder().constant(part));
+  return scaled_product(node, m, rows, h, weights.format, parts);
+}
+
+/// 4-bit floats with scales that are powers of two, or e4m3, and a scale for each expert.
+ValueId float4_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
+                       const Term& h, const Product& product) {
+  const BlockedWeights w = read_blocked(node, m, h, product);
+  const ValueId whole = node.input(product.global_scale, "global_scale");
+  check_shape(node, whole, "its global scale", {Dim(m.experts)});
+  const ValueId codes = node.builder().constant(
+      constant_input(node, product.weights, product.name).reshaped({w.rows, w.pitch()}));
+  const Term given(node, node.input(product.scales, "scales"));
+  constant_input(node, product.scales, "scales");
+  const Term of_experts =
+      Term(node, whole).cast(DType::kFloat32).reshape({Dim(m.experts), Dim(1), Dim(1)});
+  const Tensor& number = constant_input(node, product.global_scale, "global_scale");
+  const bool is_one = std::ranges::all_of(number.to_doubles(), [](double x) { return x == 1; });
+  Term scales = given.cast(is_one ? DType::kBFloat16 : DType::kFloat32);
+  if (!is_one) scales = scales * of_experts;
+  ir::ScaleFormat format;
+  format.codes = &ir::float4_codes();
+  format.scale = scales.dtype();
+  format.depth = w.block;
+  return scaled_product(node, m, rows, h, format,
+                        {codes, scales.reshape({Dim(w.rows), Dim(w.blocks)}).value()});
+}
+
+void quantized_mixture(NodeContext& node) {
   // ignores 'accuracy_level', which permits rounding of the tokens; here they stay exact
-  refuse_other_formats(node);
+  const std::string type = node.attr_string("quant_type", "int");
+  if (type != "int" && type != "fp4" && type != "nvfp4")
+    node.unsupported("quant_type '{}'; supported are 'int', 'fp4' and 'nvfp4'", type);
+  if (node.attr_int("weights_prepacked", 0) > 0)
+    node.unsupported("its weights are packed for one GPU kernel; export with weights_prepacked=0");
+  for (std::size_t i = type == "int" ? 15 : 17; i < node.input_count(); ++i)
+    if (node.has_input(i))
+      node.unsupported("its input {} is a scale that quant_type '{}' does not have", i, type);
   const Mixture m = read_mixture(node);
   const std::int64_t bits = node.attr_int("expert_weight_bits", 4),
-                     block = std::max<std::int64_t>(node.attr_int("block_size", 0), 0);
-  const Term weights =
-      routing_weights(node, m, node.has_input(14) ? node.input(14, "router_weights") : ValueId{});
-  const Term x(node, m.tokens);
-  const auto width = [&](const char* attribute) { return node.attr_int(attribute, bits); };
-  const QuantizedExpert first(
-      node, m, Dim(m.size),
-      {"fc1_experts_weights", 2, 3, 4, 11, width("fc1_expert_weight_bits"), block});
-  std::optional<QuantizedExpert> third, second;
-  if (node.has_input(8))
-    third.emplace(node, m, Dim(m.size),
-                  QuantizedWeights{"fc3_experts_weights", 8, 9, 10, 13,
-                                   width("fc3_expert_weight_bits"), block});
-  std::optional<Term> sum;
-  for (std::int64_t e = 0; e < m.experts; ++e) {
-    std::optional<Term> other;
-    if (third) other = third->product(x, e);
-    const Term h = activated(node, first.product(x, e), other);
-    if (!second)
-      second.emplace(node, m, h.shape().back(),
-                     QuantizedWeights{"fc2_experts_weights", 5, 6, 7, 12,
-                                      width("fc2_expert_weight_bits"), block});
-    const Term share(node, part(node, weights.value(), 1, e, 1));
-    const Term y = second->product(h, e).cast(DType::kFloat32) * share;
-    sum = sum ? *sum + y : y;
-  }
-  give(node, *sum);
+                     block = type == "int"
+                                 ? std::max<std::int64_t>(node.attr_int("block_size", 0), 0)
+                             : type == "fp4" ? 32
+                                             : 16;
+  const auto width = [&](const char* attribute) {
+    return type == "int" ? node.attr_int(attribute, bits) : 4;
+  };
+  const Routing routing =
+      route(node, m, node.has_input(14) ? node.input(14, "router_weights") : ValueId{});
+  mixture_of_experts(
+      node, m, routing, type == "int" ? integer_product : float4_product,
+      {{{"fc1_experts_weights", 2, 4, 3, 11, 15, width("fc1_expert_weight_bits"), block},
+        {"fc2_experts_weights", 5, 7, 6, 12, 16, width("fc2_expert_weight_bits"), block},
+        {"fc3_experts_weights", 8, 10, 9, 13, 15, width("fc3_expert_weight_bits"), block}}});
 }
 
 }  // namespace
 
 const OpRows kMicrosoftMoeOps = {
-    {"MoE", 1, mixture_of_experts,
+    {"MoE", 1, plain_mixture,
      "activation_alpha activation_beta activation_type k normalize_routing_weights swiglu_fusion "
      "swiglu_limit use_sparse_mixer",
      kMicrosoft},
-    {"QMoE", 1, quantized_mixture_of_experts,
+    {"QMoE", 1, quantized_mixture,
      "accuracy_level activation_alpha activation_beta activation_type block_size "
      "expert_weight_bits fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits k "
      "normalize_routing_weights quant_type swiglu_fusion swiglu_limit use_sparse_mixer "
      "weights_prepacked",
-     kMicrosoft},
+     kMicrosoft, Types::kOfFamily, FourBits::kRefuses, 0, true},
 };
 
 }  // namespace sinter::frontend

@@ -264,6 +264,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "GemmFastGelu", 1, "X:T W:T bias:T"},
     {kMicrosoft, "GroupNorm", 1, "X gamma:M beta:M"},
     {kMicrosoft, "GroupQueryAttention", 1, "query:T key:T value:T past_key:T_CACHE past_value:T_CACHE seqlens_k:M total_sequence_length:M cos_cache:T sin_cache:T position_ids attention_bias:T head_sink:T k_scale:T_KV_SCALE v_scale:T_KV_SCALE q_norm_weight:T k_norm_weight:T query_seqlens:M"},
+    {kMicrosoft, "Inverse", 1, "X"},
     {kMicrosoft, "MatMulBnb4", 1, "A:T1 B absmax:T1"},
     {kMicrosoft, "MatMulIntegerToFloat", 1, "A:T1 B:T2 a_scale:T3 b_scale:T3 a_zero_point:T1 b_zero_point:T2 bias:T3"},
     {kMicrosoft, "MatMulBlockQuantizedFp4Weight", 1,

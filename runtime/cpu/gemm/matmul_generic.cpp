@@ -39,6 +39,18 @@ void copy_elements(DType dtype, const std::byte* from, std::int64_t step, std::i
     for (std::int64_t i = 0; i < count; ++i) to[i] = source[i * step];
     return;
   }
+  if constexpr (std::is_integral_v<T>) {
+    const bool is_copied = with_number_type(dtype, [&](auto kind) {
+      using From = decltype(kind);
+      if constexpr (std::is_integral_v<From>) {
+        const auto* source = reinterpret_cast<const From*>(from);
+        for (std::int64_t i = 0; i < count; ++i)
+          to[i] = static_cast<T>(static_cast<std::int64_t>(source[i * step]));
+      }
+      return std::is_integral_v<From>;
+    });
+    if (is_copied) return;
+  }
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   for (std::int64_t i = 0; i < count; ++i) to[i] = load<T>(dtype, from + i * step * size);
 }

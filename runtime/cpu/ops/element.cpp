@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "runtime/cpu/ops/float8_ops.h"
+#include "runtime/cpu/ops/vectors/vector_moves.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -100,9 +101,8 @@ void store_int(DType dtype, std::byte* p, std::int64_t value) {
 }
 
 bool are_plain_bools(std::span<const std::byte> bools) {
-  std::byte seen{0};
-  for (const std::byte value : bools) seen |= value;  // branch-free, so that it vectorizes
-  return seen <= std::byte{1};
+  return any_bits(reinterpret_cast<const std::uint8_t*>(bools.data()),
+                  static_cast<std::int64_t>(bools.size())) <= 1;
 }
 
 void make_bools_plain(std::span<std::byte> bools) {

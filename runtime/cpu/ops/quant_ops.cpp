@@ -12,6 +12,7 @@
 // Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
 
+#include "runtime/cpu/ops/vectors/panel_codes-inl.h"
 #include "runtime/cpu/ops/vectors/vector_primitives-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,86 +26,127 @@ constexpr bool kManyRegisters = true;
 constexpr bool kManyRegisters = false;
 #endif
 
-/// At most a panel wide.
-using P = hn::CappedTag<float, kPanelStep>;
-using PV = hn::VFromD<P>;
-constexpr int kPanelVectors = kPanelStep / static_cast<int>(hn::MaxLanes(P()));
+/// What integers of 4 bits, stored from 0 to 15, are less.
+HWY_INLINE float stored_zero(const QuantPanels& w) { return 8.0F + static_cast<float>(w.zero); }
 
-/// Encoding of weights: 8-bit integers, 4-bit integers from -8 to 7, or 4-bit indices of a table.
-enum class Codes { kBytes, kNibbles, kTable };
-
-/// Terms beside the codes: none, zero points (before scaling), or also offsets (after scaling).
-enum class Shift { kNone, kZeros, kOffsets };
-
-/// The row of a panel's bytes that contains element k.
-template <Codes kCodes>
-HWY_INLINE const std::byte* row_of(const std::byte* panel, std::int64_t k) {
-  return panel + (kCodes == Codes::kBytes ? k : k / 2) * kPanelStep;
-}
-
-#if HWY_TARGET == HWY_SCALAR
-using Table = const std::int8_t*;
-HWY_INLINE Table table_of(const QuantPanels& w) { return w.numbers.data(); }
+#if HWY_TARGET <= HWY_AVX3
+constexpr bool kLooksUp = true;
 #else
-using TableTag = hn::FixedTag<std::int8_t, 16>;
-using Table = hn::VFromD<TableTag>;
-HWY_INLINE Table table_of(const QuantPanels& w) { return hn::LoadU(TableTag(), w.numbers.data()); }
+constexpr bool kLooksUp = false;
 #endif
 
-/// Loads one weight for each lane of d. 4-bit codes are in the lower (even k) or upper (odd k) half
-/// of a byte; they load as stored, 0 to 15, or through `table`.
-template <Codes kCodes, bool kOdd>
-HWY_INLINE PV widen(P d, const std::byte* p, [[maybe_unused]] Table table) {
-  const hn::RebindToSigned<P> d32;
-  [[maybe_unused]] const hn::Rebind<std::int8_t, P> d8;
-  if constexpr (kCodes == Codes::kBytes) {
-    return hn::ConvertTo(
-        d, hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
-  } else {
-    const hn::Rebind<std::uint8_t, P> du8;
-    const auto both = hn::LoadU(du8, reinterpret_cast<const std::uint8_t*>(p));
-    const auto codes =
-        kOdd ? hn::ShiftRight<4>(both) : hn::And(both, hn::Set(du8, std::uint8_t{15}));
-    if constexpr (kCodes == Codes::kTable) {
-#if HWY_TARGET == HWY_SCALAR
-      return hn::Set(d, static_cast<float>(table[hn::GetLane(codes)]));
-#else
-      const auto numbers = hn::BitCast(d8, hn::TableLookupBytes(table, codes));
-      return hn::ConvertTo(d, hn::PromoteTo(d32, numbers));
+/// Turns codes into numbers.
+template <Codes kCodes, Shift kShift>
+class Decoder {
+ public:
+  /// True if `zeros` must be subtracted from numbers.
+  static constexpr bool kIsShifted = has_zeros(kShift) || (kCodes == Codes::kNibbles && !kLooksUp);
+
+  /// scaled() gives numbers times this, with fewer instructions.
+  static constexpr float kTimes =
+      kCodes == Codes::kBytes && HWY_TARGET != HWY_SCALAR ? 16777216.0F : 1.0F;
+
+  explicit Decoder(const QuantPanels& w) {
+    if constexpr (kCodes == Codes::kBytes) {
+#if HWY_TARGET != HWY_SCALAR
+      for (std::uint8_t i = 0; i < 4; ++i) {
+        HWY_ALIGN std::uint8_t bytes[16];
+        for (std::uint8_t b = 0; b < 16; ++b)
+          bytes[b] = b % 4 == 3 ? static_cast<std::uint8_t>(b / 4 * 4 + i) : std::uint8_t{0x80};
+        to_top_[i] = hn::LoadDup128(ByteTag(), bytes);
+      }
 #endif
+      return;
+    }
+    HWY_ALIGN float numbers[16];
+    for (int i = 0; i < 16; ++i)
+      numbers[i] = kCodes == Codes::kTable
+                       ? static_cast<float>(w.numbers[static_cast<std::size_t>(i)])
+                       : static_cast<float>(i) - (kIsShifted ? 0.0F : stored_zero(w));
+#if HWY_TARGET <= HWY_AVX3
+    numbers_ = hn::Load(P(), numbers);
+#elif HWY_TARGET != HWY_SCALAR
+    if constexpr (kCodes == Codes::kTable)
+      table_ = hn::LoadDup128(ByteTag(), reinterpret_cast<const std::uint8_t*>(w.numbers.data()));
+#else
+    for (int i = 0; i < 16; ++i) numbers_[i] = numbers[i];
+#endif
+  }
+
+  /// Element `kAt` of each word.
+  template <int kAt>
+  HWY_INLINE PV number(Words words) const {
+    if constexpr (kCodes == Codes::kBytes)
+      return signed_byte(hn::ShiftLeft<24 - 8 * kAt>(words));
+    else
+      return of(hn::ShiftRight<bit_of<kCodes>(kAt)>(words));
+  }
+  /// The same, times kTimes.
+  template <int kAt>
+  HWY_INLINE PV scaled(Words words) const {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (kCodes == Codes::kBytes) {
+      const auto top = hn::TableLookupBytesOr0(hn::BitCast(ByteTag(), words), to_top_[kAt]);
+      return hn::ConvertTo(P(), hn::BitCast(hn::RebindToSigned<P>(), top));
+    }
+#endif
+    return number<kAt>(words);
+  }
+  HWY_INLINE PV number(Words words, int at) const {
+    return of(hn::ShiftRightSame(words, bit_of<kCodes>(at)));
+  }
+
+  /// The number that means zero, for rows from `lane` on; used if kIsShifted.
+  static HWY_INLINE PV zeros_of(const QuantPanels& w, std::int64_t panel, std::int64_t group,
+                                std::int64_t lane) {
+    const P d;
+    const std::int64_t at = (panel * w.groups + group) * kPanelStep + lane;
+    const PV stored = hn::Set(d, kCodes == Codes::kNibbles ? stored_zero(w) : 0.0F);
+    if (w.float_zeros == nullptr && w.zeros == nullptr) return stored;
+    return hn::Add(zeros_at(w, at), stored);
+  }
+
+ private:
+  /// The integer in the highest bits.
+  static HWY_INLINE PV signed_byte(Words words) {
+    const hn::RebindToSigned<P> d32;
+    return hn::ConvertTo(P(), hn::ShiftRight<24>(hn::BitCast(d32, words)));
+  }
+
+  /// The number of the code in the lowest bits; what is above them does not count.
+  HWY_INLINE PV of(Words words) const {
+    const P d;
+    const hn::RebindToSigned<P> d32;
+    if constexpr (kCodes == Codes::kBytes) {
+      return signed_byte(hn::ShiftLeft<24>(words));
     } else {
-      return hn::ConvertTo(d, hn::PromoteTo(d32, codes));
+#if HWY_TARGET <= HWY_AVX3
+      // Reads four bits of an index.
+      return PV{_mm512_permutexvar_ps(words.raw, numbers_.raw)};
+#else
+      const Words codes = hn::And(words, hn::Set(WordTag(), 15U));
+      if constexpr (kCodes == Codes::kNibbles) return hn::ConvertTo(d, hn::BitCast(d32, codes));
+#if HWY_TARGET == HWY_SCALAR
+      return hn::Set(d, numbers_[hn::GetLane(codes)]);
+#else
+      const auto bytes = hn::TableLookupBytes(table_, hn::BitCast(ByteTag(), codes));
+      return signed_byte(hn::ShiftLeft<24>(hn::BitCast(WordTag(), bytes)));
+#endif
+#endif
     }
   }
-}
 
-/// The stored value that means zero, for rows from `lane` on.
-template <Codes kCodes>
-HWY_INLINE PV zeros_of(P d, const QuantPanels& w, std::int64_t panel, std::int64_t group,
-                       std::int64_t lane) {
-  const std::int64_t at = (panel * w.groups + group) * kPanelStep + lane;
-  const PV stored = hn::Set(d, kCodes == Codes::kNibbles ? 8.0f : 0.0f);
-  if (w.float_zeros != nullptr) return hn::Add(hn::LoadU(d, w.float_zeros + at), stored);
-  if (w.zeros == nullptr) return stored;
-  const auto* const zeros = reinterpret_cast<const std::byte*>(w.zeros + at);
-  return hn::Add(widen<Codes::kBytes, false>(d, zeros, table_of(w)), stored);
-}
-
-/// Calls `one(k, odd)` for k in [begin, end). `odd` is a type: true if element k is in the upper
-/// half of a byte.
-template <Codes kCodes, class One>
-HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one) {
-  if constexpr (kCodes == Codes::kBytes) {
-    for (std::int64_t k = begin; k < end; ++k) one(k, std::false_type());
-  } else {
-    if (begin % 2 != 0 && begin < end) one(begin++, std::true_type());
-    for (; begin + 2 <= end; begin += 2) {
-      one(begin, std::false_type());
-      one(begin + 1, std::true_type());
-    }
-    if (begin < end) one(begin, std::false_type());
-  }
-}
+#if HWY_TARGET != HWY_SCALAR
+  hn::VFromD<ByteTag> to_top_[4];  // of each lane, byte i to the top, zeros below
+#endif
+#if HWY_TARGET <= HWY_AVX3
+  PV numbers_;
+#elif HWY_TARGET != HWY_SCALAR
+  hn::VFromD<ByteTag> table_;
+#else
+  float numbers_[16];
+#endif
+};
 
 HWY_INLINE float sum_of(const float* x, std::int64_t count) {
   const D d;
@@ -124,68 +166,74 @@ HWY_INLINE PV add_exactly(PV total, PV value, PV& lost) {
   return sum;
 }
 
-template <Codes kCodes, Shift kShift>
-constexpr bool kIsShifted = kCodes == Codes::kNibbles ||
-                            (kShift != Shift::kNone && kCodes != Codes::kTable);
-
 /// Dot products of kRows rows of x and a panel. Accumulates at most kSegment elements in kChains
 /// sums, then adds them, scaled, to a compensated total. So a few large elements of x do not lose
 /// the others' precision.
 template <Codes kCodes, Shift kShift, int kRows>
 HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* const* x, float* y,
                          std::int64_t y_pitch) {
+  using Own = Decoder<kCodes, kShift>;
   constexpr int kChains = kManyRegisters ? 4 : 2;
-  constexpr std::int64_t kSegment = 128;
+  constexpr std::int64_t kSegment = 128, kUnit = kDepth<kCodes>;
   const P d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Table table = table_of(w);
-  const std::byte* values = w.values + panel * w.pitch * kPanelStep;
+  const Own decoder(w);
+  const PV times = hn::Set(d, Own::kTimes);
+  [[maybe_unused]] const PV inverse = hn::Set(d, 1 / Own::kTimes);
+  const std::byte* values = w.values + panel * w.panel_bytes;
   PV total[kRows][kPanelVectors], lost[kRows][kPanelVectors];
   for (int m = 0; m < kRows; ++m)
     for (int v = 0; v < kPanelVectors; ++v) total[m][v] = lost[m][v] = hn::Zero(d);
   for (std::int64_t g = 0, begin = 0; begin < w.k;) {
     const std::int64_t group_end = (g + 1) * w.group < w.k ? (g + 1) * w.group : w.k,
                        end = begin + kSegment < group_end ? begin + kSegment : group_end;
-    PV sum[kChains][kRows][kPanelVectors], zeros[kPanelVectors];
+    const std::int64_t at = (panel * w.groups + g) * kPanelStep;
+    PV sum[kChains][kRows][kPanelVectors];
+    [[maybe_unused]] PV zeros[kPanelVectors];
     for (int v = 0; v < kPanelVectors; ++v) {
-      zeros[v] = zeros_of<kCodes>(d, w, panel, g, v * lanes);
+      if constexpr (Own::kIsShifted)
+        zeros[v] = hn::Mul(Own::zeros_of(w, panel, g, v * lanes), times);
       for (int c = 0; c < kChains; ++c)
         for (int m = 0; m < kRows; ++m) sum[c][m][v] = hn::Zero(d);
     }
-    const auto add = [&](std::int64_t k, auto odd, int chain) HWY_ATTR {
-      for (int v = 0; v < kPanelVectors; ++v) {
-        PV q = widen<kCodes, decltype(odd)::value>(d, row_of<kCodes>(values, k) + v * lanes, table);
-        if constexpr (kIsShifted<kCodes, kShift>) q = hn::Sub(q, zeros[v]);
-        for (int m = 0; m < kRows; ++m)
-          sum[chain][m][v] = hn::MulAdd(hn::Set(d, x[m][k]), q, sum[chain][m][v]);
-      }
+    const auto add = [&](PV q, std::int64_t k, int v, int chain) HWY_ATTR {
+      if constexpr (Own::kIsShifted) q = hn::Sub(q, zeros[v]);
+      for (int m = 0; m < kRows; ++m)
+        sum[chain][m][v] = hn::MulAdd(hn::Set(d, x[m][k]), q, sum[chain][m][v]);
+    };
+    const auto add_one = [&](std::int64_t k) HWY_ATTR {
+      for (int v = 0; v < kPanelVectors; ++v)
+        add(hn::Mul(
+                decoder.number(words_at(values, k / kUnit, v * lanes), static_cast<int>(k % kUnit)),
+                times),
+            k, v, 0);
     };
     std::int64_t k = begin;
-    if (kCodes != Codes::kBytes && k % 2 != 0) add(k++, std::true_type(), 0);
-    for (; k + kChains <= end; k += kChains) {
-      HWY_UNROLL(4)
-      for (int c = 0; c < kChains; c += 2) {
-        add(k + c, std::false_type(), c);
-        add(k + c + 1, std::bool_constant<kCodes != Codes::kBytes>(), c + 1);
+    for (; k < end && k % kUnit != 0; ++k) add_one(k);
+    for (; k + kUnit <= end; k += kUnit)
+      for (int v = 0; v < kPanelVectors; ++v) {
+        const Words words = words_at(values, k / kUnit, v * lanes);
+        for_each_of<kUnit>([&](auto i) HWY_ATTR {
+          add(decoder.template scaled<decltype(i)::value>(words), k + decltype(i)::value, v,
+              decltype(i)::value % kChains);
+        });
       }
-    }
-    for_each_k<kCodes>(k, end, [&](std::int64_t at, auto odd) HWY_ATTR { add(at, odd, 0); });
+    for (; k < end; ++k) add_one(k);
     for (int v = 0; v < kPanelVectors; ++v) {
-      const PV scale = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + v * lanes);
+      const PV scale = scales_at(w.scales, at + v * lanes);
       for (int m = 0; m < kRows; ++m) {
         PV all = hn::Add(sum[0][m][v], sum[1][m][v]);
         if constexpr (kChains == 4) all = hn::Add(all, hn::Add(sum[2][m][v], sum[3][m][v]));
+        if constexpr (Own::kTimes != 1) all = hn::Mul(all, inverse);
         total[m][v] = add_exactly(total[m][v], hn::Mul(all, scale), lost[m][v]);
       }
     }
-    if constexpr (kShift == Shift::kOffsets)
+    if constexpr (has_offsets(kShift))
       for (int m = 0; m < kRows; ++m) {
         const PV x_sum = hn::Set(d, sum_of(x[m] + begin, end - begin));
-        for (int v = 0; v < kPanelVectors; ++v) {
-          const PV offset =
-              hn::LoadU(d, w.offsets + (panel * w.groups + g) * kPanelStep + v * lanes);
-          total[m][v] = add_exactly(total[m][v], hn::Mul(x_sum, offset), lost[m][v]);
-        }
+        for (int v = 0; v < kPanelVectors; ++v)
+          total[m][v] = add_exactly(
+              total[m][v], hn::Mul(x_sum, scales_at(w.offsets, at + v * lanes)), lost[m][v]);
       }
     begin = end;
     if (end == group_end) ++g;
@@ -207,27 +255,6 @@ void dot_counted(const QuantPanels& w, std::int64_t panel, const float* const* x
   if (m < count) dot_rows<kCodes, kShift, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
 }
 
-/// Calls `run` with the encoding and the shift, as types.
-template <class Run>
-HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
-  const bool zeros = w.zeros != nullptr || w.float_zeros != nullptr;
-  using None = std::integral_constant<Shift, Shift::kNone>;
-  using Zeros = std::integral_constant<Shift, Shift::kZeros>;
-  using Offsets = std::integral_constant<Shift, Shift::kOffsets>;
-  const auto with_shift = [&](auto codes) {
-    if (w.offsets != nullptr) return run(codes, Offsets());
-    if constexpr (codes.value != Codes::kTable)
-      if (zeros) return run(codes, Zeros());
-    run(codes, None());
-  };
-  if (w.has_numbers)
-    with_shift(std::integral_constant<Codes, Codes::kTable>());
-  else if (w.bits == 4)
-    with_shift(std::integral_constant<Codes, Codes::kNibbles>());
-  else
-    with_shift(std::integral_constant<Codes, Codes::kBytes>());
-}
-
 void dot_vectors(const QuantPanels& w, std::int64_t panel, const float* const* x,
                  std::int64_t count, float* y, std::int64_t y_pitch) {
   with_kind(w, [&](auto codes, auto shift) {
@@ -247,39 +274,43 @@ template <Codes kCodes, Shift kShift, int kVectors>
 HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t column,
                           std::int64_t begin, std::int64_t end, const float* const* x, float* y,
                           std::int64_t y_pitch, float* made) {
+  using Own = Decoder<kCodes, kShift>;
   constexpr int kRows = kQuantRows;
+  constexpr std::int64_t kUnit = kDepth<kCodes>;
   const P d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const Table table = table_of(w);
+  const Own decoder(w);
   const std::byte* values[kVectors];
+  std::int64_t panels[kVectors], rows[kVectors];
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t at = column + v * lanes;
-    values[v] = w.values + (first + at / kPanelStep) * w.pitch * kPanelStep + at % kPanelStep;
+    panels[v] = first + at / kPanelStep;
+    rows[v] = at % kPanelStep;
+    values[v] = w.values + panels[v] * w.panel_bytes;
   }
   y += column;
   made += column;
   for (std::int64_t from = begin; from < end;) {
     const std::int64_t g = from / w.group, to = (g + 1) * w.group < end ? (g + 1) * w.group : end;
-    PV sum[kRows][kVectors], scales[kVectors], zeros[kVectors];
-    [[maybe_unused]] PV offsets[kVectors];
+    PV sum[kRows][kVectors], scales[kVectors];
+    [[maybe_unused]] PV zeros[kVectors], offsets[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t at = column + v * lanes, panel = first + at / kPanelStep,
-                         lane = at % kPanelStep;
-      scales[v] = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + lane);
-      zeros[v] = zeros_of<kCodes>(d, w, panel, g, lane);
-      if constexpr (kShift == Shift::kOffsets)
-        offsets[v] = hn::LoadU(d, w.offsets + (panel * w.groups + g) * kPanelStep + lane);
+      const std::int64_t at = (panels[v] * w.groups + g) * kPanelStep + rows[v];
+      scales[v] = scales_at(w.scales, at);
+      if constexpr (Own::kIsShifted) zeros[v] = Own::zeros_of(w, panels[v], g, rows[v]);
+      if constexpr (has_offsets(kShift)) offsets[v] = scales_at(w.offsets, at);
       HWY_UNROLL(8)
       for (int m = 0; m < kRows; ++m) sum[m][v] = hn::LoadU(d, y + m * y_pitch + v * lanes);
     }
-    for_each_k<kCodes>(from, to, [&](std::int64_t k, auto odd) HWY_ATTR {
+    // `number_of(v)`: element k of the rows of vector v.
+    const auto add = [&](std::int64_t k, const auto& number_of) HWY_ATTR {
       PV right[kVectors];
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
-        right[v] = widen<kCodes, decltype(odd)::value>(d, row_of<kCodes>(values[v], k), table);
-        if constexpr (kIsShifted<kCodes, kShift>) right[v] = hn::Sub(right[v], zeros[v]);
-        if constexpr (kShift == Shift::kOffsets)
+        right[v] = number_of(v);
+        if constexpr (Own::kIsShifted) right[v] = hn::Sub(right[v], zeros[v]);
+        if constexpr (has_offsets(kShift))
           right[v] = hn::MulAdd(right[v], scales[v], offsets[v]);
         else
           right[v] = hn::Mul(right[v], scales[v]);
@@ -291,7 +322,24 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
         HWY_UNROLL(4)
         for (int v = 0; v < kVectors; ++v) sum[m][v] = hn::MulAdd(left, right[v], sum[m][v]);
       }
-    });
+    };
+    const auto add_one = [&](std::int64_t k) HWY_ATTR {
+      add(k, [&](int v) HWY_ATTR {
+        return decoder.number(words_at(values[v], k / kUnit, rows[v]), static_cast<int>(k % kUnit));
+      });
+    };
+    std::int64_t k = from;
+    for (; k < to && k % kUnit != 0; ++k) add_one(k);
+    for (; k + kUnit <= to; k += kUnit) {
+      Words words[kVectors];
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) words[v] = words_at(values[v], k / kUnit, rows[v]);
+      for_each_of<kUnit>([&](auto i) HWY_ATTR {
+        add(k + decltype(i)::value,
+            [&](int v) HWY_ATTR { return decoder.template number<decltype(i)::value>(words[v]); });
+      });
+    }
+    for (; k < to; ++k) add_one(k);
     HWY_UNROLL(8)
     for (int m = 0; m < kRows; ++m) HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[m][v], d, y + m * y_pitch + v * lanes);
@@ -320,49 +368,6 @@ void make_vectors(const QuantPanels& w, std::int64_t first, std::int64_t columns
     make_columns<decltype(codes)::value, decltype(shift)::value>(w, first, columns, begin, end, x,
                                                                  y, y_pitch, made);
   });
-}
-
-/// Side of a square of bytes.
-constexpr int kSide = kPanelStep;
-
-/// to[i * kSide + r] = from[r][i].
-HWY_INLINE void transpose_square(const std::byte* const* from, std::byte* to) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int r = 0; r < kSide; ++r)
-    for (int i = 0; i < kSide; ++i) to[i * kSide + r] = from[r][i];
-#else
-  const hn::FixedTag<std::uint8_t, kSide> d;
-  hn::VFromD<decltype(d)> rows[kSide], next[kSide];
-  HWY_UNROLL(16)
-  for (int r = 0; r < kSide; ++r)
-    rows[r] = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(from[r]));
-  // Each pass rotates the 8 bits of (row, column) by one; 4 passes swap the two.
-  HWY_UNROLL(4)
-  for (int bit = 0; bit < 4; ++bit) {
-    HWY_UNROLL(8)
-    for (int r = 0; r < kSide / 2; ++r) {
-      next[2 * r] = hn::InterleaveLower(d, rows[r], rows[r + kSide / 2]);
-      next[2 * r + 1] = hn::InterleaveUpper(d, rows[r], rows[r + kSide / 2]);
-    }
-    HWY_UNROLL(16)
-    for (int r = 0; r < kSide; ++r) rows[r] = next[r];
-  }
-  HWY_UNROLL(16)
-  for (int r = 0; r < kSide; ++r)
-    hn::StoreU(rows[r], d, reinterpret_cast<std::uint8_t*>(to + r * kSide));
-#endif
-}
-
-void panel_vectors(const std::byte* rows, std::int64_t count, std::int64_t pitch, std::byte* to) {
-  std::int64_t i = 0;
-  for (; count == kSide && i + kSide <= pitch; i += kSide) {
-    const std::byte* from[kSide];
-    for (int r = 0; r < kSide; ++r) from[r] = rows + r * pitch + i;
-    transpose_square(from, to + i * kSide);
-  }
-  for (; i < pitch; ++i)
-    for (std::int64_t r = 0; r < kSide; ++r)
-      to[i * kSide + r] = r < count ? rows[r * pitch + i] : std::byte{0};
 }
 
 HWY_INLINE V activate_vector(D d, V x, plan::fb::Activation activation) {
@@ -412,13 +417,7 @@ namespace sinter::runtime::cpu {
 
 HWY_EXPORT(dot_vectors);
 HWY_EXPORT(make_vectors);
-HWY_EXPORT(panel_vectors);
 HWY_EXPORT(finish_vectors);
-
-void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std::byte* to) {
-  for (std::int64_t first = 0; first < n; first += kPanelStep) HWY_DYNAMIC_DISPATCH(panel_vectors)
-  (rows + first * pitch, std::min(kPanelStep, n - first), pitch, to + first * pitch);
-}
 
 void dot_quantized(const QuantPanels& weights, std::int64_t panel, const float* const* x,
                    std::int64_t count, float* y, std::int64_t y_pitch) {

@@ -2,34 +2,14 @@
 // Loops over quantized weights, with vector instructions chosen at run time.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "plan_generated.h"
 #include "runtime/cpu/ops/panel_ops.h"
+#include "runtime/cpu/ops/panel_weights.h"
 
 namespace sinter::runtime::cpu {
-
-/// Quantized weights [n, k] (Quantization in plan.fbs), packed in panels of kPanelStep rows. Rows
-/// are interleaved: byte b of row r is at (panel * pitch + b) * kPanelStep + r. Scales are [panel,
-/// group, row], and so are offsets and zero points; zero points are of one kind or none. Padding
-/// rows of the last panel have scale 0.
-struct QuantPanels {
-  const std::byte* values = nullptr;
-  std::int64_t pitch = 0;  // bytes of a row
-  int bits = 8;
-  bool has_numbers = false;  // 4-bit codes are indices of `numbers`; otherwise -8 to 7
-  std::array<std::int8_t, 16> numbers = {};
-  std::int64_t k = 0, group = 1, groups = 1;
-  const float* scales = nullptr;
-  const float* float_zeros = nullptr;
-  const std::int8_t* zeros = nullptr;
-  const float* offsets = nullptr;
-};
-
-/// Packs n rows of `pitch` bytes into panels; pads the last one with zeros.
-void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std::byte* to);
 
 /// y[m * y_pitch + r] = sum over k of x[m][k] * w[r][k], for all rows r of a panel and m < count. A
 /// sum does not depend on other rows of x.

@@ -549,6 +549,8 @@ ReduceKernels reduce_kernels() {
 OpKernel find_op_kernel(ScalarOp op, DType operand, DType result) {
   if (const OpKernel kernel = find_vector_kernel(op, operand, result)) return kernel;
   if (const OpKernel kernel = find_vector_integer_kernel(op, operand, result)) return kernel;
+  if (const OpKernel kernel = find_flag_kernel(op, operand, result)) return kernel;
+  if (const OpKernel kernel = find_wide_kernel(op, operand, result)) return kernel;
   if (op == ScalarOp::kBitCast)
     return result == DType::kBool ? cast_kernel<std::uint8_t, Byte> : find_copy(size_of(result));
   if (op == ScalarOp::kCast) {

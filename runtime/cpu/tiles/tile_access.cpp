@@ -84,12 +84,13 @@ bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const 
 
 /// True if column runs are too short for a call each.
 bool TileAccess::has_short_runs() const {
-  constexpr std::int64_t kShortRun = 16;
-  return !x_.linear && x_walk_.extents.back() < kShortRun;
+  constexpr std::int64_t kShortRun = 16, kShortCopy = 4;
+  const bool copies = compute_ == access_.storage && x_walk_.steps.back() == 1;
+  return !x_.linear && x_walk_.extents.back() < (copies ? kShortCopy : kShortRun);
 }
 
 View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
-                      GatherValues gathered, void* target) const {
+                      GatherValues gathered, void* target, std::int64_t pitch) const {
   auto* to = static_cast<std::byte*>(target);
   const std::int64_t cols = domain.columns ? tile.cols : 1;
   const View dense{target, domain.rows ? cols : 0, domain.columns};
@@ -99,8 +100,8 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
     return dense;
   }
   if (domain.rows && domain.columns && is_transposed()) {
-    load_transposed(buffer, tile, to);
-    return dense;
+    load_transposed(buffer, tile, to, pitch);
+    return {target, pitch, true};
   }
   if (takes_rows(domain, gathered)) {
     load_rows(buffer, tile, gathered, to);
@@ -147,41 +148,10 @@ bool TileAccess::is_used_in_place() const {
          x_.linear && x_.step == 1 && y_.linear;
 }
 
-/// Transposes a matrix in blocks; source and target of a block fit the L1 cache.
-template <typename T>
-void transpose_block(const T* from, std::int64_t step, T* to, std::int64_t pitch, std::int64_t rows,
-                     std::int64_t cols) {
-  if constexpr (sizeof(T) == sizeof(std::uint32_t))
-    return transpose(from, step, to, pitch, rows, cols);
-  constexpr std::int64_t kBlock = 16;
-  for (std::int64_t c = 0; c < cols; c += kBlock) {
-    const std::int64_t last = std::min(cols, c + kBlock);
-    for (std::int64_t r = 0; r < rows; r += kBlock) {
-      const std::int64_t end = std::min(rows, r + kBlock);
-      for (std::int64_t i = r; i < end; ++i)
-        for (std::int64_t k = c; k < last; ++k) to[i * pitch + k] = from[k * step + i];
-    }
-  }
-}
-
-void TileAccess::load_transposed(const std::byte* buffer, const Tile& tile,
-                                 std::byte* target) const {
+void TileAccess::load_transposed(const std::byte* buffer, const Tile& tile, std::byte* target,
+                                 std::int64_t pitch) const {
   const auto size = static_cast<std::int64_t>(storage_size_);
   const std::int64_t fixed = fixed_offset(tile), step = x_.steps.back();
-  const auto block = [&](const std::byte* from, std::byte* to, std::int64_t rows,
-                         std::int64_t cols) {
-    const auto as = [&](auto* kind) {
-      using T = std::remove_pointer_t<decltype(kind)>;
-      transpose_block(reinterpret_cast<const T*>(from), step, reinterpret_cast<T*>(to), tile.cols,
-                      rows, cols);
-    };
-    switch (size) {
-      case 1: return as(static_cast<std::uint8_t*>(nullptr));
-      case 2: return as(static_cast<std::uint16_t*>(nullptr));
-      case 4: return as(static_cast<std::uint32_t*>(nullptr));
-      default: return as(static_cast<std::uint64_t*>(nullptr));
-    }
-  };
   Odometer y(y_.extents, tile.y0);
   for (std::int64_t r = 0; r < tile.rows;) {
     const std::int64_t rows = std::min(tile.rows - r, y.run());
@@ -189,8 +159,8 @@ void TileAccess::load_transposed(const std::byte* buffer, const Tile& tile,
     Odometer x(x_.extents, tile.x0);
     for (std::int64_t c = 0; c < tile.cols;) {
       const std::int64_t cols = std::min(tile.cols - c, x.run());
-      block(buffer + (start + x.form(x_.steps.data())) * size, target + (r * tile.cols + c) * size,
-            rows, cols);
+      transpose(storage_size_, buffer + (start + x.form(x_.steps.data())) * size, step,
+                target + (r * pitch + c) * size, pitch, rows, cols);
       x.skip(cols);
       c += cols;
     }
@@ -224,6 +194,12 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
       load_run(access_.storage, buffer + (start + (domain.rows ? y.offset() : 0)) * size,
                domain.rows ? y_.step : 0, target, rows);
       return {target, domain.rows ? 1 : 0, false};
+    }
+    if (same_type && x_step == 1 && access_.gathers.empty()) {
+      for (std::int64_t r = 0; r < rows; ++r, y.next())
+        copy_bytes(target + r * cols * size, buffer + (start + y.offset()) * size,
+                   static_cast<std::size_t>(cols * size));
+      return {target, cols, true};
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       std::int64_t offset = start + (domain.rows ? y.offset() : 0);
@@ -401,6 +377,13 @@ void TileAccess::store(std::byte* buffer, const Tile& tile, Domain domain, Gathe
   // Contiguous row values: one strided run instead of single elements.
   if (!domain.columns && domain.rows && y_.linear && value.row_stride == 1) {
     store_run(access_.storage, from, 1, buffer + (fixed + y.offset()) * size, y_.step, rows);
+    return;
+  }
+  if (domain.rows && domain.columns && value.per_column && x_.linear && x_.step == 1 &&
+      compute_ == access_.storage) {
+    for (std::int64_t r = 0; r < rows; ++r, y.next())
+      copy_bytes(buffer + (fixed + y.offset() + tile.x0) * size, at(r, 0),
+                 static_cast<std::size_t>(cols * size));
     return;
   }
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -61,10 +61,11 @@ class TileAccess {
   const BoundAccess& access() const { return access_; }
 
   /// The values of `tile` over `domain`: in place if possible, else converted to the compute type
-  /// and copied densely to `target`, which has room for the domain. Throws Error for a gathered
+  /// and copied to `target`, which has room for the domain: with rows `pitch` elements apart, which
+  /// may be other than the tile's columns only if is_transposed(). Throws Error for a gathered
   /// index or an address out of range.
   View load(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
-            void* target) const;
+            void* target, std::int64_t pitch) const;
 
   /// find_offsets() computes the offsets of the elements of `tile` without the z loops; load_at()
   /// loads the values there. Requires gathers independent of z, no guards, and fewer than 2^31
@@ -103,17 +104,16 @@ class TileAccess {
   void reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
               std::byte* accumulators) const;
 
-  /// Whether windows overlap enough that reduce_sliding() takes fewer operations. `idempotent`:
-  /// elements may be combined more than once.
-  bool slides(bool idempotent) const;
+  /// Whether windows overlap enough that reduce_sliding() takes fewer operations.
+  bool slides(Combine combine) const;
   /// Bytes of its scratch memory; and the number of columns of a tile, at most `most`, in whole
   /// rows.
   std::size_t sliding_bytes() const;
   std::int64_t sliding_columns(std::int64_t most) const;
-  /// The same result as reduce(), for tiles with all rows. `combine` is the operator kernel of
-  /// `kind`.
+  /// What reduce() would accumulate for a tile with all rows, as values of the compute type.
+  /// `combine` is the operator kernel of `kind`.
   void reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine, Combine kind,
-                      const ReduceKernels& kernels, std::byte* room, std::byte* accumulators) const;
+                      std::byte* room, std::byte* results) const;
 
   /// True if rows of `cols` columns are contiguous in the buffer, without gap or repetition.
   bool is_stream(std::int64_t cols) const;
@@ -128,7 +128,21 @@ class TileAccess {
     std::vector<std::size_t> others;  // y loops
     std::int64_t other_windows = 1;
   };
+  /// The input positions that some windows cover, and the valid ones among them.
+  struct Covered {
+    std::int64_t first = 0, count = 1, low = 0, high = 1;
+  };
   void find_sliding();
+  /// Whether rows of windows are combined where they lie.
+  bool combines_in_registers(Combine combine) const;
+  std::optional<std::int64_t> offset_of_window(const Tile& tile, const std::int64_t* at,
+                                               std::int64_t number) const;
+  /// The rows of windows, combined from those in the buffer: `others` begin at these offsets from
+  /// element `start`.
+  void combine_rows(const std::byte* buffer, std::span<const std::int64_t> others,
+                    std::int64_t start, std::int64_t y_pitch, const Covered& of_rows,
+                    const Covered& in_row, std::int64_t rows, const WindowKernels& windows,
+                    float* to) const;
   std::optional<WindowLoop> window_of(std::size_t y, std::size_t x) const;
   bool is_identity_outside(Combine combine) const;
   std::int64_t room_for(std::int64_t rows, std::int64_t cols) const;
@@ -176,7 +190,8 @@ class TileAccess {
   bool takes_rows(Domain domain, GatherValues gathered) const;
   void load_rows(const std::byte* buffer, const Tile& tile, GatherValues gathered,
                  std::byte* target) const;
-  void load_transposed(const std::byte* buffer, const Tile& tile, std::byte* target) const;
+  void load_transposed(const std::byte* buffer, const Tile& tile, std::byte* target,
+                       std::int64_t pitch) const;
   bool is_interleaved(const Tile& tile) const;
   void load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
                         std::byte* target) const;

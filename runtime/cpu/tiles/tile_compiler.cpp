@@ -49,6 +49,7 @@ void TileCompiler::compile() {
   join_reductions();
   forward_stores();
   join_chains();
+  widen_streams();
   lay_out();
   evaluate_uniforms();
 }
@@ -61,9 +62,10 @@ void TileCompiler::choose_axes() {
   schedule.ordered = loops_.ordered || loops_.scans;
   if (!loops_.has_rows()) {
     // Columns are the last axis, and those before it while there are few columns.
-    constexpr std::int64_t kFewColumns = 64;
+    constexpr std::int64_t kFewColumns = 64, kWholeVector = 16;
     std::size_t first = rank;
     for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;) {
+      if (columns >= kWholeVector && breaks_runs(first - 1)) break;
       columns *= loops_.extents[--first];
       if (gathers_rows()) break;
     }
@@ -171,6 +173,17 @@ bool TileCompiler::gathers_rows() const {
            std::ranges::any_of(access.gathers, [&](const BoundGather& gather) {
              return along[gather.value] != above[gather.value];
            });
+  });
+}
+
+bool TileCompiler::breaks_runs(std::size_t axis) const {
+  const std::size_t last = loops_.extents.size() - 1;
+  std::int64_t columns = 1;
+  for (std::size_t a = axis + 1; a <= last; ++a) columns *= loops_.extents[a];
+  return std::ranges::any_of(program_.instrs, [&](const auto& instr) {
+    if (!plan::is_memory(instr->kind)) return false;
+    const std::vector<std::int64_t>& steps = loops_.accesses[instr->access].address.coefficients;
+    return steps[last] == 1 && steps[axis] != 0 && steps[axis] != columns;
   });
 }
 
@@ -390,7 +403,9 @@ void TileCompiler::choose_sizes() {
     s.tile_cols = std::min(s.x_count, room / kHigh);
   } else if (s.whole_rows) {
     s.tile_cols = s.x_count;
-    s.tile_rows = std::max<std::int64_t>(1, room / std::max<std::int64_t>(s.x_count, 1));
+    // Rows that are reduced take several instructions each, for which a larger tile pays.
+    const std::int64_t wanted = loops_.has_reductions ? 2 * room : room;
+    s.tile_rows = std::max<std::int64_t>(1, wanted / std::max<std::int64_t>(s.x_count, 1));
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {

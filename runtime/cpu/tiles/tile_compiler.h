@@ -39,11 +39,15 @@ class TileCompiler {
   void forward_stores();
   void join_chains();
   void join_chains(Stage& stage, const std::vector<int>& readers);
+  /// Larger tiles for programs of which none is held in the workspace.
+  void widen_streams();
   void lay_out();
   void choose_streams(std::size_t instrs);
   void evaluate_uniforms();
 
   bool is_element_axis(std::size_t axis) const;
+  /// Whether an access whose elements are contiguous over the later axes has gaps along this one.
+  bool breaks_runs(std::size_t axis) const;
   /// Values that vary along the axis; conservative where that is unknown.
   std::vector<bool> varying_along(std::size_t axis) const;
   /// Whether a load gathers rows along the last axis.
@@ -79,7 +83,8 @@ class TileCompiler {
   std::vector<bool> steady_;         // equal in all repetitions of a tile
   bool keep_between_stages_ = true;  // tiles hold whole rows, so values persist between stages
 
-  int operations_ = 0;  // Ops on elements; work_: their cost beyond one instruction each
+  bool is_wide_ = false;  // see widen_streams()
+  int operations_ = 0;    // Ops on elements; work_: their cost beyond one instruction each
   double work_ = 0;
 };
 

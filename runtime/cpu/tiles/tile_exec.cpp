@@ -84,7 +84,8 @@ class TileProgram::Worker {
   void begin_stage(const Stage& stage, std::int64_t row_values) {
     run(stage.row);
     for (const std::uint32_t r : stage.reductions)
-      p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
+      if (!p_.reductions_[r].slides)
+        p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
     for (const RunningScan& scan : p_.scans_)
       scan.kernels.init(workspace_ + scan.carries, row_values);
   }
@@ -93,7 +94,8 @@ class TileProgram::Worker {
     for (const std::uint32_t r : stage.reductions) {
       const Reduction& reduction = p_.reductions_[r];
       std::byte* result = workspace_ + reduction.result;
-      reduction.kernels.finish(workspace_ + reduction.accumulators, result, row_values);
+      if (!reduction.slides)
+        reduction.kernels.finish(workspace_ + reduction.accumulators, result, row_values);
       views_[reduction.value] = row_view(result);
     }
   }
@@ -157,25 +159,18 @@ class TileProgram::Worker {
       case TileInstr::Kind::kLoad: {
         const TileAccess& access = p_.accesses_[instr.access];
         const Domain domain = domain_of(instr.value_class);
-        if (instr.period > 0) {
-          LoadedColumns& loaded = loaded_[instr.value];
-          const std::int64_t phase = tile_.x0 % instr.period;
-          const bool is_there = tile_.rows == 1
-                                    ? loaded.cols >= tile_.cols
-                                    : loaded.cols == tile_.cols && loaded.rows >= tile_.rows;
-          if (loaded.phase == phase && is_there) break;
-          loaded = {phase, tile_.cols, tile_.rows};
-        }
+        if (is_loaded(instr)) break;
         if (instr.offsets != TileInstr::kNoOffsets) {
           auto* offsets = reinterpret_cast<std::int32_t*>(workspace_ + instr.offsets);
           if (first_) access.find_offsets(tile_, gathered(), offsets);
           views_[instr.value] = access.load_at(buffer_of(access), tile_, offsets, place_of(instr));
           break;
         }
+        const auto [target, pitch] = load_target(instr, access);
         views_[instr.value] = access.load(buffer_of(access), tile_, domain, gathered(),
-                                          load_target(instr, place_of(instr)));
+                                          target ? target : place_of(instr), pitch);
         if (instr.target != TileInstr::kNone)
-          forwarded_[instr.value] = views_[instr.value].data == load_target(instr, nullptr);
+          forwarded_[instr.value] = target && views_[instr.value].data == target;
         if (instr.kept) keep(instr);
         break;
       }
@@ -188,7 +183,7 @@ class TileProgram::Worker {
           std::byte* const accumulators = workspace_ + reduction.accumulators;
           if (instr.slides)
             access.reduce_sliding(buffer_of(access), tile_, instr.kernel, reduction.combine,
-                                  reduction.kernels, workspace_ + instr.offset, accumulators);
+                                  workspace_ + instr.offset, workspace_ + reduction.result);
           else
             access.reduce(buffer_of(access), tile_, reduction.kernels, accumulators);
           break;
@@ -239,11 +234,26 @@ class TileProgram::Worker {
         views_[instr.value] = {args.result, tile_.cols, true};
         break;
       }
-      case TileInstr::Kind::kIndex: run_index(instr); break;
+      case TileInstr::Kind::kIndex:
+        if (!is_loaded(instr)) run_index(instr);
+        break;
       case TileInstr::Kind::kResume:
         views_[instr.value] = {place_of(instr), tile_.cols, true};
         break;
     }
+  }
+
+  /// Whether columns that repeat are still where an earlier tile of this thread has put them; notes
+  /// that they will be.
+  bool is_loaded(const TileInstr& instr) {
+    if (instr.period == 0) return false;
+    LoadedColumns& loaded = loaded_[instr.value];
+    const std::int64_t phase = tile_.x0 % instr.period;
+    const bool is_there = tile_.rows == 1 ? loaded.cols >= tile_.cols
+                                          : loaded.cols == tile_.cols && loaded.rows >= tile_.rows;
+    if (loaded.phase == phase && is_there) return true;
+    loaded = {phase, tile_.cols, tile_.rows};
+    return false;
   }
 
   /// Copies a kept load to the workspace, where later stages expect it, unless it is there.
@@ -315,17 +325,17 @@ class TileProgram::Worker {
                instr.past_cache && forwarded_[instr.value] != 0});
   }
 
-  /// Where a load copies to: directly to the store that alone reads it, if a tile's rows are
-  /// contiguous there; otherwise to `place`.
-  std::byte* load_target(const TileInstr& instr, std::byte* place) {
-    if (instr.target == TileInstr::kNone) return place;
+  /// Where a load copies to directly: the store that alone reads it, if a tile's rows are
+  /// contiguous there, or those of a transposed load. Null: nowhere.
+  std::pair<std::byte*, std::int64_t> load_target(const TileInstr& instr,
+                                                  const TileAccess& from) const {
+    if (instr.target == TileInstr::kNone) return {nullptr, tile_.cols};
     const TileAccess& access = p_.accesses_[instr.target];
     std::byte* address = nullptr;
     std::int64_t row = 0;
-    return access.in_place(buffer_of(access), tile_, {true, true}, address, row) &&
-                   row == tile_.cols
-               ? address
-               : place;
+    const bool fits = access.in_place(buffer_of(access), tile_, {true, true}, address, row) &&
+                      (row == tile_.cols || from.is_transposed());
+    return fits ? std::pair{address, row} : std::pair{static_cast<std::byte*>(nullptr), tile_.cols};
   }
 
   /// True if a tile's rows can be treated as one row.

@@ -340,6 +340,12 @@ void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathe
     using T = std::remove_pointer_t<decltype(kind)>;
     const T* from = static_cast<const T*>(value.data);
     T* to = reinterpret_cast<T*>(buffer);
+    if (!narrow && !combine && tile.rows == 1) {
+      const std::int64_t step = value.per_column ? 1 : 0;
+      for (std::int64_t c = 0; c < tile.cols; ++c)
+        to[places[static_cast<std::size_t>(c)]] = from[c * step];
+      return;
+    }
     for (std::int64_t c = 0; c < tile.cols; ++c) {
       for (std::int64_t r = 0; r < tile.rows; ++r) {
         const T x = from[r * value.row_stride + (value.per_column ? c : 0)];

@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/tiles/tile_compiler.h"
 #include "runtime/cpu/tiles/tile_runs.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -38,6 +39,33 @@ void TileCompiler::forward_stores() {
   }
 }
 
+void TileCompiler::widen_streams() {
+  constexpr std::int64_t kMostWider = 8;
+  TileSchedule& s = out_.schedule_;
+  if (s.across || s.ordered || s.repeats > 1 || out_.stages_.size() != 1) return;
+  const auto is_streamed = [&](const TileInstr& instr) {
+    switch (instr.kind) {
+      case TileInstr::Kind::kLoad: return out_.accesses_[instr.access].is_used_in_place();
+      case TileInstr::Kind::kOp:
+      case TileInstr::Kind::kChain:
+      case TileInstr::Kind::kStore:
+        return instr.target != TileInstr::kNone && out_.accesses_[instr.target].is_used_in_place();
+      default: return false;
+    }
+  };
+  if (!std::ranges::all_of(out_.stages_[0].body, is_streamed)) return;
+  const std::int64_t tile = s.tile_rows * s.tile_cols,
+                     parts = std::max<std::int64_t>(threads::parts_of(threads_), 1);
+  const std::int64_t wider = std::clamp<std::int64_t>(
+      s.y_count * s.x_count / std::max<std::int64_t>(tile * parts, 1), 1, kMostWider);
+  if (wider == 1) return;
+  is_wide_ = true;
+  if (s.whole_rows)
+    s.tile_rows = std::min(s.y_count, s.tile_rows * wider);
+  else
+    s.tile_cols = std::min(s.x_count, s.tile_cols * wider);
+}
+
 /// Assigns workspace offsets. Row values and accumulators get their own; element values share as
 /// few tiles as their lifetimes allow, so that tiles stay in the cache.
 void TileCompiler::lay_out() {
@@ -61,10 +89,15 @@ void TileCompiler::lay_out() {
   for (RunningScan& scan : out_.scans_) scan.carries = take(row_values, kAccumulatorBytes);
 
   for (Stage& stage : out_.stages_)
-    for (TileInstr& instr : stage.body)
-      if (instr.kind == TileInstr::Kind::kLoad && !instr.kept && !s.across &&
-          instr.value_class == ValueClass::kElement)
+    for (TileInstr& instr : stage.body) {
+      if (instr.kept || s.across || instr.value_class != ValueClass::kElement) continue;
+      if (instr.kind == TileInstr::Kind::kLoad)
         instr.period = out_.accesses_[instr.access].period();
+      // Indices of columns are the same in each tile that has all of them.
+      if (instr.kind == TileInstr::Kind::kIndex && s.whole_rows && !instr.steady &&
+          out_.axis_role_[static_cast<std::size_t>(instr.axis)] == 'x')
+        instr.period = s.x_count;
+    }
   std::vector<TileInstr*> order;
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body) order.push_back(&instr);
@@ -131,8 +164,8 @@ void TileCompiler::lay_out() {
   out_.loaded_offset_ = take(static_cast<std::int64_t>(count_), sizeof(LoadedColumns));
   out_.workspace_bytes_ = end;
 
-  // For a single operation the hardware prefetcher suffices.
-  if (operations_ > 1) choose_streams(order.size());
+  // For a single operation, and for long rows, the hardware prefetcher suffices.
+  if (operations_ > 1 && !is_wide_) choose_streams(order.size());
 
   const double instructions = static_cast<double>(order.size()) + work_;
   const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *

@@ -54,7 +54,7 @@ struct TileInstr {
   bool steady = false, held = false;
   // Load: where the workspace holds the elements' offsets, if these are equal in all repetitions.
   std::size_t offsets = kNoOffsets;
-  // Load: for copied elements that are equal in every row, the columns after which they repeat.
+  // Load, Index: for elements that are equal in every row, the columns after which they repeat.
   std::int64_t period = 0;
   std::uint32_t value = 0;  // instruction of the program
   std::uint32_t args[3] = {};
@@ -87,6 +87,7 @@ struct Reduction {
   Combine combine = Combine::kSum;
   std::uint32_t value = 0;                   // instruction of the program
   std::size_t accumulators = 0, result = 0;  // offsets in the workspace
+  bool slides = false;                       // leaves results without accumulators
 };
 
 /// A program with a scan has a single stage, and processes tiles in the order of a row's elements.
@@ -96,7 +97,7 @@ struct RunningScan {
   std::size_t carries = 0;  // offset in the workspace
 };
 
-/// The columns that a Load with a period has copied: every row's, starting at `phase`.
+/// The columns that a Load or Index with a period has made: every row's, starting at `phase`.
 struct LoadedColumns {
   std::int64_t phase = 0, cols = 0, rows = 0;
 };

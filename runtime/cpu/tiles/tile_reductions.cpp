@@ -72,7 +72,7 @@ bool TileCompiler::may_slide(const TileInstr& reduce) const {
   const plan::fb::InstrT& load = *program_.instrs[reduce.args[0]];
   return combine != Combine::kProd && load.kind == InstrKind::Load &&
          class_[reduce.args[0]] == ValueClass::kElement &&
-         out_.accesses_[load.access].slides(combine != Combine::kSum);
+         out_.accesses_[load.access].slides(combine);
 }
 
 /// Chooses tiles of whole windows and rows, for sliding reductions.
@@ -84,7 +84,7 @@ void TileCompiler::slide() {
   for (Stage& stage : out_.stages_)
     for (TileInstr& reduce : stage.body) {
       const Combine combine = out_.reductions_[reduce.reduction].combine;
-      reduce.slides = true;
+      reduce.slides = out_.reductions_[reduce.reduction].slides = true;
       reduce.kernel = find_op_kernel(combine == Combine::kSum   ? ScalarOp::kAdd
                                      : combine == Combine::kMax ? ScalarOp::kMax
                                                                 : ScalarOp::kMin,

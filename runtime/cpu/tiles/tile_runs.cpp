@@ -31,15 +31,16 @@ void strided_store(const std::byte* source, std::int64_t source_step, std::byte*
                    std::int64_t step, std::int64_t count) {
   const T* from = reinterpret_cast<const T*>(source);
   T* to = reinterpret_cast<T*>(target);
+  if (source_step == 0 && step == 1) {
+    std::fill_n(to, count, *from);
+    return;
+  }
   for (std::int64_t i = 0; i < count; ++i) to[i * step] = from[i * source_step];
 }
 
 void copy_in(std::size_t size, const std::byte* source, std::int64_t step, std::byte* target,
              std::int64_t count) {
-  if (step == 1) {
-    std::memcpy(target, source, static_cast<std::size_t>(count) * size);
-    return;
-  }
+  if (step == 1) return copy_bytes(target, source, static_cast<std::size_t>(count) * size);
   if (size == 4 && step >= kLeastStep && step <= kMostStep)
     return take_each(reinterpret_cast<const std::uint32_t*>(source), step,
                      reinterpret_cast<std::uint32_t*>(target), count);
@@ -53,10 +54,8 @@ void copy_in(std::size_t size, const std::byte* source, std::int64_t step, std::
 
 void copy_out(std::size_t size, const std::byte* source, std::int64_t source_step,
               std::byte* target, std::int64_t step, std::int64_t count) {
-  if (step == 1 && source_step == 1) {
-    std::memcpy(target, source, static_cast<std::size_t>(count) * size);
-    return;
-  }
+  if (step == 1 && source_step == 1)
+    return copy_bytes(target, source, static_cast<std::size_t>(count) * size);
   switch (size) {
     case 1: return strided_store<std::uint8_t>(source, source_step, target, step, count);
     case 2: return strided_store<std::uint16_t>(source, source_step, target, step, count);
@@ -120,7 +119,13 @@ void index_run(DType type, std::int64_t first, std::int64_t step, std::byte* tar
   with_compute_type(type, [&](auto* kind) {
     using T = std::remove_pointer_t<decltype(kind)>;
     T* to = reinterpret_cast<T*>(target);
-    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(first + i * step);
+    if (step == 0) {
+      std::fill_n(to, count, static_cast<T>(first));
+      return;
+    }
+    auto value = static_cast<std::uint64_t>(first);
+    for (std::int64_t i = 0; i < count; ++i, value += static_cast<std::uint64_t>(step))
+      to[i] = static_cast<T>(static_cast<std::int64_t>(value));
   });
 }
 

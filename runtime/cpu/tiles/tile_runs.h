@@ -4,10 +4,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <sinter/dtype.h>
 
 namespace sinter::runtime::cpu {
+
+/// memcpy, without a call for up to 64 bytes: rows of a few elements are most of what is copied.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kPiece = 16;
+  if (bytes < kPiece || bytes > 4 * kPiece) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  // The last pieces may overlap the first ones.
+  const auto copy = [&](std::size_t at) { std::memcpy(to + at, from + at, kPiece); };
+  copy(0);
+  if (bytes > 2 * kPiece) {
+    copy(kPiece);
+    copy(bytes - 2 * kPiece);
+  }
+  copy(bytes - kPiece);
+}
 
 /// target[i] = source[i * step], converted to the compute type, for i in [0, count).
 void load_run(DType storage, const std::byte* source, std::int64_t step, std::byte* target,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -15,6 +16,8 @@ namespace {
 
 /// Elements combined at once; they must fit a core's private cache.
 constexpr std::int64_t kRoom = 16 << 10, kMostRoom = 1 << 20;
+/// Elements of float32 windows that are combined in registers: of rows, and along one.
+constexpr std::int64_t kMostTaps = 64, kMostAlong = 8;
 
 /// The largest power of two that is at most `size`: windows of this width are made by doubling.
 std::int64_t doubled(std::int64_t size) {
@@ -51,6 +54,9 @@ std::optional<WindowLoop> TileAccess::window_of(std::size_t y, std::size_t x) co
     loop.dilation = along / unit;
   }
   if (loop.stride <= 0 || loop.dilation <= 0) return std::nullopt;
+  // Windows that share no position, as the columns of a matrix of which each is reduced.
+  const std::int64_t common = std::gcd(loop.stride, loop.dilation);
+  if (loop.dilation / common >= x_.extents[x]) return std::nullopt;
   loop.pitch = along / loop.dilation;
   if (loop.pitch * loop.dilation != along || loop.pitch * loop.stride != across ||
       loop.stride > loop.size * loop.dilation)
@@ -98,8 +104,9 @@ void TileAccess::find_sliding() {
   sliding_ = found;
 }
 
-bool TileAccess::slides(bool idempotent) const {
-  if (!sliding_) return false;
+bool TileAccess::slides(Combine combine) const {
+  if (!sliding_ || room_for(1, x_.extents.back()) > kMostRoom) return false;
+  const bool idempotent = combine != Combine::kSum;
   const auto steps_of = [&](const std::optional<WindowLoop>& loop) -> std::int64_t {
     if (!loop) return 0;
     return idempotent ? std::min(loop->size - 1, loop->stride * doublings(loop->size))
@@ -109,13 +116,22 @@ bool TileAccess::slides(bool idempotent) const {
                      rows = sliding_->outer ? sliding_->outer->stride : 1;
   std::int64_t windows = 1;
   for (const std::int64_t size : y_.extents) windows *= size;
+  if (windows == 0) return false;
+  if (combines_in_registers(combine)) {
+    const std::int64_t along =
+        sliding_->inner ? std::min(sliding_->inner->size * std::min<std::int64_t>(stride, 2),
+                                   3 * doublings(sliding_->inner->size))
+                        : 0;
+    const std::int64_t down = windows / (sliding_->inner ? sliding_->inner->size : 1) * stride;
+    return down + along + 3 <= (can_reduce() ? 2 : 4) * windows;
+  }
   const std::int64_t inner =
       sliding_->inner ? (idempotent ? doublings(sliding_->inner->size) : sliding_->inner->size - 1)
                       : 0;
   const std::int64_t work =
       stride * (rows * sliding_->other_windows / 2 + steps_of(sliding_->outer) + inner) + 2;
   const std::int64_t one_by_one = can_reduce() ? windows : 2 * windows;
-  return work <= one_by_one && room_for(1, x_.extents.back()) <= kMostRoom;
+  return work <= one_by_one;
 }
 
 std::int64_t TileAccess::room_for(std::int64_t rows, std::int64_t cols) const {
@@ -127,7 +143,8 @@ std::int64_t TileAccess::room_for(std::int64_t rows, std::int64_t cols) const {
 
 std::size_t TileAccess::sliding_bytes() const {
   const std::int64_t room = std::max(kRoom, room_for(1, x_.extents.back()));
-  return static_cast<std::size_t>(2 * room) * compute_size_;  // source and target of each pass
+  // Source and target of each pass.
+  return static_cast<std::size_t>(2 * room + kReadBehind) * compute_size_;
 }
 
 std::int64_t TileAccess::sliding_columns(std::int64_t most) const {
@@ -151,11 +168,90 @@ bool TileAccess::is_identity_outside(Combine combine) const {
   }
 }
 
+/// Where windows that do not slide begin, in relation to the first; nullopt if those at `at`, the
+/// index of each column loop, are outside.
+std::optional<std::int64_t> TileAccess::offset_of_window(const Tile& tile, const std::int64_t* at,
+                                                         std::int64_t number) const {
+  std::array<std::int64_t, kMaxAxes> of_window{};
+  std::int64_t offset = 0;
+  for (const std::size_t y : sliding_->others) {
+    of_window[y] = number % y_.extents[y];
+    number /= y_.extents[y];
+    offset += of_window[y] * y_.steps[y];
+  }
+  for (std::size_t g = 0; g < guard_steps_.size(); ++g) {
+    if ((sliding_->inner && sliding_->inner->guard == static_cast<int>(g)) ||
+        (sliding_->outer && sliding_->outer->guard == static_cast<int>(g)))
+      continue;
+    const GuardSteps& guard = guard_steps_[g];
+    std::int64_t index = guard.constant;
+    for (std::size_t d = 0; d < guard.z.size(); ++d) index += guard.z[d] * tile.z[d];
+    for (std::size_t d = 0; d < guard.x.size(); ++d) index += guard.x[d] * at[d];
+    for (std::size_t d = 0; d < guard.y.size(); ++d) index += guard.y[d] * of_window[d];
+    if (index < 0 || index >= guard.extent) return std::nullopt;
+  }
+  return offset;
+}
+
+void TileAccess::combine_rows(const std::byte* buffer, std::span<const std::int64_t> others,
+                              std::int64_t start, std::int64_t y_pitch, const Covered& of_rows,
+                              const Covered& in_row, std::int64_t rows,
+                              const WindowKernels& windows, float* to) const {
+  const auto fill = static_cast<float>(access_.fill);
+  const WindowLoop outer = sliding_->outer.value_or(WindowLoop{});
+  const std::int64_t size = sliding_->outer ? outer.size : 1, pitch = in_row.count,
+                     columns = in_row.high - in_row.low;
+  std::array<std::int64_t, kMostTaps> taps;
+  for (std::int64_t r = 0, n = 0; r < rows; r += n) {
+    // Positions of the first row's elements; rows of which all are inside go together.
+    const std::int64_t first = r * outer.stride;
+    std::int64_t count = 0, low = 0, high = 0;
+    bool all = true;
+    for (const std::int64_t other : others)
+      for (std::int64_t k = 0; k < size; ++k) {
+        const std::int64_t row = first + k * outer.dilation;
+        const bool inside = row >= of_rows.low && row < of_rows.high;
+        all = all && inside;
+        if (!inside) continue;
+        const std::int64_t tap = other + k * outer.dilation * y_pitch;
+        low = count == 0 ? tap : std::min(low, tap);
+        high = count == 0 ? tap : std::max(high, tap);
+        taps[static_cast<std::size_t>(count++)] = tap;
+      }
+    float* const out = to + r * pitch;
+    n = 1;
+    if (count == 0 || columns <= 0) {
+      std::fill_n(out, pitch, fill);
+      continue;
+    }
+    if (all) {
+      const std::int64_t most = (of_rows.high - 1 - (size - 1) * outer.dilation) / outer.stride;
+      n = std::clamp<std::int64_t>(most - r + 1, 1, rows - r);
+    }
+    const std::int64_t from = start + first * y_pitch,
+                       end = from + (n - 1) * outer.stride * y_pitch + high + columns;
+    if (from + low < 0) refuse_address(from + low);
+    if (end > access_.count) refuse_address(end - 1);
+    windows.rows({reinterpret_cast<const float*>(buffer) + from, outer.stride * y_pitch, n, columns,
+                  taps.data(), count, 1, out + in_row.low, pitch});
+    for (std::int64_t k = 0; columns < pitch && k < n; ++k) {
+      std::fill_n(out + k * pitch, in_row.low, fill);
+      std::fill(out + k * pitch + in_row.high, out + (k + 1) * pitch, fill);
+    }
+  }
+}
+
+bool TileAccess::combines_in_registers(Combine combine) const {
+  return access_.storage == DType::kFloat32 && is_identity_outside(combine) &&
+         sliding_->other_windows * (sliding_->outer ? sliding_->outer->size : 1) <= kMostTaps;
+}
+
 void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKernel combine,
-                                Combine kind, const ReduceKernels& kernels, std::byte* room,
-                                std::byte* accumulators) const {
+                                Combine kind, std::byte* room, std::byte* results) const {
   const bool idempotent = kind != Combine::kSum;
   const Sliding& sliding = *sliding_;
+  const bool in_float32 = access_.storage == DType::kFloat32;
+  const WindowKernels windows = in_float32 ? find_window_kernels(kind) : WindowKernels{};
   const std::size_t last = x_.extents.size() - 1;
   const auto size = static_cast<std::int64_t>(storage_size_),
              wide = static_cast<std::int64_t>(compute_size_);
@@ -182,13 +278,9 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
       rows = std::min((tile.cols - c) / cols, x_.extents[last - 1] - at[last - 1]);
       while (rows > 1 && room_for(rows, cols) > capacity) rows = (rows + 1) / 2;
     }
-    // The input positions that these windows cover, and the valid ones among them.
-    struct Range {
-      std::int64_t first = 0, count = 1, low = 0, high = 1;
-    };
     const auto range_of = [&](const std::optional<WindowLoop>& loop, std::size_t x,
                               std::int64_t count) {
-      Range range{at[x], count, 0, count};
+      Covered range{at[x], count, 0, count};
       if (!loop) return range;
       range.count = (count - 1) * loop->stride + (loop->size - 1) * loop->dilation + 1;
       range.first = at[x] * loop->stride;
@@ -202,8 +294,8 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
       range.high = inside.high;
       return range;
     };
-    const Range in_row = range_of(sliding.inner, last, cols);
-    const Range of_rows = last > 0 ? range_of(sliding.outer, last - 1, rows) : Range{};
+    const Covered in_row = range_of(sliding.inner, last, cols);
+    const Covered of_rows = last > 0 ? range_of(sliding.outer, last - 1, rows) : Covered{};
     const std::int64_t pitch = in_row.count;
     const std::int64_t x_pitch = sliding.inner ? 1 : x_.steps[last],
                        y_pitch = sliding.outer ? sliding.outer->pitch
@@ -213,65 +305,26 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
     for (std::size_t d = 0; d + 1 < last; ++d) start += at[d] * x_.steps[d];
 
     const bool doubles =
-        sliding.outer && idempotent &&
+        sliding.outer && idempotent && !(in_float32 && sliding.outer->size <= kMostAlong) &&
         sliding.outer->stride * doublings(sliding.outer->size) < sliding.outer->size - 1;
-    // Combines rows in place if the padding value is the identity.
-    const bool in_place = sliding.outer && !doubles && sliding.other_windows == 1 &&
-                          storage_size_ == compute_size_ && compute_ == access_.storage &&
-                          is_identity_outside(kind);
+    // Combines rows where they lie if the padding value is the identity.
+    const bool in_place = !doubles && combines_in_registers(kind);
     if (in_place) {
-      const WindowLoop& outer = *sliding.outer;
-      const std::int64_t valid_cols = in_row.high - in_row.low;
-      const bool all = valid_cols == pitch && of_rows.low == 0 && of_rows.high == of_rows.count;
-      if (!all) fill_run(compute_, access_.fill, b, rows * pitch);
-      const auto from = [&](std::int64_t row) {
-        return buffer + (start + row * y_pitch + in_row.low * x_pitch) * size;
-      };
-      for (std::int64_t k = all ? 1 : 0; k < outer.size && valid_cols > 0; ++k) {
-        const std::int64_t shift = k * outer.dilation;
-        const Interval which{
-            std::max<std::int64_t>(0, (of_rows.low - shift + outer.stride - 1) / outer.stride),
-            of_rows.high > shift
-                ? std::min(rows, (of_rows.high - shift + outer.stride - 1) / outer.stride)
-                : 0};
-        if (which.high <= which.low) continue;
-        const std::int64_t first = start + (which.low * outer.stride + shift) * y_pitch +
-                                   in_row.low * x_pitch,
-                           end = first + (which.high - which.low - 1) * outer.stride * y_pitch +
-                                 valid_cols;
-        if (first < 0) refuse_address(first);
-        if (end > access_.count) refuse_address(end - 1);
-        std::byte* const to = b + (which.low * pitch + in_row.low) * wide;
-        const std::int64_t step = outer.stride * y_pitch;
-        OpArgs args{which.high - which.low, valid_cols, to, pitch, {}};
-        args.args[0] = all && k == 1 ? View{from(0), step, true} : View{to, pitch, true};
-        args.args[1] = {from(which.low * outer.stride + shift), step, true};
-        combine(args);
-      }
+      std::array<std::int64_t, kMostTaps> others;
+      std::size_t count = 0;
+      for (std::int64_t other = 0; other < sliding.other_windows; ++other)
+        if (const auto offset = offset_of_window(tile, at.data(), other)) others[count++] = *offset;
+      combine_rows(buffer, std::span(others).first(count), start + in_row.low * x_pitch, y_pitch,
+                   of_rows, in_row, rows, windows, reinterpret_cast<float*>(b));
       std::swap(a, b);
     }
     // Loads the input's rows with padding and combines the windows that do not slide.
     const std::int64_t count = of_rows.count * pitch, valid_cols = in_row.high - in_row.low;
     for (std::int64_t other = 0; !in_place && other < sliding.other_windows; ++other) {
-      std::int64_t address = start + of_rows.low * y_pitch + in_row.low * x_pitch, left = other;
-      std::array<std::int64_t, kMaxAxes> of_window{};
-      for (const std::size_t y : sliding.others) {
-        of_window[y] = left % y_.extents[y];
-        left /= y_.extents[y];
-        address += of_window[y] * y_.steps[y];
-      }
-      bool inside = of_rows.high > of_rows.low && valid_cols > 0;
-      for (std::size_t g = 0; g < guard_steps_.size(); ++g) {
-        if ((sliding.inner && sliding.inner->guard == static_cast<int>(g)) ||
-            (sliding.outer && sliding.outer->guard == static_cast<int>(g)))
-          continue;
-        const GuardSteps& guard = guard_steps_[g];
-        std::int64_t index = guard.constant;
-        for (std::size_t d = 0; d < guard.z.size(); ++d) index += guard.z[d] * tile.z[d];
-        for (std::size_t d = 0; d < guard.x.size(); ++d) index += guard.x[d] * at[d];
-        for (std::size_t d = 0; d < guard.y.size(); ++d) index += guard.y[d] * of_window[d];
-        inside = inside && index >= 0 && index < guard.extent;
-      }
+      const auto offset = offset_of_window(tile, at.data(), other);
+      const bool inside = offset && of_rows.high > of_rows.low && valid_cols > 0;
+      const std::int64_t address =
+          start + of_rows.low * y_pitch + in_row.low * x_pitch + offset.value_or(0);
       std::byte* const to = other == 0 ? a : b;
       const std::int64_t valid_rows = inside ? of_rows.high - of_rows.low : 0;
       if (valid_rows * valid_cols < count) fill_run(compute_, access_.fill, to, count);
@@ -320,7 +373,18 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
         std::swap(a, b);
       }
     }
-    if (sliding.inner) {
+    const std::int64_t stride = sliding.inner ? sliding.inner->stride : 1;
+    bool is_taken = stride == 1 && pitch == cols;
+    if (sliding.inner && in_float32 && stride <= kMostWindowStride &&
+        sliding.inner->size <= kMostAlong) {
+      std::array<std::int64_t, kMostAlong> taps;
+      for (std::int64_t k = 0; k < sliding.inner->size; ++k)
+        taps[static_cast<std::size_t>(k)] = k * sliding.inner->dilation;
+      windows.along({reinterpret_cast<const float*>(a), pitch, rows, cols, taps.data(),
+                     sliding.inner->size, stride, reinterpret_cast<float*>(b), cols});
+      std::swap(a, b);
+      is_taken = true;
+    } else if (sliding.inner) {
       const std::int64_t window = sliding.inner->size, dilation = sliding.inner->dilation;
       std::int64_t left = rows * pitch;
       const auto along = [&](std::int64_t by) {
@@ -340,14 +404,12 @@ void TileAccess::reduce_sliding(const std::byte* buffer, const Tile& tile, OpKer
         std::swap(a, b);
       }
     }
-    const std::int64_t stride = sliding.inner ? sliding.inner->stride : 1;
-    if (stride > 1 || pitch != cols) {
+    if (!is_taken) {
       for (std::int64_t r = 0; r < rows; ++r)
         load_run(compute_, a + r * pitch * wide, stride, b + r * cols * wide, cols);
       std::swap(a, b);
     }
-    const void* const result = a;
-    kernels.rows_anywhere({&result, 1}, nullptr, c, rows * cols, accumulators);
+    std::memcpy(results + c * wide, a, static_cast<std::size_t>(rows * cols * wide));
     c += rows * cols;
   }
 }

@@ -40,8 +40,7 @@ CrossCache::CrossCache(Session& session, const plan::ServingPlan& plan, int slot
       static_cast<int>(std::min<std::uint64_t>({static_cast<std::uint64_t>(crossed.table_blocks),
                                                 most, static_cast<std::uint64_t>(numbered)}));
   if (blocks_ < 1)
-    throw usage_error("what an encoder gives to {} sequences takes too much memory: run fewer",
-                      slots);
+    throw usage_error("encoder outputs of {} sequences take too much memory: run fewer", slots);
   for (const std::size_t i : crossed.given) {
     Given& one = given_.emplace_back();
     one.input = {inputs[i].name, inputs[i].dtype, {}};

@@ -72,7 +72,7 @@ struct SamplingParameters {
   std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
   std::optional<Constraint> constraint;   // applies to each text; needs token_bytes
   /// Changes all logits before each draw; the host then draws. `text` holds the tokens drawn so
-  /// far. Called on the engine's thread.
+  /// far. Called on the engine's thread, never after the text's last output.
   std::function<void(std::span<const TokenId> text, std::span<float> logits)> adjust;
   /// Number of most probable tokens whose log probabilities are returned besides the drawn token's.
   /// They come from the model's own distribution, before bias, penalties and temperature. Not set:

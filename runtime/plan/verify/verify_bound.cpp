@@ -5,6 +5,7 @@
 #include "runtime/plan/entries.h"
 #include "runtime/plan/extents.h"
 #include "runtime/plan/operators/operator_def.h"
+#include "runtime/plan/panels/quant_panels.h"
 #include "runtime/plan/verify/checker.h"
 #include "runtime/plan/verify/verify_plan.h"
 
@@ -160,6 +161,20 @@ void check_quantization(const BoundChecker& check, const fb::MatmulStepT& work, 
   };
   const auto group = static_cast<std::int64_t>(work.quantization->group);
   const std::int64_t groups = k / group + (k % group != 0 ? 1 : 0);
+  if (work.quantization->panels) {
+    const QuantPanelShape panels{work.quantization->bits, n, k, group};
+    const auto whole = [&](std::int64_t buffer, Wide columns, const char* what) {
+      if (buffer < 0 || columns == 0) return;
+      Reach reach(0);
+      reach.high = Wide{panels.panels()} * kQuantPanelRows * columns - 1;
+      check.inside(reach, static_cast<std::uint32_t>(buffer), what);
+    };
+    whole(work.b->buffer, Wide{panels.units()} * 4, "the quantized weight");
+    whole(work.quantization->scales, groups, "the scales");
+    whole(work.quantization->zero_points, groups, "the zero points");
+    whole(work.quantization->offsets, groups, "the offsets");
+    return;
+  }
   holds(work.b->buffer, work.quantization->bits == 8 ? k : k / 2 + k % 2, "the quantized weight");
   holds(work.quantization->scales, groups, "the scales");
   if (work.quantization->zero_points >= 0)

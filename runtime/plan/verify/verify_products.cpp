@@ -35,14 +35,27 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   constexpr std::int64_t kMaxColumns = std::int64_t{1} << 48;
   const auto pitch = [&] { return quantization.bits == 8 ? k : k + k % 2; };
   const auto stored = static_cast<DType>(work.b->dtype);
+  const bool is_constant = k >= 0 && k <= kMaxColumns && constant(work.n) >= 0 &&
+                           constant(work.n) <= kMaxColumns && constant(work.b->offset) == 0;
   const bool is_plain = stored == (quantization.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
-                        k >= 0 && k <= kMaxColumns && constant(work.n) >= 0 &&
-                        constant(work.b->offset) == 0 &&
                         (k == 1 || constant(work.b->row_stride) == 1) &&
                         (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
-  if (!is_plain)
-    check.fail("operand b of type {} is no plain matrix of {}-bit weights", to_string(stored),
-               quantization.bits);
+  const bool in_panels = quantization.panels;
+  if (!is_constant || !(in_panels ? stored == DType::kUInt8 : is_plain))
+    check.fail("operand b of type {} is no plain matrix{} of {}-bit weights", to_string(stored),
+               in_panels ? " in panels" : "", quantization.bits);
+  if (in_panels && (quantization.factors >= 0 || quantization.unit != 1))
+    check.fail("its weights in panels have factors or a unit beside their scales");
+  if (quantization.activations != 0) {
+    const auto group = static_cast<std::int64_t>(quantization.group);
+    const bool is_block = quantization.block == 16 || quantization.block == 32;
+    if (quantization.activations != 8 || !in_panels || !is_block ||
+        (group < k && group % quantization.block != 0))
+      check.fail("its rows are rounded to {} bits by blocks of {}, where groups have {}",
+                 quantization.activations, quantization.block, group);
+  }
+  if (quantization.zero != 0 && (!in_panels || quantization.bits != 4))
+    check.fail("its weights have a zero point of {}", quantization.zero);
   for (const std::uint32_t stride : work.b->batch_strides)
     if (constant(stride) != 0) check.fail("its quantized weights have a batch");
   const auto require_weight = [&](std::uint32_t buffer, const char* what) {
@@ -62,7 +75,11 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
     check.fail("its codes of {} bits stand for {} numbers", quantization.bits,
                quantization.numbers.size());
   const DType scales = check.dtype(check.buffer(quantization.scales, "its scales").dtype, "scales");
-  if (!is_narrow(scales) && scales != DType::kFloat8E4M3FN && scales != DType::kUInt8)
+  const auto in_words = [](DType type) {
+    return type == DType::kFloat16 || type == DType::kFloat32;
+  };
+  if (in_panels ? !in_words(scales)
+                : !is_narrow(scales) && scales != DType::kFloat8E4M3FN && scales != DType::kUInt8)
     check.fail("its scales are of type {}", to_string(scales));
   uses.reads.insert(quantization.scales);
   const auto read = [&](std::int32_t buffer, const char* what, const char* its,
@@ -79,7 +96,7 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   read(quantization.zero_points, "zero points", "its zero points", {DType::kInt8, DType::kFloat32});
   read(quantization.factors, "factors", "its factors", {DType::kFloat32});
   read(quantization.offsets, "offsets", "its offsets",
-       {DType::kFloat16, DType::kBFloat16, DType::kFloat32});
+       {DType::kFloat16, in_panels ? DType::kFloat32 : DType::kBFloat16, DType::kFloat32});
   if (!(quantization.unit > 0) || quantization.unit > 1)
     check.fail("the unit of its numbers is {}", quantization.unit);
   if (is_table && quantization.zero_points >= 0)

@@ -6,8 +6,10 @@
 
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/import_decoder.h"
+#include "frontend/decoders/known_models.h"
 #include "frontend/decoders/read_config.h"
 #include "frontend/decoders/rotary.h"
+#include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {
@@ -17,39 +19,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-/// Tensors of zeros.
-class Zeros : public TensorFile {
- public:
-  explicit Zeros(std::map<std::string, ir::Ints, std::less<>> shapes, DType type = DType::kFloat32)
-      : shapes_(std::move(shapes)), type_(type) {}
-
-  std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, shape] : shapes_) names.push_back(name);
-    return names;
-  }
-  bool has(std::string_view name) const override { return shapes_.contains(name); }
-  std::vector<std::int64_t> shape(std::string_view name) const override {
-    return shapes_.find(name)->second;
-  }
-  std::string_view type(std::string_view) const override {
-    return type_ == DType::kBFloat16 ? "BF16" : "F32";
-  }
-  StoredTensor read(std::string_view name) const override {
-    const ir::Ints own = shape(name);
-    std::int64_t count = 1;
-    for (const std::int64_t size : own) count *= size;
-    return {own, ir::Tensor::from_doubles(type_, own,
-                                          std::vector<double>(static_cast<std::size_t>(count)))};
-  }
-  std::vector<std::filesystem::path> paths() const override { return {}; }
-
-  std::map<std::string, ir::Ints, std::less<>> shapes_;
-
- private:
-  DType type_;
-};
 
 /// Members of a config.json of a small decoder; `more` come on top.
 std::string config(const std::string& type, const std::string& more = "") {
@@ -178,8 +147,9 @@ TEST(DecoderConfig, RefusesByName) {
   const auto unsupported = [](const std::string& text) {
     return refused_config(text, ErrorCode::kUnsupported);
   };
-  EXPECT_THAT(unsupported(config("mixtral")),
-              AllOf(HasSubstr("'mixtral'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
+  EXPECT_THAT(
+      unsupported(config("deepseek_v3")),
+      AllOf(HasSubstr("'deepseek_v3'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
   EXPECT_THAT(unsupported(config("llama", R"("num_local_experts":8)")),
               HasSubstr("'num_local_experts'"));
   EXPECT_THAT(unsupported(config("llama", R"("quantization_config":{"bits":4})")),
@@ -226,6 +196,14 @@ TEST(DecoderConfig, BoundsTablesOfAngles) {
   EXPECT_THAT(refused_config(text, ErrorCode::kUnsupported), HasSubstr("2000000000 positions"));
 }
 
+/// A list takes much more memory than its text.
+TEST(DecoderConfig, BoundsLists) {
+  std::string lists = R"("x":[)";
+  for (int i = 0; i < 300000; ++i) lists += "[],";
+  EXPECT_THAT(refused_config(config("llama", lists + "[]]"), ErrorCode::kInvalidModel),
+              HasSubstr("more than 262144"));
+}
+
 TEST(DecoderConfig, NotesKeysThatItIgnores) {
   const auto c = read(config("llama", R"("foo":3,"bos_token_id":1,"use_cache":true,"bar":null)"));
   ASSERT_EQ(c.notes.size(), 1U);
@@ -267,6 +245,39 @@ TEST(DecoderGraph, RefusesTensorsByName) {
   shapes["model.layers.0.self_attn.q_proj.bias"] = {8};
   EXPECT_THAT(refused_weights(shapes, config("llama", R"("attention_bias":false)")),
               HasSubstr("'model.layers.0.self_attn.q_proj.bias'"));
+}
+
+TEST(DecoderGraph, MixturesOfExperts) {
+  constexpr const char* kKeys =
+      R"("head_dim":4,"num_experts":3,"num_experts_per_tok":2,"moe_intermediate_size":6)";
+  auto shapes = llama_shapes();
+  for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
+    shapes[layer + "self_attn.q_norm.weight"] = shapes[layer + "self_attn.k_norm.weight"] = {4};
+    if (layer.ends_with("1.")) continue;  // stays an MLP
+    for (const char* name : {"gate", "up", "down"}) {
+      shapes.erase(layer + "mlp." + name + "_proj.weight");
+      for (int e = 0; e < 3; ++e)
+        shapes[layer + "mlp.experts." + std::to_string(e) + "." + name + "_proj.weight"] =
+            name == std::string("down") ? ir::Ints{8, 6} : ir::Ints{6, 8};
+    }
+    shapes[layer + "mlp.gate.weight"] = {3, 8};
+  }
+  const std::string text = config("qwen3_moe", kKeys);
+  const auto graph = graph_of(text, std::make_shared<Zeros>(shapes));
+  // Those of zeros by gate and up are one.
+  EXPECT_EQ(std::ranges::count_if(
+                graph.nodes(), [](const auto& node) { return node.op->name == "GroupedMatMul"; }),
+            2);
+  auto missing = shapes;
+  missing.erase("model.layers.0.mlp.experts.2.up_proj.weight");
+  EXPECT_THAT(refused_weights(missing, text),
+              HasSubstr("'model.layers.0.mlp.experts.2.up_proj.weight' is missing"));
+  auto wrong = shapes;
+  wrong["model.layers.0.mlp.gate.weight"] = {4, 8};
+  EXPECT_THAT(refused_weights(wrong, text), HasSubstr("makes it [3, 8]"));
+  EXPECT_THAT(refused_config(config("qwen3_moe", R"("num_experts":3,"num_experts_per_tok":4)"),
+                             ErrorCode::kInvalidModel),
+              HasSubstr("'num_experts_per_tok' is 4, but there are 3 experts"));
 }
 
 /// Old checkpoints contain angles and masks.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // GGUF files made by hand: what they say, and what is refused.
-#include "frontend/decoders/gguf.h"
+#include "frontend/decoders/files/gguf.h"
 
 #include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstring>
 
+#include "frontend/decoders/known_models.h"
+#include "frontend/decoders/read_config.h"
+#include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {
@@ -18,7 +21,7 @@ using testing::HasSubstr;
 
 enum Kind : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kText, kArray, kU64 };
 constexpr std::uint32_t kI64 = 11, kF64 = 12;
-constexpr std::uint32_t kTypeF32 = 0, kTypeQ4_0 = 2, kTypeQ4_1 = 3, kTypeQ8_0 = 8, kTypeIQ2 = 16;
+constexpr std::uint32_t kTypeF32 = 0, kTypeQ4_0 = 2, kTypeQ4_1 = 3, kTypeQ8_0 = 8, kTypeQ8_K = 15;
 constexpr std::uint64_t kHuge = std::uint64_t{1} << 60;
 
 /// Little-endian bytes one after another.
@@ -240,6 +243,14 @@ TEST(Gguf, ClaimsOfAHeader) {
   EXPECT_THAT(with_key(kArray, std::uint32_t{kText}, kHuge), HasSubstr("the length of key 'k'"));
   EXPECT_THAT(with_key(kArray, std::uint32_t{kText}, std::uint64_t{2}, kHuge),
               HasSubstr("key 'k' takes"));
+  const auto list_of_bytes = [](std::uint64_t count) {
+    Model model;
+    model.key("k", kArray, std::uint32_t{kU8}, count);
+    model.keys[0].data += std::string(count, '\1');
+    return model.bytes();
+  };
+  EXPECT_EQ(parse(list_of_bytes(1 << 21))->integers("k")->size(), std::size_t{1} << 21);
+  EXPECT_THAT(refusal(list_of_bytes((1 << 21) + 1)), HasSubstr("2097152 is the most"));
   EXPECT_THAT(
       refusal(Model()
                   .key("k", kArray, std::uint32_t{kArray}, std::uint32_t{kU8}, std::uint64_t{0})
@@ -273,8 +284,8 @@ TEST(Gguf, ClaimsOfTensors) {
   EXPECT_THAT(one({1}, 0, ~std::uint64_t{31}), HasSubstr("exceeds"));
   EXPECT_THAT(one({1}, 0, 4), HasSubstr("begins at offset 4, no multiple of the alignment of 32"));
   EXPECT_THAT(one({33}, kTypeQ4_1), HasSubstr("rows of 33 elements, no multiple of 32"));
-  EXPECT_THAT(refusal(Model().tensor("t", {256}, kTypeIQ2).bytes(), ErrorCode::kUnsupported),
-              AllOf(HasSubstr("tensor 't' is stored as IQ2_XXS"), HasSubstr("Q4_K")));
+  EXPECT_THAT(refusal(Model().tensor("t", {256}, kTypeQ8_K).bytes(), ErrorCode::kUnsupported),
+              AllOf(HasSubstr("tensor 't' is stored as Q8_K"), HasSubstr("Q4_K")));
   EXPECT_THAT(refusal(Model().tensor("t", {256}, 999).bytes(), ErrorCode::kUnsupported),
               HasSubstr("stored as type 999"));
   EXPECT_THAT(refusal(Model().tensor("t", {9}).tensor("u", {1}, 0, 32).bytes()),
@@ -284,6 +295,58 @@ TEST(Gguf, ClaimsOfTensors) {
   EXPECT_THAT(refusal(Model().tensor("", {1}).bytes()), HasSubstr("tensor 0 has no name"));
   // Names are shown without effect on a terminal.
   EXPECT_THAT(refusal(Model().tensor("\x1b[2J", {kHuge}).bytes()), HasSubstr("'\\x1b[2J'"));
+}
+
+/// The gguf package does not read these.
+TEST(Gguf, ABitIsASign) {
+  Model model;
+  model.tensor("t", {128}, 41).data = std::string("\0\x40\x05", 3) + std::string(15, '\0');
+  const StoredTensor stored = parse(model.bytes())->read("t");
+  const auto values =
+      ir::dequantized(std::get<ir::ScaledTensor>(stored.value), DType::kFloat32).to_doubles();
+  EXPECT_THAT(std::span(values).first(4), ElementsAre(2, -2, 2, -2));
+  EXPECT_EQ(values.size(), 128U);
+}
+
+/// NVFP4's scales have no sign, and the code of NaN is 0.
+TEST(Gguf, ScalesOfFourBitFloats) {
+  Model model;
+  model.tensor("t", {64}, 40).data = std::string("\x38\xb8\x7f\x30", 4) + std::string(32, '\x2a');
+  const StoredTensor stored = parse(model.bytes())->read("t");
+  const auto values =
+      ir::dequantized(std::get<ir::ScaledTensor>(stored.value), DType::kFloat32).to_doubles();
+  for (const auto& [first, scale] :
+       {std::pair{0, 1.0}, std::pair{16, 1.0}, std::pair{32, 0.0}, std::pair{48, 0.5}}) {
+    EXPECT_EQ(values[static_cast<std::size_t>(first)], -scale);
+    EXPECT_EQ(values[static_cast<std::size_t>(first + 8)], scale);
+  }
+}
+
+/// Files of some architectures lack the windows of the models that they were made of.
+TEST(Gguf, MissingWindowsAreNoted) {
+  const auto notes = [](std::string_view architecture, std::string_view name,
+                        std::uint32_t window = 0) {
+    const std::string own(architecture);
+    Model model;
+    model.key("general.architecture", kText, architecture).key("general.name", kText, name);
+    for (const char* key : {"embedding_length", "feed_forward_length", "block_count",
+                            "attention.head_count", "vocab_size", "context_length"})
+      model.key(own + "." + key, kU32, std::uint32_t{8});
+    for (const char* key : {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"})
+      model.key(own + "." + key, kF32, 1e-5F);
+    model.key(own + ".attention.head_count_kv", kU32, std::uint32_t{4})
+        .key(own + ".attention.key_length", kU32, std::uint32_t{2});
+    if (window > 0) model.key(own + ".attention.sliding_window", kU32, window);
+    const auto file = parse(model.bytes());
+    const auto keys = keys_of_gguf(*file);
+    return read_config(architecture_of(*keys), *keys, Zeros({})).notes;
+  };
+  EXPECT_THAT(notes("starcoder2", "x"),
+              ElementsAre(AllOf(HasSubstr("no sliding window"), HasSubstr("'starcoder2'"))));
+  EXPECT_THAT(notes("llama", "Mistral 7B Instruct v0.1"), ElementsAre(HasSubstr("'mistral'")));
+  EXPECT_THAT(notes("phi3", "x", 4), testing::IsEmpty());
+  EXPECT_THAT(notes("llama", "SmolLM2"), testing::IsEmpty());
+  EXPECT_THAT(notes("qwen2", "Qwen2.5"), testing::IsEmpty());  // few have one
 }
 
 TEST(Gguf, FilesAreMapped) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders and indices of safetensors; tests/tools/refit_test.cpp has what one file may be.
-#include "frontend/decoders/tensor_file.h"
+#include "frontend/decoders/files/safetensors.h"
+
+#include <cstring>
+
+#include "frontend/decoders/files/tensor_file.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {
@@ -44,6 +48,30 @@ TEST(SafetensorsFolder, OneFileOrShards) {
               HasSubstr("no tensor 'c'"));
 }
 
+/// Many tensors take memory, however small they are.
+TEST(SafetensorsFolder, ListsAreBounded) {
+  const auto refusal = [](const std::string& header) {
+    std::string bytes(8, '\0');
+    const std::uint64_t size = header.size();
+    std::memcpy(bytes.data(), &size, sizeof size);
+    bytes += header;
+    return error_of(ErrorCode::kUsage, [&] {
+      (void)parse_safetensors(std::as_bytes(std::span(bytes)), nullptr, "it");
+    });
+  };
+  const std::string entry = R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)";
+  std::string many = "{";
+  for (int i = 0; i <= 1 << 16; ++i) many += "\"" + std::to_string(i) + entry;
+  many.back() = '}';
+  EXPECT_THAT(refusal(many), HasSubstr("more than 65536 tensors"));
+  std::string dims = R"({"a":{"dtype":"F32","shape":[)";
+  for (int i = 0; i < 100; ++i) dims += "1,";
+  EXPECT_THAT(refusal(dims + R"(1],"data_offsets":[0,4]}})"), HasSubstr("more than 64 numbers"));
+  EXPECT_THAT(refusal("{\"a" + entry + "\"a" + entry + R"("b":{}})"),
+              HasSubstr("tensor 'a' is there twice"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("no JSON object"));
+}
+
 TEST(SafetensorsFolder, IndicesAreRefusedByName) {
   const TemporaryFolder folder;
   folder.write("x.safetensors", one("a"));
@@ -60,6 +88,8 @@ TEST(SafetensorsFolder, IndicesAreRefusedByName) {
                 AllOf(HasSubstr("for tensor 'a'"), HasSubstr("a file beside it")))
         << file;
   EXPECT_THAT(refusal(index_of(R"({"a":"none.safetensors"})")), HasSubstr("none.safetensors"));
+  EXPECT_THAT(refusal(index_of(R"({"a":"x.safetensors","a":"x.safetensors"})")),
+              HasSubstr("tensor 'a' twice"));
   EXPECT_THAT(refusal(index_of(R"({"b":"x.safetensors"})")),
               HasSubstr("tensor 'b' is not in 'x.safetensors'"));
   folder.write("x.safetensors", std::string(8, '\xff'));

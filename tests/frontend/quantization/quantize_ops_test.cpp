@@ -260,5 +260,29 @@ TEST(Det, OfBatches) {
   expect_tensor(OneOp({"Det", {floats({3, 3}, {2, 0, 1, 1, 3, 2, 1, 1, 4})}}).run(), {}, {18});
 }
 
+TEST(Det, OfAnySize) {
+  // Twice the identity, its first two rows exchanged.
+  const auto matrix = [](std::int64_t n) {
+    std::vector<double> values(static_cast<std::size_t>(n * n));
+    for (std::int64_t i = 0; i < n; ++i)
+      values[static_cast<std::size_t>((i < 2 ? 1 - i : i) * n + i)] = 2;
+    return floats({n, n}, values);
+  };
+  expect_tensor(OneOp({"Det", {matrix(6)}}).run(), {}, {-64});
+  expect_tensor(OneOp({"Det", {matrix(12)}}).run(), {}, {-4096});
+  expect_tensor(OneOp({"Det", {floats({2, 0, 0}, {})}}).run(), {2}, {1, 1});
+  EXPECT_THAT(OneOp({"Det", {floats({2, 3}, {1, 2, 3, 4, 5, 6})}})
+                  .model()
+                  .import_error(ErrorCode::kInvalidModel),
+              testing::HasSubstr("input must be square matrices"));
+}
+
+TEST(Inverse, OfBatches) {
+  ModelBuilder model = microsoft("Inverse", {"x"});
+  model.input("x", DType::kFloat32, {2, 2, 2});
+  expect_tensor(model.run({floats({2, 2, 2}, {1, 2, 3, 4, 2, 0, 0, 5})})[0], {2, 2, 2},
+                {-2, 1, 1.5, -0.5, 0.5, 0, 0, 0.2});
+}
+
 }  // namespace
 }  // namespace sinter::frontend

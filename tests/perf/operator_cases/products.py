@@ -197,7 +197,9 @@ def well_conditioned(shape, dtype, seed):
 def linear_algebra():
     for size, count, side in (("small", 64, 3), ("middle", 64, 32), ("large", 1, 1024)):
         yield Case("Det", size, [x(count, side, side, kind=well_conditioned)], torch.linalg.det, types=("f32", "f64"), tolerance=1e-2,
-                   captured=False)
+                   flops=2 / 3 * count * side ** 3, captured=False)
+        yield Case("Inverse", size, [x(count, side, side, kind=well_conditioned)], torch.linalg.inv, types=("f32", "f64"), tolerance=1e-2,
+                   flops=2 * count * side ** 3, domain=MS, captured=False)
     yield Case("Det", "4_by_4", [x(100_000, 4, 4, kind=well_conditioned)], torch.linalg.det, types=("f32",), tolerance=1e-2,
                captured=False)
 

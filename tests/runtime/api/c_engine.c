@@ -124,7 +124,7 @@ static int refused(sinter_engine* engine, const int* prompt, size_t prompt_count
         "regular expression: ");
   request.constraint_text = "7";
   FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
-        "begins with a token");
+        "can begin a text");
   request.constraint = SINTER_CONSTRAINT_CHOICE;
   request.constraint_text = NULL;
   request.choice_count = 1;

@@ -246,7 +246,7 @@ static int options(const sinter_plan* plan) {
   later.news = 1;
   FAILS(sinter_session_create(plan, &later.options, &session), SINTER_ERROR_USAGE, "update Sinter");
   wrong.threads = -1;
-  FAILS(sinter_session_create(plan, &wrong, &session), SINTER_ERROR_USAGE, "-1 threads");
+  FAILS(sinter_session_create(plan, &wrong, &session), SINTER_ERROR_USAGE, "threads is -1");
   CHECK(session == NULL);
   wrong.threads = 1;
   wrong.allocator = &allocator;

@@ -282,7 +282,7 @@ TEST(Session, ImpossibleSizesAreOutOfMemory) {
 TEST(Session, NegativeThreadsAreRefused) {
   SessionOptions options;
   options.threads = -1;
-  EXPECT_THAT(usage_of([&] { Session(double_and_sum(), options); }), HasSubstr("-1 threads"));
+  EXPECT_THAT(usage_of([&] { Session(double_and_sum(), options); }), HasSubstr("threads is -1"));
 }
 
 TEST(Session, SessionsOfOnePlanRunInParallel) {

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "instruction_sets.h"
 #include "runtime/cpu/ops/chain_ops.h"
 #include "runtime/cpu/ops/tile_ops.h"
 
@@ -39,6 +41,7 @@ const Function kFunctions[] = {
     {ScalarOp::kLog1p, [](double x) { return std::log1p(x); }, 3e-7, 1e-37, -0.99, 3e38},
     {ScalarOp::kErf, [](double x) { return std::erf(x); }, 4e-7, 1e-37, -10, 10},
     {ScalarOp::kTanh, [](double x) { return std::tanh(x); }, 4e-7, 1e-37, -20, 20},
+    {ScalarOp::kAtan, [](double x) { return std::atan(x); }, 4e-7, 1e-37, -3e38, 3e38},
     {ScalarOp::kSin, [](double x) { return std::sin(x); }, 2e-7, 1, -1e5, 1e5},
     {ScalarOp::kCos, [](double x) { return std::cos(x); }, 2e-7, 1, -1e5, 1e5},
     {ScalarOp::kSqrt, [](double x) { return std::sqrt(x); }, 1e-7, 0, 0, 3e38},
@@ -52,6 +55,110 @@ std::vector<float> values_of(ScalarOp op, const std::vector<float>& x) {
   OpArgs args{1, static_cast<std::int64_t>(x.size()), y.data(), 0, {{x.data(), 0, true}, {}, {}}};
   kernel(args);
   return y;
+}
+
+/// Comparisons of every length, of columns and of a row's value, with the flags that C++ finds.
+template <typename T>
+void check_comparisons(DType type, const std::vector<T>& values) {
+  const std::pair<ScalarOp, bool (*)(T, T)> tests[] = {
+      {ScalarOp::kEqual, [](T a, T b) { return a == b; }},
+      {ScalarOp::kNotEqual, [](T a, T b) { return a != b; }},
+      {ScalarOp::kLess, [](T a, T b) { return a < b; }},
+      {ScalarOp::kLessEqual, [](T a, T b) { return a <= b; }},
+      {ScalarOp::kGreater, [](T a, T b) { return a > b; }},
+      {ScalarOp::kGreaterEqual, [](T a, T b) { return a >= b; }}};
+  std::mt19937 generator(3);
+  const auto drawn = [&](std::size_t count) {
+    std::vector<T> result;
+    for (std::size_t i = 0; i < count; ++i) result.push_back(values[generator() % values.size()]);
+    return result;
+  };
+  for (const auto& [op, expected] : tests)
+    for (std::int64_t cols = 1; cols < 70; cols += cols < 20 ? 1 : 7)
+      for (int form = 0; form < 4; ++form) {
+        const bool columns[] = {(form & 1) != 0, (form & 2) != 0};
+        const auto size = static_cast<std::size_t>(2 * cols);
+        const std::vector<T> a = drawn(size), b = drawn(size);
+        std::vector<std::uint8_t> flags(size + 1, 9);
+        OpArgs args{2,
+                    cols,
+                    flags.data(),
+                    cols,
+                    {{a.data(), cols, columns[0]}, {b.data(), cols, columns[1]}, {}}};
+        runtime::cpu::find_op_kernel(op, type, DType::kBool)(args);
+        for (std::size_t i = 0; i < size; ++i) {
+          const std::size_t first = i - i % static_cast<std::size_t>(cols);
+          ASSERT_EQ(flags[i],
+                    expected(a[columns[0] ? i : first], b[columns[1] ? i : first]) ? 1 : 0)
+              << to_string(op) << " of " << to_string(type) << ", " << cols << " columns, form "
+              << form << ", element " << i;
+        }
+        EXPECT_EQ(flags[size], 9);
+      }
+}
+
+TEST(CpuFunctions, ComparisonsGiveCppsFlags) {
+  for_each_instruction_set([] {
+    check_comparisons<float>(
+        DType::kFloat32, {kNan, kFloatInfinity, -kFloatInfinity, 0.0f, -0.0f, 1.0f, -1.0f, 1e-45f});
+    check_comparisons<double>(
+        DType::kFloat64, {kNan, kFloatInfinity, -kFloatInfinity, 0.0, -0.0, 1.0, -1.0, 1e-310});
+    check_comparisons<std::int32_t>(DType::kInt32, {INT32_MIN, INT32_MAX, 0, 1, -1});
+    check_comparisons<std::int64_t>(
+        DType::kInt64,
+        {INT64_MIN, INT64_MAX, 0, 1, -1, std::int64_t{1} << 32, -(std::int64_t{1} << 32)});
+  });
+}
+
+TEST(CpuFunctions, KindsOfFloats) {
+  for_each_instruction_set([] {
+    const std::vector<float> x = {kNan, -kNan, kFloatInfinity, -kFloatInfinity, 0, 3e38f, 1e-45f};
+    std::vector<std::uint8_t> flags(x.size());
+    OpArgs args{1, std::ssize(x), flags.data(), 0, {{x.data(), 0, true}, {}, {}}};
+    runtime::cpu::find_op_kernel(ScalarOp::kIsNan, DType::kFloat32, DType::kBool)(args);
+    EXPECT_EQ(flags, (std::vector<std::uint8_t>{1, 1, 0, 0, 0, 0, 0}));
+    runtime::cpu::find_op_kernel(ScalarOp::kIsInf, DType::kFloat32, DType::kBool)(args);
+    EXPECT_EQ(flags, (std::vector<std::uint8_t>{0, 0, 1, 1, 0, 0, 0}));
+  });
+}
+
+/// float64's functions and float32's powers, special values among others.
+TEST(CpuFunctions, ComputedInFloat64) {
+  for_each_instruction_set([] {
+    std::mt19937 generator(5);
+    std::uniform_real_distribution<double> evenly(-720, 720), small(-30, 30);
+    const std::vector<double> special = {
+        kNan, kFloatInfinity, -kFloatInfinity, 0.0, -0.0, 710, -746, 1, 2, -1, -2, 0.5, 3, 1e-40};
+    const auto one_of = [&](auto& otherwise) {
+      return generator() % 4 == 0 ? special[generator() % special.size()] : otherwise(generator);
+    };
+    const auto expect_near = [](double found, double exact, double bound) {
+      if (std::isnan(exact) || std::isinf(exact))
+        EXPECT_TRUE(std::isnan(exact) ? std::isnan(found) : found == exact) << exact;
+      else
+        EXPECT_LE(std::abs(found - exact), bound * std::abs(exact)) << found << " for " << exact;
+    };
+    for (std::int64_t cols = 1; cols < 60; ++cols) {
+      std::vector<double> x, y(static_cast<std::size_t>(cols));
+      for (std::int64_t c = 0; c < cols; ++c) x.push_back(one_of(evenly));
+      OpArgs args{1, cols, y.data(), 0, {{x.data(), 0, true}, {}, {}}};
+      runtime::cpu::find_op_kernel(ScalarOp::kExp, DType::kFloat64, DType::kFloat64)(args);
+      for (std::size_t i = 0; i < x.size(); ++i) expect_near(y[i], std::exp(x[i]), 1e-15);
+      runtime::cpu::find_op_kernel(ScalarOp::kSqrt, DType::kFloat64, DType::kFloat64)(args);
+      for (std::size_t i = 0; i < x.size(); ++i) expect_near(y[i], std::sqrt(x[i]), 0);
+      for (const bool row : {false, true}) {
+        std::vector<float> a, b, power(static_cast<std::size_t>(cols));
+        for (std::int64_t c = 0; c < cols; ++c) {
+          a.push_back(static_cast<float>(one_of(small)));
+          b.push_back(static_cast<float>(one_of(small)));
+        }
+        OpArgs powers{1, cols, power.data(), 0, {{a.data(), 0, true}, {b.data(), 0, !row}, {}}};
+        runtime::cpu::find_op_kernel(ScalarOp::kPow, DType::kFloat32, DType::kFloat32)(powers);
+        for (std::size_t i = 0; i < a.size(); ++i)
+          expect_near(power[i], std::pow(a[i], b[row ? 0 : i]), 2e-7);
+      }
+    }
+  });
 }
 
 /// Every function at points spread over its range by value and, where it has many, by exponent.
@@ -114,10 +221,10 @@ TEST_P(Chains, AgreeWithSingleOperators) {
   std::mt19937 generator(static_cast<unsigned>(GetParam()));
   const auto below = [&](std::size_t n) { return generator() % n; };
   const ScalarOp unary[] = {
-      ScalarOp::kNeg,  ScalarOp::kAbs,   ScalarOp::kSign,  ScalarOp::kFloor,
-      ScalarOp::kCeil, ScalarOp::kRound, ScalarOp::kSqrt,  ScalarOp::kRsqrt,
-      ScalarOp::kExp,  ScalarOp::kLog,   ScalarOp::kErf,   ScalarOp::kTanh,
-      ScalarOp::kSin,  ScalarOp::kCos,   ScalarOp::kLog1p, ScalarOp::kReciprocal};
+      ScalarOp::kNeg,        ScalarOp::kAbs,  ScalarOp::kSign,  ScalarOp::kFloor, ScalarOp::kCeil,
+      ScalarOp::kRound,      ScalarOp::kSqrt, ScalarOp::kRsqrt, ScalarOp::kExp,   ScalarOp::kLog,
+      ScalarOp::kErf,        ScalarOp::kTanh, ScalarOp::kSin,   ScalarOp::kCos,   ScalarOp::kLog1p,
+      ScalarOp::kReciprocal, ScalarOp::kAtan};
   const ScalarOp binary[] = {ScalarOp::kAdd, ScalarOp::kSub, ScalarOp::kMul,     ScalarOp::kDiv,
                              ScalarOp::kMin, ScalarOp::kMax, ScalarOp::kQuotient};
   const auto rows = static_cast<std::int64_t>(1 + below(3));

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "instruction_sets.h"
 #include "runtime/cpu/ops/vectors/vector_moves.h"
 
 namespace sinter::testing {
@@ -53,19 +54,50 @@ void check_interleaved_rows() {
     }
 }
 
-TEST(CpuMoves, Transpose) {
-  for (std::int64_t rows = 1; rows < 12; ++rows)
+template <typename T>
+void check_transposes() {
+  for (const std::int64_t rows : {1, 3, 4, 11, 16, 17, 33})
     for (std::int64_t columns = 1; columns < 40; columns += 3) {
-      const auto source = counting(columns * (rows + 2));
-      std::vector<std::uint32_t> target(static_cast<std::size_t>(rows * (columns + 1)), 0);
-      runtime::cpu::transpose(source.data(), rows + 2, target.data(), columns + 1, rows, columns);
+      SCOPED_TRACE(::testing::Message() << rows << " x " << columns << ", " << sizeof(T));
+      std::vector<T> source(static_cast<std::size_t>(columns * (rows + 2)));
+      std::iota(source.begin(), source.end(), T{1});
+      std::vector<T> target(static_cast<std::size_t>(rows * (columns + 1)), 0);
+      runtime::cpu::transpose(sizeof(T), reinterpret_cast<const std::byte*>(source.data()),
+                              rows + 2, reinterpret_cast<std::byte*>(target.data()), columns + 1,
+                              rows, columns);
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c)
           ASSERT_EQ(target[static_cast<std::size_t>(r * (columns + 1) + c)],
-                    static_cast<std::uint32_t>(1 + c * (rows + 2) + r));
-        EXPECT_EQ(target[static_cast<std::size_t>(r * (columns + 1) + columns)], 0U);
+                    static_cast<T>(1 + c * (rows + 2) + r));
+        EXPECT_EQ(target[static_cast<std::size_t>(r * (columns + 1) + columns)], T{0});
       }
     }
+}
+
+TEST(CpuMoves, Transpose) {
+  for_each_instruction_set([] {
+    check_transposes<std::uint8_t>();
+    check_transposes<std::uint16_t>();
+    check_transposes<std::uint32_t>();
+    check_transposes<std::uint64_t>();
+  });
+}
+
+TEST(CpuMoves, AnyBits) {
+  for_each_instruction_set([] {
+    for (std::size_t count = 0; count < 300; ++count) {
+      std::vector<std::uint8_t> bytes(count, 1);
+      const auto found = [&] {
+        return runtime::cpu::any_bits(bytes.data(), static_cast<std::int64_t>(count));
+      };
+      EXPECT_EQ(found(), count > 0 ? 1 : 0);
+      for (std::size_t at = 0; at < count; at += 7) {
+        bytes[at] = 0x82;
+        EXPECT_EQ(found(), count > 1 ? 0x83 : 0x82) << at << " of " << count;
+        bytes[at] = 1;
+      }
+    }
+  });
 }
 
 TEST(CpuMoves, InterleaveRows) {

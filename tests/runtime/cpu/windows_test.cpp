@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Poolings and images whose channels move last, on the tile executor.
+#include <cmath>
+#include <limits>
+
 #include <gtest/gtest.h>
 
+#include "instruction_sets.h"
 #include "loop_case.h"
 
 namespace sinter::testing {
@@ -129,6 +133,52 @@ TEST(CpuWindows, DivisionsThatRunsShare) {
     }
 }
 
+/// Indices that are computed for one loop each: rows upside down, every column twice, a border that
+/// repeats the last elements, and one outside of which nothing is read.
+TEST(CpuWindows, IndicesOfSingleLoops) {
+  for (const DType type : {DType::kFloat32, DType::kUInt8, DType::kFloat16, DType::kFloat64})
+    for (const std::int64_t width : {1, 5, 21, 100})
+      for (const int form : {0, 1, 2, 3}) {
+        SCOPED_TRACE(::testing::Message() << to_string(type) << ' ' << width << ' ' << form);
+        PlanBuilder b;
+        const Id c = b.constant(3), h = b.constant(6), w = b.constant(width);
+        const Id wide = b.constant(2 * width), zero = b.constant(0), one = b.constant(1);
+        const Id x = b.input("x", type, {c, h, w});
+        const Id y = b.output("y", type, {c, h, wide});
+        LoopBuilder l({c, h, wide}, 0);
+        const auto number = [&](std::int64_t value) {
+          return l.index_node(fb::ExprOp::Constant, b.constant(value));
+        };
+        const auto clamped = [&](Id index, std::int64_t most) {
+          return l.index_node(fb::ExprOp::Min, l.index_node(fb::ExprOp::Max, index, number(0)),
+                              number(most));
+        };
+        const Id from = l.access(x, zero, {b.constant(6 * width), zero, zero});
+        const Id row = l.index_node(fb::ExprOp::Symbol, 1),
+                 column = l.index_node(fb::ExprOp::Symbol, 2);
+        const Id shifted = l.index_node(fb::ExprOp::Sub, column, number(width / 2));
+        const Id twice = l.index_node(fb::ExprOp::FloorDiv, column, number(2));
+        const Id above = clamped(l.index_node(fb::ExprOp::Sub, number(4), row), 5);
+        const Id right = form == 0   ? twice
+                         : form == 1 ? clamped(shifted, width - 1)
+                         : form == 2 ? l.index_node(fb::ExprOp::Sub, number(width - 1), twice)
+                                     : clamped(shifted, width - 1);
+        fb::AccessT& access = l.access_at(from);
+        access.nonaffine.push_back(l.index_node(fb::ExprOp::Mul, above, number(width)));
+        access.nonaffine.push_back(right);
+        if (form == 3) {
+          access.guards.emplace_back(shifted, w);
+          access.fill = 7;
+        }
+        const DType compute = compute_type(type);
+        l.store(l.access(y, zero, {b.constant(12 * width), wide, one}), l.load(from, compute),
+                compute);
+        b.loop("tables", std::move(l));
+        LoopCase test(std::move(b));
+        for_each_instruction_set([&] { test.check(); });
+      }
+}
+
 /// Two loops that a store walks as one, beside one that it does not: an interleaving's halves.
 TEST(CpuWindows, RunsOverSeveralLoops) {
   PlanBuilder b;
@@ -239,6 +289,10 @@ void check_overlap(const Overlap& c, Combine combine) {
   test.check(1e-5);
 }
 
+double identity_of(Combine combine) {
+  return combine == Combine::kSum ? 0 : combine == Combine::kMax ? -INFINITY : INFINITY;
+}
+
 /// Even and odd windows, wider than the input too, with strides, dilations and padding.
 TEST(CpuWindows, NeighboursOverlap) {
   const std::vector<Overlap> cases = {
@@ -274,9 +328,27 @@ TEST(CpuWindows, NeighboursOverlap) {
         if (type == DType::kUInt8) c.fill = 2;
         check_overlap(c, combine);
         if (!is_float(type)) continue;
-        c.fill = combine == Combine::kSum ? 0 : combine == Combine::kMax ? -INFINITY : INFINITY;
+        c.fill = identity_of(combine);
         check_overlap(c, combine);
       }
+}
+
+/// Small windows of float32, which are combined in registers.
+TEST(CpuWindows, SmallOnesByEachInstructionSet) {
+  const std::vector<Overlap> cases = {
+      {{26, 28}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, 3, false, false},
+      {{27, 39}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+      {{27, 70}, {5, 4}, {3, 3}, {1, 2}, {2, 1}},
+      {{40, 81}, {3, 5}, {1, 4}, {2, 1}, {1, 2}},
+      {{300}, {3}, {2}, {1}, {1}},
+      {{9, 14, 37}, {3, 2, 3}, {2, 2, 2}, {1, 1, 1}, {1, 0, 1}},
+      {{25, 26}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, 19, true},
+  };
+  for (Overlap c : cases)
+    for (const Combine combine : {Combine::kMax, Combine::kMin, Combine::kSum}) {
+      c.fill = identity_of(combine);
+      for_each_instruction_set([&] { check_overlap(c, combine); });
+    }
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ TEST(BlockManager, TheCheckFindsWhatIsLost) {
   EXPECT_THAT(message([&] { blocks.check({}); }), HasSubstr("counts 1 references, but 0 tables"));
   const BlockTable* twice[] = {&table, &table};
   EXPECT_THAT(message([&] { blocks.check(twice); }), HasSubstr("but 2 tables hold it"));
-  EXPECT_THAT(message([] { BlockManager(0, 16, true); }), HasSubstr("0 blocks of 16 positions"));
+  EXPECT_THAT(message([] { BlockManager(0, 16, true); }), HasSubstr("not 0 of 16"));
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST(Engine, ConstraintsThatCannotBeMetAreRefused) {
   };
   using Kind = Constraint::Kind;
   EXPECT_THAT(refusal(engine, Kind::kRegex, "(a"), HasSubstr("regular expression"));
-  EXPECT_THAT(refusal(engine, Kind::kRegex, "z"), HasSubstr("begins with a token"));
+  EXPECT_THAT(refusal(engine, Kind::kRegex, "z"), HasSubstr("can begin a text"));
   EXPECT_THAT(refusal(engine, static_cast<Kind>(9), "z"), HasSubstr("kind 9"));
   EXPECT_THROW(engine.prepare(request.sampling), Error);
   const Engine silent(std::make_unique<FakeExecutor>(engine_limits()));

@@ -334,13 +334,33 @@ TEST(CheckSampling, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.repetition_penalty = 0}),
               HasSubstr("repetition-penalty 0 is not a number above 0"));
   EXPECT_THAT(refusal({.logit_bias = {{100, 1.0F}}}),
-              HasSubstr("token 100 is none of the model's"));
+              HasSubstr("token 100 is not in the model's vocabulary"));
   EXPECT_THAT(refusal({.logit_bias = {{1, NAN}}}), HasSubstr("bias of token 1"));
-  EXPECT_THAT(refusal({.samples = 0}), HasSubstr("0 samples"));
+  EXPECT_THAT(refusal({.samples = 0}), HasSubstr("samples is 0"));
   EXPECT_THAT(refusal({.max_tokens = 0}), HasSubstr("max tokens 0"));
   EXPECT_THAT(refusal({.stop_tokens = {-1}}), HasSubstr("stop token -1"));
   EXPECT_THAT(refusal({.stop_strings = {""}}), HasSubstr("stop string is empty"));
-  EXPECT_THAT(refusal({.logprobs = -1}), HasSubstr("log probabilities"));
+  EXPECT_THAT(refusal({.logprobs = -1}), HasSubstr("logprobs is -1"));
+}
+
+/// Steps that were planned before run on: with a valid token, but without what the request gave.
+TEST(SlotSampler, NothingIsDrawnBehindTheTextsEnd) {
+  auto parameters = std::make_shared<SamplingParameters>();
+  int calls = 0;
+  parameters->adjust = [&](std::span<const TokenId>, std::span<float>) { ++calls; };
+  const auto ended = std::make_shared<bool>(false);
+  SlotStart start;
+  start.sampling = parameters;
+  start.ended = ended;
+  SlotSampler running(start), unused(start);
+  const std::vector<float> logits{0, 1, 3, 2};
+  EXPECT_EQ(running.sample(logits, {}).tokens, (std::vector<TokenId>{2}));
+  *ended = true;
+  EXPECT_TRUE(running.sample(logits, {}).tokens.empty());
+  EXPECT_EQ(running.last(), 2);
+  EXPECT_TRUE(unused.sample(logits, {}).tokens.empty());
+  EXPECT_EQ(unused.last(), 0);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(SlotSampler, LogitsThatAreNoneAreAnError) {

@@ -274,7 +274,7 @@ TEST(Scheduler, WhatNeverFitsIsRefused) {
   EXPECT_THAT(serving.refusal(request_of(0, 4)), HasSubstr("prompt has no tokens"));
   auto request = request_of(2, 4);
   request.prompt[1] = kWords;
-  EXPECT_THAT(serving.refusal(request), HasSubstr("token 16 of the prompt is none"));
+  EXPECT_THAT(serving.refusal(request), HasSubstr("token 16 of the prompt is not in"));
   request = request_of(2, 4);
   request.sampling.samples = 5;
   EXPECT_THAT(serving.refusal(request), HasSubstr("5 samples are more than the 4"));
@@ -301,15 +301,15 @@ TEST(Scheduler, OptionsThatContradictTheExecutorAreRefused) {
   EXPECT_THAT(refusal([](auto&, auto& options) { options.max_step_tokens = 17; }),
               HasSubstr("17 is more than the 16"));
   EXPECT_THAT(refusal([](auto&, auto& options) { options.max_step_tokens = 4; }),
-              HasSubstr("more of them than sequences"));
+              HasSubstr("must exceed the number of sequences"));
   EXPECT_THAT(refusal([](auto&, auto& options) { options.draft_tokens = 5; }),
               HasSubstr("at most 4 drafts"));
   EXPECT_THAT(refusal([](auto& limits, auto&) {
                 limits.token_sizes = {1, 8};
               }),
-              HasSubstr("sizes of tokens do not ascend"));
+              HasSubstr("sizes of tokens must be positive"));
   EXPECT_THAT(refusal([](auto&, auto& options) { options.max_waiting = 0; }),
-              HasSubstr("takes none"));
+              HasSubstr("max_waiting is 0"));
 }
 
 TEST(Durations, FallIntoBuckets) {

@@ -134,10 +134,11 @@ TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
     known.emplace(flag);
     EXPECT_TRUE(std::regex_search(help, std::regex(fmt::format("{}[ =,:\n\\[]", flag)))) << flag;
   }
-  // Of tools/setup, NVRTC, nvcc, and commands that messages give as a whole.
+  // Of tools/setup, NVRTC, nvcc, llama-gguf-split, and commands that messages give as a whole.
   const std::set<std::string> others = {
-      "--cuda",      "--gpu-architecture", "--cubin",    "--graph",     "--inputs",
-      "--tolerance", "--bisect",           "--per-node", "--functions", "--outputs"};
+      "--quantization", "--input-range", "--cuda",   "--merge",     "--gpu-architecture",
+      "--cubin",        "--graph",       "--inputs", "--tolerance", "--bisect",
+      "--per-node",     "--functions",   "--outputs"};
   namespace fs = std::filesystem;
   int named = 0;
   const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");

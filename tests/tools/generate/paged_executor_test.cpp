@@ -291,6 +291,31 @@ TEST_F(PagedExecutorTest, LogitsMayBeAdjusted) {
   EXPECT_EQ(texts(true), texts(false));
 }
 
+/// A step may run when the text before it ends: what `adjust` refers to may be gone by then.
+TEST_F(PagedExecutorTest, LogitsAreNotAdjustedBehindTheTextsEnd) {
+  const std::string plan = compile();
+  for (const bool throws : {false, true}) {
+    Engine engine(executor(plan, 3));
+    std::array<bool, 3> ended = {};  // of the engine's thread, as both functions are
+    std::size_t late = 0, index = 0;
+    for (GenerationRequest& request : many(1)) {
+      const std::size_t i = index++;
+      // Nothing says in advance that the text ends there.
+      request.sampling.stop_tokens = {greedy()[i]["tokens"][1 + i].get<TokenId>()};
+      request.sampling.adjust = [&, i](std::span<const TokenId>, std::span<float>) {
+        if (ended.at(i)) ++late;
+      };
+      engine.submit(std::move(request), [&, i](const GenerationOutput& output) {
+        if (output.finish == FinishReason::kNone && !throws) return;
+        ended.at(i) = true;
+        if (throws) throw std::runtime_error("no longer wanted");
+      });
+    }
+    engine.drain();
+    EXPECT_EQ(late, 0U);
+  }
+}
+
 /// Steps that are prepared for one text are of its sizes.
 TEST_F(PagedExecutorTest, StepsOfOneTextAreNotPadded) {
   engine::PagedExecutorOptions options;

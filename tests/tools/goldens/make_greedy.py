@@ -11,12 +11,10 @@ import onnxruntime
 HERE = Path(__file__).resolve().parent
 MODELS = HERE.parents[2] / "models"
 sys.path.insert(0, str(MODELS))
-from build_llama import SIZES  # noqa: E402
+from build_llama import TINY  # noqa: E402
 from llama_numpy import Llama  # noqa: E402
 from llama_onnx import random_weights  # noqa: E402
 
-
-TINY = SIZES["tiny"]
 TOKENS, LEAD, DISTINCT = 24, 1e-3, 12
 
 

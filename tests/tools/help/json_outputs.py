@@ -81,11 +81,18 @@ def commands(folder: Path, has_cuda: bool = True) -> Iterator[tuple[str, list, i
     yield "completion", ["bash"], 0
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     (folder / "requests.jsonl").write_text('{"ids": [1, 2, 3], "max_tokens": 3}\n{"ids": [4], "max_tokens": 2}\n')
-    generate = ["--max-tokens", 4, "--no-rates"]
+    generate = ["--max-tokens", 4, "--no-rates", "--no-stop"]
     yield "generate", [folder / "decoder.plan", "--ids", "1,2,3", *generate], 0
     yield "generate", [folder / "decoder.plan", "--prompt", "abc", "--tokenizer", folder / "tokenizer.json",
                        "--max-tokens", 4], 0
     yield "generate", [folder / "served.plan", "--requests", folder / "requests.jsonl"], 0
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }};{% endfor %}")
+    yield "chat", [folder / "decoder.plan", "--max-tokens", 4, "--context", 32], 0
+    sentences = folder / "sentences"
+    sentences.mkdir()
+    (sentences / "model.onnx").write_bytes(bert.read_bytes())
+    (sentences / "tokenizer.json").write_text(json.dumps(tokenizer()))
+    yield "embed", [sentences, "ABC", "DEF", *cpu, "--plan-cache", folder / "plans"], 0
     for part in ("encoder", "decoder"):
         yield "compile", [TINY / f"speech_{part}.onnx", "-o", folder / f"speech_{part}.plan", *cpu], 0
     yield "transcribe", [folder / "speech_decoder.plan", GOLDENS / "speech.wav", "--encoder",
@@ -115,6 +122,6 @@ def output_of(sinter: Path, verb: str, words: list, code: int):
                 text += line
             process.terminate()
         return json.loads(text)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, input="abc\n")
     assert done.returncode == code, f"{command}: exit code {done.returncode}\n{done.stdout[:500]}\n{done.stderr[-2000:]}"
     return json.loads(done.stdout)

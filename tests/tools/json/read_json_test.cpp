@@ -2,6 +2,7 @@
 // Strangers' JSON: limits, and time that grows as the bytes do.
 #include "tools/json/read_json.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
@@ -43,6 +44,41 @@ TEST(ReadJson, GivesWhatTheLibraryGives) {
     EXPECT_EQ(tools::read_json(text, "it"), json::parse(text)) << text;
     EXPECT_EQ(tools::read_ordered_json(text, "it").dump(), ordered_json::parse(text).dump());
   }
+}
+
+/// Members one by one: of the outermost object, or of one in it.
+TEST(ReadJson, MembersAreGivenAway) {
+  const auto members = [](const std::string& text, const std::string& within = "",
+                          const tools::JsonLimits& limits = {}) {
+    std::vector<std::string> found;
+    const bool is_there = tools::read_json_members(
+        text, "it", limits, within, "skipped",
+        [&](const std::string& key, const json& value) { found.push_back(key + value.dump()); });
+    if (!is_there) found.emplace_back("none");
+    return found;
+  };
+  using ::testing::ElementsAre;
+  const std::string text =
+      R"({"a": {"x": [1, {"y": {}}]}, "skipped": {"b": 1}, "m": {"p": "q", "a": 2}, "a": [[]]})";
+  EXPECT_THAT(members(text), ElementsAre(R"(a{"x":[1,{"y":{}}]})", R"(m{"a":2,"p":"q"})", "a[[]]"));
+  EXPECT_THAT(members(text, "m"), ElementsAre(R"(p"q")", "a2"));
+  EXPECT_THAT(members(text, "a"), ElementsAre(R"(x[1,{"y":{}}])"));
+  EXPECT_THAT(members("{}"), SizeIs(0));
+  for (const char* other : {"5", "[]", "[{\"m\": {}}]", "\"m\"", "null"})
+    EXPECT_THAT(members(other, ""), ElementsAre("none")) << other;
+  for (const char* other : {"{}", R"({"m": 5})", R"({"m": [{"a": 1}]})", R"([{"m": {"a": 1}}])",
+                            R"({"x": {"m": {"a": 1}}})"})
+    EXPECT_THAT(members(other, "m"), ElementsAre("none")) << other;
+  // Limits are those of a member, however many there are; what is skipped has none but depth.
+  const tools::JsonLimits two = {.depth = 3, .values = 4, .numbers = 2};
+  std::string many = "{";
+  for (int i = 0; i < 100; ++i) many += fmt::format(R"("{}":[1,{{"a":2}}],)", i);
+  EXPECT_THAT(members(many + R"("skipped":[1,2,3,"a","b","c","d","e"]})", "", two), SizeIs(100));
+  EXPECT_THROW(members(R"({"a": [1, 2, 3]})", "", two), Error);
+  EXPECT_THROW(members(R"({"a": ["a", "b", "c", "d"]})", "", two), Error);
+  EXPECT_THROW(members(R"({"a": [[[1]]]})", "", two), Error);
+  EXPECT_THROW(members(R"({"skipped": [[[1]]]})", "", two), Error);
+  EXPECT_THROW(members(R"({"a": 1)"), Error);
 }
 
 TEST(ReadJson, AMemberAlone) {

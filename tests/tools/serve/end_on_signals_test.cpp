@@ -32,8 +32,9 @@ void raise_soon(int count) {
   while (true) std::this_thread::sleep_for(seconds(1));
 }
 
-/// Serves something that ends when it is aborted, if `ends`.
-[[noreturn]] void serve(int signals, seconds limit, bool is_drained, bool ends) {
+/// Serves something that ends when it is aborted, if `ends`, and takes `more` to be freed.
+[[noreturn]] void serve(int signals, seconds limit, bool is_drained, bool ends,
+                        seconds more = seconds(0)) {
   EndOnSignals guard;
   guard.is_loaded();
   std::atomic<bool> is_aborted = false;
@@ -46,6 +47,7 @@ void raise_soon(int count) {
              .abort = [&] { is_aborted = true; },
              .note = [](const char*) {}},
             limit);
+  std::this_thread::sleep_for(more);
   guard.has_ended();
   std::_Exit(0);
 }
@@ -59,6 +61,8 @@ TEST_F(EndOnSignalsDeathTest, WhatEndsInTimeEndsInOrder) {
   EXPECT_EXIT(serve(1, seconds(60), true, true), ExitedWithCode(0), "");
   EXPECT_EXIT(serve(1, seconds(1), false, true), ExitedWithCode(0), "");
   EXPECT_EXIT(serve(2, seconds(60), false, true), ExitedWithCode(0), "");
+  // Of the time that requests left.
+  EXPECT_EXIT(serve(1, seconds(60), true, true, seconds(3)), ExitedWithCode(0), "");
 }
 
 TEST_F(EndOnSignalsDeathTest, WhatDoesNotIsEndedWithTheProcess) {

@@ -29,8 +29,9 @@ class OnePlanTest : public ServeTextTest {
         "{% for m in messages %}{% if loop.index0 >= messages|length - 2 %}{{ m.content }};"
         "{% endif %}{% endfor %}");
   }
-  json run(std::vector<std::string> words, const std::string& input = "") {
-    words.insert(words.begin(), {"sinter", "generate", path("plan")});
+  json run(std::vector<std::string> words, const std::string& input = "",
+           const std::string& verb = "generate") {
+    words.insert(words.begin(), {"sinter", verb, path("plan")});
     words.insert(words.end(), {"--tokenizer", model_.tokenizer, "--max-tokens=6", "--json"});
     std::istringstream lines(input);
     std::streambuf* const before = std::cin.rdbuf(lines.rdbuf());
@@ -55,7 +56,7 @@ TEST_F(OnePlanTest, AllClientsGiveTheSameTexts) {
   EXPECT_TRUE(engine::PagedExecutor::takes(Plan::load(path("plan"))));
   std::string asked;
   for (int turn = 0; turn < 10; ++turn) asked += "why " + std::to_string(turn) + "\n";
-  const json turns = run({"--chat", "--context=64"}, asked)["turns"];
+  const json turns = run({"--context=64"}, asked, "chat")["turns"];
   ASSERT_EQ(turns.size(), 10U);
 
   // Each answer is that of its messages alone.

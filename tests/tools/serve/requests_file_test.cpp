@@ -105,6 +105,7 @@ TEST_F(RequestsFileTest, FieldsAreThoseOfTheServer) {
   EXPECT_THAT(refusal(with({{"stream", true}})), HasSubstr("'stream' is not supported"));
   EXPECT_THAT(refusal(with({{"prompt", {1}}})), HasSubstr("'ids' contradicts"));
   EXPECT_THAT(refusal(with({{"arrival_ms", -1}})), HasSubstr("'arrival_ms'"));
+  std::filesystem::remove(path("tokenizer.json"));
   EXPECT_THAT(refusal({{"prompt", "text"}}), HasSubstr("without a tokenizer"));
   EXPECT_THAT(refusal({{"ids", {9999}}}), HasSubstr("9999"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("no JSON object"));

@@ -67,7 +67,7 @@ TEST_F(ServeToolsTest, TheFormIsFoundInTheTemplate) {
     models_.load("other", model_);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'smoke' is no form of calls"));
+    EXPECT_THAT(error.what(), HasSubstr("'smoke' is not a known format"));
     EXPECT_THAT(error.what(), HasSubstr("pythonic"));
   }
 }

@@ -188,6 +188,48 @@ TEST_F(SpeechTest, TranscriptsAreThoseOfTransformersLogits) {
                     expected["long_speech"]["german"]);
 }
 
+/// The encoder behind its own spectrum, in front of which `compile --features` puts one.
+TEST_F(SpeechTest, SpectraOfPreprocessorsAreThoseOfTheModel) {
+  onnx::ModelProto model;
+  ASSERT_TRUE(model.ParseFromString(read(kTiny + "speech_encoder.onnx")));
+  auto* graph = model.mutable_graph();
+  const std::string spectrum = "mel/Transpose_output";
+  auto* nodes = graph->mutable_node();
+  for (int i = nodes->size() - 1; i >= 0; --i)
+    if (nodes->at(i).output(0).starts_with("mel/")) nodes->DeleteSubrange(i, 1);
+  for (auto& node : *nodes)
+    for (auto& input : *node.mutable_input())
+      if (input == spectrum) input = "input_features";
+  graph->clear_input();
+  value(graph->add_input(), "input_features", {"batch", "bands", "frames"});
+  save(model, "spectrum.onnx");
+  const std::string config = write("preprocessor_config.json", json{{"feature_size", 80},
+                                                                    {"hop_length", 160},
+                                                                    {"n_fft", 400},
+                                                                    {"n_samples", 16000},
+                                                                    {"sampling_rate", 16000}}
+                                                                   .dump());
+  const auto compiled = sinter({"compile", path("spectrum.onnx"), "-o", path("own.plan"),
+                                "--target=cpu", "--features", config});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  const std::string whole = compile("speech_encoder");
+  ASSERT_EQ(sinter({"run", whole, "--seed=3", "--outputs", path("out.npz")}).code, 0);
+  const auto same = sinter(
+      {"run", path("own.plan"), "--seed=3", "--expected", path("out.npz"), "--tolerance=1e-4"});
+  EXPECT_EQ(same.code, 0) << same.out << same.err;
+  const auto refusal = [&](const std::string& file, const std::string& text) {
+    return sinter({"compile", path("spectrum.onnx"), "-o", path("bad.plan"), "--target=cpu",
+                   "--features", write(file, text)})
+        .err;
+  };
+  EXPECT_THAT(refusal("a.json", "{}"), HasSubstr("has no 'feature_size'"));
+  EXPECT_THAT(refusal("b.json", "["), HasSubstr("b.json"));
+  EXPECT_THAT(sinter({"compile", kTiny + "speech_encoder.onnx", "-o", path("bad.plan"),
+                      "--features", config})
+                  .err,
+              HasSubstr("input_features"));
+}
+
 TEST_F(SpeechTest, WhatIsNotSpokenIsThatOfOpenAi) {
   const auto tokenizer = tools::Tokenizer::load(kGoldens + "speech_tokenizer.json");
   EXPECT_EQ(json(tools::SpeechTokens::of(tokenizer, 317).suppressed), golden()["suppressed"]);
@@ -296,7 +338,7 @@ TEST_F(SpeechTest, ManySourcesAreReadAtOnce) {
   EXPECT_EQ(refusal([](EncoderOutput&) {}), "");
   EXPECT_THAT(refusal([](EncoderOutput&) {}, false), HasSubstr("'cross_key_0'"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors.pop_back(); }),
-              HasSubstr("gives no 'cross_value_1'"));
+              HasSubstr("has no output 'cross_value_1'"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[1].data.pop_back(); }),
               HasSubstr("'cross_value_0' is"));
   EXPECT_THAT(refusal([](EncoderOutput& given) { given.tensors[0].dtype = DType::kInt32; }),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/cli.h"
 #include "tools/cli/main/modules.h"
+#include "tools/serve/add_embed.h"
 #include "tools/serve/add_serve.h"
 #include "tools/serve/speech/serve_speech.h"
 #include "tools/speech/add_transcribe.h"
@@ -19,6 +20,6 @@ StartGrpcServer find_grpc() {
 int main(int argc, char** argv) {
   using namespace sinter::tools;
   constexpr AddVerb kMore[] = {[](Cli& cli) { add_serve(cli, find_grpc, make_speech_model); },
-                               add_transcribe};
+                               add_embed, add_transcribe};
   return run_cli(argc, argv, kMore);
 }

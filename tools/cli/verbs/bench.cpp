@@ -30,7 +30,7 @@ constexpr int kTraceRounds = 5;
 
 struct BenchArguments {
   std::vector<std::string> files;
-  BuildTexts build;
+  ModelTexts model;
   InputTexts inputs;
   SessionOptions session;
   LoadOptions load;
@@ -52,11 +52,14 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
 /// Measures the plan or model in `file`, prints and returns the results.
 nlohmann::ordered_json measure(const std::string& file, const BenchArguments& options,
                                const Console& console) {
-  const PlanSource source(file, options.build, options.load, console);
-  const double context = create_context(source.load(), options.session.device);
+  const OpenModel model = open_model(file, options.model, options.load, console);
+  const double context = create_context(model.plan, options.session.device);
   auto start = std::chrono::steady_clock::now();
-  const auto plan = source.load();
-  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
+  const auto plan = model.plan.path().empty()
+                        ? model.plan
+                        : Plan::load(std::string(model.plan.path()), options.load);
+  const RunInputs drawn = parse(options.inputs);
+  const auto inputs = make_inputs(plan.inputs(), drawn);
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
@@ -79,7 +82,7 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   } else {
     set_inputs(session, plan, inputs);
   }
-  session.run();
+  first_run(session, drawn);
   const double first = seconds() * 1e6;
   for (int i = 0; i < options.warm_up; ++i) session.run();
 
@@ -182,8 +185,7 @@ void add_bench(Cli& cli) {
   auto* verb = cli.app.add_subcommand(
       "bench", "Measure plans or models: transfers, compute, latency, throughput");
   verb->add_option("file", options->files,
-                   "Plans, ONNX files or Graph texts, measured one after the other; models are "
-                   "compiled in memory")
+                   "Plans or models (ONNX, GGUF, Graph text, folder), measured one after the other")
       ->required();
   add_input_options(*verb, options->inputs);
   verb->group("Measuring");
@@ -207,10 +209,9 @@ void add_bench(Cli& cli) {
   verb->add_option("--max-iterations N", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();
-  add_build_options(*verb, options->build, OptionVerbs::kNotCompare);
+  add_model_options(*verb, options->model, false);
   verb->example("sinter bench model.plan --shapes=x:4x8");
-  verb->example("sinter bench model.onnx --fuse=off --iterations 20",
-                "a model, compiled in memory");
+  verb->example("sinter bench model.onnx --fuse=off --iterations 20", "a model, compiled first");
   verb->callback([options, &console = cli.console] { run_bench(*options, console); });
 }
 

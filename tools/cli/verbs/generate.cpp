@@ -16,6 +16,7 @@
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/generate/chat_template.h"
 #include "tools/generate/encoder.h"
 
 namespace sinter::tools {
@@ -104,48 +105,55 @@ std::int64_t start_id(const GenerateArguments& given, const Tokenizer* tokenizer
   return with_context("--start", [&] { return stop_ids(options, tokenizer)[0]; });
 }
 
+/// A model of conversations may end at once a text that is none of them.
+void note_of_silence(const GenerateArguments& options, const Generated& result,
+                     const Console& console) {
+  if (result.stopped_by != "stop token" || result.tokens.size() > 1) return;
+  try {
+    if (!ChatTemplate::beside(options.tokenizer)) return;
+  } catch (const Error&) {  // one that cannot be read helps nobody
+    return;
+  }
+  console.note("the model continues this text with nothing; it holds conversations: `sinter chat`");
+}
+
 int run_generate(GenerateArguments options, RunRequests run_requests, const Console& console) {
+  auto start = Clock::now();
+  OpenModel model = open_model(options.plan, options.model, options.load, console);
+  double load_us = microseconds_since(start);
+  if (options.tokenizer.empty()) options.tokenizer = model.tokenizer;
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
-  if (!options.no_generation_config) options.config = GenerationConfig::beside(options.tokenizer);
-  if (options.config.do_sample.value_or(false) && !options.greedy &&
-      !options.draws.value("temperature"))
-    console.note("tokens are drawn as generation_config.json says: --greedy takes the likeliest");
+  read_generation_config(options, console);
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
   if (const auto note = tokenizer ? lengths_note(*tokenizer) : ""; !note.empty())
     console.note(note);
   if (!options.requests.file.empty()) {
     if (run_requests == nullptr) throw usage_error("--requests: this command has no `serve`");
-    return run_requests(options, stop_ids(options.prompt, words), console);
+    return run_requests(options, model, stop_ids(options.prompt, words), console);
   }
-  // In a conversation, the lines of standard input are the prompts.
-  auto prompt = options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
+  auto prompt = prompt_ids(options.prompt, words);
+  if (!options.encoder.empty())
+    model.encoder = open_model(options.encoder, options.model, options.load, console).plan;
   std::vector<std::int64_t> source;  // the encoder's input
-  if (!options.encoder.empty()) {
+  if (model.encoder) {
     source = std::move(prompt);
     prompt = {start_id(options, words)};
   }
   const auto stops = stop_ids(options.prompt, words);
   const auto tokens = std::ssize(prompt);
-  constexpr std::int64_t kConversation = 2048;
-  if (options.context == 0)
-    options.context = options.chat ? kConversation : tokens + options.max_tokens - 1;
-
-  auto start = Clock::now();
-  const auto plan = Plan::load(options.plan, options.load);
-  double load_us = microseconds_since(start);
+  if (options.context == 0) options.context = tokens + options.max_tokens - 1;
+  const Plan& plan = model.plan;
   create_context(plan, options.session.device);  // excludes the driver's start-up from the measured
                                                  // time
   start = Clock::now();
   std::optional<Encoder> encoder;
   std::optional<Encoded> encoded;
-  if (!options.encoder.empty()) {
-    const auto encoder_plan = Plan::load(options.encoder, options.load);
-    Encoder::require_pair(encoder_plan, plan);
-    encoder.emplace(encoder_plan, options.session);
+  if (model.encoder) {
+    Encoder::require_pair(*model.encoder, plan);
+    encoder.emplace(*model.encoder, options.session);
   }
-  TextGenerator generator(options, plan, tokens, stops, words);
-  if (options.chat) return run_chat(options, generator, *tokenizer, console);
+  TextGenerator generator(options, plan, tokens, stops, words, encoder.has_value());
   if (encoder) {
     encoder->set_tokens(source);
     encoder->run(plan);  // which prepares it
@@ -158,6 +166,7 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   const Interrupts interrupts;
   const auto result = generator.generate(prompt, stream);
   report(options, plan, generator, result, prompt, words, encoded, load_us, console);
+  if (words != nullptr) note_of_silence(options, result, console);
   return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
 
@@ -168,72 +177,34 @@ void add_generate(Cli& cli) {
   auto* verb = cli.app.add_subcommand("generate",
                                       "Continue a text with a decoder plan: tokens as they come, "
                                       "then how fast; Ctrl-C ends the text");
-  verb->add_option("plan", options->plan, "Plan file")->required();
+  verb->add_option("model", options->plan, kModelHelp)->required();
   verb->group("Prompt");
   auto* prompt = verb->add_option_group("prompt");
   auto* text =
       prompt->add_option("--prompt TEXT", options->prompt.text, "Text; - is standard input");
   prompt->add_option("--ids IDS", options->prompt.ids, "Token ids: 1,2,3, or a file of them");
-  auto* chat = prompt->add_flag("--chat", options->chat,
-                                "A conversation: lines of standard input, and their answers");
   auto* requests = prompt->add_option(
       "--requests FILE", options->requests.file,
       "File of a request a line, as `sinter serve` takes it: {\"prompt\": TEXT or \"ids\": [..] or "
       "\"messages\": [..], \"max_tokens\": N, ..}, and \"arrival_ms\"; many at once; answers "
       "come as they end");
   prompt->require_option(1);
-  auto* tokenizer = verb->add_option("--tokenizer FILE", options->tokenizer,
-                                     "tokenizer.json; without it tokens are printed as ids");
-  text->needs(tokenizer);
-  chat->needs(tokenizer);
+  verb->add_option("--tokenizer FILE", options->tokenizer,
+                   "tokenizer.json (default: the model's); without one tokens are printed as ids");
   auto* encoder = verb->add_option(
       "--encoder PLAN", options->encoder,
       "Plan of an encoder, which reads the prompt; the decoder begins with --start");
-  encoder->excludes(chat)->excludes(requests);
-  auto* start = verb->add_option("--start TOKEN", options->start,
-                                 "Of --encoder: first token of the decoder, id or name (default: "
-                                 "decoder_start_token_id of generation_config.json)");
-  start->needs(encoder);
+  encoder->excludes(requests);
+  verb->add_option("--start TOKEN", options->start,
+                   "Behind an encoder: first token of the decoder, id or name (default: "
+                   "decoder_start_token_id of generation_config.json)");
   verb->add_option("--template FILE", options->prompt.template_file,
                    "File in which {prompt} stands for the text, such as a chat's")
       ->needs(text);
   verb->add_option("--chat-template FILE", options->chat_template,
-                   "Of --chat and --requests: tokenizer_config.json, or a Jinja file (default: "
-                   "tokenizer_config.json beside the tokenizer)");
-  verb->add_option("--system TEXT", options->system, "Of --chat: what stands in front of it");
-  verb->group("Where texts end");
-  verb->add_option("--max-tokens N", options->max_tokens, "Most tokens to generate")
-      ->capture_default_str()
-      ->check_range(1, std::int64_t{1} << 24);
-  auto* stop = verb->add_option(
-      "--stop TOKEN", options->prompt.stops,
-      "Token (id or name) that ends the text, besides the tokenizer's special tokens");
-  verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
-
-  verb->group("Drawing tokens");
-  auto* greedy = verb->add_flag("--greedy", options->greedy, "The most likely token (default)");
-  for (GivenDraw& draw : options->draws.given) {
-    const std::string names = flag_of(*draw.row) + " " + draw.row->type;
-    auto* option = draw.row->is_whole ? verb->add_option(names, draw.whole, draw.row->help)
-                                      : verb->add_option(names, draw.number, draw.row->help);
-    if (std::string_view(draw.row->name) == "temperature") greedy->excludes(option);
-  }
-  verb->add_option("--seed N", options->seed, "Seed of the draws");
-  verb->add_flag("--no-generation-config", options->no_generation_config,
-                 "Do not draw as generation_config.json beside the tokenizer says, where nothing "
-                 "else is given (with do_sample its draws; repetition_penalty; eos_token_id)");
-
-  verb->group("Constrained texts");
-  ConstraintArguments& constraint = options->constraint;
-  verb->add_flag("--json-object", constraint.json_object,
-                 "The text is a JSON object: other tokens are not drawn");
-  verb->add_option("--json-schema FILE", constraint.schema_file,
-                   "The text is JSON as this file, a JSON Schema, describes");
-  verb->add_option("--regex EXPRESSION", constraint.regex,
-                   "The text is what this expression matches");
-  verb->add_option("--grammar FILE", constraint.grammar_file,
-                   "The text is the rule `root` of this file, a grammar in GBNF");
-  verb->add_option("--choice TEXT", constraint.choices, "The text is this, or another --choice");
+                   "Of --requests: tokenizer_config.json, or a Jinja file (default: that beside "
+                   "the tokenizer)");
+  add_text_options(*verb, *options);
 
   verb->group("Many requests (--requests)");
   verb->add_option("--sequences N", options->requests.sequences,
@@ -262,8 +233,7 @@ void add_generate(Cli& cli) {
 
   verb->group("Where texts end");
   verb->add_option("--context N", options->context,
-                   "Tokens that the caches hold (default: the prompt and --max-tokens; of --chat "
-                   "2048)")
+                   "Tokens that the caches hold (default: the prompt and --max-tokens)")
       ->check_positive();
   verb->group("Measuring");
   verb->add_flag("--no-rates", options->no_rates,
@@ -272,10 +242,10 @@ void add_generate(Cli& cli) {
   add_signature_option(*verb, options->load);
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
+  add_model_options(*verb, options->model);
   verb->example("sinter generate decoder.plan --ids 1,2,3 --max-tokens 8");
   verb->example(
       "sinter generate decoder.plan --tokenizer tokenizer.json --prompt \"Once upon a time\"");
-  verb->example("sinter generate chat.plan --tokenizer tokenizer.json --chat", "a conversation");
   verb->callback([options, &cli] {
     sandbox::start();  // before any thread exists
     cli.exit_code = run_generate(*options, cli.run_requests, cli.console);

@@ -31,11 +31,13 @@ double microseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-Interrupts::Interrupts() {
-  interrupted = 0;
+void Interrupts::reset() { interrupted = 0; }
+
+Interrupts::Interrupts(bool ends_texts) {
+  reset();
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = (ends_texts ? 0 : static_cast<int>(SA_RESETHAND)) | SA_RESTART;
   sigaction(SIGINT, &action, &previous_);
 }
 
@@ -94,13 +96,13 @@ SamplingParameters sampling_of(const GenerateArguments& options) {
 
 TextGenerator::TextGenerator(const GenerateArguments& options, const Plan& plan,
                              std::int64_t prompt, const std::vector<std::int64_t>& stops,
-                             const Tokenizer* tokenizer)
+                             const Tokenizer* tokenizer, bool has_encoder)
     : options_(options), sampling_(sampling_of(options)) {
   sampling_.constraint = constraint_of(options);
   auto executor = page(plan, prompt);
   executor_ = executor.get();
   const engine::ExecutorLimits& limits = executor->limits();
-  if (!limits.crossed.empty() && options.encoder.empty())
+  if (!limits.crossed.empty() && !has_encoder)
     throw usage_error("the plan reads '{}': give the plan that makes it with --encoder",
                       limits.crossed[0].name);
   capacity_ = std::min<std::int64_t>(limits.max_positions, options.context);
@@ -154,7 +156,9 @@ Generated TextGenerator::generate(std::span<const std::int64_t> prompt, Stream& 
   for (const std::int64_t id : prompt)
     if (id < 0 || id > std::numeric_limits<TokenId>::max() ||
         (vocabulary_ > 0 && id >= vocabulary_))
-      throw usage_error("token id {} is none of the model's {}", id, vocabulary_);
+      throw usage_error(
+          "token id {} is not in the model's vocabulary of {}: is the tokenizer another model's?",
+          id, vocabulary_);
   const std::int64_t room = capacity_ - tokens + 1;
   if (room < 1)
     throw usage_error(

@@ -18,6 +18,7 @@
 
 #include "runtime/engine/executors/paged_executor.h"
 #include "tools/cli/console.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/generate/generation_config.h"
 #include "tools/generate/prompt.h"
 
@@ -63,7 +64,9 @@ struct DrawArguments {
 };
 
 struct GenerateArguments {
-  std::string plan, tokenizer;
+  std::string plan;  // the model, as it is named
+  ModelTexts model;
+  std::string tokenizer;
   std::string encoder, start;  // of an encoder and a decoder: its plan, and the first token
   PromptOptions prompt;
   std::int64_t context = 0;  // tokens that the caches hold; 0: as many as are asked for
@@ -77,11 +80,20 @@ struct GenerateArguments {
   LoadOptions load;
   std::int64_t max_tokens = 128;
   bool no_stop = false, no_rates = false;
-  bool chat = false;
   std::string chat_template, system;  // for conversations
   RequestArguments requests;
   ConstraintArguments constraint;
 };
+
+/// Help of the argument that names a model.
+inline constexpr const char* kModelHelp =
+    "Plan, ONNX or GGUF file, Hugging Face folder, or name in the hub's cache (org/name)";
+
+/// Declares where texts end, how tokens are drawn, and constraints.
+void add_text_options(Command& verb, GenerateArguments& options);
+
+/// Reads generation_config.json beside the tokenizer into options.config, with a note if it draws.
+void read_generation_config(GenerateArguments& options, const Console& console);
 
 double microseconds_since(std::chrono::steady_clock::time_point start);
 
@@ -110,10 +122,12 @@ class Stream {
 };
 
 /// During its lifetime the first Ctrl-C ends the text after the next token, the second ends the
-/// process.
+/// process, unless each `ends_texts` alone.
 class Interrupts {
  public:
-  Interrupts();
+  explicit Interrupts(bool ends_texts = false);
+  /// Forgets a Ctrl-C.
+  static void reset();
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
   ~Interrupts() { sigaction(SIGINT, &previous_, nullptr); }
@@ -148,7 +162,8 @@ class TextGenerator {
   /// texts, in addition to the model's stop tokens or, without those, all special tokens. The
   /// tokenizer (null: none) must outlive this.
   TextGenerator(const GenerateArguments& options, const Plan& plan, std::int64_t prompt,
-                const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer);
+                const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer,
+                bool has_encoder = false);
 
   /// Generates until a stop token, --max-tokens, full caches, Ctrl-C, or the constraint's end.
   /// Throws Error(kUsage) if the caches cannot hold the prompt, or a step fails.
@@ -181,7 +196,4 @@ class TextGenerator {
   std::unique_ptr<Engine> engine_;
 };
 
-/// Answers lines of standard input until its end. Returns the exit code.
-int run_chat(const GenerateArguments& options, TextGenerator& generator, const Tokenizer& tokenizer,
-             const Console& console);
 }  // namespace sinter::tools

@@ -98,7 +98,7 @@ void show_schema(const std::string& verb, const Console& console) {
   if (schema == nullptr) {
     std::vector<std::string> verbs = names_of(json_schemas());
     for (std::string& name : verbs) name.resize(name.rfind('.'));
-    throw usage_error("--json-schema: there is none of '{}'; there are those of {}", verb,
+    throw usage_error("--json-schema: no schema is named '{}'; there are {}", verb,
                       fmt::join(verbs, ", "));
   }
   console.print(schema->text);

@@ -17,7 +17,7 @@ namespace {
 
 struct ProfileArguments {
   std::string file;
-  BuildTexts build;
+  ModelTexts model;
   InputTexts inputs;
   ProfileOptions profile;
   std::string trace;
@@ -29,7 +29,7 @@ void run_profile(const ProfileArguments& options, const Console& console) {
   files::check_output(options.trace, {options.file});
   how.monitor = monitor_of(console);
   // Calls profile_plan directly: its messages then name flags.
-  const Plan plan = PlanSource(options.file, options.build, {}, console).load();
+  const Plan plan = open_model(options.file, options.model, {}, console).plan;
   const ProfileReport report =
       at_boundary(how.monitor, OptionNames::kFlags,
                   [&](Reporter& reporter) { return profile_plan(plan, how, reporter); });
@@ -55,8 +55,7 @@ void add_profile(Cli& cli) {
   auto* verb = cli.app.add_subcommand(
       "profile",
       "Where the time goes of a plan or a model: every step against what the machine can do");
-  verb->add_option("file", options->file,
-                   "Plan, ONNX file or Graph text; a model is compiled in memory")
+  verb->add_option("file", options->file, "Plan, or a model: ONNX, GGUF, Graph text, folder")
       ->required();
   add_input_options(*verb, options->inputs);
   verb->group("Measuring");
@@ -67,7 +66,7 @@ void add_profile(Cli& cli) {
   add_session_options(*verb, options->profile.session);
   verb->add_weight_budget(options->profile.session.weight_budget);
   verb->add_threads_option();
-  add_build_options(*verb, options->build, OptionVerbs::kNotCompare);
+  add_model_options(*verb, options->model);
   verb->example("sinter profile model.plan");
   verb->example("sinter profile model.onnx --target=cpu --trace trace.json");
   verb->callback([options, &console = cli.console] { run_profile(*options, console); });

@@ -10,6 +10,7 @@
 #include "tools/cli/signature_option.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/trace_option.h"
+#include "tools/cli/verbs/plan_source.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct RunArguments {
   std::string plan;
+  ModelTexts model;
   InputTexts inputs;
   std::string outputs, expected, trace;
   double tolerance = 1e-3;
@@ -66,11 +68,12 @@ int run_run(const RunArguments& options, const Console& console) {
   read.insert(read.end(), {options.plan, options.expected});
   files::check_output(options.outputs, read);
   files::check_output(options.trace, read);
-  const auto plan = Plan::load(options.plan, options.load);
-  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
+  const auto plan = open_model(options.plan, options.model, options.load, console).plan;
+  const RunInputs wanted = parse(options.inputs);
+  const auto inputs = make_inputs(plan.inputs(), wanted);
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
-  session.run();
+  first_run(session, wanted);
   const auto outputs = get_outputs(session, plan);
 
   NamedTensors named;
@@ -103,8 +106,9 @@ int run_run(const RunArguments& options, const Console& console) {
 
 void add_run(Cli& cli) {
   auto options = std::make_shared<RunArguments>();
-  auto* verb = cli.app.add_subcommand("run", "Run a plan once");
-  verb->add_option("plan", options->plan, "Plan file")->required();
+  auto* verb = cli.app.add_subcommand("run", "Run a plan or a model once");
+  verb->add_option("model", options->plan, "Plan, or a model: ONNX, GGUF, Graph text, folder")
+      ->required();
   add_input_options(*verb, options->inputs);
   verb->group("Outputs");
   verb->add_option("--outputs FILE", options->outputs, "Write the outputs to this .npz file");
@@ -123,6 +127,7 @@ void add_run(Cli& cli) {
   verb->add_option("--max-iterations N", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();
+  add_model_options(*verb, options->model);
   verb->example("sinter run model.plan --inputs in.npz --outputs out.npz");
   verb->example("sinter run model.plan --shapes=x:4x8 --seed 7", "random inputs");
   verb->callback([options, &cli_console = cli.console, &exit_code = cli.exit_code] {

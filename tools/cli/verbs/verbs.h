@@ -13,10 +13,11 @@
 namespace sinter::tools {
 
 struct GenerateArguments;
+struct OpenModel;
 
 /// Runs the requests of a file, as many at once as the plan allows. `serve` and `generate
 /// --requests` share it. Returns the exit code.
-using RunRequests = int (*)(const GenerateArguments& options,
+using RunRequests = int (*)(const GenerateArguments& options, const OpenModel& model,
                             const std::vector<std::int64_t>& stops, const Console& console);
 
 struct Cli {
@@ -31,6 +32,7 @@ void add_refit(Cli& cli);
 void add_run(Cli& cli);
 void add_sign(Cli& cli);
 void add_generate(Cli& cli);
+void add_chat(Cli& cli);
 void add_bench(Cli& cli);
 void add_compare(Cli& cli);
 void add_inspect(Cli& cli);

@@ -247,6 +247,10 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.programmatic_launch = options.programmatic_launch;
   compile.precise_math = options.precise_math;
   compile.fast_accumulation = options.fast_accumulation;
+  if (options.int8_activations && target.traits().generates_kernels)
+    throw usage_error(
+        "--cpu-activations is about --target cpu: leave it out, or see --precision int8");
+  compile.int8_activations = options.int8_activations;
   compile.schedule = options.schedule;
   compile.code = options.code;
   if (options.jobs < 0 || options.jobs > kMaxJobs)

@@ -14,6 +14,7 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/build/cross_attention.h"
+#include "tools/compiler/build/log_mel.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/shapes.h"
@@ -93,8 +94,13 @@ frontend::ImportedModel read_decoder(const Model& model, const CompileOptions& o
                                      const Reporter& reporter) {
   constexpr std::string_view kWhat = "no ONNX file but weights";
   refuse_options_of_onnx(options, model.path, kWhat);
+  const bool wants_encoder = !options.decoder.empty();
+  if (wants_encoder && options.decoder != model.path)
+    throw usage_error("--decoder: '{0}' is a folder of weights, whose decoder is in it: name '{0}'",
+                      model.path);
   reporter.progress("import", 0, 1);
-  auto result = frontend::import_decoder(model.path, std::make_shared<ir::ReadLog>());
+  auto result =
+      frontend::import_decoder(model.path, std::make_shared<ir::ReadLog>(), wants_encoder);
   result.graph = with_dims(result.graph, options, model.path, kWhat);
   return result;
 }
@@ -190,15 +196,24 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
                                      const Reporter& reporter, Bodies bodies) {
   if (model.path.empty() && model.bytes.empty())
     throw usage_error("no model: name its file or give its bytes");
+  CompileOptions with_shapes = options;
+  if (!options.features.empty())
+    with_shapes.min_shapes = with_shapes.max_shapes = shapes_of_features(options.features);
   auto result = is_decoder(model)      ? read_decoder(model, options, reporter)
-                : is_graph_text(model) ? read_graph_text(model, options)
-                                       : read_onnx(model, options, reporter);
+                : is_graph_text(model) ? read_graph_text(model, with_shapes)
+                                       : read_onnx(model, with_shapes, reporter);
   if (result.flag && (bodies == Bodies::kOne || !options.entries.empty()))
     throw usage_error(
         "input '{0}' chooses between two bodies of the model, which make entry "
         "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
         result.flag->input);
-  if (!options.decoder.empty()) {
+  // That of weights is known to be of spectra.
+  if (!options.features.empty() || (!options.decoder.empty() && is_decoder(model))) {
+    if (result.flag) throw usage_error("--features is of an encoder, and the model has two bodies");
+    result.graph = with_log_mel(result.graph, options.features);
+    if (!options.features.empty()) result.hash ^= plan::hash64(files::read_file(options.features));
+  }
+  if (!options.decoder.empty() && !is_decoder(model)) {
     if (result.flag) throw usage_error("--decoder is of an encoder, and the model has two bodies");
     Model decoder;
     decoder.path = options.decoder;

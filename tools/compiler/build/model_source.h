@@ -9,7 +9,7 @@
 
 namespace sinter::tools {
 
-/// True for weights of a decoder: a Hugging Face folder, or a GGUF file. Throws Error(kUsage) if
+/// True for weights without a graph: a Hugging Face folder, or a GGUF file. Throws Error(kUsage) if
 /// the file cannot be opened.
 bool is_decoder(const Model& model);
 

@@ -142,7 +142,7 @@ ProfileReport profile_plan(const Plan& plan, const ProfileOptions& options,
   const auto inputs = make_inputs(plan.inputs(), options.inputs);
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
-  session.run();
+  first_run(session, options.inputs);
   const MachineRates rates = measure_rates(session);
   const auto count = static_cast<std::size_t>(std::max(1, options.rounds));
   std::vector<std::vector<StepTime>> rounds;

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/decoders/safetensors.h"
+#include "frontend/decoders/files/safetensors.h"
 #include "frontend/import.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"

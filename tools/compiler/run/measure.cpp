@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "ir/reference/kernels.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
@@ -58,6 +59,18 @@ void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor
       session.set_input(bindings[i].name, view_of(ir::reference::convert(inputs[i], type)));
     else
       session.set_input(bindings[i].name, view_of(inputs[i]));
+  }
+}
+
+void first_run(Session& session, const RunInputs& inputs) {
+  try {
+    session.run();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage || !inputs.files.empty()) throw;
+    throw usage_error(
+        "{} (the inputs were drawn at random: --inputs, --input-range and --shapes give others; "
+        "decoders are run by `sinter generate`)",
+        error.what());
   }
 }
 

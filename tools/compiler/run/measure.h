@@ -19,6 +19,9 @@ nlohmann::ordered_json to_json(const Statistics& statistics);
 double time_run(Session& session);
 /// Sets all inputs of `session` from `inputs`, in the plan's order.
 void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs);
+/// A session's first run; if it does not take inputs that make_inputs() has drawn, the error says
+/// that they were.
+void first_run(Session& session, const RunInputs& inputs);
 std::vector<ir::Tensor> get_outputs(const Session& session, const Plan& plan);
 
 /// "input_ids [1, 64], mask [1, 64]"

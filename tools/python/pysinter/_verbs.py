@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of the `sinter` command that are Python's: `run` over Parquet, `embed` and `triton`."""
+"""The verbs of the `sinter` command that are Python's: `run` over Parquet, `embed` of rows (--inputs) and `triton`."""
 from __future__ import annotations
 
 import argparse
@@ -22,7 +22,8 @@ INTERRUPTED = 130
 def is_ours(words: list[str]) -> bool:
     """Whether the verb and its files are for this module."""
     verb = next((word for word in words if not word.startswith("-")), None)
-    return verb in ("embed", "triton") or verb == "run" and any(_is_parquet(word) for word in _values(words, "--inputs"))
+    inputs = list(_values(words, "--inputs"))
+    return verb == "triton" or verb == "embed" and bool(inputs) or verb == "run" and any(_is_parquet(word) for word in inputs)
 
 
 def _values(words, option):

@@ -11,6 +11,7 @@
 #include "tools/python/src/plan.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
+#include "tools/serve/add_embed.h"
 #include "tools/serve/add_serve.h"
 
 namespace sinter::python {
@@ -57,7 +58,8 @@ int run_command(const std::vector<std::string>& words) {
   for (std::string& word : copies) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   // HTTP only: gRPC would load 50 shared libraries at every import.
-  constexpr tools::AddVerb kMore[] = {[](tools::Cli& cli) { add_serve(cli, nullptr); }};
+  constexpr tools::AddVerb kMore[] = {[](tools::Cli& cli) { add_serve(cli, nullptr); },
+                                      tools::add_embed};
   GilReleased release;
   return tools::run_cli(static_cast<int>(copies.size()), pointers.data(), kMore);
 }

@@ -69,12 +69,14 @@ Embedder::Embedder(TensorModel& tensors, Pooling pooling)
            (output.name == "logits" || output.name == "scores" || output.shape[1].max == 1);
 }
 
-std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<TokenId>>& texts) {
+std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<TokenId>>& texts,
+                                                bool normalizes) {
   std::vector<EncoderText> single;
   single.reserve(texts.size());
   for (const auto& ids : texts) single.push_back({ids, 0});
   auto vectors = run(single);
-  for (auto& vector : vectors) normalize(vector);
+  if (normalizes)
+    for (auto& vector : vectors) normalize(vector);
   return vectors;
 }
 

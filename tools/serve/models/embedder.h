@@ -30,10 +30,11 @@ class Embedder {
   /// `tensors`, of a plan that it takes, outlives it.
   Embedder(TensorModel& tensors, Pooling pooling);
 
-  /// A vector of length 1 for each text, which is ids of one token or more. Texts of like length
-  /// run at once. Throws Error(kUsage) for more tokens than most_tokens(), and as
-  /// TensorModel::infer does.
-  std::vector<std::vector<float>> embed(const std::vector<std::vector<TokenId>>& texts);
+  /// A vector for each text, which is ids of one token or more; of length 1 if it `normalizes`.
+  /// Texts of like length run at once. Throws Error(kUsage) for more tokens than most_tokens(), and
+  /// as TensorModel::infer does.
+  std::vector<std::vector<float>> embed(const std::vector<std::vector<TokenId>>& texts,
+                                        bool normalizes = true);
   /// Whether it is a cross-encoder: gives logits of texts' labels, `logits` or `scores` [texts,
   /// labels], or any [texts, 1].
   bool ranks() const { return ranks_; }

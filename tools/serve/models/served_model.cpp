@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <climits>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <sinter/plan.h>
@@ -16,21 +12,10 @@
 #include "runtime/format_error.h"
 #include "tools/generate/prompt.h"
 #include "tools/generate/token_text.h"
-#include "tools/json/read_json.h"
+#include "tools/serve/models/embedding_files.h"
 
 namespace sinter::tools {
 namespace {
-
-/// tokenizer_config.json beside a tokenizer, if it has a chat template; else empty.
-std::string config_beside(const std::string& tokenizer) {
-  if (tokenizer.empty()) return "";
-  const auto path = std::filesystem::path(tokenizer).replace_filename("tokenizer_config.json");
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return "";
-  const auto config = read_json(text.str(), path.string(), kModelFileLimits);
-  return config.is_object() && config.contains("chat_template") ? path.string() : "";
-}
 
 /// Whether the plan takes token ids and gives logits, and has caches from token to token.
 bool generates_text(const Plan& plan) {
@@ -56,21 +41,30 @@ EngineOptions engine_options(const ServedModelOptions& options) {
   return engine;
 }
 
-engine::ExecutorOfPlan paged_executor(const Plan& plan, const EngineOptions& engine,
+engine::ExecutorOfPlan paged_executor(const ServedPlans& plans, const EngineOptions& engine,
                                       const ServedModelOptions& options) {
-  std::optional<Plan> draft;
-  if (!options.draft.empty()) draft = Plan::load(options.draft, options.load);
-  return engine::make_executor(plan, draft ? &*draft : nullptr, engine, options.session);
+  return engine::make_executor(plans.plan, plans.draft ? &*plans.draft : nullptr, engine,
+                               options.session);
+}
+
+/// The plans that the options name.
+ServedPlans load_plans(const ServedModelOptions& options) {
+  if (options.open) return options.open();
+  ServedPlans plans{.plan = Plan::load(options.plan, options.load)};
+  if (!options.encoder.empty()) plans.encoder = Plan::load(options.encoder, options.load);
+  if (!options.draft.empty()) plans.draft = Plan::load(options.draft, options.load);
+  return plans;
 }
 
 }  // namespace
 
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
-  const Plan plan = Plan::load(options_.plan, options_.load);
+  const ServedPlans plans = load_plans(options_);
+  const Plan& plan = plans.plan;
+  const std::optional<Plan>& encoder = plans.encoder;
+  if (options_.tokenizer.empty()) options_.tokenizer = plans.tokenizer;
   target_ = plan.target();
-  std::optional<Plan> encoder;
-  if (!options_.encoder.empty()) encoder = Plan::load(options_.encoder, options_.load);
   if (encoder && !SourceEncoder::takes(*encoder)) {
     load_speech(*encoder, plan);
     return;
@@ -90,28 +84,31 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     if (tensors.has_ladder) session.graph_cache = std::max(session.graph_cache, kLadder);
     tensors_ = std::make_unique<TensorModel>(plan, session, tensors);
     if (embeds) {
-      embedder_ = std::make_unique<Embedder>(*tensors_, options_.pooling);
-      if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
+      EmbeddingFiles files = EmbeddingFiles::in(plans.folder);
+      if (options_.pooling) files.pooling = options_.pooling;
+      embedder_ = std::make_unique<Embedder>(*tensors_, files.pooling.value_or(Pooling::kMean));
+      if (!options_.tokenizer.empty()) {
+        tokenizer_ = Tokenizer::load(options_.tokenizer);
+        if (files.max_tokens) tokenizer_->truncate(*files.max_tokens);
+      }
     }
     return;
   }
   if (options_.generation_config) config_ = GenerationConfig::beside(options_.tokenizer);
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
-  if (!options_.chat_template.empty())
-    chat_ = ChatTemplate::load(options_.chat_template);
-  else if (const auto beside = config_beside(options_.tokenizer); !beside.empty())
-    chat_ = ChatTemplate::load(beside);
+  chat_ = options_.chat_template.empty() ? ChatTemplate::beside(options_.tokenizer)
+                                         : ChatTemplate::load(options_.chat_template);
   if (!options_.tool_form.empty()) {
     tool_form_ = find_tool_form(options_.tool_form);
     if (tool_form_ == nullptr)
-      throw usage_error("'{}' is no form of calls of tools: there are {}", options_.tool_form,
+      throw usage_error("'{}' is not a known format of tool calls: {}", options_.tool_form,
                         tool_form_names());
   } else if (chat_) {
     tool_form_ = tool_form_of(chat_->text());
   }
   EngineOptions engine = engine_options(options_);
   auto made = with_context(fmt::format("'{}'", options_.plan),
-                           [&] { return paged_executor(plan, engine, options_); });
+                           [&] { return paged_executor(plans, engine, options_); });
   std::unique_ptr<engine::Executor> executor = std::move(made.executor);
   cache_bytes_ = made.cache_bytes;
   block_size_ = executor->limits().block_size;
@@ -149,7 +146,7 @@ void ServedModel::load_source(const Plan& encoder, const Plan& decoder,
   }
   if (!start || *start >= limits.vocabulary)
     throw usage_error(
-        "'{}': no token of the model's is said to be the first of its texts: give --start TOKEN, "
+        "'{}': no first token is known for its texts: give --start TOKEN, "
         "or "
         "decoder_start_token_id in generation_config.json beside the tokenizer",
         options_.plan);

@@ -30,11 +30,21 @@ struct ExecutorLimits;
 
 namespace sinter::tools {
 
+/// What a model is served from.
+struct ServedPlans {
+  Plan plan;
+  std::optional<Plan> encoder = {}, draft = {};
+  std::string tokenizer = {};               // path, where the options name none
+  std::string folder = {};                  // of a Hugging Face model: how its vectors are pooled
+  std::shared_ptr<const void> in_use = {};  // files that must stay until the model is loaded
+};
+
 struct ServedModelOptions {
-  std::string plan;       // path
+  std::string plan;  // path, also in messages
+  /// Makes the plans whenever the model is loaded; null: plan, encoder and draft are their files.
+  std::function<ServedPlans()> open;
   std::string tokenizer;  // path of tokenizer.json; empty: prompts and answers are token ids
-  /// Path of a chat template (ChatTemplate::load); empty: that of tokenizer_config.json beside the
-  /// tokenizer, if it has one.
+  /// Path of a chat template (ChatTemplate::load); empty: ChatTemplate::beside the tokenizer.
   std::string chat_template;
   std::string tool_form;          // of calls of tools, by name; empty: that of the chat template
   bool generation_config = true;  // whether generation_config.json beside the tokenizer counts
@@ -44,12 +54,13 @@ struct ServedModelOptions {
   MakeSpeechModel make_speech = nullptr;  // null: no model of speech can be served
   /// Of a decoder at once; 0: as many as the plan takes.
   int sequences = 0;
-  std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: as EngineOptions say
-  TensorModelOptions tensors;        // of any other plan; its `waiting` is the one below
-  Pooling pooling = Pooling::kMean;  // of an encoder of texts
-  std::int64_t context = 0;          // most tokens of a text; 0: as many as the plan has
-  std::int64_t waiting = 256;        // requests that wait; more are refused (429)
-  std::string draft;                 // path of a plan of --serve that guesses tokens; empty: none
+  std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: as EngineOptions say
+  TensorModelOptions tensors;     // of any other plan; its `waiting` is the one below
+  std::optional<Pooling>
+      pooling;                 // of an encoder of texts; none: as its folder says, else the mean
+  std::int64_t context = 0;    // most tokens of a text; 0: as many as the plan has
+  std::int64_t waiting = 256;  // requests that wait; more are refused (429)
+  std::string draft;           // path of a plan of --serve that guesses tokens; empty: none
   int draft_tokens = 0;  // of a step, by it or by prompt lookup; 0: with a draft model 4, else none
   int step_tokens = 0;   // most of a step; 0: as many as the plan takes
   bool prefix_cache = true;  // of plans of --serve

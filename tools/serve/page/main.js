@@ -97,7 +97,7 @@ function showKeys() {
 }
 
 function onKey(event) {
-  const isTyping = event.target.closest?.('input, textarea, select, dialog');
+  const isTyping = event.target.closest?.('input, textarea, select, dialog[open]');
   const isControl = event.ctrlKey || event.metaKey;
   const key = event.key.toLowerCase();
   const act = isControl && event.shiftKey ? {o: () => openConversation(null), l: () => setTheme(kThemes[(kThemes.indexOf(read('theme', 'auto')) + 1) % 3])}[key]

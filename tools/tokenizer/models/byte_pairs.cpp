@@ -40,12 +40,15 @@ BytePairs::BytePairs(Fields& fields)
   constexpr char32_t kCharacters = 0x10000;
   if (prefix_.empty() && suffix_.empty()) {
     characters_.assign(kCharacters, -1);
-    std::string name;
-    for (char32_t code = 0; code < kCharacters; ++code) {
-      name.clear();
-      unicode::append(name, code);
-      if (const auto id = vocabulary_.find(name))
-        characters_[code] = static_cast<std::int32_t>(*id);
+    // Names of one character, which are few of all.
+    constexpr std::size_t kLongest = 3;
+    for (TokenId id = 0; id < vocabulary_.limit(); ++id) {
+      const auto name = vocabulary_.name_of(id);
+      if (!name || name->empty() || name->size() > kLongest) continue;
+      std::size_t at = 0;
+      const char32_t code = unicode::next_character(*name, at);
+      if (at == name->size() && code < kCharacters)
+        characters_[code] = static_cast<std::int32_t>(*vocabulary_.find(*name));
     }
   }
   for (std::size_t byte = 0; byte < 256; ++byte)

@@ -37,7 +37,7 @@ bool is_unknown(const GemmProgram& product, std::int64_t m) {
 
 bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && product.weights && product.weights->is_quantized() &&
-         !product.weights->are_floats() && !product.is_eight_bit();
+         !product.weights->are_floats() && !product.is_eight_bit() && product.groups == 0;
 }
 
 /// A SmallM tile whose warps all split k.

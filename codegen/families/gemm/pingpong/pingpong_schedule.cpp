@@ -103,6 +103,7 @@ struct Pingpong final : GemmTile {
     const int at_first = kAllRegisters / threads() / 8 * 8 * threads();
     const int most = (at_first - kCopyingRegisters) / (threads() - 128);
     const int columns = s.n / problem.product.parts;
+    if (problem.product.groups > 0 && s.multicast > 1) return false;  // tiles of other groups
     return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k <= 2 &&
            blocks >= 1 && blocks % s.cluster() == 0 && columns % (8 * s.multicast) == 0 &&
            (spread || problem.product.parts == 1) &&
@@ -184,10 +185,11 @@ struct Pingpong final : GemmTile {
   std::string type(const GemmText& text) const override {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
-    return fmt::format(
-        "PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", storage_name(product.type),
-        storage_name(product.b_type), s.m, s.n, consumers, warpgroups, s.stages, product.rows_are_k,
-        product.batch.size() + 2, spread, further_arguments(product, s, promoted, s.split_k));
+    return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
+                       storage_name(product.type), storage_name(product.b_type), s.m, s.n,
+                       consumers, warpgroups, s.stages, product.rows_are_k,
+                       product.mapped_batch().size() + 2, spread,
+                       further_arguments(product, s, promoted, s.split_k));
   }
 
   void write_operands(GemmText& text) const override {
@@ -196,7 +198,7 @@ struct Pingpong final : GemmTile {
     for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
     const auto [begin, end] = text.range_of_k("Tile::part_of_k()", lines);
     lines.insert(lines.end(), {fmt::format("operands.begin = {};", begin),
-                               fmt::format("operands.end = {};", end)});
+                               fmt::format("operands.end = {};", text.end_of_k(begin, end))});
     text.line("const auto operands_of = [&](u32 tile) {");
     for (const std::string& line : lines) text.line("  " + line);
     text.line("  return operands;");
@@ -218,6 +220,7 @@ struct Pingpong final : GemmTile {
     const GemmSchedule& s = text.schedule();
     const bool b_is_weight = text.product().b_is_weight;
     ThreadMapping& mapping = text.mapping();
+    text.count_group_tiles();
     text.line(fmt::format("const u32 tiles = u32({});", text.dim(text.tiles())));
     write_operands(text);
     if (s.programmatic_launch) text.begin_programmatic();
@@ -250,7 +253,8 @@ struct Pingpong final : GemmTile {
     auto& lines = mapping.passes.lines;
     if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
     lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
-    std::string live = text.divides(product.m, s.m * s.multicast)
+    std::string live = product.groups > 0 ? "local < end_row"
+                       : text.divides(product.m, s.m * s.multicast)
                            ? ""
                            : fmt::format("local < {}", text.size(product.m));
     if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));

@@ -43,7 +43,8 @@ bool leaves_to_small_m(const GemmProblem& problem) {
 
 bool has_one_order(const GemmProgram& product, const Ranges& ranges) {
   if (product.element_bytes() != 2 && !product.weights) return false;
-  if (!product.b_is_weight || !product.batch.empty() || product.windows) return false;
+  if (!product.b_is_weight || !product.batch.empty() || product.groups > 0 || product.windows)
+    return false;
   const auto most = ir::upper_bound(product.m, ranges);
   return !product.m.is_constant() && most && *most <= kFewRows;
 }

@@ -297,7 +297,7 @@ struct Tma final : GemmTile {
     return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        warpgroups, s.stages, s.split_k, product.rows_are_k,
-                       product.batch.size() + 2, further_arguments(product, s, promoted));
+                       product.mapped_batch().size() + 2, further_arguments(product, s, promoted));
   }
 
   Dim depth(const GemmProblem& problem, const GemmSchedule& s) const override {

@@ -84,6 +84,12 @@ PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key&
                   "the packed weights of a product are computed, not constants");
     return *constant;
   };
+  // The rows of all groups' matrices as those of one.
+  const auto matrix = [&](std::uint32_t buffer) {
+    const Tensor& all = tensor(buffer);
+    if (product.groups == 0) return all;
+    return all.reshaped({all.shape()[0] * all.shape()[1], all.shape()[2]});
+  };
   const auto add = [&](const Tensor& part) {
     return buffers_.constant(std::make_shared<const Tensor>(part));
   };
@@ -96,9 +102,9 @@ PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key&
   if (!product.weights->is_quantized())
     return {add_values(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
   ir::ScaledTensor weights{
-      *product.weights->format, product.k.value(), tensor(key[0]), tensor(key[1]), {}};
+      *product.weights->format, product.k.value(), matrix(key[0]), matrix(key[1]), {}};
   if (key[2] != kNone)
-    (product.weights->has_zeros() ? weights.zero_points : weights.factors) = tensor(key[2]);
+    (product.weights->has_zeros() ? weights.zero_points : weights.factors) = matrix(key[2]);
   const PackedWeights packed = pack_weights(weights, product.type);
   return {add_values(packed.values),
           add(packed.scales),

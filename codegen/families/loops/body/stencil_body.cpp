@@ -385,7 +385,7 @@ std::string StencilBody::results_exist() const {
     if (!condition.empty()) exists += (exists.empty() ? "" : " && ") + condition;
   };
   also(result_exists(own_.y, threads_y_ * own_.rows, "first + t"));
-  also(result_exists(own_.x, s_.schedule().threads_x * own_.columns,
+  also(result_exists(own_.x, std::int64_t{s_.schedule().threads_x} * own_.columns,
                      s_.vector() > 1 ? fmt::format("i{}", x) : fmt::format("i{} + u", x)));
   return exists;
 }

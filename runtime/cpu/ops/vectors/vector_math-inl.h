@@ -22,7 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// Results below the smallest normal number become zero.
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE V exp_f32(D d, V x) {
-  const hn::RebindToSigned<D> di;
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  if constexpr (hn::MaxLanes(D()) == 16) x = hn::Min(hn::Set(d, 89.0f), x);  // a NaN stays
+#endif
   const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
@@ -32,12 +34,20 @@ HWY_INLINE V exp_f32(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.041668225f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.1666642f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.4999999f));
-  const V e = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  const V one = hn::Set(d, 1.0f);
+  const V e = hn::MulAdd(hn::MulAdd(p, r, one), r, one);
+  const auto tiny = hn::Lt(x, hn::Set(d, -87.3365402f));
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  // The processor scales by 2^n, to infinity above.
+  if constexpr (hn::MaxLanes(D()) == 16)
+    return hn::IfThenZeroElse(tiny, V{_mm512_scalef_ps(e.raw, n.raw)});
+#endif
+  const hn::RebindToSigned<D> di;
   // Adds n to the exponent: within the bounds below, e * 2^n is normal. Converting NaN to an
   // integer is undefined; the last line restores NaN from x.
   const auto shifted = hn::ShiftLeft<23>(hn::ConvertTo(di, n));
   V y = hn::BitCast(d, hn::Add(hn::BitCast(di, e), shifted));
-  y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), y);
+  y = hn::IfThenZeroElse(tiny, y);
   return hn::IfThenElse(hn::Le(x, hn::Set(d, 88.7228317f)), y,
                         hn::Add(x, hn::Set(d, std::numeric_limits<float>::infinity())));
 }
@@ -174,6 +184,25 @@ HWY_INLINE V sincos_f32(D d, V x) {
     if (!(std::abs(arguments[i]) <= kMost))
       results[i] = kSine ? std::sin(arguments[i]) : std::cos(arguments[i]);
   return hn::Load(d, results);
+}
+
+/// atan(x) = x + x^3 p(x^2) on |x| <= 1, pi/2 - atan(1 / x) beyond: 3.6e-7 after rounding.
+template <class D, class V = hn::VFromD<D>>
+HWY_INLINE V atan_f32(D d, V x) {
+  const V one = hn::Set(d, 1.0f), a = hn::Abs(x);
+  const auto beyond = hn::Gt(a, one);
+  const V t = hn::IfThenElse(beyond, hn::Div(one, a), a);
+  const V u = hn::Mul(t, t);
+  V p = hn::Set(d, 0.00282363896f);
+  p = hn::MulAdd(p, u, hn::Set(d, -0.0159569029f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.0425049886f));
+  p = hn::MulAdd(p, u, hn::Set(d, -0.0748900920f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.106347933f));
+  p = hn::MulAdd(p, u, hn::Set(d, -0.142027363f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.199926957f));
+  p = hn::MulAdd(p, u, hn::Set(d, -0.333331018f));
+  const V y = hn::MulAdd(hn::Mul(p, u), t, t);
+  return hn::CopySign(hn::IfThenElse(beyond, hn::Sub(hn::Set(d, 1.57079633f), y), y), x);
 }
 
 /// On |x| <= 1: 2.7e-8.

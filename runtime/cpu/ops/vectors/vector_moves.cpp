@@ -81,34 +81,115 @@ void interleave_bytes(const std::uint8_t* source, std::int64_t rows, std::int64_
   interleave_vector(source, rows, row_step, target, count);
 }
 
-/// Transposes 4 x 4 words at a time; the rest one by one.
-void transpose_words(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
-                     std::int64_t target_step, std::int64_t rows, std::int64_t columns) {
+// Squares of a vector's lanes are transposed by perfect shuffles: vectors i and i + half are
+// interleaved to 2 i and 2 i + 1, as often as the side can be halved.
+#if HWY_TARGET != HWY_SCALAR
+template <typename T>
+struct Square {
+  static constexpr std::int64_t kSide = 16 / sizeof(T);
+  using Tag = hn::FixedTag<T, kSide>;
+  template <class V>
+  static HWY_INLINE V lower(V a, V b) {
+    return hn::InterleaveLower(Tag(), a, b);
+  }
+  template <class V>
+  static HWY_INLINE V upper(V a, V b) {
+    return hn::InterleaveUpper(Tag(), a, b);
+  }
+};
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+template <>
+struct Square<std::uint32_t> {
+  static constexpr std::int64_t kSide = 16;
+  using Tag = hn::FixedTag<std::uint32_t, kSide>;
+  template <class V>
+  static HWY_INLINE V lower(V a, V b) {
+    const __m512i lanes = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return V{_mm512_permutex2var_epi32(a.raw, lanes, b.raw)};
+  }
+  template <class V>
+  static HWY_INLINE V upper(V a, V b) {
+    const __m512i lanes =
+        _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return V{_mm512_permutex2var_epi32(a.raw, lanes, b.raw)};
+  }
+};
+#endif
+
+template <typename T>
+HWY_INLINE void transpose_square(const T* from, std::int64_t from_step, T* to,
+                                 std::int64_t to_step) {
+  constexpr std::int64_t kSide = Square<T>::kSide, kHalf = kSide / 2;
+  const typename Square<T>::Tag d;
+  hn::VFromD<typename Square<T>::Tag> a[kSide], b[kSide];
+  HWY_UNROLL(16)
+  for (std::int64_t i = 0; i < kSide; ++i) a[i] = hn::LoadU(d, from + i * from_step);
+  HWY_UNROLL(4)
+  for (std::int64_t done = 1; done < kSide; done *= 2) {
+    HWY_UNROLL(8)
+    for (std::int64_t i = 0; i < kHalf; ++i) {
+      b[2 * i] = Square<T>::lower(a[i], a[i + kHalf]);
+      b[2 * i + 1] = Square<T>::upper(a[i], a[i + kHalf]);
+    }
+    HWY_UNROLL(16)
+    for (std::int64_t i = 0; i < kSide; ++i) a[i] = b[i];
+  }
+  HWY_UNROLL(16)
+  for (std::int64_t i = 0; i < kSide; ++i) hn::StoreU(a[i], d, to + i * to_step);
+}
+#endif
+
+template <typename T>
+void transpose_of(const std::byte* source, std::int64_t source_step, std::byte* target,
+                  std::int64_t target_step, std::int64_t rows, std::int64_t columns) {
+  const T* from = reinterpret_cast<const T*>(source);
+  T* to = reinterpret_cast<T*>(target);
   std::int64_t whole_rows = 0, whole_columns = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr std::int64_t kSide = 4;
-  const hn::FixedTag<std::uint32_t, kSide> d;
+  constexpr std::int64_t kSide = Square<T>::kSide;
   whole_rows = rows / kSide * kSide;
   whole_columns = columns / kSide * kSide;
   for (std::int64_t c = 0; c < whole_columns; c += kSide)
-    for (std::int64_t r = 0; r < whole_rows; r += kSide) {
-      const std::uint32_t* from = source + c * source_step + r;
-      std::uint32_t* to = target + r * target_step + c;
-      const auto a0 = hn::LoadU(d, from), a1 = hn::LoadU(d, from + source_step);
-      const auto a2 = hn::LoadU(d, from + 2 * source_step),
-                 a3 = hn::LoadU(d, from + 3 * source_step);
-      const auto even = hn::InterleaveLower(d, a0, a2), odd = hn::InterleaveLower(d, a1, a3);
-      const auto high_even = hn::InterleaveUpper(d, a0, a2),
-                 high_odd = hn::InterleaveUpper(d, a1, a3);
-      hn::StoreU(hn::InterleaveLower(d, even, odd), d, to);
-      hn::StoreU(hn::InterleaveUpper(d, even, odd), d, to + target_step);
-      hn::StoreU(hn::InterleaveLower(d, high_even, high_odd), d, to + 2 * target_step);
-      hn::StoreU(hn::InterleaveUpper(d, high_even, high_odd), d, to + 3 * target_step);
-    }
+    for (std::int64_t r = 0; r < whole_rows; r += kSide)
+      transpose_square(from + c * source_step + r, source_step, to + r * target_step + c,
+                       target_step);
 #endif
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c)
-      target[r * target_step + c] = source[c * source_step + r];
+      to[r * target_step + c] = from[c * source_step + r];
+}
+
+void transpose_any(std::size_t size, const std::byte* source, std::int64_t source_step,
+                   std::byte* target, std::int64_t target_step, std::int64_t rows,
+                   std::int64_t columns) {
+  const auto as = [&]<typename T>() {
+    transpose_of<T>(source, source_step, target, target_step, rows, columns);
+  };
+  switch (size) {
+    case 1: return as.operator()<std::uint8_t>();
+    case 2: return as.operator()<std::uint16_t>();
+    case 4: return as.operator()<std::uint32_t>();
+    default: return as.operator()<std::uint64_t>();
+  }
+}
+
+std::uint8_t any_bits_of(const std::uint8_t* bytes, std::int64_t count) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  std::int64_t i = 0;
+  for (; i + 4 * n <= count; i += 4 * n) {
+    a = hn::Or(a, hn::LoadU(d, bytes + i));
+    b = hn::Or(b, hn::LoadU(d, bytes + i + n));
+    c = hn::Or(c, hn::LoadU(d, bytes + i + 2 * n));
+    e = hn::Or(e, hn::LoadU(d, bytes + i + 3 * n));
+  }
+  HWY_ALIGN std::uint8_t lanes[hn::MaxLanes(hn::ScalableTag<std::uint8_t>())];
+  hn::Store(hn::Or(hn::Or(a, b), hn::Or(c, e)), d, lanes);
+  std::uint8_t found = 0;
+  for (std::int64_t k = 0; k < n; ++k) found |= lanes[k];
+  for (; i < count; ++i) found |= bytes[i];
+  return found;
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -168,7 +249,8 @@ namespace sinter::runtime::cpu {
 HWY_EXPORT(take_each_vector);
 HWY_EXPORT(interleave_words);
 HWY_EXPORT(interleave_bytes);
-HWY_EXPORT(transpose_words);
+HWY_EXPORT(transpose_any);
+HWY_EXPORT(any_bits_of);
 HWY_EXPORT(find_lookups_vector);
 HWY_EXPORT(look_up_vector);
 
@@ -177,9 +259,15 @@ void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* ta
   HWY_DYNAMIC_DISPATCH(take_each_vector)(source, step, target, count);
 }
 
-void transpose(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
-               std::int64_t target_step, std::int64_t rows, std::int64_t columns) {
-  HWY_DYNAMIC_DISPATCH(transpose_words)(source, source_step, target, target_step, rows, columns);
+void transpose(std::size_t size, const std::byte* source, std::int64_t source_step,
+               std::byte* target, std::int64_t target_step, std::int64_t rows,
+               std::int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(transpose_any)
+  (size, source, source_step, target, target_step, rows, columns);
+}
+
+std::uint8_t any_bits(const std::uint8_t* bytes, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(any_bits_of)(bytes, count);
 }
 
 void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,

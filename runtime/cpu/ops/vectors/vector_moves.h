@@ -19,9 +19,15 @@ void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* ta
 void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,
                 std::byte* target, std::int64_t count);
 
-/// target[r * target_step + c] = source[c * source_step + r].
-void transpose(const std::uint32_t* source, std::int64_t source_step, std::uint32_t* target,
-               std::int64_t target_step, std::int64_t rows, std::int64_t columns);
+/// target[r * target_step + c] = source[c * source_step + r]. Elements have `size` bytes: 1, 2, 4
+/// or 8.
+void transpose(std::size_t size, const std::byte* source, std::int64_t source_step,
+               std::byte* target, std::int64_t target_step, std::int64_t rows,
+               std::int64_t columns);
+
+/// The bits that any of the bytes has.
+std::uint8_t any_bits(const std::uint8_t* bytes, std::int64_t count);
+
 /// target[i] = source[offsets[i]] for i in [0, count). `starts` comes from find_lookups(offsets);
 /// `source` has `readable` elements. Blocks of nearby offsets take one vector table lookup.
 void look_up(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,

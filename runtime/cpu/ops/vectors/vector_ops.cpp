@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "runtime/cpu/ops/float8_ops.h"
 #include "runtime/cpu/ops/tile_ops.h"
@@ -91,42 +93,6 @@ void divide(const OpArgs& t) {
   }
 }
 
-// Bools are bytes: the compiler's vectorizer packs them better than lane-wise code.
-#define SINTER_TEST(name, expression)                                             \
-  struct name {                                                                   \
-    static HWY_INLINE std::uint8_t apply(float a, float b) { return expression; } \
-  };
-SINTER_TEST(EqualOp, a == b)
-SINTER_TEST(NotEqualOp, a != b)
-SINTER_TEST(LessOp, a < b)
-SINTER_TEST(LessEqualOp, a <= b)
-#undef SINTER_TEST
-
-/// kSwap: computes greater as less with swapped operands.
-template <class Op, bool kSwap>
-void compare(const OpArgs& t) {
-  // Local copies: a byte store may alias anything read through `t`.
-  const View va = t.args[kSwap ? 1 : 0];
-  const View vb = t.args[kSwap ? 0 : 1];
-  const std::int64_t cols = t.cols;
-  for (std::int64_t r = 0; r < t.rows; ++r) {
-    const float* a = static_cast<const float*>(va.data) + r * va.row_stride;
-    const float* b = static_cast<const float*>(vb.data) + r * vb.row_stride;
-    auto* out = static_cast<std::uint8_t*>(t.result) + r * t.result_stride;
-    if (va.per_column && vb.per_column) {
-      for (std::int64_t i = 0; i < cols; ++i) out[i] = Op::apply(a[i], b[i]);
-    } else if (va.per_column) {
-      const float right = *b;
-      for (std::int64_t i = 0; i < cols; ++i) out[i] = Op::apply(a[i], right);
-    } else if (vb.per_column) {
-      const float left = *a;
-      for (std::int64_t i = 0; i < cols; ++i) out[i] = Op::apply(left, b[i]);
-    } else {
-      std::fill(out, out + cols, Op::apply(*a, *b));
-    }
-  }
-}
-
 template <bool kColumnsA, bool kColumnsB>
 HWY_INLINE void select_row(const std::uint8_t* c, const float* a, const float* b, float* out,
                            std::int64_t n) {
@@ -169,18 +135,7 @@ void select(const OpArgs& t) {
   }
 }
 
-OpKernel find_op(ScalarOp op, bool to_bool) {
-  if (to_bool) {
-    switch (op) {
-      case ScalarOp::kEqual: return compare<EqualOp, false>;
-      case ScalarOp::kNotEqual: return compare<NotEqualOp, false>;
-      case ScalarOp::kLess: return compare<LessOp, false>;
-      case ScalarOp::kLessEqual: return compare<LessEqualOp, false>;
-      case ScalarOp::kGreater: return compare<LessOp, true>;
-      case ScalarOp::kGreaterEqual: return compare<LessEqualOp, true>;
-      default: return nullptr;
-    }
-  }
+OpKernel find_op(ScalarOp op) {
   switch (op) {
 #define SINTER_CASE(name) \
   case ScalarOp::k##name: return unary<name##Op>;
@@ -274,13 +229,29 @@ HWY_INLINE void merge_lanes(D d, V value, std::size_t count, double* acc) {
   for (; i < count; ++i) acc[i] = C::merge(acc[i], static_cast<double>(partial[i]));
 }
 
+/// All lanes combined. A chain of single ones would take longer than a row's vectors.
 template <class C>
 HWY_INLINE double reduce_lanes(D d, V value) {
+  if constexpr (std::is_same_v<C, MaxCombine> || std::is_same_v<C, MinCombine>) {
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(value))))
+      return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(hn::GetLane(
+        std::is_same_v<C, MaxCombine> ? hn::MaxOfLanes(d, value) : hn::MinOfLanes(d, value)));
+  }
   HWY_ALIGN float lanes[hn::MaxLanes(D())];
   hn::Store(value, d, lanes);
-  double result = lanes[0];
-  for (std::size_t i = 1; i < hn::Lanes(d); ++i) result = C::merge(result, lanes[i]);
-  return result;
+  const Wide wide;
+  const hn::Rebind<float, Wide> narrow;
+  const std::size_t step = hn::Lanes(wide);
+  WideV sum = hn::PromoteTo(wide, hn::Load(narrow, lanes));
+  for (std::size_t i = step; i < hn::Lanes(d); i += step)
+    sum = C::merge(sum, hn::PromoteTo(wide, hn::Load(narrow, lanes + i)));
+  if constexpr (std::is_same_v<C, SumCombine>) return hn::GetLane(hn::SumOfLanes(wide, sum));
+  HWY_ALIGN double parts[hn::MaxLanes(Wide())];
+  hn::Store(sum, wide, parts);
+  for (std::size_t width = step / 2; width > 0; width /= 2)
+    for (std::size_t i = 0; i < width; ++i) parts[i] = C::merge(parts[i], parts[i + width]);
+  return parts[0];
 }
 
 template <class C>
@@ -459,9 +430,8 @@ HWY_EXPORT(widen_any);
 HWY_EXPORT(narrow_any);
 
 OpKernel find_vector_kernel(ScalarOp op, DType operand, DType result) {
-  if (operand != DType::kFloat32) return nullptr;
-  if (result != DType::kFloat32 && result != DType::kBool) return nullptr;
-  return HWY_DYNAMIC_DISPATCH(find_op)(op, result == DType::kBool);
+  return operand == DType::kFloat32 && result == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(find_op)(op)
+                                                                 : nullptr;
 }
 
 OpKernel find_small_kernel(ScalarOp op, DType operand) {

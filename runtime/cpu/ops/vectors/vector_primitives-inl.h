@@ -63,7 +63,7 @@ SINTER_BINARY(AddOp, hn::Add(a, b))
 SINTER_BINARY(SubOp, hn::Sub(a, b))
 SINTER_BINARY(MulOp, hn::Mul(a, b))
 SINTER_BINARY(DivOp, hn::Div(a, b))
-#if HWY_ARCH_X86 || HWY_ARCH_ARM
+#if (HWY_ARCH_X86 || HWY_ARCH_ARM) && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 // If an operand is NaN, x86's min and max return the second operand, ARM's return NaN.
 SINTER_BINARY(MinOp, hn::IfThenElse(hn::Eq(a, a), hn::Min(a, b), a))
 SINTER_BINARY(MaxOp, hn::IfThenElse(hn::Eq(a, a), hn::Max(a, b), a))
@@ -88,6 +88,7 @@ SINTER_UNARY(LogOp, log_f32(d, a))
 SINTER_UNARY(Log1pOp, log1p_f32(d, a))
 SINTER_UNARY(ErfOp, erf_f32(d, a))
 SINTER_UNARY(TanhOp, tanh_f32(d, a))
+SINTER_UNARY(AtanOp, atan_f32(d, a))
 SINTER_UNARY(SinOp, (sincos_f32<true>(d, a)))
 SINTER_UNARY(CosOp, (sincos_f32<false>(d, a)))
 SINTER_UNARY(ToE4M3FNOp, round_float8<DType::kFloat8E4M3FN>(d, a))
@@ -102,7 +103,7 @@ SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 // X(name) for each ScalarOp::kname that is implemented by nameOp alone.
 #define SINTER_FLOAT8_OPS(X) X(ToE4M3FN) X(ToE5M2) X(ToE4M3FNUZ) X(ToE5M2FNUZ)
 #define SINTER_EXACT_OPS(X) X(Neg) X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt)
-#define SINTER_SMOOTH_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh)
+#define SINTER_SMOOTH_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh) X(Atan)
 #define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) SINTER_SMOOTH_OPS(X) SINTER_FLOAT8_OPS(X)
 #define SINTER_BINARY_OPS(X) X(Add) X(Sub) X(Mul) X(Min) X(Max)
 

@@ -92,7 +92,9 @@ std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
 ir::ScaledTensor weights_in(const codegen::GemmProgram& product, std::int64_t k,
                             const std::vector<ir::Tensor>& inputs) {
   const auto input = [&](std::uint32_t operand) {
-    return inputs[product.program.buffers[operand]];
+    const ir::Tensor& all = inputs[product.program.buffers[operand]];
+    if (product.groups == 0) return all;
+    return all.reshaped({all.shape()[0] * all.shape()[1], all.shape()[2]});
   };
   std::optional<ir::Tensor> zeros, factors;
   if (product.weights->has_zeros()) zeros = input(product.zeros_buffer());
@@ -147,7 +149,8 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
                                      test.outputs, exprs, refusal);
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
-  test.product.b_is_weight = b_is_weight;
+  test.offsets = offsets;
+  test.product.b_is_weight = b_is_weight && test.product.groups == 0;
   test.product.tf32 = tf32 && test.product.type == DType::kFloat32;
   test.product.by_warpgroups =
       by_warpgroups || codegen::GemmRequest(schedule).is_warpgroup_schedule();
@@ -280,6 +283,9 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
       ir::Tensor& values = inputs[test.product.program.buffers[operand]];
       if (is_integer(values.dtype())) values = random_weights(values);
     }
+  if (test.product.groups > 0)
+    inputs[test.product.program.buffers[test.product.offsets_buffer()]] = ir::Tensor::from_ints(
+        DType::kInt32, {static_cast<std::int64_t>(test.offsets.size())}, test.offsets);
   const auto expected = evaluate_region(*test.body, inputs);
   Memory memory = packed(test, inputs);
   for (const ir::Tensor& output : expected)

@@ -48,8 +48,9 @@ class GemmCheck {
   bool with_prologue = false;  // the same: blocks make the left operand's rows, where a region does
   const codegen::DeviceModel* device = &codegen::reference_device();  // of what is added next
   bool b_is_weight = false;                                           // the same
-  bool tf32 = false;           // the same: float32 is rounded
-  bool by_warpgroups = false;  // the same; so is what a schedule of warpgroups is given for
+  bool tf32 = false;                  // the same: float32 is rounded
+  std::vector<std::int64_t> offsets;  // the same: a grouped matmul's, whose types are i32
+  bool by_warpgroups = false;         // the same; so is what a schedule of warpgroups is given for
 
  private:
   struct Case {
@@ -60,6 +61,7 @@ class GemmCheck {
     std::vector<ir::Bindings> symbols;
     std::vector<DType> types;
     std::vector<std::uint32_t> inputs, outputs;
+    std::vector<std::int64_t> offsets;
     codegen::GemmProgram product;
   };
   Case& add_case(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols);

@@ -33,7 +33,8 @@ SINTER_API std::string_view to_string(Severity severity);
 struct Diagnostic {
   Severity severity = Severity::kNote;
   /// Machine-readable: an ErrorCode's name ("unsupported", "invalid_model"), or for notes and
-  /// warnings "import", "passes", "precision", "weights", "tuning", "accuracy".
+  /// warnings "import", "passes", "precision", "weights", "tuning", "accuracy",
+  /// "serve", "paged".
   std::string code;
   std::string message;              // self-contained: it also names the node
   std::string node;                 // ONNX node; empty: not about a single node

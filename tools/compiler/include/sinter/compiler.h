@@ -118,10 +118,11 @@ struct CompileResult {
   /// False: the measured error exceeds max_error, and there is no plan.
   bool ok() const { return !accuracy || accuracy->ok(); }
 
-  std::vector<std::byte> plan;   // empty if written to a file
-  std::string path;              // of that file
-  std::uint64_t plan_bytes = 0;  // its size
-  std::string target;            // "cpu", "cuda:sm_90"
+  std::vector<std::byte> plan;          // empty if written to a file
+  std::string path;                     // of that file
+  std::uint64_t plan_bytes = 0;         // its size
+  std::string target;                   // "cpu", "cuda:sm_90"
+  std::vector<std::string> data_files;  // files beside the model that were read
   std::vector<Diagnostic> diagnostics;
 
   std::size_t nodes_imported = 0, steps = 0;

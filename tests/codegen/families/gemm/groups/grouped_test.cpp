@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matmuls of rows sorted by group, each kernel of the family: emitted with given schedules, run on
+// the emulator and compared with the reference evaluation of their region.
+#ifdef SINTER_WITH_CUDA
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/codegen/families/gemm/gemm_check.h"
+#include "tests/codegen/families/gemm/quantized_graphs.h"
+
+namespace sinter::test {
+namespace {
+
+/// y = silu(x w + bias) + r; `offsets` are of `groups` groups.
+std::string grouped_graph(const char* type, const std::string& m, int groups, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {4}], %w: {0}[{2}, {4}, {3}], %o: i32[{5}], %b: {0}[{3}], %r: "
+      "{0}[{1}, {3}]) {{\n"
+      "  %0 = GroupedMatMul(%x, %w, %o) : {0}[{1}, {3}]\n"
+      "  %1 = Add(%0, %b) : {0}[{1}, {3}]\n"
+      "  %2 = Silu(%1) : {0}[{1}, {3}]\n"
+      "  %3 = Add(%2, %r) : {0}[{1}, {3}]\n"
+      "  return y = %3\n}}\n",
+      type, m, groups, n, k, groups + 1);
+}
+
+/// y = silu(left half) * right half of x w.
+std::string gated_groups(const char* type, int m, int groups, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {4}], %w: {0}[{2}, {4}, {5}], %o: i32[{6}]) {{\n"
+      "  %0 = GroupedMatMul(%x, %w, %o) : {0}[{1}, {5}]\n"
+      "  %1 = Slice(%0) {{shape = [{1}, {3}], starts = [0, 0], steps = [1, 1]}} : {0}[{1}, {3}]\n"
+      "  %2 = Slice(%0) {{shape = [{1}, {3}], starts = [0, {3}], steps = [1, 1]}} : {0}[{1}, {3}]\n"
+      "  %3 = Silu(%1) : {0}[{1}, {3}]\n"
+      "  %4 = Mul(%3, %2) : {0}[{1}, {3}]\n"
+      "  return y = %4\n}}\n",
+      type, m, groups, n, k, 2 * n, groups + 1);
+}
+
+/// y = x w + r with weights in a format.
+std::string scaled_graph(const char* type, int m, int groups, int n, int k, const Weights& w) {
+  const int scales = w.group == 0 ? 1 : (k + w.group - 1) / w.group;
+  const std::string weight =
+      w.bits == 8 ? fmt::format("{}[{}, {}, {}]", w.floats ? "f8e4m3fn" : "i8", groups, n, k)
+                  : fmt::format("u8[{}, {}, {}]", groups, n, (k + 1) / 2);
+  const bool zeros = w.zeros[0] != '\0';
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {4}, %s: {5}[{10}, {2}, {6}]{7}, %o: i32[{11}], %r: "
+      "{0}[{1}, {2}]) {{\n"
+      "  %0 = GroupedMatMul(%x, %w, %s{8}, %o) {{w = \"{9}\"}} : {0}[{1}, {2}]\n"
+      "  %1 = Add(%0, %r) : {0}[{1}, {2}]\n"
+      "  return y = %1\n}}\n",
+      type, m, n, k, weight, w.scales, scales,
+      w.has_factors() ? fmt::format(", %f: f32[{}, {}, 1]", groups, n)
+      : zeros         ? fmt::format(", %z: {}[{}, {}, {}]", w.zeros, groups, n, scales)
+                      : "",
+      w.has_factors() ? ", %f"
+      : zeros         ? ", %z"
+                      : "",
+      format_text(w), groups, groups + 1);
+}
+
+// Rows in front of the first group and behind the last; groups without rows, of one and of many.
+const std::vector<std::int64_t> kOffsets[] = {{0, 0, 5, 5, 6, 40, 41, 70},
+                                              {3, 3, 17, 17, 17, 60, 61, 61},
+                                              {0, 0, 0, 0, 0, 0, 0, 0},
+                                              {0, 70, 70, 70, 70, 70, 70, 70},
+                                              {70, 70, 70, 70, 70, 70, 70, 70}};
+
+constexpr int kGroups = 7, kRows = 70;
+
+void add_all(GemmCheck& check, const std::string& graph, const std::string& schedule) {
+  for (const auto& offsets : kOffsets) {
+    check.offsets = offsets;
+    check.add(fmt::format("g{}", check.kernels.size()), graph, schedule);
+  }
+}
+
+TEST(CudaGrouped, ByWarps) {
+  GemmCheck check;
+  add_all(check, grouped_graph("f16", std::to_string(kRows), kGroups, 72, 136),
+          "warp_tile 32x64x64 warps=1x2x2 stages=4 split_k=1 cluster_n=1");
+  check.programmatic_launch = true;
+  add_all(check, grouped_graph("bf16", std::to_string(kRows), kGroups, 40, 200),
+          "warp_tile 16x32x128 warps=1x1x4 stages=4 split_k=2 cluster_n=1");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, ExactFloat32) {
+  GemmCheck check;
+  check.offsets = kOffsets[0];
+  check.add("exact", grouped_graph("f32", std::to_string(kRows), kGroups, 72, 136), "");
+  check.offsets = kOffsets[1];
+  check.add("clipped", grouped_graph("f32", std::to_string(kRows), kGroups, 33, 20), "");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, SmallMOfFloatsAndGates) {
+  GemmCheck check;
+  add_all(check, gated_groups("f16", kRows, kGroups, 48, 264),
+          small_m_scheduled("8x64x128 warps=1x1x4 stages=3", 2));
+  add_all(check, grouped_graph("bf16", std::to_string(kRows), kGroups, 72, 136),
+          small_m_scheduled("16x64x64 warps=1x2x2 stages=4"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, SmallMOfQuantizedWeights) {
+  GemmCheck check;
+  check.programmatic_launch = true;
+  add_all(check, scaled_graph("f16", kRows, kGroups, 48, 264, {4, 32}),
+          small_m_scheduled("4x16x128 warps=1x1x2 stages=3"));
+  add_all(check, scaled_graph("f16", kRows, kGroups, 80, 264, {8, 0}),
+          small_m_scheduled("8x32x128 warps=1x1x4 stages=3", 2));
+  check.offsets = kOffsets[0];
+  check.add("zeros", scaled_graph("bf16", kRows, kGroups, 48, 264, {4, 64, "f16", "i8"}),
+            small_m_scheduled("16x64x64 warps=1x2x1 stages=2"));
+  check.add("nvfp4", scaled_graph("f16", kRows, kGroups, 48, 264, {4, 16, "f8e4m3fn", "", true}),
+            "");
+  check.add("many", scaled_graph("f16", kRows, kGroups, 48, 264, {4, 32}),
+            small_m_scheduled("64x64x64 warps=1x4x1 stages=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, ByWarpgroups) {
+  GemmCheck check;
+  for (const char* tile : {"pingpong 64x64x64 consumers=2 warpgroups=1 stages=4 blocks=3 "
+                           "passes=spread split_k=1 cluster_n=1",
+                           "pingpong 128x64x64 consumers=1 warpgroups=2 stages=3 blocks=132 "
+                           "passes=rolled split_k=1 cluster_n=1",
+                           "tma 64x64x64 warpgroups=1 stages=4 split_k=1 cluster_n=1"})
+    add_all(check, grouped_graph("f16", std::to_string(kRows), kGroups, 72, 136), tile);
+  check.offsets = kOffsets[0];
+  check.add("gated", gated_groups("f16", kRows, kGroups, 64, 136),
+            "pingpong 64x128x64 consumers=2 warpgroups=1 stages=4 blocks=132 passes=spread "
+            "split_k=1 cluster_n=1");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, MixedInput) {
+  GemmCheck check;
+  check.by_warpgroups = true;
+  check.offsets = kOffsets[1];
+  check.add("nibbles", scaled_graph("f16", kRows, kGroups, 128, 264, {4, 32}), "");
+  check.add("bytes", scaled_graph("bf16", kRows, kGroups, 128, 264, {8, 0}), "");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, ChosenSchedulesTakeAnyRows) {
+  GemmCheck check({{"m", {0, 4096}}});
+  check.offsets = kOffsets[0];
+  std::vector<ir::Bindings> rows;
+  for (const std::int64_t m : {1, 9, 33, 70, 200}) rows.push_back({{"m", m}});
+  check.add("floats", grouped_graph("f16", "m", kGroups, 72, 136), "", rows);
+  check.add("wide", grouped_graph("f32", "m", kGroups, 72, 136), "", rows);
+  EXPECT_EQ(check.run(), "");
+  check.expect_code();
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
