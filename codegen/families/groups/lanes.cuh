@@ -18,3 +18,35 @@ SINTER_DEVICE T from_lane(T x, int lane) {
   else
     return __shfl_sync(0xffffffffu, x, lane);
 }
+
+/// The greatest and the least of a warp's values.
+SINTER_DEVICE u32 greatest_of_lanes(u32 x) {
+#ifdef __CUDACC__
+  return __reduce_max_sync(0xffffffffu, x);
+#else
+  return reduce_lanes<Max, 32>(x);
+#endif
+}
+SINTER_DEVICE u32 least_of_lanes(u32 x) {
+#ifdef __CUDACC__
+  return __reduce_min_sync(0xffffffffu, x);
+#else
+  return reduce_lanes<Min, 32>(x);
+#endif
+}
+
+/// Sums of a block's values up to each thread's own. `scratch`: one for each warp, free at a
+/// barrier before and after.
+SINTER_DEVICE u32 running_sum(u32 x, u32* scratch) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const u32 before = __shfl_up_sync(0xffffffffu, x, distance);
+    if (lane >= distance) x += before;
+  }
+  __syncthreads();
+  if (lane == 31) scratch[warp] = x;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) x += scratch[w];
+  return x;
+}
