@@ -80,6 +80,21 @@ std::string read_groups(const Graph& part, const Node& node, Buffers operands, G
   return "";
 }
 
+/// Rows of a grouped matmul that `prologue` gathers from `made_of`: they are read where they lie.
+/// Returns the reason if its kernels cannot.
+std::string read_gathered(const Node& prologue, Buffers made_of, GemmProgram& result,
+                          std::uint32_t& a, std::vector<std::uint32_t>& groups) {
+  const Graph& body = *prologue.body;
+  const Node& gather = body.nodes()[0];
+  const auto operand = [&](std::size_t i) { return body.input_number(gather.inputs[i]); };
+  if (body.nodes().size() != 1 || gather.op->name != "Gather" || !operand(0) || !operand(1))
+    return "the left operand's rows are not gathered from memory";
+  result.gathered = body.type(gather.inputs[0]).shape[0];
+  a = made_of[*operand(0)];
+  groups.insert(groups.begin(), made_of[*operand(1)]);
+  return "";
+}
+
 std::string print_operand(const GemmOperand& operand) {
   std::string text =
       fmt::format("[{} + {}", operand.offset.to_string(), operand.stride.to_string());
@@ -293,6 +308,7 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
   if (product.groups > 0) text += fmt::format(" groups {}", product.groups);
+  if (product.gathered) text += fmt::format(" gathered from {}", product.gathered->to_string());
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";
@@ -405,9 +421,12 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
     if (a == kPrologueBuffer) {
       std::vector<std::uint32_t> made_of;
       for (const ValueId input : nodes.prologue->inputs) made_of.push_back(buffer_of(input));
-      refusal = add_prologue(*nodes.prologue, made_of, exprs, result);
+      if (result.groups > 0)
+        refusal = read_gathered(*nodes.prologue, made_of, result, a, groups);
+      else
+        refusal = add_prologue(*nodes.prologue, made_of, exprs, result);
       if (!refusal.empty()) return std::nullopt;
-      a = buffers[result.prologue->first];  // any valid buffer
+      if (result.prologue) a = buffers[result.prologue->first];  // any valid buffer
     }
     buffers.insert(buffers.end(), groups.begin(), groups.end());
     buffers.push_back(a);

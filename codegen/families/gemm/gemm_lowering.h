@@ -96,6 +96,8 @@ struct GemmProgram {
   /// buffer of the groups' first rows precedes the other operands; rows outside of all groups are
   /// zero.
   std::int64_t groups = 0;
+  /// Rows of what a is gathered from, by a buffer of rows' numbers that precedes the offsets.
+  std::optional<Dim> gathered;
   bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
@@ -123,6 +125,7 @@ struct GemmProgram {
     return weights->has_zeros() || weights->has_factors() ? zeros_buffer() : scales_buffer();
   }
   std::uint32_t offsets_buffer() const { return first_operand() - 1; }  // of groups
+  std::uint32_t gathered_buffer() const { return offsets_buffer() - 1; }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
   std::uint32_t factors_buffer() const { return zeros_buffer(); }  // no weights have both
@@ -145,8 +148,8 @@ inline constexpr std::int64_t kRowDepth = 1024;
 
 /// The GEMM with all that follows it in `body`, or without (`with_epilogue` false; `outputs` is
 /// then the buffer of the matmul's result). `prologue_rows` is the buffer of the left operand's
-/// rows if another kernel computes them; otherwise this kernel does. Nothing, with the reason in
-/// `refusal`, if no such kernel is possible.
+/// rows if another kernel computes or gathers them; otherwise this kernel does. Nothing, with the
+/// reason in `refusal`, if no such kernel is possible.
 std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
                                       std::optional<std::uint32_t> prologue_rows, Buffers inputs,
                                       Buffers outputs, ExprTable& exprs, std::string& refusal);

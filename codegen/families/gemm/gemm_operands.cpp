@@ -25,6 +25,20 @@ std::string GemmText::start(std::uint32_t buffer, const GemmOperand& operand,
 }
 
 void GemmText::write_strided_a() {
+  if (product_.gathered) {
+    line(fmt::format("__shared__ i32 gathered[{}];", s_.m));
+    line(fmt::format("const auto* const numbers = after_grid_wait({});",
+                     args_.buffer(product_.gathered_buffer())));
+    line(fmt::format("for (i32 i = i32(threadIdx.x); i < {} && first_row + i < end_row; i += {})",
+                     s_.m, s_.threads()));
+    line(fmt::format("  gathered[i] = i32(wrap_index(numbers[first_row + i], {}));",
+                     args_.dim(*product_.gathered)));
+    line("__syncthreads();");
+    line("operands.gathered = gathered;");
+    line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a)));
+    line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+    return;
+  }
   line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a, "first_row", true)));
   line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
 }
@@ -40,6 +54,7 @@ void GemmText::write_strided_b() {
 }
 
 std::string GemmText::reader_of_a() const {
+  if (product_.gathered) return ", GatheredRows";
   if (!product_.windows) return "";
   const ConvWindows& windows = *product_.windows;
   return fmt::format(", WindowRows<{}, {}>", windows.in.size(),

@@ -40,6 +40,9 @@ double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t 
   return s.tile->estimate(each, s, std::max<std::int64_t>(rows, 1));
 }
 
+/// Rows of a group up to which its time is that of reading its weights.
+constexpr std::int64_t kFewRowsOfGroup = 8;
+
 constexpr int kLeastCopiedBytes = 4;  // smaller elements are not copied one by one
 
 /// The longest vector for copies along an operand's rows, and the conditions that it needs.
@@ -203,6 +206,13 @@ std::pair<const GemmKernel*, GemmSchedule> parse_gemm_schedule(const std::string
               fmt::format("'{}' is no schedule of a product: it has the form 'warp_tile 64x32x64 "
                           "warps=2x2x1 stages=4 split_k=1 cluster_n=1'",
                           text));
+}
+
+std::vector<Condition> few_of_groups(const GemmProgram& product, ExprTable& exprs) {
+  const std::int64_t few = kFewRowsOfGroup * product.groups;
+  const auto most = ir::upper_bound(product.m, exprs.ranges());
+  if (most && *most <= few) return {};
+  return {Condition(exprs.intern(product.m), 1, few)};
 }
 
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs) {

@@ -196,8 +196,10 @@ std::string SmallM::type(const GemmText& text) const {
       storage_name(multiplied_type(product.type)), weights, s.m, s.n / warps_n, s.k / warps_k,
       warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
       product.prologue ? fmt::format(", {}, {}", product.prologue->most, product.prologue->stride)
-      : product.is_eight_bit() ? fmt::format(", 0, 0, {}", storage_name(product.type))
-                               : "");
+      : product.is_eight_bit() || product.gathered
+          ? fmt::format(", 0, 0, {}{}", storage_name(product.type),
+                        product.gathered ? ", true" : "")
+          : "");
 }
 
 void SmallM::write_operands(GemmText& text) const {

@@ -63,6 +63,19 @@ std::string scaled_graph(const char* type, int m, int groups, int n, int k, cons
       format_text(w), groups, groups + 1);
 }
 
+/// `graph` with rows x gathered from 9.
+std::string gathered(std::string graph) {
+  const auto x = graph.find("%x: "), row = graph.find('[', x), comma = graph.find(',', row);
+  const std::string rows = graph.substr(row + 1, comma - row - 1);
+  const std::string type = graph.substr(x + 4, graph.find(']', x) - x - 3);
+  graph.replace(row + 1, comma - row - 1, "9");
+  graph.insert(x, fmt::format("%i: i64[{}], ", rows));
+  const auto body = graph.find("{\n");
+  graph.insert(body + 2, fmt::format("  %rows = Gather(%x, %i) {{axis = 0}} : {}\n", type));
+  const auto product = graph.find("MatMul(%x");
+  return graph.replace(product, 9, "MatMul(%rows");
+}
+
 // Rows in front of the first group and behind the last; groups without rows, of one and of many.
 const std::vector<std::int64_t> kOffsets[] = {{0, 0, 5, 5, 6, 40, 41, 70},
                                               {3, 3, 17, 17, 17, 60, 61, 61},
@@ -122,6 +135,24 @@ TEST(CudaGrouped, SmallMOfQuantizedWeights) {
   check.add("many", scaled_graph("f16", kRows, kGroups, 48, 264, {4, 32}),
             small_m_scheduled("64x64x64 warps=1x4x1 stages=3"));
   EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, RowsAreReadWhereTheyLie) {
+  GemmCheck check;
+  check.with_prologue = true;
+  const std::string rows = std::to_string(kRows);
+  add_all(check, gathered(gated_groups("f16", kRows, kGroups, 48, 264)),
+          small_m_scheduled("8x64x128 warps=1x1x4 stages=3", 2));
+  check.programmatic_launch = true;
+  add_all(check, gathered(scaled_graph("bf16", kRows, kGroups, 48, 264, {4, 32})),
+          small_m_scheduled("4x16x128 warps=1x1x2 stages=3"));
+  add_all(check, gathered(grouped_graph("f16", rows, kGroups, 72, 136)),
+          "warp_tile 32x64x64 warps=1x2x2 stages=4 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[0];
+  check.add("exact", gathered(grouped_graph("f32", rows, kGroups, 33, 20)), "");
+  check.add("chosen", gathered(grouped_graph("f16", rows, kGroups, 72, 136)), "");
+  EXPECT_EQ(check.run(), "");
+  check.expect_code();
 }
 
 TEST(CudaGrouped, ByWarpgroups) {
