@@ -23,14 +23,14 @@ bool kernels_multiply(DType a, DType b) {
 }
 
 /// True if the program reads the product only at its own loop index, or at the corresponding index
-/// in each of `parts` equal parts of the columns.
+/// in each of `parts` equal parts of the columns, which may alternate.
 bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int parts,
-                        const ExprTable& exprs) {
+                        bool alternate, const ExprTable& exprs) {
   const std::size_t rank = program.extents.size();
   std::vector<Dim> dense(rank);
-  Dim stride = 1;
+  Dim stride = alternate ? parts : 1;
   for (std::size_t d = rank; d-- > 0;) {
-    if (d + program.inner_dims + 1 == rank) stride *= Dim(parts);
+    if (!alternate && d + program.inner_dims + 1 == rank) stride *= Dim(parts);
     dense[d] = stride;
     stride *= exprs.dim(program.extents[d]);
   }
@@ -43,7 +43,8 @@ bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int 
     if (!access->gathers.empty() || !access->nonaffine.empty() || !access->guards.empty())
       return false;
     int part = 0;
-    while (part < parts && exprs.dim(access->offset) != columns * Dim(part)) ++part;
+    const Dim apart = alternate ? Dim(1) : columns;
+    while (part < parts && exprs.dim(access->offset) != apart * Dim(part)) ++part;
     if (part == parts || found[static_cast<std::size_t>(part)]) return false;
     found[static_cast<std::size_t>(part)] = true;
     for (std::size_t d = 0; d < rank; ++d)
@@ -225,7 +226,12 @@ bool lower_after(const Graph& after, Buffers inputs, Buffers outputs, Shape spac
   const auto& buffers = result.program.buffers;
   result.product =
       static_cast<std::uint32_t>(std::ranges::find(buffers, kAccumulatorBuffer) - buffers.begin());
-  return reads_own_elements(result.program, result.product, result.parts, exprs);
+  const auto reads = [&](bool alternate) {
+    return reads_own_elements(result.program, result.product, result.parts, alternate, exprs);
+  };
+  if (reads(false)) return true;
+  result.interleaved = result.parts > 1 && reads(true);
+  return result.interleaved;
 }
 
 /// Replaces the strides of the only store to kPrologueBuffer, which are those of dense rows of `k`
@@ -313,7 +319,8 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";
   if (product.tf32) text += " rounded to tf32";
-  if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
+  if (product.parts > 1)
+    text += fmt::format(" in {}{} parts", product.parts, product.interleaved ? " alternating" : "");
   if (product.weights)
     text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits(),
                         product.weights->are_floats() ? " (floats)" : "", product.weights->group(),

@@ -88,6 +88,7 @@ struct GemmProgram {
   /// Equal, adjacent parts of n; the program reads the same column of each part at a time (gated
   /// units). Its element loops then cover n / parts.
   int parts = 1;
+  bool interleaved = false;            // columns of the parts alternate instead
   std::optional<GemmWeights> weights;  // if b is packed
   /// Of b, if both operands have scales along k: their buffers, of rows [m, k / depth] and of
   /// column groups, precede a and b.
@@ -111,6 +112,8 @@ struct GemmProgram {
   bool is_float8() const { return is_eight_bit() && is_float(type); }
   /// float32 that is not rounded: CUDA cores multiply it, not tensor cores.
   bool is_exact_float() const { return type == DType::kFloat32 && !tf32; }
+  /// Parts of b, each of which a tile has columns of.
+  int parts_of_b() const { return interleaved ? 1 : parts; }
   int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b
 
   /// What TMA descriptors of both operands have besides rows and columns: the batch, or groups.

@@ -84,7 +84,8 @@ void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
 VectorPlan epilogue_vectors(const ProgramAnalysis& analysis, int dim, int most) {
   const GemmProgram& product = *analysis.request().product;
   const bool is_rounded = product.by_warpgroups && product.type == DType::kFloat32;
-  if (!product.is_eight_bit() && !is_rounded) return plan_vectors(analysis, dim, most);
+  if (!product.is_eight_bit() && !is_rounded && !product.interleaved)
+    return plan_vectors(analysis, dim, most);
   std::vector<bool> in_memory(analysis.instr_count());
   for (const std::size_t i : analysis.live_accesses())
     in_memory[i] = analysis.access(analysis.instr(i).access).buffer != product.product;
@@ -115,7 +116,7 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
       copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
                   product.element_bytes(), s.conditions);
   // A row of k has the columns of all parts, one part after the other.
-  const Dim columns = *ir::divide_exactly(product.n, Dim(product.parts));
+  const Dim columns = *ir::divide_exactly(product.n, Dim(product.parts_of_b()));
   s.vector_b = product.weights
                    ? 8
                    : copy_vector(analysis, product.b, product.rows_are_k ? columns : product.k,
