@@ -150,6 +150,10 @@ const std::vector<Pass>& pipeline() {
          .only_when_fusing = true},
         // Behind the passes that look for caches, which Scatters write.
         {.name = "group_updates", .run = group_updates, .needs = {&kDecomposed}},
+        {.name = "fuse_routes",
+         .run = fuse_routes,
+         .needs = {&kDecomposed},
+         .only_when_fusing = true},
         {.name = "fuse_attention",
          .run = fuse_attention,
          .needs = {&kAttentionFound, &kWeightsLaidOut},

@@ -167,6 +167,15 @@ bool has_transform(const TargetTraits& target, const Graph& graph, const Node& n
          !ir::transform_radices(node.attrs.get_int("length")).empty();
 }
 
+bool has_routing(const TargetTraits& target, const Graph& graph, const Node& node) {
+  const TensorType& logits = graph.type(node.inputs[0]);
+  const ir::OperandFormats* const row =
+      target.takes("Route", logits.dtype, to_string(logits.dtype), false);
+  return row != nullptr && logits.shape[1].value() <= row->most &&
+         (node.inputs.size() == 1 ||
+          target.first_of("Route", false, graph.type(node.inputs[1]).dtype) != nullptr);
+}
+
 /// The matmul with float weights, which are dequantized here.
 std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const Node& node,
                                 std::span<const ValueId> inputs, const std::string& refusal) {
@@ -262,7 +271,8 @@ Graph decompose(const Graph& graph, Context& context) {
           }
         if (node.op->name == "Attention" && !has_attention(context, old, node))
           return node.op->composite().decompose(builder, node, inputs);
-        if (node.op->name == "Route") return node.op->composite().decompose(builder, node, inputs);
+        if (node.op->name == "Route" && !has_routing(context.target, old, node))
+          return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Dft" && !has_transform(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv") {

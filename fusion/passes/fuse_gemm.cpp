@@ -47,6 +47,27 @@ Verdict follows_product(const Graph& body, ValueId product, const Dim& columns,
   return follows(body, product, space, axes, half);
 }
 
+/// `body` of a kernel that reads its input `read`, the result of type `product`, through reshapes,
+/// from the result on. Sets `read` to that.
+Graph from_product(const Graph& body, ValueId& read, const TensorType& product) {
+  GraphBuilder builder("body");
+  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+  std::vector<ValueId> inputs;
+  ValueId whole;
+  for (const ValueId input : body.inputs()) {
+    const TensorType& type = body.type(input);
+    inputs.push_back(builder.input(body.value(input).name, input == read ? product : type));
+    if (input != read) continue;
+    whole = inputs.back();
+    inputs.back() = builder.add("Reshape", {whole}, {{"shape", type.shape}});
+  }
+  const std::vector<ValueId> outputs = ir::inline_graph(builder, body, inputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    builder.output(body.output_names()[i], outputs[i]);
+  read = whole;
+  return builder.finish();
+}
+
 /// A region that computes the rows of a GEMM's left operand, maybe through reshapes.
 struct Rows {
   NodeId node;
@@ -118,6 +139,7 @@ class GemmFuser {
 
   /// The region that computes the left operand's rows, if this GEMM is its only reader.
   std::optional<Rows> choose_rows(const Node& matmul) {
+    if (is_kind(matmul, "grouped_matmul")) return choose_gather(matmul);
     if (!is_kind(matmul, "matmul")) return std::nullopt;
     const std::optional<ValueId> left = left_operand(matmul);
     if (!left) return std::nullopt;
@@ -142,6 +164,29 @@ class GemmFuser {
     if (!verdict.ok) return std::nullopt;
     taken_.insert(rows.node);
     return rows;
+  }
+
+  /// The Gather of a grouped matmul's rows, if nothing else reads them: a kernel of few rows reads
+  /// them where they lie.
+  std::optional<Rows> choose_gather(const Node& matmul) {
+    const Graph& body = *matmul.body;
+    const auto at = body.input_number(body.nodes()[0].inputs[0]);
+    if (!at) return std::nullopt;
+    const ValueId rows = matmul.inputs[*at];
+    const Node* node = graph_.producer(rows);
+    if (node == nullptr || !is_kind(*node, "pointwise") || node->body->nodes().size() != 1)
+      return std::nullopt;
+    const Node& gather = node->body->nodes()[0];
+    if (gather.op->name != "Gather" || gather.attrs.get_int("axis") != 0 ||
+        node->body->type(gather.inputs[1]).shape.size() != 1)
+      return std::nullopt;
+    const bool ok = graph_.users(rows).size() == 1 && !graph_.is_output(rows);
+    decide(context_, *node, matmul, ok,
+           ok ? "the product of few rows reads them where they lie"
+              : "something else reads its rows too");
+    if (!ok) return std::nullopt;
+    taken_.insert(graph_.value(rows).producer);
+    return Rows{graph_.value(rows).producer, {}};
   }
 
   /// The value that is the whole left operand, and used nowhere else in the node; none if the GEMM
@@ -182,9 +227,16 @@ class GemmFuser {
         return {false, "the product is stored through a transpose"};
     if (Verdict v = is_next(graph_, matmul, matmul.outputs[0], reader); !v.ok) return v;
     const auto at = std::ranges::find(node.inputs, reader.read);
-    const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
-    return follows_product(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
-                           !is_kind(matmul, "conv"));
+    ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
+    const TensorType& product = graph_.type(matmul.outputs[0]);
+    const auto may_be = [&](const Graph& body) {
+      return follows_product(body, inner, product.shape.back(), !is_kind(matmul, "conv"));
+    };
+    const Verdict verdict = may_be(*node.body);
+    if (verdict.ok || node.body->type(inner).shape == product.shape) return verdict;
+    // Halves may be a dimension that a reshape made.
+    const Graph whole = from_product(*node.body, inner, product);
+    return may_be(whole).ok ? Verdict{true, ""} : verdict;
   }
 
   const Graph& graph_;

@@ -67,6 +67,8 @@ Graph merge_projections(const Graph& graph, Context& context);
 Graph lay_out_weights(const Graph& graph, Context& context);
 /// Groups the updates of Scatters by row, so that rows are combined side by side.
 Graph group_updates(const Graph& graph, Context& context);
+/// Regions of routing: a Route, and what sorts choices by expert, if the target has a kernel for it.
+Graph fuse_routes(const Graph& graph, Context& context);
 /// Regions of attention with views of operands and of its result.
 Graph fuse_attention(const Graph& graph, Context& context);
 /// Regions of matmuls and convolutions with operand views, epilogues and output views.

@@ -10,13 +10,18 @@ namespace sinter::fusion {
 namespace {
 
 /// True if step `step` needs only its own element of a result, or the corresponding elements in
-/// both halves of its `2 * half` columns.
+/// both halves of its `2 * half` columns, or two adjacent ones of them.
 bool are_own(const std::vector<Index>& needed, const Index& step, const std::optional<Dim>& half) {
   if (!half) return needed.size() == 1 && needed[0] == step;
-  Index second = step;
-  second.back() = second.back() + *half;
-  return needed.size() == 2 &&
-         ((needed[0] == step && needed[1] == second) || (needed[1] == step && needed[0] == second));
+  const auto are = [&](const Dim& a, const Dim& b) {
+    Index first = step, second = step;
+    first.back() = a;
+    second.back() = b;
+    return needed.size() == 2 && ((needed[0] == first && needed[1] == second) ||
+                                  (needed[1] == first && needed[0] == second));
+  };
+  const Dim &own = step.back(), even = Dim(2) * own;
+  return are(own, own + *half) || are(even, even + Dim(1));
 }
 
 void add_readers(const Graph& graph, ValueId value, const std::vector<NodeId>& reshapes,

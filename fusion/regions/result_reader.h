@@ -26,7 +26,8 @@ Verdict is_next(const Graph& graph, const Node& maker, ValueId result, const Res
 
 /// Whether a kernel's body follows a result elementwise: for each step over `space`, with
 /// reductions over `axes`, it needs of its input `result` only that step's element; or, with
-/// `half`, the corresponding elements in both halves of the result's 2 * `half` columns.
+/// `half`, the corresponding elements in both halves of the result's 2 * `half` columns, or in all
+/// even and all odd ones.
 Verdict follows(const Graph& body, ValueId result, const Shape& space, const Ints& axes,
                 const std::optional<Dim>& half);
 

@@ -68,6 +68,7 @@ void set_gemm(KernelRequest& request, const GemmProgram& product) {
     if (product.weights->has_factors()) put_first("factors");
   }
   if (product.groups > 0) put_first("offsets");
+  if (product.gathered) put_first("row_index");
 }
 
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {

@@ -83,7 +83,8 @@ void GemmText::map_columns() {
 
 std::int64_t GemmText::part_of(std::size_t load) const {
   const auto& access = analysis_.access(analysis_.instr(load).access);
-  return analysis_.exprs().constant(access.offset) / part_columns().value();
+  const std::int64_t offset = analysis_.exprs().constant(access.offset);
+  return product_.interleaved ? offset : offset / part_columns().value();
 }
 
 /// The loads of the accumulators, one for each part.
@@ -91,13 +92,16 @@ void GemmText::read_product() {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!is_product(i)) continue;
     const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
-    std::string accumulators = "sums", offset = slot;
+    std::string accumulators = "sums", offset = slot, which;
     if (product_.parts > 1) {
       const auto part = part_of(i);
       accumulators = fmt::format("sums{}", part);
-      offset = fmt::format("{} + {}", part * part_tile(), slot);
+      if (product_.interleaved)
+        which = fmt::format(", Alternate<{}, {}>()", product_.parts, part);
+      else
+        offset = fmt::format("{} + {}", part * part_tile(), slot);
     }
-    const std::string vector = fmt::format("shared, at, {}, rank", offset);
+    const std::string vector = fmt::format("shared, at, {}, rank{}", offset, which);
     mapping_.gemm.products.push_back(
         {i, fmt::format("Tile::sum({})", vector), accumulators, vector});
   }

@@ -71,7 +71,8 @@ GemmBody gemm_body(const Graph& body) {
       result.is_conv = conv;
     } else if (node.op->kind == OpKind::kFused && node.body && result.matmul && !result.epilogue) {
       result.epilogue = &node;
-    } else if (is_kind(node, "reduction") && !result.matmul && !result.prologue) {
+    } else if ((is_kind(node, "reduction") || is_kind(node, "pointwise")) && !result.matmul &&
+               !result.prologue) {
       result.prologue = &node;
     } else {
       throw Error(

@@ -11,8 +11,8 @@
 namespace sinter::codegen {
 
 /// The nodes of a region of kind "gemm": a Fused node of kind "matmul", "grouped_matmul" or "conv",
-/// maybe a prologue that computes the left operand's rows, and maybe an epilogue of another kind.
-/// The values between them may be reshaped.
+/// maybe a prologue that computes or gathers the left operand's rows, and maybe an epilogue of
+/// another kind. The values between them may be reshaped.
 struct GemmBody {
   const Node* prologue = nullptr;  // null: the left operand is in memory
   const Node* matmul = nullptr;    // or the convolution

@@ -23,14 +23,14 @@ bool kernels_multiply(DType a, DType b) {
 }
 
 /// True if the program reads the product only at its own loop index, or at the corresponding index
-/// in each of `parts` equal parts of the columns.
+/// in each of `parts` equal parts of the columns, which may alternate.
 bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int parts,
-                        const ExprTable& exprs) {
+                        bool alternate, const ExprTable& exprs) {
   const std::size_t rank = program.extents.size();
   std::vector<Dim> dense(rank);
-  Dim stride = 1;
+  Dim stride = alternate ? parts : 1;
   for (std::size_t d = rank; d-- > 0;) {
-    if (d + program.inner_dims + 1 == rank) stride *= Dim(parts);
+    if (!alternate && d + program.inner_dims + 1 == rank) stride *= Dim(parts);
     dense[d] = stride;
     stride *= exprs.dim(program.extents[d]);
   }
@@ -43,7 +43,8 @@ bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int 
     if (!access->gathers.empty() || !access->nonaffine.empty() || !access->guards.empty())
       return false;
     int part = 0;
-    while (part < parts && exprs.dim(access->offset) != columns * Dim(part)) ++part;
+    const Dim apart = alternate ? Dim(1) : columns;
+    while (part < parts && exprs.dim(access->offset) != apart * Dim(part)) ++part;
     if (part == parts || found[static_cast<std::size_t>(part)]) return false;
     found[static_cast<std::size_t>(part)] = true;
     for (std::size_t d = 0; d < rank; ++d)
@@ -77,6 +78,21 @@ std::string read_groups(const Graph& part, const Node& node, Buffers operands, G
   if (format->depth >= result.k.value()) result.weights->format->depth = 0;
   if (format->zero || format->has_factors) groups.push_back(operands[3]);
   groups.push_back(operands[2]);
+  return "";
+}
+
+/// Rows of a grouped matmul that `prologue` gathers from `made_of`: they are read where they lie.
+/// Returns the reason if its kernels cannot.
+std::string read_gathered(const Node& prologue, Buffers made_of, GemmProgram& result,
+                          std::uint32_t& a, std::vector<std::uint32_t>& groups) {
+  const Graph& body = *prologue.body;
+  const Node& gather = body.nodes()[0];
+  const auto operand = [&](std::size_t i) { return body.input_number(gather.inputs[i]); };
+  if (body.nodes().size() != 1 || gather.op->name != "Gather" || !operand(0) || !operand(1))
+    return "the left operand's rows are not gathered from memory";
+  result.gathered = body.type(gather.inputs[0]).shape[0];
+  a = made_of[*operand(0)];
+  groups.insert(groups.begin(), made_of[*operand(1)]);
   return "";
 }
 
@@ -210,7 +226,12 @@ bool lower_after(const Graph& after, Buffers inputs, Buffers outputs, Shape spac
   const auto& buffers = result.program.buffers;
   result.product =
       static_cast<std::uint32_t>(std::ranges::find(buffers, kAccumulatorBuffer) - buffers.begin());
-  return reads_own_elements(result.program, result.product, result.parts, exprs);
+  const auto reads = [&](bool alternate) {
+    return reads_own_elements(result.program, result.product, result.parts, alternate, exprs);
+  };
+  if (reads(false)) return true;
+  result.interleaved = result.parts > 1 && reads(true);
+  return result.interleaved;
 }
 
 /// Replaces the strides of the only store to kPrologueBuffer, which are those of dense rows of `k`
@@ -293,11 +314,13 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
   if (product.groups > 0) text += fmt::format(" groups {}", product.groups);
+  if (product.gathered) text += fmt::format(" gathered from {}", product.gathered->to_string());
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";
   if (product.tf32) text += " rounded to tf32";
-  if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
+  if (product.parts > 1)
+    text += fmt::format(" in {}{} parts", product.parts, product.interleaved ? " alternating" : "");
   if (product.weights)
     text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits(),
                         product.weights->are_floats() ? " (floats)" : "", product.weights->group(),
@@ -405,9 +428,12 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
     if (a == kPrologueBuffer) {
       std::vector<std::uint32_t> made_of;
       for (const ValueId input : nodes.prologue->inputs) made_of.push_back(buffer_of(input));
-      refusal = add_prologue(*nodes.prologue, made_of, exprs, result);
+      if (result.groups > 0)
+        refusal = read_gathered(*nodes.prologue, made_of, result, a, groups);
+      else
+        refusal = add_prologue(*nodes.prologue, made_of, exprs, result);
       if (!refusal.empty()) return std::nullopt;
-      a = buffers[result.prologue->first];  // any valid buffer
+      if (result.prologue) a = buffers[result.prologue->first];  // any valid buffer
     }
     buffers.insert(buffers.end(), groups.begin(), groups.end());
     buffers.push_back(a);

@@ -88,6 +88,7 @@ struct GemmProgram {
   /// Equal, adjacent parts of n; the program reads the same column of each part at a time (gated
   /// units). Its element loops then cover n / parts.
   int parts = 1;
+  bool interleaved = false;            // columns of the parts alternate instead
   std::optional<GemmWeights> weights;  // if b is packed
   /// Of b, if both operands have scales along k: their buffers, of rows [m, k / depth] and of
   /// column groups, precede a and b.
@@ -96,6 +97,8 @@ struct GemmProgram {
   /// buffer of the groups' first rows precedes the other operands; rows outside of all groups are
   /// zero.
   std::int64_t groups = 0;
+  /// Rows of what a is gathered from, by a buffer of rows' numbers that precedes the offsets.
+  std::optional<Dim> gathered;
   bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
@@ -109,6 +112,8 @@ struct GemmProgram {
   bool is_float8() const { return is_eight_bit() && is_float(type); }
   /// float32 that is not rounded: CUDA cores multiply it, not tensor cores.
   bool is_exact_float() const { return type == DType::kFloat32 && !tf32; }
+  /// Parts of b, each of which a tile has columns of.
+  int parts_of_b() const { return interleaved ? 1 : parts; }
   int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b
 
   /// What TMA descriptors of both operands have besides rows and columns: the batch, or groups.
@@ -123,6 +128,7 @@ struct GemmProgram {
     return weights->has_zeros() || weights->has_factors() ? zeros_buffer() : scales_buffer();
   }
   std::uint32_t offsets_buffer() const { return first_operand() - 1; }  // of groups
+  std::uint32_t gathered_buffer() const { return offsets_buffer() - 1; }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
   std::uint32_t factors_buffer() const { return zeros_buffer(); }  // no weights have both
@@ -145,8 +151,8 @@ inline constexpr std::int64_t kRowDepth = 1024;
 
 /// The GEMM with all that follows it in `body`, or without (`with_epilogue` false; `outputs` is
 /// then the buffer of the matmul's result). `prologue_rows` is the buffer of the left operand's
-/// rows if another kernel computes them; otherwise this kernel does. Nothing, with the reason in
-/// `refusal`, if no such kernel is possible.
+/// rows if another kernel computes or gathers them; otherwise this kernel does. Nothing, with the
+/// reason in `refusal`, if no such kernel is possible.
 std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
                                       std::optional<std::uint32_t> prologue_rows, Buffers inputs,
                                       Buffers outputs, ExprTable& exprs, std::string& refusal);

@@ -25,21 +25,40 @@ std::string GemmText::start(std::uint32_t buffer, const GemmOperand& operand,
 }
 
 void GemmText::write_strided_a() {
+  if (product_.gathered) {
+    line(fmt::format("__shared__ i32 gathered[{}];", s_.m));
+    line(fmt::format("const auto* const numbers = after_grid_wait({});",
+                     args_.buffer(product_.gathered_buffer())));
+    line(fmt::format("for (i32 i = i32(threadIdx.x); i < {} && first_row + i < end_row; i += {})",
+                     s_.m, s_.threads()));
+    line(fmt::format("  gathered[i] = i32(wrap_index(numbers[first_row + i], {}));",
+                     args_.dim(*product_.gathered)));
+    line("__syncthreads();");
+    line("operands.gathered = gathered;");
+    line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a)));
+    line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+    return;
+  }
   line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a, "first_row", true)));
   line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
 }
 
 void GemmText::write_strided_b() {
   line(fmt::format("operands.b = {};",
-                   start(product_.b_buffer(), product_.b, "first_column", !product_.rows_are_k)));
+                   start(product_.b_buffer(), product_.b, column_of_b(), !product_.rows_are_k)));
   line(fmt::format("operands.stride_b = {};", args_.dim(product_.b.stride)));
-  if (product_.parts > 1)
+  if (product_.parts_of_b() > 1)
     line(fmt::format(
         "operands.part_b = {};",
         args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
 }
 
+std::string GemmText::column_of_b() const {
+  return product_.interleaved ? fmt::format("first_column * {}", product_.parts) : "first_column";
+}
+
 std::string GemmText::reader_of_a() const {
+  if (product_.gathered) return ", GatheredRows";
   if (!product_.windows) return "";
   const ConvWindows& windows = *product_.windows;
   return fmt::format(", WindowRows<{}, {}>", windows.in.size(),
@@ -76,12 +95,13 @@ void GemmText::write_packed_b() {
   const std::int64_t stride = depth * kPackedColumns * weights.bits() / 8;
   // The matrices of groups are packed as one, side by side.
   if (product_.groups > 0)
-    line(fmt::format("const i64 packed_column = i64(b0) * {} + first_column;", product_.n.value()));
-  const char* const column = product_.groups > 0 ? "packed_column" : "first_column";
+    line(fmt::format("const i64 packed_column = i64(b0) * {} + {};", product_.n.value(),
+                     column_of_b()));
+  const std::string column = product_.groups > 0 ? "packed_column" : column_of_b();
   line(fmt::format("operands.b = {} + i64({} / {}) * {};", args_.buffer(product_.b_buffer()),
                    column, kPackedColumns, stride));
   line(fmt::format("operands.stride_b = {};", stride));
-  if (product_.parts > 1)
+  if (product_.parts_of_b() > 1)
     line(fmt::format("operands.part_b = {};", part_columns().value() / kPackedColumns * stride));
   if (!weights.is_quantized()) return;
   const std::int64_t groups = packed_groups(weights.group(), k);
@@ -93,11 +113,11 @@ void GemmText::write_packed_b() {
   if (weights.has_factors()) {
     line(fmt::format("operands.factors = {} + {};", args_.buffer(product_.factors_buffer()),
                      column));
-    if (product_.parts > 1)
+    if (product_.parts_of_b() > 1)
       line(fmt::format("operands.part_factors = {};", part_columns().value()));
   }
   line(fmt::format("operands.stride_scales = {};", groups * kPackedColumns));
-  if (product_.parts > 1)
+  if (product_.parts_of_b() > 1)
     line(fmt::format("operands.part_scales = {};", part_columns().value() * groups));
 }
 
@@ -107,9 +127,11 @@ void GemmText::write_rows() {
 }
 
 void GemmText::write_columns() {
+  const int parts = product_.parts_of_b();
   line(divides(part_columns(), part_tile() * s_.cluster_n)
-           ? fmt::format("operands.columns = {};", part_tile())
-           : fmt::format("operands.columns = {} - first_column;", size(part_columns())));
+           ? fmt::format("operands.columns = {};", s_.n / parts)
+           : fmt::format("operands.columns = {} - {};",
+                         size(*ir::divide_exactly(product_.n, Dim(parts))), column_of_b()));
 }
 
 std::string GemmText::mapped_row() const {
@@ -134,7 +156,8 @@ std::vector<std::string> GemmText::block_scales() {
                       blocks),
           fmt::format("operands.scales.groups = {}, operands.scales.group = {};", groups,
                       product_.blocks->rows),
-          "operands.scales.first_row = first_row, operands.scales.first_column = first_column;"};
+          fmt::format("operands.scales.first_row = first_row, operands.scales.first_column = {};",
+                      column_of_b())};
 }
 
 std::vector<std::string> GemmText::mapped_operands() {
@@ -147,11 +170,11 @@ std::vector<std::string> GemmText::mapped_operands() {
     map("map_b", product_.b_buffer(), product_.b, product_.n, product_.k, s_.k, batch);
   else
     map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n,
-        part_tile() / s_.multicast, batch);
+        s_.n / product_.parts_of_b() / s_.multicast, batch);
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
                                     fmt::format("operands.row = {};", mapped_row()),
-                                    "operands.column = first_column;"};
-  if (product_.parts > 1)
+                                    fmt::format("operands.column = {};", column_of_b())};
+  if (product_.parts_of_b() > 1)
     lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
   for (std::string& line : block_scales()) lines.push_back(std::move(line));
   if (product_.windows) {

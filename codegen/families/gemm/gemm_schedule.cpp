@@ -40,6 +40,9 @@ double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t 
   return s.tile->estimate(each, s, std::max<std::int64_t>(rows, 1));
 }
 
+/// Rows of a group up to which its time is that of reading its weights.
+constexpr std::int64_t kFewRowsOfGroup = 8;
+
 constexpr int kLeastCopiedBytes = 4;  // smaller elements are not copied one by one
 
 /// The longest vector for copies along an operand's rows, and the conditions that it needs.
@@ -81,7 +84,8 @@ void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
 VectorPlan epilogue_vectors(const ProgramAnalysis& analysis, int dim, int most) {
   const GemmProgram& product = *analysis.request().product;
   const bool is_rounded = product.by_warpgroups && product.type == DType::kFloat32;
-  if (!product.is_eight_bit() && !is_rounded) return plan_vectors(analysis, dim, most);
+  if (!product.is_eight_bit() && !is_rounded && !product.interleaved)
+    return plan_vectors(analysis, dim, most);
   std::vector<bool> in_memory(analysis.instr_count());
   for (const std::size_t i : analysis.live_accesses())
     in_memory[i] = analysis.access(analysis.instr(i).access).buffer != product.product;
@@ -112,7 +116,7 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
       copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
                   product.element_bytes(), s.conditions);
   // A row of k has the columns of all parts, one part after the other.
-  const Dim columns = *ir::divide_exactly(product.n, Dim(product.parts));
+  const Dim columns = *ir::divide_exactly(product.n, Dim(product.parts_of_b()));
   s.vector_b = product.weights
                    ? 8
                    : copy_vector(analysis, product.b, product.rows_are_k ? columns : product.k,
@@ -203,6 +207,13 @@ std::pair<const GemmKernel*, GemmSchedule> parse_gemm_schedule(const std::string
               fmt::format("'{}' is no schedule of a product: it has the form 'warp_tile 64x32x64 "
                           "warps=2x2x1 stages=4 split_k=1 cluster_n=1'",
                           text));
+}
+
+std::vector<Condition> few_of_groups(const GemmProgram& product, ExprTable& exprs) {
+  const std::int64_t few = kFewRowsOfGroup * product.groups;
+  const auto most = ir::upper_bound(product.m, exprs.ranges());
+  if (most && *most <= few) return {};
+  return {Condition(exprs.intern(product.m), 1, few)};
 }
 
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs) {

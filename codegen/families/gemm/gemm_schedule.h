@@ -20,6 +20,9 @@ std::pair<const GemmKernel*, GemmSchedule> parse_gemm_schedule(const std::string
 /// is faster; kernels are not timed.
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs);
 
+/// Conditions on the rows of a grouped matmul under which its groups have few of them.
+std::vector<Condition> few_of_groups(const GemmProgram& product, ExprTable& exprs);
+
 /// True if some kernel accepts the program; otherwise `reason` says why not.
 bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,
                        std::string& reason);

@@ -108,7 +108,7 @@ class TacticList {
     std::string ignored;
     if (any || (is_quantized() && asks_unpacked()) || (asks(Kind::kSchedule) && !by_warpgroups)) {
       whole_ = kernel(true, false, refusal_);
-      if (product_.prologue() && (any || requested_.is_small_m_schedule()))
+      if (product_.prologue() && (any || product_.is_grouped() || requested_.is_small_m_schedule()))
         with_prologue_ = kernel(true, false, prologue_refusal_, true);
       if (!any && with_prologue_) whole_.reset();
     }
@@ -212,6 +212,11 @@ class TacticList {
   /// Rows by groups: no library has such a matmul. The last kernel takes all sizes.
   void grouped() {
     if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "a grouped matmul: " + refusal_);
+    if (const auto& few = with_prologue_ ? with_prologue_ : whole_) {
+      GemmTactic tactic = kernel_tactic(few);
+      tactic.conditions = kernels_.few_of_groups(*few);
+      add(std::move(tactic));
+    }
     if (groups_)
       add(kernel_tactic(groups_));
     else if (warpgroups_alone_)

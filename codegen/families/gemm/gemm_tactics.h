@@ -53,7 +53,7 @@ struct GemmTactic {
   std::optional<UnpackProgram> unpacking = {};  // dequantizes its weights first
   std::string refusals = {};                    // "; no library: .."
 
-  bool kernel_has_prologue() const { return kernel && kernel->prologue; }
+  bool kernel_has_prologue() const { return kernel && (kernel->prologue || kernel->gathered); }
   /// "prologue, then gemm, then its epilogue".
   std::string name() const;
 };
@@ -65,6 +65,8 @@ struct GemmKernelQueries {
       accept;
   /// Sizes up to which a kernel may be faster than the library.
   std::function<std::vector<Condition>(const GemmProgram&)> limits;
+  /// Numbers of rows that are few for each group.
+  std::function<std::vector<Condition>(const GemmProgram&)> few_of_groups;
   bool have_warpgroups = false;  // some GPU of the plan has wgmma
   /// Whether the GEMM's right operand, of 16 bits, may be packed.
   std::function<bool(const GemmProgram&)> takes_elements;

@@ -80,6 +80,8 @@ class GemmText {
   void write_rows_of_a();
   std::string reader_of_a() const;
   void write_packed_b();
+  /// The tile's first column of the right operand, in its parts if they are adjacent.
+  std::string column_of_b() const;
   /// Rows and columns of the tile within the matrix; constants if all tiles are full, which saves
   /// the kernel its checks.
   void write_rows();

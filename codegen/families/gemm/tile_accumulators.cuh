@@ -33,6 +33,10 @@ struct TileAccumulators {
   }
 };
 
+/// Columns kPart, kPart + kParts, .. of a tile.
+template <int kParts, int kPart>
+struct Alternate {};
+
 /// A tile with access for the epilogue: Tile::Totals, a TileAccumulators, over
 /// Tile::accumulators_of(shared).
 template <class Tile>
@@ -42,9 +46,20 @@ struct WithAccumulators : Tile {
   SINTER_DEVICE static void sum(Sum (&x)[N], unsigned char* shared, int row, int column, u32 rank) {
     Tile::Totals::add_up(x, Tile::accumulators_of(shared), row, column, rank);
   }
-  SINTER_DEVICE static Sum sum(unsigned char* shared, int row, int column, u32 rank) {
+  /// `column` counts those of `which`.
+  template <int N, int kParts, int kPart>
+  SINTER_DEVICE static void sum(Sum (&x)[N], unsigned char* shared, int row, int column, u32 rank,
+                                Alternate<kParts, kPart> which) {
+    Sum all[N * kParts];
+    sum(all, shared, row, column * kParts, rank);
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = all[j * kParts + kPart];
+  }
+  template <class... Which>
+  SINTER_DEVICE static Sum sum(unsigned char* shared, int row, int column, u32 rank,
+                               Which... which) {
     Sum x[1];
-    sum(x, shared, row, column, rank);
+    sum(x, shared, row, column, rank, which...);
     return x[0];
   }
 };

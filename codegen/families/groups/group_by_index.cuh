@@ -29,22 +29,6 @@ SINTER_DEVICE u32 key_at(const IndexProblem& p, const i64* index, i64 i) {
 
 SINTER_DEVICE u32 digit_of(u32 key, int shift) { return key >> shift & (kDigits - 1); }
 
-/// Sums of a block's values up to each thread's own. `scratch`: one for each warp, free at a
-/// barrier before and after.
-SINTER_DEVICE u32 running_sum(u32 x, u32* scratch) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const u32 before = __shfl_up_sync(0xffffffffu, x, distance);
-    if (lane >= distance) x += before;
-  }
-  __syncthreads();
-  if (lane == 31) scratch[warp] = x;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) x += scratch[w];
-  return x;
-}
-
 /// counts[digit * tiles + tile]: how many keys of a tile have the digit.
 template <class Key>
 SINTER_DEVICE void count_digits(const IndexProblem& p, const Key* keys, u32* counts, int shift) {

@@ -39,8 +39,8 @@ std::vector<ir::OperandFormats> formats() {
   }
   scaled(DType::kFloat8E4M3FN, "i4");
   for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32})
-    all.push_back(
-        {.op = "GroupedMatMul", .left = type, .right = to_string(type), .most = kMostGroups});
+    for (const char* const op : {"GroupedMatMul", "Route"})
+      all.push_back({.op = op, .left = type, .right = to_string(type), .most = kMostGroups});
   all.push_back({.op = "Attention",
                  .left = DType::kFloat8E4M3FN,
                  .right = "f8e4m3fn",

@@ -95,7 +95,7 @@ struct Int8Gemv final : SmallM {
     return fmt::format(
         "WithAccumulators<Int8Tile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
         storage_name(product.type), packed_weights_type(*product.weights, loop_group(product)), s.m,
-        s.n, s.k / warps_k, warps_k, s.stages, s.split_k, product.parts,
+        s.n, s.k / warps_k, warps_k, s.stages, s.split_k, product.parts_of_b(),
         product.prologue ? product.prologue->most : 0,
         product.prologue ? product.prologue->stride : 0, digits, count_steps(product, s));
   }

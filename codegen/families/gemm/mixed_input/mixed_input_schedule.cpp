@@ -203,7 +203,7 @@ struct MixedInput final : GemmTile {
         widening.type, storage_name(product.type),
         packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
         parts_of_stage(s) * widening.part(), warpgroups, s.stages, parts_ahead(text.problem(), s),
-        s.split_k, blocks_together(s), product.parts);
+        s.split_k, blocks_together(s), product.parts_of_b());
   }
 
   bool rasters_along_m(const GemmProblem&) const override { return true; }

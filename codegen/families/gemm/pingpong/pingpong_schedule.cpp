@@ -104,6 +104,7 @@ struct Pingpong final : GemmTile {
     const int most = (at_first - kCopyingRegisters) / (threads() - 128);
     const int columns = s.n / problem.product.parts;
     if (problem.product.groups > 0 && s.multicast > 1) return false;  // tiles of other groups
+    if (problem.product.interleaved) return false;  // registers have parts side by side
     return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k <= 2 &&
            blocks >= 1 && blocks % s.cluster() == 0 && columns % (8 * s.multicast) == 0 &&
            (spread || problem.product.parts == 1) &&

@@ -14,10 +14,11 @@
 /// kVectorB: elements of one copy of x, and of unpacked weights. kPrologueRows: that many whole
 /// rows of x are in shared memory after all else (made_rows), with row stride kRowStride; 0: x is
 /// copied step by step. X: storage type of x: T, or an 8-bit float that is widened to T in
-/// registers and for which weights must be packed (PackedWeights).
+/// registers and for which weights must be packed (PackedWeights). kGathered: x has rows that
+/// Operands::gathered names.
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
           int kWarpsK, int kStages, int kSplitK, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
-          int kPrologueRows = 0, int kRowStride = 0, class X = T>
+          int kPrologueRows = 0, int kRowStride = 0, class X = T, bool kGathered = false>
 struct SmallMTile {
   static constexpr int kBytesX = static_cast<int>(sizeof(X));
   static constexpr bool kWidens = kBytesX == 1;
@@ -85,6 +86,7 @@ struct SmallMTile {
     i32 begin, end;           // of k
     const float* factors;
     i64 part_factors;
+    const i32* gathered;  // of the tile's rows, in shared memory
   };
 
   typedef float Accumulators[kUnits][kTilesM][4];
@@ -239,7 +241,9 @@ struct SmallMTile {
       // The same row in every step: its address is advanced, not recomputed.
       const bool exists = row < x.rows, is_deep = has_depth(x, k + column);
       const bool valid = exists && is_deep;
-      const X* start = x.a + ((exists ? row : 0) * x.stride_a + column);
+      int at_row = exists ? row : 0;
+      if constexpr (kGathered) at_row = exists ? x.gathered[row] : 0;
+      const X* start = x.a + (at_row * x.stride_a + column);
       const X* from = is_deep ? start + k : x.a;
       X* to = shared + row * kStrideA + column;
       if constexpr (kVectorA * kBytesX < 4)

@@ -63,7 +63,7 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   const bool rows = s.m <= 8 ? (s.m & (s.m - 1)) == 0 : s.m % 16 == 0;
   if (!rows || s.n % warps_n != 0 || s.k % warps_k != 0) return false;
   const int columns = s.n / warps_n, depth = s.k / warps_k;
-  if (s.n % (kFragment * product.parts) != 0) return false;
+  if (s.n % (kFragment * product.parts_of_b()) != 0 || s.n % (2 * product.parts) != 0) return false;
   if (columns % kFragment != 0 || columns / kFragment > kMostUnits || depth % 32 != 0 ||
       depth % unit_depth(product) != 0)
     return false;
@@ -194,10 +194,12 @@ std::string SmallM::type(const GemmText& text) const {
   return fmt::format(
       "WithAccumulators<SmallMTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
       storage_name(multiplied_type(product.type)), weights, s.m, s.n / warps_n, s.k / warps_k,
-      warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
+      warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts_of_b(),
       product.prologue ? fmt::format(", {}, {}", product.prologue->most, product.prologue->stride)
-      : product.is_eight_bit() ? fmt::format(", 0, 0, {}", storage_name(product.type))
-                               : "");
+      : product.is_eight_bit() || product.gathered
+          ? fmt::format(", 0, 0, {}{}", storage_name(product.type),
+                        product.gathered ? ", true" : "")
+          : "");
 }
 
 void SmallM::write_operands(GemmText& text) const {

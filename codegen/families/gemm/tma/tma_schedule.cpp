@@ -49,15 +49,15 @@ std::string further_arguments(const GemmProgram& product, const GemmSchedule& s,
                               int split_k) {
   const std::size_t windows = product.windows ? product.windows->in.size() : 0;
   if (split_k > 1)
-    return fmt::format(", {}, {}, {}, {}, {}, {}", product.parts, windows,
+    return fmt::format(", {}, {}, {}, {}, {}, {}", product.parts_of_b(), windows,
                        promoted / kPromotionStep, s.multicast, product.blocks.has_value(), split_k);
   if (s.multicast > 1 || product.blocks)
-    return fmt::format(", {}, {}, {}, {}{}", product.parts, windows, promoted / kPromotionStep,
-                       s.multicast, product.blocks ? ", true" : "");
+    return fmt::format(", {}, {}, {}, {}{}", product.parts_of_b(), windows,
+                       promoted / kPromotionStep, s.multicast, product.blocks ? ", true" : "");
   if (promoted > 0)
-    return fmt::format(", {}, {}, {}", product.parts, windows, promoted / kPromotionStep);
-  if (product.windows) return fmt::format(", {}, {}", product.parts, windows);
-  return product.parts == 1 ? "" : fmt::format(", {}", product.parts);
+    return fmt::format(", {}, {}, {}", product.parts_of_b(), windows, promoted / kPromotionStep);
+  if (product.windows) return fmt::format(", {}, {}", product.parts_of_b(), windows);
+  return product.parts_of_b() == 1 ? "" : fmt::format(", {}", product.parts);
 }
 
 int needed_promotion(const GemmProblem& problem) {
@@ -197,8 +197,8 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
   return is_for_tma(problem.product) && refuse_tma(problem).empty() && s.vector_a == copied &&
          s.vector_b == copied && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
-         s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
-         (s.n <= 96 || tma_product_columns(problem.product, s.n) >= 64) &&
+         s.n % (column_unit(problem.product) * problem.product.parts_of_b()) == 0 &&
+         s.n <= kMostSize && (s.n <= 96 || tma_product_columns(problem.product, s.n) >= 64) &&
          s.k == tma_step(problem.product) && s.stages >= 2 &&
          tma_held(problem.product, s, warpgroups, promoted > 0) <= most_held &&
          (promoted == 0 || problem.product.is_float8()) &&

@@ -63,6 +63,33 @@ struct DenseRows {
   };
 };
 
+/// Rows of `a` that `gathered`, in shared memory, names.
+struct GatheredRows {
+  template <class T, int kRows, int kColumns, int kStride, int kVector, int kThreads>
+  struct Operand {
+    const T* a;
+    i64 stride_a;
+    const i32* gathered;
+
+    SINTER_DEVICE void copy(T* shared, i32 rows, i32 k, i32 end) const {
+      constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;
+#pragma unroll
+      for (int first = 0; first < kCount; first += kThreads) {
+        const int i = first + static_cast<int>(threadIdx.x);
+        if (kCount % kThreads != 0 && i >= kCount) break;
+        const int row = i / kAcross, column = i % kAcross * kVector;
+        const bool valid = row < rows && k + column < end;
+        T* to = shared + row * kStride + column;
+        const T* source = valid ? a + gathered[row] * stride_a + k + column : a;
+        if constexpr (kVector * sizeof(T) < 4)
+          *to = valid ? *after_grid_wait(source) : T{0};
+        else
+          cp_async<kVector* static_cast<int>(sizeof(T))>(to, source, valid);
+      }
+    }
+  };
+};
+
 /// Block scales of both operands, one for each 128 k's: for each row, [count, blocks], and for each
 /// `group` columns, [groups, blocks].
 template <bool kScaled>

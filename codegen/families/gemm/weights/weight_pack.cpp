@@ -399,8 +399,8 @@ Tensor pack_elements(const Tensor& weights, bool rows_are_k) {
 std::string refuse_packing(const GemmProgram& product) {
   if (product.windows) return "its rows are windows";
   if (!product.weights) return "";
-  if (product.parts > 1 &&
-      ir::divide_exactly(product.n, Dim(product.parts))->value() % kPackedColumns != 0)
+  if (product.parts_of_b() > 1 &&
+      ir::divide_exactly(product.n, Dim(product.parts_of_b()))->value() % kPackedColumns != 0)
     return fmt::format("its parts are no multiples of {} columns", kPackedColumns);
   return refuse_groups(product.weights->group(), product.k.value());
 }

@@ -40,6 +40,22 @@ std::string gated_groups(const char* type, int m, int groups, int n, int k) {
       type, m, groups, n, k, 2 * n, groups + 1);
 }
 
+/// y = silu(even columns) * odd columns of x w + bias, or of w in a format.
+std::string alternating_groups(std::string graph, int m, int n) {
+  const std::string type =
+      graph.substr(graph.find("%x: ") + 4, graph.find('[') - graph.find("%x: ") - 4);
+  graph.erase(graph.find("  %1 ="));
+  return graph + fmt::format(
+                     "  %e = Slice(%0) {{shape = [{1}, {2}], starts = [0, 0], steps = [1, 2]}} : "
+                     "{0}[{1}, {2}]\n"
+                     "  %o1 = Slice(%0) {{shape = [{1}, {2}], starts = [0, 1], steps = [1, 2]}} : "
+                     "{0}[{1}, {2}]\n"
+                     "  %a = Silu(%e) : {0}[{1}, {2}]\n"
+                     "  %g = Mul(%a, %o1) : {0}[{1}, {2}]\n"
+                     "  return y = %g\n}}\n",
+                     type, m, n);
+}
+
 /// y = x w + r with weights in a format.
 std::string scaled_graph(const char* type, int m, int groups, int n, int k, const Weights& w) {
   const int scales = w.group == 0 ? 1 : (k + w.group - 1) / w.group;
@@ -61,6 +77,19 @@ std::string scaled_graph(const char* type, int m, int groups, int n, int k, cons
       : zeros         ? ", %z"
                       : "",
       format_text(w), groups, groups + 1);
+}
+
+/// `graph` with rows x gathered from 9.
+std::string gathered(std::string graph) {
+  const auto x = graph.find("%x: "), row = graph.find('[', x), comma = graph.find(',', row);
+  const std::string rows = graph.substr(row + 1, comma - row - 1);
+  const std::string type = graph.substr(x + 4, graph.find(']', x) - x - 3);
+  graph.replace(row + 1, comma - row - 1, "9");
+  graph.insert(x, fmt::format("%i: i64[{}], ", rows));
+  const auto body = graph.find("{\n");
+  graph.insert(body + 2, fmt::format("  %rows = Gather(%x, %i) {{axis = 0}} : {}\n", type));
+  const auto product = graph.find("MatMul(%x");
+  return graph.replace(product, 9, "MatMul(%rows");
 }
 
 // Rows in front of the first group and behind the last; groups without rows, of one and of many.
@@ -124,6 +153,24 @@ TEST(CudaGrouped, SmallMOfQuantizedWeights) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaGrouped, RowsAreReadWhereTheyLie) {
+  GemmCheck check;
+  check.with_prologue = true;
+  const std::string rows = std::to_string(kRows);
+  add_all(check, gathered(gated_groups("f16", kRows, kGroups, 48, 264)),
+          small_m_scheduled("8x64x128 warps=1x1x4 stages=3", 2));
+  check.programmatic_launch = true;
+  add_all(check, gathered(scaled_graph("bf16", kRows, kGroups, 48, 264, {4, 32})),
+          small_m_scheduled("4x16x128 warps=1x1x2 stages=3"));
+  add_all(check, gathered(grouped_graph("f16", rows, kGroups, 72, 136)),
+          "warp_tile 32x64x64 warps=1x2x2 stages=4 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[0];
+  check.add("exact", gathered(grouped_graph("f32", rows, kGroups, 33, 20)), "");
+  check.add("chosen", gathered(grouped_graph("f16", rows, kGroups, 72, 136)), "");
+  EXPECT_EQ(check.run(), "");
+  check.expect_code();
+}
+
 TEST(CudaGrouped, ByWarpgroups) {
   GemmCheck check;
   for (const char* tile : {"pingpong 64x64x64 consumers=2 warpgroups=1 stages=4 blocks=3 "
@@ -137,6 +184,24 @@ TEST(CudaGrouped, ByWarpgroups) {
             "pingpong 64x128x64 consumers=2 warpgroups=1 stages=4 blocks=132 passes=spread "
             "split_k=1 cluster_n=1");
   EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGrouped, AlternatingGates) {
+  GemmCheck check;
+  const auto plain = [&](const char* type) {
+    return alternating_groups(gated_groups(type, kRows, kGroups, 48, 264), kRows, 48);
+  };
+  add_all(check, plain("f16"), small_m_scheduled("8x32x128 warps=1x1x4 stages=3", 2));
+  check.programmatic_launch = true;
+  add_all(check,
+          alternating_groups(scaled_graph("bf16", kRows, kGroups, 96, 264, {4, 32}), kRows, 48),
+          small_m_scheduled("4x16x128 warps=1x1x2 stages=3"));
+  check.offsets = kOffsets[0];
+  check.add("chosen", plain("bf16"), "");
+  check.by_warpgroups = true;
+  check.add("tma", plain("f16"), "");
+  EXPECT_EQ(check.run(), "");
+  check.expect_code();
 }
 
 TEST(CudaGrouped, MixedInput) {
