@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the experts of each token were chosen: Route in other words.
+#pragma once
+
+#include <optional>
+
+#include "fusion/context.h"
+
+namespace sinter::fusion {
+
+struct Routing {
+  ValueId logits, bias;  // [tokens, experts]; [experts], or invalid
+  Attrs attrs;           // of the Route
+};
+
+/// The Route that gives `choices` and `shares`, both [tokens, chosen]; nothing if there is none.
+std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId shares);
+
+}  // namespace sinter::fusion
