@@ -3,19 +3,13 @@
 #include <algorithm>
 
 #include "fusion/mixtures/expert_template.h"
+#include "fusion/mixtures/nodes.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/transforms.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
-
-ValueId cast(GraphBuilder& b, ValueId value, DType type) {
-  return b.type(value).dtype == type ? value : b.add("Cast", {value}, {{"to", type}});
-}
-ValueId reshape(GraphBuilder& b, ValueId value, const Shape& shape) {
-  return b.type(value).shape == shape ? value : b.add("Reshape", {value}, {{"shape", shape}});
-}
 
 /// Constants [rows, columns] of each expert as one [experts, rows, columns].
 ValueId stacked(GraphBuilder& b, const Graph& graph, const std::vector<ValueId>& values,
@@ -54,7 +48,8 @@ ValueId ExpertTemplate::choices(GraphBuilder& b, ValueId given) const {
   const auto number = [&](std::int64_t value) {
     return b.scalar(DType::kInt32, static_cast<double>(value));
   };
-  ValueId value = reshape(b, cast(b, given, DType::kInt32), {branch.tokens, Dim(branch.chosen)});
+  ValueId value = mixtures::reshape(b, mixtures::cast(b, given, DType::kInt32),
+                                    {branch.tokens, Dim(branch.chosen)});
   const auto sorted = sorted_experts(graph_, branch.choices);
   const std::int64_t last = branches_.back().expert;
   if (sorted && *sorted == count && last == count - 1) return value;
@@ -76,14 +71,14 @@ ValueId ExpertTemplate::shares(Emission& e, const Step& step) const {
   ValueId value = e.reads.at(step.data);
   if (step.by_expert) {
     const ValueId choice =
-        reshape(e.b, e.reads.at(branch.choices), {branch.tokens, Dim(branch.chosen)});
+        mixtures::reshape(e.b, e.reads.at(branch.choices), {branch.tokens, Dim(branch.chosen)});
     const ValueId token = e.b.add("Iota", {},
                                   {{"shape", Shape{branch.tokens, Dim(1)}},
                                    {"axis", std::int64_t{0}},
                                    {"dtype", DType::kInt64}});
-    value = e.b.add("Take", {value, token, cast(e.b, choice, DType::kInt64)});
+    value = e.b.add("Take", {value, token, mixtures::cast(e.b, choice, DType::kInt64)});
   }
-  return reshape(e.b, value, {branch.tokens, Dim(branch.chosen)});
+  return mixtures::reshape(e.b, value, {branch.tokens, Dim(branch.chosen)});
 }
 
 /// Constants of each expert, in the rows of its choices; they broadcast to `out`.
@@ -92,12 +87,12 @@ ValueId ExpertTemplate::own_rows(Emission& e, const Step& own, const Shape& out,
   const Tensor& one = *graph_.value(own.values[0]).constant;
   const std::int64_t size = one.element_count();
   const ValueId all = stacked(e.b, graph_, own.values, {1, size});
-  const ValueId table = reshape(e.b, all, {Dim(std::ssize(own.values)), Dim(size)});
+  const ValueId table = mixtures::reshape(e.b, all, {Dim(std::ssize(own.values)), Dim(size)});
   Shape shape(out.size(), Dim(1));
   const std::size_t missing = out.size() - one.shape().size();
   for (std::size_t d = 0; d < one.shape().size(); ++d) shape[d + missing] = Dim(one.shape()[d]);
   shape[axis] = row_count_;
-  return reshape(e.b, ir::take_experts(e.b, e.rows, table), shape);
+  return mixtures::reshape(e.b, ir::take_experts(e.b, e.rows, table), shape);
 }
 
 ValueId ExpertTemplate::made(Emission& e, std::size_t at) const {
@@ -121,21 +116,21 @@ ValueId ExpertTemplate::made(Emission& e, std::size_t at) const {
         if (is_behind) size *= dim;
         is_behind = is_behind || dim == branches_[0].tokens;
       }
-      const ValueId tokens = reshape(e.b, data, {branches_[0].tokens, size});
-      result = reshape(e.b, ir::take_tokens(e.b, e.rows, tokens), shape);
+      const ValueId tokens = mixtures::reshape(e.b, data, {branches_[0].tokens, size});
+      result = mixtures::reshape(e.b, ir::take_tokens(e.b, e.rows, tokens), shape);
       break;
     }
     case Kind::kChoices: {
-      const ValueId flat = reshape(e.b, shares(e, step), {row_count_, Dim(1)});
+      const ValueId flat = mixtures::reshape(e.b, shares(e, step), {row_count_, Dim(1)});
       Shape broadcast(shape.size(), Dim(1));
       broadcast[*row_axis(step.values[0], 0)] = row_count_;
-      result = reshape(e.b, ir::take_choices(e.b, e.rows, flat), broadcast);
+      result = mixtures::reshape(e.b, ir::take_choices(e.b, e.rows, flat), broadcast);
       if (broadcast != shape) result = e.b.add("Expand", {result}, {{"shape", shape}});
       break;
     }
     case Kind::kProduct: {
       const Dim k = e.b.type(inputs[0]).shape.back();
-      std::vector<ValueId> operands{reshape(e.b, inputs[0], {row_count_, k})};
+      std::vector<ValueId> operands{mixtures::reshape(e.b, inputs[0], {row_count_, k})};
       for (std::size_t i = 1; i < step.inputs.size(); ++i) {
         const std::vector<ValueId>& own = steps_[step.inputs[i]].values;
         operands.push_back(stacked(e.b, graph_, own, graph_.value(own[0]).constant->shape()));
@@ -144,7 +139,8 @@ ValueId ExpertTemplate::made(Emission& e, std::size_t at) const {
       const auto format = ir::ProductFormats(first->attrs).w;
       Attrs attrs = format ? ir::product_attrs(*format)
                            : Attrs{{"transposed", std::int64_t{step.transposed}}};
-      result = reshape(e.b, e.b.add("GroupedMatMul", std::move(operands), std::move(attrs)), shape);
+      result = mixtures::reshape(
+          e.b, e.b.add("GroupedMatMul", std::move(operands), std::move(attrs)), shape);
       break;
     }
     case Kind::kNode: {
@@ -205,10 +201,10 @@ ValueId ExpertTemplate::emit(GraphBuilder& b, std::span<const ValueId> reads) co
   {
     const ir::GraphBuilder::OriginScope scope(b, origins_of(graph_, selected));
     if (routing_) {
-      std::vector<ValueId> inputs{e.reads.at(routing_->logits)};
-      if (routing_->bias.valid())
-        inputs.push_back(reshape(b, e.reads.at(routing_->bias), {b.type(inputs[0]).shape[1]}));
-      const auto routed = b.add_multi("Route", std::move(inputs), routing_->attrs);
+      const ValueId logits = e.reads.at(routing_->logits);
+      const bool has_bias = routing_->bias.valid();
+      const auto routed =
+          add_route(b, *routing_, logits, has_bias ? e.reads.at(routing_->bias) : ValueId());
       e.reads.insert_or_assign(branches_[0].choices, routed[0]);
       e.reads.insert_or_assign(shares_, routed[1]);
     }
@@ -218,17 +214,18 @@ ValueId ExpertTemplate::emit(GraphBuilder& b, std::span<const ValueId> reads) co
   std::size_t rows = 0, share = 0;
   ValueId sum;
   if (is_scaled_by_shares(steps_[result_], rows, share)) {
-    const ValueId y = made(e, rows), factors = cast(b, shares(e, steps_[share]), DType::kFloat32);
+    const ValueId y = made(e, rows),
+                  factors = mixtures::cast(b, shares(e, steps_[share]), DType::kFloat32);
     const ir::GraphBuilder::OriginScope scope(b, origins_of(graph_, added));
     sum = ir::combine_rows(b, e.rows, y, factors);
   } else {
     const ValueId y = made(e, result_);
     const ir::GraphBuilder::OriginScope scope(b, origins_of(graph_, added));
     const ValueId parts = b.add("Gather", {y, e.rows.rows_of}, {{"axis", std::int64_t{0}}});
-    sum = b.add("ReduceSum", {cast(b, parts, DType::kFloat32)},
+    sum = b.add("ReduceSum", {mixtures::cast(b, parts, DType::kFloat32)},
                 {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
   }
-  return cast(b, sum, graph_.type(branches_[0].rows).dtype);
+  return mixtures::cast(b, sum, graph_.type(branches_[0].rows).dtype);
 }
 
 }  // namespace sinter::fusion

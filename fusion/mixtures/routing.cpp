@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fusion/mixtures/routing.h"
 
+#include "fusion/mixtures/nodes.h"
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
@@ -50,6 +51,13 @@ bool is_choice_of(const Graph& graph, const Node& take, ValueId choices) {
 }
 
 }  // namespace
+
+std::vector<ValueId> add_route(GraphBuilder& b, const Routing& routing, ValueId logits,
+                               ValueId bias) {
+  std::vector<ValueId> inputs{logits};
+  if (routing.bias.valid()) inputs.push_back(mixtures::reshape(b, bias, {b.type(logits).shape[1]}));
+  return b.add_multi("Route", std::move(inputs), routing.attrs);
+}
 
 std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId shares) {
   const Node* sort = producer_of(graph, choices, "ArgSort");

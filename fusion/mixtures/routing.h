@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "fusion/context.h"
 
@@ -15,5 +16,8 @@ struct Routing {
 
 /// The Route that gives `choices` and `shares`, both [tokens, chosen]; nothing if there is none.
 std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId shares);
+/// Its choices i32 and shares. `bias`: of no meaning without one.
+std::vector<ValueId> add_route(GraphBuilder& builder, const Routing& routing, ValueId logits,
+                               ValueId bias);
 
 }  // namespace sinter::fusion

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls of one row by a matrix that was gathered for it: batched spellings of mixtures of
-// experts (einsum over gathered weights).
+// experts (einsum over gathered weights, batched matmuls).
 #include <fmt/format.h>
 
+#include "fusion/mixtures/gathered_rows.h"
+#include "fusion/mixtures/nodes.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/mixture/expert_rows.h"
@@ -68,30 +70,26 @@ std::optional<GatheredProduct> find_product(const Graph& graph, const Node& node
   return found;
 }
 
-ValueId reshape(GraphBuilder& b, ValueId value, const Shape& shape) {
-  return b.type(value).shape == shape ? value : b.add("Reshape", {value}, {{"shape", shape}});
-}
-
-/// Indices that count from the end, from the front.
-ValueId from_front(GraphBuilder& b, ValueId indices, std::int64_t count) {
-  if (b.type(indices).dtype != DType::kInt32)
-    indices = b.add("Cast", {indices}, {{"to", DType::kInt32}});
-  const auto number = [&](std::int64_t value) {
-    return b.scalar(DType::kInt32, static_cast<double>(value));
-  };
-  return b.add("Where", {b.add("Less", {indices, number(0)}),
-                         b.add("Add", {indices, number(count)}), indices});
-}
-
 }  // namespace
 
 Graph group_gathered(const Graph& graph, Context& context) {
+  GatheredRows flat(graph);
   return ir::rewrite(
       graph,
       [&](GraphBuilder& b, const Graph& old, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-        const auto found = find_product(old, node);
         const DType type = old.type(node.outputs[0]).dtype;
+        flat.visit(node, inputs);
+        if (const Node* gather = flat.find(node);
+            gather != nullptr &&
+            context.target.takes("GroupedMatMul", type, to_string(type), false) != nullptr) {
+          decide(context, *gather, node, true,
+                 fmt::format("a mixture: rows are sorted by which of {} matrices they choose",
+                             old.type(gather->inputs[0]).shape[0].value()));
+          return std::vector{flat.product(b, node)};
+        }
+        flat.sort(b, node);
+        const auto found = find_product(old, node);
         if (!found || old.type(node.inputs[0]).dtype != type ||
             context.target.takes("GroupedMatMul", type, to_string(type), false) == nullptr)
           return std::nullopt;
@@ -110,12 +108,13 @@ Graph group_gathered(const Graph& graph, Context& context) {
         const Dim k = weights[found->transposed ? 2 : 1];
         const ValueId x =
             found->by_token
-                ? ir::take_tokens(b, rows, reshape(b, inputs[0], {chosen[0], k}))
-                : ir::take_choices(b, rows, reshape(b, inputs[0], {chosen[0] * chosen[1], k}));
+                ? ir::take_tokens(b, rows, mixtures::reshape(b, inputs[0], {chosen[0], k}))
+                : ir::take_choices(b, rows,
+                                   mixtures::reshape(b, inputs[0], {chosen[0] * chosen[1], k}));
         const ValueId y = b.add("GroupedMatMul", {x, matrices, rows.offsets},
                                 {{"transposed", std::int64_t{found->transposed}}});
         const ValueId back = b.add("Gather", {y, rows.rows_of}, {{"axis", std::int64_t{0}}});
-        return std::vector{reshape(b, back, old.type(node.outputs[0]).shape)};
+        return std::vector{mixtures::reshape(b, back, old.type(node.outputs[0]).shape)};
       });
 }
 

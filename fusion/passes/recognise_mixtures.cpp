@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "fusion/mixtures/expert_template.h"
+#include "fusion/mixtures/nodes.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 
@@ -22,7 +23,7 @@ class MixtureFinder {
         is_inside_(graph.values().size()) {}
 
   std::vector<Piece> find() {
-    std::vector<Piece> pieces;
+    std::vector<Piece> pieces = routes();
     if (selections_.empty()) return pieces;
     for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node)
       if ((node->op->name == "Add" || node->op->name == "Scatter") &&
@@ -37,6 +38,55 @@ class MixtureFinder {
     std::vector<ExpertBranch> branches;
     std::vector<ValueId> others, inside;
   };
+
+  /// Whether matrices are gathered for the choices, behind views and casts of them.
+  bool choose_matrices(ValueId choices) {
+    std::vector<ValueId> open{choices};
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      for (const NodeId id : graph_.users(value)) {
+        const Node& user = graph_.node(id);
+        if (user.op->name == "Gather" && user.inputs[1] == value &&
+            user.attrs.get_int("axis") == 0 && graph_.type(user.inputs[0]).shape.size() == 3)
+          return true;
+        if (user.op->name == "Reshape" || user.op->name == "Cast") open.push_back(user.outputs[0]);
+      }
+    }
+    return false;
+  }
+
+  /// Routes of mixtures whose experts' matrices are gathered; group_gathered groups their rows.
+  std::vector<Piece> routes() {
+    std::vector<Piece> pieces;
+    for (const Node& sort : graph_.nodes()) {
+      if (sort.op->name != "ArgSort" || graph_.type(sort.outputs[0]).shape.size() != 2 ||
+          !choose_matrices(sort.outputs[0]))
+        continue;
+      // The last shares: others lead to them.
+      const ValueId choices = sort.outputs[0];
+      std::optional<Routing> routing;
+      ValueId shares;
+      for (const Node& node : graph_.nodes())
+        if (node.outputs.size() == 1)
+          if (auto found = find_routing(graph_, choices, node.outputs[0])) {
+            routing = std::move(found);
+            shares = node.outputs[0];
+          }
+      if (!routing) continue;
+      decide(context_, sort, *graph_.producer(shares), true, "the routing of a mixture of experts");
+      Piece piece{.reads = {routing->logits}, .writes = {choices, shares}};
+      if (routing->bias.valid()) piece.reads.push_back(routing->bias);
+      piece.emit = [routing, type = graph_.type(choices).dtype](GraphBuilder& b,
+                                                                std::span<const ValueId> reads) {
+        std::vector<ValueId> routed = add_route(b, *routing, reads[0], reads.back());
+        routed[0] = mixtures::cast(b, routed[0], type);
+        return routed;
+      };
+      pieces.push_back(std::move(piece));
+    }
+    return pieces;
+  }
 
   bool is_zero(ValueId value) {
     const std::vector<Dim> index(graph_.type(value).shape.size(), Dim(0));
