@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/mixtures/dense_experts.h"
 #include "fusion/mixtures/expert_template.h"
 #include "fusion/mixtures/nodes.h"
 #include "fusion/passes/passes.h"
@@ -175,11 +176,31 @@ class MixtureFinder {
   std::set<const Node*> refused_;
 };
 
+/// Mixtures that compute all experts for all tokens compute the chosen ones.
+Graph without_idle_experts(const Graph& graph, Context& context) {
+  DenseExperts dense(graph, context.target);
+  return ir::rewrite(graph,
+                     [&](GraphBuilder& b, const Graph&, const Node& node,
+                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+                       dense.visit(node, inputs);
+                       const auto sum = dense.sum(b, node);
+                       if (!sum && dense.why().empty()) return std::nullopt;
+                       const Node& last = *graph.producer(node.inputs[0]);
+                       decide(context, last, node, sum.has_value(),
+                              sum ? fmt::format("a mixture of {} experts, {} for each token: the "
+                                                "others are not computed",
+                                                dense.rows().experts, dense.rows().chosen)
+                                  : "no mixture of experts: " + dense.why());
+                       context.decisions.back().sought = "GroupedMatMul";
+                       return sum ? std::optional(std::vector{*sum}) : std::nullopt;
+                     });
+}
+
 }  // namespace
 
 Graph recognise_mixtures(const Graph& graph, Context& context) {
   const std::vector<Piece> pieces = MixtureFinder(graph, context).find();
-  return pieces.empty() ? graph : rebuild(graph, pieces);
+  return without_idle_experts(pieces.empty() ? graph : rebuild(graph, pieces), context);
 }
 
 }  // namespace sinter::fusion
