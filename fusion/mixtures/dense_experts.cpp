@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fusion/mixtures/nodes.h"
+#include "fusion/mixtures/routing.h"
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
@@ -34,6 +35,16 @@ bool DenseExperts::reads(const std::vector<Dim>& index, const Dim& symbol) const
 
 void DenseExperts::set_columns(std::int64_t columns) {
   ranges_.insert_or_assign(ir::index_symbol(kColumn), ir::index_range(columns, graph_.ranges()));
+}
+
+/// The element behind views.
+std::optional<Place> DenseExperts::trace(ValueId value, std::span<const Dim> index,
+                                         const std::function<bool(const Node&)>& through) const {
+  auto traced = ir::trace_to_source(graph_, value, index, ranges_, through);
+  if (!traced) return std::nullopt;
+  for (Dim& dim : traced->index)
+    if (dim == flat_token_) dim = token_;
+  return Place{traced->source, std::move(traced->index)};
 }
 
 /// Scatter(zeros, shares, token, choices) at [token, expert].
@@ -76,23 +87,22 @@ std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {
   column_ = symbol(kColumn, columns);
   // The dimensions of tokens are one in what is summed.
   std::vector<Dim> index;
-  Dim tokens(1), token(0);
+  Dim tokens(1);
+  flat_token_ = Dim(0);
   for (std::size_t d = 0; d < shape.size(); ++d) {
     Dim own = d == axis ? expert_ : d + 1 == shape.size() ? column_ : Dim(0);
     if (d != axis && d + 1 < shape.size() && shape[d] != Dim(1)) {
       own = symbol(static_cast<int>(d), shape[d]);
       tokens = tokens * shape[d];
-      token = token * shape[d] + own;
+      flat_token_ = flat_token_ * shape[d] + own;
     }
     index.push_back(std::move(own));
   }
-  const auto source = ir::trace_to_source(graph_, node.inputs[0], index, ranges_);
-  const Node* scaled = source ? producer_of(graph_, source->source, "Mul") : nullptr;
-  if (scaled == nullptr) return std::nullopt;
   token_ = symbol(kToken, tokens);
-  std::vector<Dim> at = source->index;
-  for (Dim& dim : at)
-    if (dim == token) dim = token_;
+  const auto source = trace(node.inputs[0], index);
+  const Node* scaled = source ? producer_of(graph_, source->value, "Mul") : nullptr;
+  if (scaled == nullptr) return std::nullopt;
+  const std::vector<Dim>& at = source->index;
   const auto operand = [&](std::size_t i) {
     const Shape& own = graph_.type(scaled->inputs[i]).shape;
     std::vector<Dim> part(at.end() - std::ssize(own), at.end());
@@ -101,19 +111,26 @@ std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {
     return part;
   };
   for (const std::size_t i : {0, 1}) {
-    const auto place = ir::trace_to_source(graph_, scaled->inputs[i], operand(i), ranges_);
-    if (!place) continue;
-    const auto shares = spread_shares({place->source, place->index});
+    const auto place = trace(scaled->inputs[i], operand(i));
+    const auto shares = place ? spread_shares(*place) : std::nullopt;
     if (!shares || !new_.contains(shares->values)) continue;
     const DType type = graph_.type(node.inputs[0]).dtype;
     const std::int64_t experts = shape[axis].value();
-    rows_ =
-        ir::sort_by_expert(b, mixtures::cast(b, new_.at(shares->choices), DType::kInt32), experts);
+    ValueId choices = new_.at(shares->choices), factors = new_.at(shares->values);
+    const auto routing = find_routing(graph_, shares->choices, shares->values);
+    if (routing && new_.contains(routing->logits) &&
+        (!routing->bias.valid() || new_.contains(routing->bias))) {
+      const ValueId bias = routing->bias.valid() ? new_.at(routing->bias) : ValueId();
+      const auto routed = add_route(b, *routing, new_.at(routing->logits), bias);
+      choices = routed[0];
+      factors = routed[1];
+    }
+    rows_ = ir::sort_by_expert(b, mixtures::cast(b, choices, DType::kInt32), experts);
     const auto y = rows(b, scaled->inputs[1 - i], operand(1 - i), columns.value());
     if (!y || b.type(*y).shape[1] != columns)
       return fail("an expert is not computed of its token alone");
     const ValueId result =
-        ir::combine_rows(b, rows_, *y, mixtures::cast(b, new_.at(shares->values), DType::kFloat32));
+        ir::combine_rows(b, rows_, *y, mixtures::cast(b, factors, DType::kFloat32));
     return mixtures::reshape(b, mixtures::cast(b, result, type),
                              graph_.type(node.outputs[0]).shape);
   }
@@ -123,11 +140,17 @@ std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {
 std::optional<ValueId> DenseExperts::rows(GraphBuilder& b, ValueId value, std::vector<Dim> index,
                                           std::int64_t columns) {
   set_columns(columns);
-  if (const auto traced = ir::trace_to_source(graph_, value, index, ranges_))
-    if (reads(traced->index, expert_) || graph_.is_constant(traced->source)) {
-      value = traced->source;
-      index = traced->index;
-    }
+  // Up to the rows of tokens that all experts read.
+  const Shape tokens{rows_.tokens, Dim(columns)};
+  const auto is_above_tokens = [&](const Node& view) {
+    Shape shape = graph_.type(view.outputs[0]).shape;
+    std::erase(shape, Dim(1));
+    return shape != tokens;
+  };
+  if (auto traced = trace(value, index, is_above_tokens)) {
+    value = traced->value;
+    index = std::move(traced->index);
+  }
   const Node* node = graph_.producer(value);
   if (node == nullptr || !reads(index, expert_) || graph_.is_constant(value))
     return stored_rows(b, {value, std::move(index)}, columns);
@@ -225,18 +248,17 @@ std::optional<ValueId> DenseExperts::product(GraphBuilder& b, const Node& node, 
   // Matrices of the experts: a constant [experts, k, columns], or [experts, columns, k].
   ranges_.insert_or_assign(ir::index_symbol(kInner), ir::index_range(k, graph_.ranges()));
   inner_ = Dim::symbol(ir::index_symbol(kInner));
-  const auto weights =
-      ir::trace_to_source(graph_, node.inputs[1], batch(w, inner_, place.index.back()), ranges_);
-  if (!weights || !graph_.is_constant(weights->source) || !new_.contains(weights->source))
+  const auto weights = trace(node.inputs[1], batch(w, inner_, place.index.back()));
+  if (!weights || !graph_.is_constant(weights->value) || !new_.contains(weights->value))
     return fail("weights of '" + describe(node) + "' are not constant");
-  const Shape& all = graph_.type(weights->source).shape;
+  const Shape& all = graph_.type(weights->value).shape;
   const bool is_plain = weights->index == std::vector<Dim>{expert_, inner_, column_} &&
                         all == Shape{Dim(rows_.experts), Dim(k), Dim(columns)};
   const bool is_transposed = weights->index == std::vector<Dim>{expert_, column_, inner_} &&
                              all == Shape{Dim(rows_.experts), Dim(columns), Dim(k)};
   if (!is_plain && !is_transposed)
     return fail("weights of '" + describe(node) + "' are no matrix for each expert");
-  const ValueId matrices = new_.at(weights->source);
+  const ValueId matrices = new_.at(weights->value);
   const auto left =
       rows(b, node.inputs[0], batch(x, place.index[place.index.size() - 2], column_), k);
   set_columns(columns);

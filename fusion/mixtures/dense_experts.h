@@ -2,6 +2,7 @@
 // All experts computed for all tokens, and summed with shares of which most are zero.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class DenseExperts {
                                  std::int64_t columns);
   std::optional<ValueId> pointwise(GraphBuilder& b, const Node& node, const Place& place,
                                    std::int64_t columns);
+  std::optional<Place> trace(ValueId value, std::span<const Dim> index,
+                             const std::function<bool(const Node&)>& through = {}) const;
   bool reads(const std::vector<Dim>& index, const Dim& symbol) const;
   void set_columns(std::int64_t columns);
   std::nullopt_t fail(std::string why);
@@ -52,6 +55,7 @@ class DenseExperts {
   std::map<ValueId, ValueId> new_;
   Ranges ranges_;
   Dim expert_, token_, column_, inner_;
+  Dim flat_token_;  // token_, in terms of the dimensions of what is summed
   ir::ExpertRows rows_;
   std::string why_;
 };
