@@ -116,6 +116,7 @@ def measure(a, points):
             result[f"rates_of_{threads}"] = {key: round(value / 1e9, 1) for key, value in rates.items()}
             runs.append((f"@{threads}", lambda p, arrays, threads=threads, rates=rates: on_cpu(library, p, arrays, folder, threads, rates,
                                                                                             a.seconds)))
+    saved = time.monotonic()
     with context:
         for place, point in enumerate(points):
             if time.monotonic() - began > a.budget:
@@ -138,8 +139,9 @@ def measure(a, points):
                 print("the GPU no longer answers this process: the same command goes on behind this case")
                 result["not_run"] = [p.name for p in points[place + 1:]]
                 break
-            if a.out and place % 100 == 99:
+            if a.out and time.monotonic() - saved > 20:
                 save(a.out, result)
+                saved = time.monotonic()
     return conclude(result)
 
 

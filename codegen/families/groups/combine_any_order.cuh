@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values combined by index in cells of integers, by atomics. What a cell holds does not depend on
 // the order in which values come: maxima and minima are greatest keys, and sums are integers. Sums
-// of floats are multiples of a unit that follows from the greatest exponent of the element, so that
-// they have at least the bits of sums in float32; they are rounded once.
+// of floats are multiples of a unit that follows from the greatest exponent of all values, and are
+// rounded once. Cells whose values are so small that the sum might lose bits of a float32 are
+// summed again, in a unit that follows from their own greatest exponent.
 #pragma once
 
 #include "order.cuh"
@@ -100,8 +101,13 @@ struct FloatCells {
 
 // ---- floats as integers
 
-// A top is the greatest biased exponent, or has flags of what is not finite.
-constexpr u32 kPlusInfinity = 256, kMinusInfinity = 512, kNotNumber = 1024;
+// A top is the greatest biased exponent, or has flags of what is not finite. Before it is known,
+// the word has flags and counts values that were rounded to the unit of all.
+constexpr u32 kPlusInfinity = 256, kMinusInfinity = 512, kNotNumber = 1024, kNotFinite = 1792;
+constexpr u32 kAgain = 2048;  // the cell is summed again
+constexpr int kRoundedAt = 12, kErrorBits = 22;
+// Counting stops there, or a thread's count behind: 20 bits hold it.
+constexpr u32 kMostRounded = 1u << 19;
 
 SINTER_DEVICE u32 top_of(float x) {
   const u32 bits = bits_of(x), exponent = bits >> 23 & 255u;
@@ -109,21 +115,17 @@ SINTER_DEVICE u32 top_of(float x) {
   if ((bits & 0x7fffffu) != 0) return kNotNumber;
   return (bits >> 31) != 0 ? kMinusInfinity : kPlusInfinity;
 }
-/// Raises a top that was `now`. A flag stays, and what comes then does not matter, except other
-/// flags.
-SINTER_DEVICE void raise_top(u32* top, u32 now, u32 by) {
-  if (by >= kPlusInfinity) {
-    if ((now & by) == 0) atomicOr(top, by);
-  } else if (by > now) {
-    atomicMax(top, by);
-  }
-}
 
 /// Bits of a value, so that `count` of them and the data have a sum of 63 bits with its sign.
 SINTER_DEVICE int bits_of_values(i64 count) {
   int bits = 62;
   for (u64 rest = static_cast<u64>(count) + 1; rest != 0; rest >>= 1) --bits;
   return bits;
+}
+/// Whether x is rounded in units in which numbers with exponent `top` have `bits` bits.
+SINTER_DEVICE bool is_rounded(float x, u32 own, u32 top, int bits) {
+  const int exponent = own > 0 ? static_cast<int>(own) : 1;
+  return static_cast<int>(top) - exponent > bits - 24 && x != 0;
 }
 /// x in units in which numbers with exponent `top` have `bits` bits, rounded to nearest. A finite x
 /// whose exponent is at most `top`.
@@ -200,9 +202,11 @@ SINTER_DEVICE void for_values(const CellProblem& p, const typename Shape::Index*
     if (elements[k] >= 0) then(k, first + k * kCellThreads, rows[k], elements[k]);
 }
 
+/// `common`: the greatest exponent of all values, and whether cells are summed again.
 template <class Shape>
 SINTER_DEVICE void begin_cells(const CellProblem& p, const typename Shape::T* data,
-                               typename Shape::Word* cells, u32* tops) {
+                               typename Shape::Word* cells, u32* tops, u32* common) {
+  if (Shape::Cells::kTops && blockIdx.x == 0 && threadIdx.x < 2) common[threadIdx.x] = 0;
 #pragma unroll
   for (int k = 0; k < kCellEach; ++k) {
     const i64 e = i64(blockIdx.x) * kCellTile + k * kCellThreads + threadIdx.x;
@@ -210,45 +214,68 @@ SINTER_DEVICE void begin_cells(const CellProblem& p, const typename Shape::T* da
     const typename Shape::Sum x = widen(data[Shape::kFilled ? 0 : e]);
     if constexpr (Shape::Cells::kFloats) {
       cells[e] = 0;
-      tops[e] = top_of(x);
+      tops[e] = top_of(x) & kNotFinite;
     } else {
       cells[e] = Shape::Cells::encode(x);
     }
   }
 }
 
+/// The greatest exponent of what is finite: blocks of the values, and behind them of the data.
 template <class Shape>
-SINTER_DEVICE void raise_tops(const CellProblem& p, const typename Shape::T* values,
-                              const typename Shape::Index* index, u32* tops) {
-  u32 now[kCellEach], by[kCellEach];
-  for_values<Shape>(
-      p, index, blockIdx.x,
-      [&](int k, i64 i, i64 e) {
-        by[k] = top_of(widen(values[i]));
-        now[k] = *static_cast<volatile u32*>(&tops[e]);
-      },
-      [&](int k, i64, i64, i64 e) { raise_top(&tops[e], now[k], by[k]); });
+SINTER_DEVICE void find_top(const CellProblem& p, const typename Shape::T* data,
+                            const typename Shape::T* values, u32* common) {
+  typedef typename Shape::T T;
+  constexpr int kVector = 16 / sizeof(T);
+  constexpr i64 kTile = i64(kCellTile) * kVector;
+  const i64 of_values = p.count * p.width, tiles = (of_values + kTile - 1) / kTile;
+  const bool is_data = blockIdx.x >= tiles;
+  const T* from = is_data ? data : values;
+  const i64 all = !is_data ? of_values : Shape::kFilled ? 1 : p.rows * p.width;
+  const i64 tile = blockIdx.x - (is_data ? tiles : 0);
+  u32 top = 0;
+  const auto take = [&](T x) {
+    const u32 own = top_of(widen(x));
+    if (own < kPlusInfinity && own > top) top = own;
+  };
+#pragma unroll
+  for (int k = 0; k < kCellEach; ++k) {
+    const i64 at = tile * kTile + i64(k * kCellThreads + threadIdx.x) * kVector;
+    if (at + kVector <= all) {
+      const auto x = load<kVector>(from + at);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) take(x.v[j]);
+    } else {
+      for (i64 e = at; e < all; ++e) take(from[e]);
+    }
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    const u32 other = __shfl_xor_sync(0xffffffffu, top, lanes);
+    top = other > top ? other : top;
+  }
+  if (threadIdx.x % 32 == 0 && top > *static_cast<volatile u32*>(common)) atomicMax(common, top);
 }
 
 template <class Shape>
 SINTER_DEVICE void add_values(const CellProblem& p, const typename Shape::T* values,
                               const typename Shape::Index* index, typename Shape::Word* cells,
-                              u32* tops) {
+                              u32* tops, const u32* common) {
   typename Shape::Sum x[kCellEach];
   if constexpr (Shape::Cells::kFloats) {
     const int bits = bits_of_values(p.count);
-    u32 top[kCellEach];
+    const u32 top = Shape::Cells::kTops ? common[0] : static_cast<u32>(kHalfTop);
     for_values<Shape>(
-        p, index, blockIdx.x,
-        [&](int k, i64 i, i64 e) {
-          x[k] = widen(values[i]);
-          top[k] = Shape::Cells::kTops ? tops[e] : static_cast<u32>(kHalfTop);
-        },
+        p, index, blockIdx.x, [&](int k, i64 i, i64) { x[k] = widen(values[i]); },
         [&](int k, i64, i64, i64 e) {
           const u32 own = top_of(x[k]);
-          if (own >= kPlusInfinity && !Shape::Cells::kTops) atomicOr(&tops[e], own);
-          if (own >= kPlusInfinity || top[k] >= kPlusInfinity) return;
-          const u64 size = fixed_point(x[k], static_cast<int>(top[k]), bits);
+          if (own >= kPlusInfinity) {
+            atomicOr(&tops[e], own);
+            return;
+          }
+          if (Shape::Cells::kTops && is_rounded(x[k], own, top, bits) &&
+              *static_cast<volatile u32*>(&tops[e]) >> kRoundedAt < kMostRounded)
+            atomicAdd(&tops[e], 1u << kRoundedAt);
+          const u64 size = fixed_point(x[k], static_cast<int>(top), bits);
           if (size != 0) atomicAdd(&cells[e], size);
         });
   } else {
@@ -269,7 +296,7 @@ SINTER_DEVICE void add_values(const CellProblem& p, const typename Shape::T* val
 
 template <class Shape>
 SINTER_DEVICE void finish_cells(const CellProblem& p, const typename Shape::T* data,
-                                const typename Shape::Word* cells, const u32* tops,
+                                typename Shape::Word* cells, u32* tops, u32* common,
                                 typename Shape::T* y) {
   typedef typename Shape::T T;
   const int bits = bits_of_values(p.count);
@@ -278,25 +305,95 @@ SINTER_DEVICE void finish_cells(const CellProblem& p, const typename Shape::T* d
     const i64 e = i64(blockIdx.x) * kCellTile + k * kCellThreads + threadIdx.x;
     if (e >= p.rows * p.width) continue;
     if constexpr (Shape::Cells::kFloats) {
-      const float x = widen(data[Shape::kFilled ? 0 : e]);
-      const u32 top = tops[e];
-      if (top >= kPlusInfinity) {
-        const u32 flags = top & ~255u;
+      const T own = data[Shape::kFilled ? 0 : e];
+      const float x = widen(own);
+      const u32 flags = tops[e] & kNotFinite;
+      u32 rounded_values = tops[e] >> kRoundedAt;
+      if (flags != 0) {
         const float infinity = float_of_key(0xff800000u);
         y[e] = narrow<T>(flags == kPlusInfinity    ? infinity
                          : flags == kMinusInfinity ? -infinity
                                                    : not_a_number());
         continue;
       }
-      const int known = Shape::Cells::kTops ? static_cast<int>(top) : kHalfTop;
       // Nothing came: the data stay as they are, also where they are -0.
-      if (cells[e] == 0)
-        y[e] = data[Shape::kFilled ? 0 : e];
-      else
-        y[e] = rounded<T>(value_of_fixed(cells[e] + fixed_point(x, known, bits), known, bits));
+      if (cells[e] == 0 && rounded_values == 0) {
+        y[e] = own;
+        continue;
+      }
+      const u32 top = Shape::Cells::kTops ? common[0] : static_cast<u32>(kHalfTop);
+      const u64 sum = cells[e] + fixed_point(x, static_cast<int>(top), bits);
+      if constexpr (Shape::Cells::kTops) {
+        // Each that is rounded is wrong by half a unit at most.
+        if (is_rounded(x, top_of(x), top, bits)) ++rounded_values;
+        const u64 size = (sum >> 63) != 0 ? u64(0) - sum : sum;
+        if (rounded_values >= kMostRounded || size < static_cast<u64>(rounded_values)
+                                                         << kErrorBits) {
+          cells[e] = 0;
+          tops[e] = kAgain | top_of(x);
+          common[1] = 1;
+          continue;
+        }
+      }
+      y[e] = rounded<T>(value_of_fixed(sum, static_cast<int>(top), bits));
     } else {
       y[e] = narrow<T>(Shape::Cells::decode(cells[e]));
     }
+  }
+}
+
+// ---- cells that are summed again: few blocks, which end at once where there are none
+
+template <class Shape>
+SINTER_DEVICE void raise_tops_again(const CellProblem& p, const typename Shape::T* values,
+                                    const typename Shape::Index* index, u32* tops,
+                                    const u32* common) {
+  if (common[1] == 0) return;
+  u32 now[kCellEach], by[kCellEach];
+  for (i64 tile = blockIdx.x; tile * kCellTile < p.count * p.width; tile += gridDim.x)
+    for_values<Shape>(
+        p, index, tile,
+        [&](int k, i64 i, i64 e) {
+          by[k] = kAgain | top_of(widen(values[i]));
+          now[k] = *static_cast<volatile u32*>(&tops[e]);
+        },
+        [&](int k, i64, i64, i64 e) {
+          if ((now[k] & kAgain) != 0 && by[k] > now[k]) atomicMax(&tops[e], by[k]);
+        });
+}
+template <class Shape>
+SINTER_DEVICE void add_values_again(const CellProblem& p, const typename Shape::T* values,
+                                    const typename Shape::Index* index, typename Shape::Word* cells,
+                                    const u32* tops, const u32* common) {
+  if (common[1] == 0) return;
+  const int bits = bits_of_values(p.count);
+  float x[kCellEach];
+  u32 top[kCellEach];
+  for (i64 tile = blockIdx.x; tile * kCellTile < p.count * p.width; tile += gridDim.x)
+    for_values<Shape>(
+        p, index, tile,
+        [&](int k, i64 i, i64 e) {
+          x[k] = widen(values[i]);
+          top[k] = tops[e];
+        },
+        [&](int k, i64, i64, i64 e) {
+          if ((top[k] & kAgain) == 0) return;
+          const u64 size = fixed_point(x[k], static_cast<int>(top[k] & 255u), bits);
+          if (size != 0) atomicAdd(&cells[e], size);
+        });
+}
+template <class Shape>
+SINTER_DEVICE void finish_cells_again(const CellProblem& p, const typename Shape::T* data,
+                                      const typename Shape::Word* cells, const u32* tops,
+                                      const u32* common, typename Shape::T* y) {
+  if (common[1] == 0) return;
+  const int bits = bits_of_values(p.count);
+  const i64 step = i64(gridDim.x) * kCellThreads;
+  for (i64 e = i64(blockIdx.x) * kCellThreads + threadIdx.x; e < p.rows * p.width; e += step) {
+    if ((tops[e] & kAgain) == 0) continue;
+    const int top = static_cast<int>(tops[e] & 255u);
+    const u64 own = fixed_point(widen(data[Shape::kFilled ? 0 : e]), top, bits);
+    y[e] = rounded<typename Shape::T>(value_of_fixed(cells[e] + own, top, bits));
   }
 }
 

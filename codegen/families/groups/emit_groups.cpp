@@ -28,6 +28,7 @@ constexpr std::int64_t kValuesOfBlock = 4096;  // fewer are not worth a block
 constexpr int kTableBlocks = 2;                // of a multiprocessor
 // As in combine_any_order.cuh.
 constexpr int kCellThreads = 256, kCellTile = 1024;
+constexpr std::int64_t kAgainBlocks = 512;
 constexpr int kCellTableThreads = 512, kCellTableBlocks = 4;
 /// Float16 values of which this many have sums of 63 bits.
 constexpr std::int64_t kMostHalves = (1 << 22) - 2;
@@ -405,12 +406,15 @@ std::vector<Dim> CellSums::scratch_bytes() const {
   const bool is_float_sum = combine == Combine::kSum && is_float(dtype);
   const bool is_wide = is_float_sum || size_of(compute_type(dtype)) == 8;
   std::vector<Dim> bytes = {elements * Dim(is_wide ? 8 : 4)};
-  if (is_float_sum) bytes.push_back(elements * Dim(4));
+  if (is_float_sum) {
+    bytes.push_back(elements * Dim(4));
+    bytes.emplace_back(8);
+  }
   return bytes;
 }
 std::size_t CellSums::kernels(const ExprTable& exprs) const {
   const bool is_float_sum = combine == Combine::kSum && is_float(dtype);
-  return is_float_sum && !is_half_fixed(dtype, count, exprs) ? 4 : 3;
+  return is_float_sum && !is_half_fixed(dtype, count, exprs) ? 7 : 3;
 }
 
 EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32_t>& scratch,
@@ -448,12 +452,14 @@ EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32
     own('i', index, "index", sums.index);
     own('c', replaces ? "i32" : shape + "::Word", "cells", scratch[0]);
     if (has_tops) own('t', "u32", "tops", scratch[1]);
+    if (has_tops) own('o', "u32", "common", scratch[2]);
     own('y', storage, "y", sums.rows_buffer);
     const std::string rows = args.dim(sums.rows), width = args.dim(sums.width);
     const std::string count = args.dim(sums.count);
     text.add({suffix, {blocks}, kCellThreads}, args, args.lines(),
              fmt::format("  const CellProblem p = {{{}, {}, {}}};\n  {}\n", rows, width, count,
-                         fmt::format(fmt::runtime(call), shape, has_tops ? "tops" : "nullptr")),
+                         fmt::format(fmt::runtime(call), shape,
+                                     has_tops ? "tops, common" : "nullptr, nullptr")),
              {});
   };
   if (replaces) {
@@ -465,11 +471,24 @@ EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32
     add("_place", of_values, "vic", "y", "place_winners<{}>(p, values, index, cells, y);");
     return text.finish();
   }
-  add("", of_result, "d", "ct", "begin_cells<{}>(p, data, cells, {});");
-  if (sums.kernels(exprs) == 4)
-    add("_tops", of_values, "vi", "t", "raise_tops<{}>(p, values, index, {});");
-  add("_add", of_values, "vi", "ct", "add_values<{}>(p, values, index, cells, {});");
-  add("_finish", of_result, "dct", "y", "finish_cells<{}>(p, data, cells, {}, y);");
+  const bool again = sums.kernels(exprs) == 7;
+  add("", of_result, "d", "cto", "begin_cells<{}>(p, data, cells, {});");
+  if (again) {
+    const std::int64_t tile = kCellTile * (16 / static_cast<std::int64_t>(size_of(sums.dtype)));
+    add("_top",
+        blocks_of(sums.count * sums.width, tile, exprs) +
+            (sums.is_filled ? Dim(1) : blocks_of(sums.rows * sums.width, tile, exprs)),
+        "dv", "o", "find_top<{0}>(p, data, values, common);");
+  }
+  add("_add", of_values, "vio", "ct", "add_values<{}>(p, values, index, cells, {});");
+  add("_finish", of_result, "d", "ctoy", "finish_cells<{}>(p, data, cells, {}, y);");
+  if (again) {
+    add("_tops_again", kAgainBlocks, "vio", "t", "raise_tops_again<{}>(p, values, index, {});");
+    add("_add_again", kAgainBlocks, "vito", "c",
+        "add_values_again<{}>(p, values, index, cells, {});");
+    add("_finish_again", kAgainBlocks, "dcto", "y",
+        "finish_cells_again<{}>(p, data, cells, {}, y);");
+  }
   return text.finish();
 }
 

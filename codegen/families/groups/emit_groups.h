@@ -85,7 +85,7 @@ struct CellSums {
   Dim rows, width, count;
   bool is_filled = false, by_element = false;
 
-  /// Cells, and greatest exponents; cells alone for what has none.
+  /// Cells; of sums of floats also a word for each cell, and what all share.
   std::vector<Dim> scratch_bytes() const;
   std::size_t kernels(const ExprTable& exprs) const;
 };
