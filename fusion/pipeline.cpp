@@ -48,6 +48,12 @@ const std::vector<Pass>& pipeline() {
          .establishes = {&kIdiomsRecognised},
          .only_when_fusing = true,
          .removes = "an operator that does the same as several took its place"},
+        // Weights of experts are constants, in their formats.
+        {.name = "recognise_mixtures",
+         .run = recognise_mixtures,
+         .needs = {&kWeightsRead, &kConstantsFolded, &kIdiomsRecognised},
+         .only_when_fusing = true,
+         .removes = "it is part of a mixture of experts, whose rows are sorted by expert"},
         // Scales are folded before weights are rounded to 8 bits or a lower precision.
         {.name = "fold_scales",
          .run = fold_scales,

@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/decoders/decoder_config.h"
+#include "frontend/decoders/config/decoder_config.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
@@ -67,9 +67,7 @@ CheckedWeights::CheckedWeights(std::string_view architecture,
 
 std::string DecoderWeights::name(std::string_view what, std::optional<std::size_t> layer) const {
   if (is_gguf()) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
-  const std::size_t dot = what.rfind('.');
-  const std::string own =
-      std::string(folder_name(row_, what.substr(0, dot))) + std::string(what.substr(dot));
+  const std::string own = folder_name(row_, what);
   return layer ? fmt::format("{}{}.{}", row_.layer_prefix, *layer, own) : own;
 }
 
@@ -137,6 +135,7 @@ StoredTensor CheckedWeights::take_rows(const std::string& name, const ir::Ints& 
 StoredTensor CheckedWeights::take_matrices(const std::string& name, std::int64_t count,
                                            std::int64_t rows, std::int64_t columns) {
   const ir::Ints shape{count, rows, columns};
+  if (has_blocks(name)) return take_blocks(name, shape);
   const std::size_t at = name.find("{}");
   if (at == std::string::npos) return take(name, shape);
   std::vector<ir::Tensor> parts;
@@ -151,12 +150,46 @@ StoredTensor CheckedWeights::take_matrices(const std::string& name, std::int64_t
   return {shape, stacked(std::move(parts))};
 }
 
+bool CheckedWeights::has_blocks(const std::string& name) const {
+  return has(name + "_blocks") && has(name + "_scales");
+}
+
+/// MXFP4: 16 bytes of 32 codes each, and the exponents of their scales.
+StoredTensor CheckedWeights::take_blocks(const std::string& name, const ir::Ints& shape) {
+  constexpr std::int64_t kBlock = 32;
+  const std::int64_t rows = shape[0] * shape[1], columns = shape[2];
+  if (columns % kBlock != 0)
+    throw unsupported_error("tensor '{}' has blocks of {} numbers, which do not divide {}. {}",
+                            name, kBlock, columns, kOtherWay);
+  const auto part = [&](const char* suffix, ir::Ints wanted, std::int64_t pitch) {
+    const std::string own = name + suffix;
+    if (const auto found = file_->shape(own); found != wanted)
+      throw unsupported_error("tensor '{}' is [{}]; the configuration makes it [{}]. {}", own,
+                              fmt::join(found, ", "), fmt::join(wanted, ", "), kOtherWay);
+    taken_.insert(own);
+    const StoredTensor stored = file_->read(own);
+    const auto* const bytes = std::get_if<ir::Tensor>(&stored.value);
+    if (bytes == nullptr || bytes->dtype() != DType::kUInt8)
+      throw unsupported_error("tensor '{}' is of {}: expected u8. {}", own, file_->type(own),
+                              kOtherWay);
+    return bytes->reshaped({rows, pitch});
+  };
+  const std::int64_t blocks = columns / kBlock;
+  ir::ScaledTensor weights;
+  weights.format = ir::ScaleFormat::parse("f4e2m1 * e8m0 group 32");
+  weights.k = columns;
+  weights.values = part("_blocks", {shape[0], shape[1], blocks, kBlock / 2}, columns / 2);
+  weights.scales = part("_scales", {shape[0], shape[1], blocks}, blocks);
+  return {shape, std::move(weights)};
+}
+
 DType CheckedWeights::activation_type() const {
   if (is_gguf_) return DType::kFloat32;
   std::optional<DType> type;
   for (const std::string& name : file_->names()) {
     if (file_->shape(name).size() < 2) continue;
     const std::string_view stored = file_->type(name);
+    if (stored == "U8") continue;  // blocks
     const DType own = stored == "F16"    ? DType::kFloat16
                       : stored == "BF16" ? DType::kBFloat16
                                          : DType::kFloat32;

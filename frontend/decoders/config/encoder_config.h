@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/decoders/architectures.h"
-#include "frontend/decoders/config_keys.h"
+#include "frontend/decoders/config/architectures.h"
+#include "frontend/decoders/config/config_keys.h"
 
 namespace sinter::frontend {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/config_keys.h"
+#include "frontend/decoders/config/config_keys.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/architectures.h"
+#include "frontend/decoders/config/architectures.h"
 
 #include <algorithm>
 #include <array>
@@ -44,10 +44,36 @@ constexpr TensorName kGraniteMoeNames[] = {
     {"ffn_up_exps", "block_sparse_moe.input_linear"},
     {"ffn_down_exps", "block_sparse_moe.output_linear"},
 };
+constexpr TensorName kGptOssNames[] = {
+    {"attn_sinks.weight", "self_attn.sinks"},
+    {"ffn_gate_inp", "mlp.router"},
+    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
+    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
+};
+constexpr TensorName kDeepseekNames[] = {
+    {"attn_q_a", "self_attn.q_a_proj"},
+    {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+    {"attn_q_b", "self_attn.q_b_proj"},
+    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+    {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+    {"attn_kv_b", "self_attn.kv_b_proj"},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+};
 constexpr ExpertKeys kExperts = {}, kNormalisedExperts = {.normalises = true},
                      kLocalExperts = {.count = "num_local_experts", .normalises = true},
-                     kLlamaExperts = {
-                         .count = "num_local_experts", .normalises = true, .gguf_alone = true};
+                     kLlamaExperts = {.count = "num_local_experts",
+                                      .normalises = true,
+                                      .gguf_alone = true},
+                     kClampedExperts = {.count = "num_local_experts",
+                                        .normalises = true,
+                                        .is_clamped = true},
+                     kGroupedExperts = {
+                         .count = "n_routed_experts", .normalises = true, .has_groups = true};
 
 constexpr TensorName kPostNormNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
@@ -191,6 +217,23 @@ constexpr Architecture kArchitectures[] = {
      .output_bias_key = kAttentionBias,
      .may_clip = true,
      .experts = &kExperts},
+    {.name = "gpt_oss",
+     .gguf = "gpt-oss",
+     .windows = Windows::kPeriod,
+     .window_period = 2,
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .has_sinks = true,
+     .truncates_yarn = false,
+     .experts = &kClampedExperts,
+     .names = kGptOssNames},
+    {.name = "deepseek_v3",
+     .gguf = "",
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .is_latent = true,
+     .experts = &kGroupedExperts,
+     .names = kDeepseekNames},
     {.name = "stablelm",
      .gguf = "stablelm",
      .norm = NormKind::kLayer,
@@ -238,12 +281,15 @@ const Architecture* find_architecture(std::string_view name, bool is_gguf) {
   return row == std::end(kArchitectures) || name.empty() ? nullptr : row;
 }
 
-std::string_view folder_name(const Architecture& architecture, std::string_view name) {
+std::string folder_name(const Architecture& architecture, std::string_view name) {
+  const std::size_t dot = name.rfind('.');
   for (const std::span<const TensorName> names :
        {architecture.names, std::span<const TensorName>(kLlamaNames)})
-    for (const auto& [gguf, folder] : names)
-      if (gguf == name) return folder;
-  return name;
+    for (const auto& [gguf, folder] : names) {
+      if (gguf == name) return std::string(folder);
+      if (gguf == name.substr(0, dot)) return std::string(folder) + std::string(name.substr(dot));
+    }
+  return std::string(name);
 }
 
 }  // namespace sinter::frontend

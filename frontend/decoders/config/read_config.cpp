@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/read_config.h"
+#include "frontend/decoders/config/read_config.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/decoders/rotary.h"
+#include "frontend/decoders/config/rotary.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
@@ -56,6 +56,10 @@ constexpr std::string_view kChanging[] = {
     "full_attention_interval",
     "kv_lora_rank",
     "q_lora_rank",
+    "n_group",
+    "routed_scaling_factor",
+    "scoring_func",
+    "swiglu_limit",
     "mamba_d_state",
     "ssm_cfg",
     "rope_local_base_freq",
@@ -94,6 +98,10 @@ constexpr std::string_view kIdle[] = {
     "dropout",
     "dtype",
     "embd_pdrop",
+    "ep_size",
+    "experts_per_token",
+    "first_k_dense_replace",
+    "initial_context_length",
     "embedding_dropout",
     "eos_token_id",
     "finetuning_task",
@@ -103,9 +111,11 @@ constexpr std::string_view kIdle[] = {
     "label2id",
     "max_window_layers",
     "model_type",
+    "moe_layer_freq",
     "name_or_path",
     "no_rope_layer_interval",
     "num_experts_per_tok",
+    "num_nextn_predict_layers",
     "decoder_sparse_step",
     "mlp_only_layers",
     "router_",
@@ -174,6 +184,7 @@ class ConfigReader {
       throw invalid_model_error("'{}' is {}, which does not divide {} heads",
                                 keys_.spelled("num_key_value_heads"), c.kv_heads, c.heads);
     c.head_size = keys_.size_or("head_dim", c.hidden / c.heads, kMostSize);
+    if (row_.is_latent) read_latent();
     if (c.heads * c.head_size > kMostSize)
       throw invalid_model_error("{} heads of {} elements are more than {}", c.heads, c.head_size,
                                 kMostSize);
@@ -182,6 +193,8 @@ class ConfigReader {
     if (keys_.is_gguf() && keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)
       throw unsupported_error("'{}' differs from the size of keys. {}",
                               keys_.spelled("value_head_dim"), kOtherWay);
+    if (!row_.is_latent) c.value_size = c.head_size;
+    c.has_sinks = row_.has_sinks;
     c.intermediate = keys_.size("intermediate_size", kMostSize);
     if (keys_.is_gguf() && !keys_.integer("vocab_size")) {
       const auto shape = weights_.shape("token_embd.weight");
@@ -191,6 +204,23 @@ class ConfigReader {
     }
     c.positions = keys_.size("max_position_embeddings", kMostPositions);
     c.layers.resize(static_cast<std::size_t>(keys_.size("num_hidden_layers", kMostLayers)));
+  }
+
+  void read_latent() {
+    DecoderConfig& c = config_;
+    c.latent.rank = keys_.size("kv_lora_rank", kMostSize);
+    c.latent.query_rank = keys_.size_or("q_lora_rank", 0, kMostSize);
+    c.latent.turned = keys_.size("qk_rope_head_dim", kMostSize);
+    c.head_size = c.latent.turned + keys_.size("qk_nope_head_dim", kMostSize);
+    c.value_size = keys_.size("v_head_dim", kMostSize);
+    if (c.kv_heads != c.heads)
+      throw unsupported_error("'{}' is {} of {} heads, which latent attention does not have. {}",
+                              keys_.spelled("num_key_value_heads"), c.kv_heads, c.heads, kOtherWay);
+    // Layers behind the last, which guess further tokens.
+    const std::int64_t more = keys_.size_or("num_nextn_predict_layers", 0, kMostLayers),
+                       count = keys_.size("num_hidden_layers", kMostLayers);
+    for (std::int64_t i = 0; i < more; ++i)
+      c.left_out.push_back(fmt::format("{}{}.", row_.layer_prefix, count + i));
   }
 
   void read_norms() {
@@ -223,6 +253,7 @@ class ConfigReader {
     DecoderConfig& c = config_;
     const auto size = static_cast<double>(c.head_size);
     c.score_scale = 1 / std::sqrt(size);
+    if (row_.is_latent) c.score_scale *= scale_of_longer_texts();
     if (row_.scales_embedding) c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
     if (row_.has_caps) {
       c.score_cap = keys_.number("attn_logit_softcapping").value_or(0);
@@ -256,6 +287,15 @@ class ConfigReader {
       throw invalid_model_error("a cap of scores, logits or q, k, v is negative");
   }
 
+  /// DeepSeek's scale of scores where rotary positions are stretched.
+  double scale_of_longer_texts() const {
+    const double weight = keys_.number("rope_scaling.mscale_all_dim").value_or(0),
+                 factor = keys_.number("rope_scaling.factor").value_or(1);
+    if (weight == 0 || factor <= 1) return 1;
+    const double magnitude = 0.1 * weight * std::log(factor) + 1;
+    return magnitude * magnitude;
+  }
+
   double base(std::string_view key, double standard) const {
     const double base = keys_.number(key).value_or(standard);
     if (base <= 1) throw invalid_model_error("'{}' is {}", keys_.spelled(key), base);
@@ -263,6 +303,10 @@ class ConfigReader {
   }
 
   std::int64_t rotated() const {
+    if (const std::int64_t turned = config_.latent.turned; turned != 0) {
+      if (turned % 2 != 0) throw invalid_model_error("'qk_rope_head_dim' is {}, not even", turned);
+      return turned;
+    }
     double share = row_.rotated;
     for (const char* key : {"partial_rotary_factor", "rotary_pct"})
       if (row_.rotated != 1 || key == std::string_view("partial_rotary_factor"))
@@ -283,11 +327,13 @@ class ConfigReader {
     const std::int64_t turned = rotated();
     const bool has_old_name = !keys_.number("rope_theta") && keys_.number("rotary_emb_base");
     const double theta = base(has_old_name ? "rotary_emb_base" : "rope_theta", kUsual);
-    c.rotaries.push_back(read_rotary(keys_, weights_, theta, turned, c.positions));
+    c.rotaries.push_back(
+        read_rotary(keys_, weights_, theta, turned, c.positions, row_.truncates_yarn));
     if (row_.has_local_base)
       c.rotaries.push_back(
           {rotary_frequencies(base("rope_local_base_freq", kUsual), turned), {}, 0, 1});
     c.rotates_neighbours = keys_.is_gguf() && row_.rotates_neighbours;
+    if (row_.is_latent) c.rotates_neighbours = keys_.flag("rope_interleave").value_or(true);
     const auto count = static_cast<std::int64_t>(c.layers.size());
     const auto types = keys_.texts("layer_types");
     const std::int64_t window = sliding_window(types.has_value());
@@ -389,6 +435,43 @@ class ConfigReader {
     e.shared = keys_.size_or("shared_expert_intermediate_size", 0, kMostSize);
     e.normalises = row_.experts->normalises;
     if (!keys_.is_gguf()) e.normalises = keys_.flag("norm_topk_prob").value_or(e.normalises);
+    if (row_.experts->is_clamped) read_clamped(e);
+    if (row_.experts->has_groups) read_groups(e);
+  }
+
+  void read_clamped(ExpertsConfig& e) {
+    constexpr double kUsual = 7;
+    e.is_fused = e.by_columns = !keys_.is_gguf();
+    e.limit = keys_.number("swiglu_limit").value_or(kUsual);
+    if (e.limit <= 0) throw invalid_model_error("'swiglu_limit' is {}", e.limit);
+    const auto method = keys_.text("quantization_config.quant_method");
+    if (method && *method != "mxfp4")
+      throw unsupported_error("'quantization_config' is of '{}': only 'mxfp4' is known of '{}'. {}",
+                              ir::shown(*method), row_.name, kOtherWay);
+  }
+
+  void read_groups(ExpertsConfig& e) {
+    const auto fixed = [&](const char* key, std::string_view only) {
+      if (const auto given = keys_.text(key); given && *given != only)
+        throw unsupported_error("'{}' is '{}': only '{}' is known. {}", key, ir::shown(*given),
+                                only, kOtherWay);
+    };
+    fixed("scoring_func", "sigmoid");
+    fixed("topk_method", "noaux_tc");
+    e.is_sigmoid = e.corrects = true;
+    e.shared_has_share = false;
+    e.shared = keys_.size_or("n_shared_experts", 0, 64) * e.intermediate;
+    e.share_scale = keys_.number("routed_scaling_factor").value_or(1);
+    e.groups = keys_.size_or("n_group", 1, e.count);
+    e.kept_groups = keys_.size_or("topk_group", 1, e.groups);
+    const std::int64_t each = e.count / e.groups;
+    if (e.count % e.groups != 0 || (e.groups > 1 && each < 2))
+      throw invalid_model_error("'n_group' is {}, which does not divide {} experts into groups",
+                                e.groups, e.count);
+    if (e.chosen > each * e.kept_groups)
+      throw invalid_model_error("'{}' is {}, but there are {} experts in {} groups",
+                                keys_.spelled("num_experts_per_tok"), e.chosen,
+                                each * e.kept_groups, e.kept_groups);
   }
 
   Activation activation() const {

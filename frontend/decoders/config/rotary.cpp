@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/rotary.h"
+#include "frontend/decoders/config/rotary.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ void scale_llama3(const ConfigKeys& keys, std::vector<float>& frequencies) {
 
 /// YaRN (arXiv:2309.00071): slow pairs are scaled, fast ones are not, those between are mixed.
 void scale_yarn(const ConfigKeys& keys, double base, std::int64_t rotated, std::int64_t positions,
-                Rotary& rotary) {
+                bool truncates, Rotary& rotary) {
   const double factor = required(keys, "rope_scaling.factor");
   const auto original = static_cast<double>(
       keys.size_or("rope_scaling.original_max_position_embeddings", positions, kLongest));
@@ -61,7 +61,7 @@ void scale_yarn(const ConfigKeys& keys, double base, std::int64_t rotated, std::
     return dims * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   double low = pair_of(fast), high = pair_of(slow);
-  if (keys.flag("rope_scaling.truncate").value_or(true))
+  if (keys.flag("rope_scaling.truncate").value_or(truncates))
     low = std::floor(low), high = std::ceil(high);
   low = std::max(low, 0.0), high = std::min(high, dims - 1);
   if (low == high) high += 0.001;
@@ -135,7 +135,7 @@ std::vector<float> rotary_frequencies(double base, std::int64_t rotated) {
 }
 
 Rotary read_rotary(const ConfigKeys& keys, const TensorFile& weights, double base,
-                   std::int64_t rotated, std::int64_t positions) {
+                   std::int64_t rotated, std::int64_t positions, bool truncates) {
   Rotary rotary{rotary_frequencies(base, rotated), {}, 0, 1};
   auto type = keys.text("rope_scaling.rope_type");
   if (!type) type = keys.text("rope_scaling.type");
@@ -154,7 +154,7 @@ Rotary read_rotary(const ConfigKeys& keys, const TensorFile& weights, double bas
   } else if (*type == "llama3") {
     scale_llama3(keys, rotary.frequencies);
   } else if (*type == "yarn") {
-    scale_yarn(keys, base, rotated, positions, rotary);
+    scale_yarn(keys, base, rotated, positions, truncates, rotary);
   } else if ((*type == "longrope" || *type == "su") && !keys.is_gguf()) {
     const auto short_factor = keys.numbers("rope_scaling.short_factor"),
                long_factor = keys.numbers("rope_scaling.long_factor");

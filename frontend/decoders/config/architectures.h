@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "frontend/decoders/decoder_config.h"
+#include "frontend/decoders/config/decoder_config.h"
 
 namespace sinter::frontend {
 
@@ -19,7 +19,8 @@ enum class Windows {
   kUpper,   // with "use_sliding_window": from layer "max_window_layers" on
 };
 
-/// A tensor by its name in GGUF, and by its name in a Hugging Face folder.
+/// A tensor by its name in GGUF, and by its name in a Hugging Face folder: both without "weight" or
+/// "bias", or both whole.
 using TensorName = std::pair<std::string_view, std::string_view>;
 
 /// How an architecture's files describe a mixture of experts.
@@ -28,6 +29,8 @@ struct ExpertKeys {
   std::string_view size = "moe_intermediate_size";  // "intermediate_size" where it is absent
   bool normalises = false;  // where no "norm_topk_prob" says it, and of GGUF
   bool gguf_alone = false;  // folders say another "model_type"
+  bool is_clamped = false;  // gpt-oss's gate, gate and up in one matrix of a folder, and MXFP4
+  bool has_groups = false;  // DeepSeek's routing by sigmoids, biases and groups
 };
 
 /// Members are named where they differ from Llama's.
@@ -55,8 +58,10 @@ struct Architecture {
   bool has_caps = false;         // of scores and logits, and "query_pre_attn_scalar"
   bool has_local_base = false;   // layers with a window have a base of their own
   bool may_clip = false, may_be_parallel = false, may_norm_heads = false;
-  bool mixes_heads = false;             // see DecoderConfig; GGUF's are in order
-  bool rotates_neighbours = false;      // in GGUF, whose converter reorders rows of q and k
+  bool mixes_heads = false;  // see DecoderConfig; GGUF's are in order
+  bool has_sinks = false, is_latent = false;
+  bool truncates_yarn = true;       // where no key says it: bounds of YaRN's mixed pairs are whole
+  bool rotates_neighbours = false;  // in GGUF, whose converter reorders rows of q and k
   const ExpertKeys* experts = nullptr;  // layers may be mixtures of experts
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's
@@ -65,7 +70,8 @@ struct Architecture {
 std::span<const Architecture> architectures();
 /// The row of a "model_type", or of GGUF's architecture; null if there is none.
 const Architecture* find_architecture(std::string_view name, bool is_gguf);
-/// The name, in a Hugging Face folder, of what GGUF calls `name`; without the layer's prefix.
-std::string_view folder_name(const Architecture& architecture, std::string_view name);
+/// The name, in a Hugging Face folder, of what GGUF calls `name`, such as "attn_q.weight"; without
+/// the layer's prefix.
+std::string folder_name(const Architecture& architecture, std::string_view name);
 
 }  // namespace sinter::frontend

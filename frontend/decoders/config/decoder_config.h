@@ -50,6 +50,22 @@ struct ExpertsConfig {
   std::int64_t count = 0, chosen = 0;         // experts; of a token
   std::int64_t intermediate = 0, shared = 0;  // sizes of an expert, and of one for all tokens
   bool normalises = false;                    // shares of the chosen experts add up to 1
+  bool is_sigmoid = false;                    // scores are sigmoids, else a softmax
+  bool corrects = false;                      // scores + a bias decide, scores are shares
+  double share_scale = 1;
+  std::int64_t groups = 1, kept_groups = 1;  // of experts; those that a token can choose from
+  bool shared_has_share = true;              // the one for all tokens is scaled by a sigmoid
+  bool is_fused = false;                     // one matrix has gate and up, whose rows alternate
+  bool by_columns = false;                   // plain matrices of experts are [inputs, outputs]
+  double limit = 0;  // m: min(gate, m) * sigmoid(1.702 min(gate, m)) * (clip(up, -m, m) + 1); 0:
+                     // activation(gate) * up
+};
+
+/// Multi-head latent attention: keys and values are products of `rank` numbers for each token.
+struct LatentConfig {
+  std::int64_t rank = 0;        // 0: attention is not latent
+  std::int64_t query_rank = 0;  // the same of queries; 0: they are not
+  std::int64_t turned = 0;      // elements of a head, of the last ones, that are rotated
 };
 
 struct DecoderLayer {
@@ -61,6 +77,7 @@ struct DecoderLayer {
 struct DecoderConfig {
   std::string architecture;
   std::int64_t hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_size = 0;
+  std::int64_t value_size = 0;  // of a head
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  // most tokens of a text
   std::vector<DecoderLayer> layers;
@@ -85,9 +102,13 @@ struct DecoderConfig {
   double score_cap = 0, logit_cap = 0;  // cap * tanh(x / cap); 0: none
   double clip = 0;                      // largest magnitude of queries, keys and values; 0: any
 
-  ExpertsConfig experts;
+  bool has_sinks = false;  // each head has the score of one more key, whose value is zero
 
-  std::vector<std::string> notes;  // what was read otherwise than the file says, or ignored
+  ExpertsConfig experts;
+  LatentConfig latent;
+
+  std::vector<std::string> left_out;  // beginnings of names of tensors that are of no use
+  std::vector<std::string> notes;     // what was read otherwise than the file says, or ignored
 };
 
 }  // namespace sinter::frontend

@@ -2,9 +2,9 @@
 // Reads a decoder's configuration.
 #pragma once
 
-#include "frontend/decoders/architectures.h"
-#include "frontend/decoders/config_keys.h"
-#include "frontend/decoders/decoder_config.h"
+#include "frontend/decoders/config/architectures.h"
+#include "frontend/decoders/config/config_keys.h"
+#include "frontend/decoders/config/decoder_config.h"
 #include "frontend/decoders/files/tensor_file.h"
 
 namespace sinter::frontend {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/decoders/encoder_config.h"
+#include "frontend/decoders/config/encoder_config.h"
 
 #include <algorithm>
 
-#include "frontend/decoders/read_config.h"
+#include "frontend/decoders/config/read_config.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
