@@ -85,7 +85,7 @@ void compensate(const Graph& graph, const Calibration& calibration,
       weights.values = computed("Cast", {{"to", type}}, {numbers});
     });
     inputs.replace(node_index, computed("Cast", {{"to", made.graph.type(node.inputs[1]).dtype}},
-                                        {dequantized_rows(weights)}));
+                                        {transposed(dequantized_rows(weights))}));
   }
 }
 
