@@ -87,6 +87,9 @@ struct TargetTraits {
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;  // one kernel for attention in float16 and bfloat16
+  /// And for exact float32 attention without a mask whose scores take more bytes than this; those
+  /// that fit the L2 are as well stored. 0: never.
+  std::int64_t float32_attention_bytes = 0;
   /// Up to this number of queries that share keys, the attention kernel's blocks also compute the
   /// queries and the new cache rows; 0: never.
   std::int64_t attention_prologue_rows = 0;
@@ -97,8 +100,8 @@ struct TargetTraits {
   bool horizontal = false;  // fuses many small regions into one launch
   HorizontalLimits horizontal_limits;
   bool gemm_kernels = false;  // our GEMM kernels, with any region as epilogue
-  /// Above this number of operations, a 16-bit matmul pays for a copy of its left operand. It
-  /// concerns transposed operands whose columns are not aligned to 16 bytes. 0: never.
+  /// Above this number of operations, a matmul by tensor cores pays for a copy of its left operand.
+  /// It concerns transposed operands whose columns are not aligned to 16 bytes. 0: never.
   double unaligned_flops = 0;
   PrologueLimits gemm_prologue;
   std::int64_t few_rows = 0;  // up to this number of rows, loading the weights dominates a matmul's

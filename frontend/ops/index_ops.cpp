@@ -251,6 +251,31 @@ void col2im(NodeContext& node) {
   apart[1] = *channels;
   apart.insert(apart.end(), counts.begin(), counts.end());
 
+  // A window begins at each pixel: the sum of as many shifted images as there are taps.
+  constexpr std::int64_t kMostImages = 64;
+  if (std::ranges::all_of(strides, [](std::int64_t s) { return s == 1; }) &&
+      taps.value() <= kMostImages) {
+    const Term all = x.reshape({from[0], *channels, taps, windows});
+    Shape of_tap = {from[0], *channels};
+    of_tap.insert(of_tap.end(), counts.begin(), counts.end());
+    std::optional<Term> sum;
+    for (std::int64_t tap = 0; tap < taps.value(); ++tap) {
+      std::vector<Dim> begins(2 + n, Dim(0)), ends(2 + n, Dim(0));
+      std::int64_t rest = tap;
+      for (std::size_t d = n; d-- > 0; rest /= block[d]) {
+        begins[2 + d] = rest % block[d] * dilations[d] - pads[d];
+        ends[2 + d] = image[d] - counts[d] - begins[2 + d];
+      }
+      const ValueId part = slice_one(all, 2, Dim(tap)).reshape(of_tap).value();
+      const Term shifted(
+          node, node.add("Pad", {part}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}}));
+      const Term wide = shifted.cast(compute_type(x.dtype()));
+      sum = sum ? *sum + wide : wide;
+    }
+    node.output(sum->cast(x.dtype()).value());
+    return;
+  }
+
   // Dimensions: [batch, channels, image.., taps..].
   const std::size_t rank = 2 + 2 * n;
   std::vector<Term> places = {iota(node, apart[0], 0, rank), iota(node, apart[1], 1, rank)};

@@ -156,8 +156,8 @@ ValueId widened_conv(GraphBuilder& builder, const Node& node, std::span<const Va
                      {{"to", builder.type(inputs[0]).dtype}});
 }
 
-bool has_attention(const TargetTraits& target, const Graph& graph, const Node& node) {
-  return attention_refusal(target, graph.types(node.inputs)).empty();
+bool has_attention(const Context& context, const Graph& graph, const Node& node) {
+  return attention_refusal(context, graph.types(node.inputs)).empty();
 }
 
 /// Whether a kernel of ours computes the Fourier transform.
@@ -260,7 +260,7 @@ Graph decompose(const Graph& graph, Context& context) {
             ++dequantized[no];
             return dequantize(builder, context, node, inputs, no);
           }
-        if (node.op->name == "Attention" && !has_attention(context.target, old, node))
+        if (node.op->name == "Attention" && !has_attention(context, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Route") return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Dft" && !has_transform(context.target, old, node))

@@ -76,7 +76,10 @@ class MatmulFuser {
   bool is_slow_unaligned(const Node& node, const Operand& left) const {
     const TensorType& type = graph_.type(node.inputs[0]);
     const double least = context_.target.unaligned_flops;
-    if (least == 0 || size_of(type.dtype) != 2 || left.nodes.empty()) return false;
+    const bool by_tensor_cores =
+        size_of(type.dtype) == 2 ||
+        (type.dtype == DType::kFloat32 && context_.precision == Precision::kTf32);
+    if (least == 0 || !by_tensor_cores || left.nodes.empty()) return false;
     const Graph views = views_only(graph_, graph_.type(left.source), left.nodes);
     const auto access = ir::strided_access(views, views.outputs()[0]);
     if (!access || access->strides.back() == Dim(1)) return false;

@@ -92,7 +92,7 @@ class AttentionMatcher {
                                   graph_.type(v)};
     std::swap(types[1].shape[types[1].shape.size() - 1], types[1].shape[types[1].shape.size() - 2]);
     if (mask_.value.valid()) types.push_back(graph_.type(mask_.value));
-    refusal_ = attention_refusal(context_.target, types);
+    refusal_ = attention_refusal(context_, types);
     if (!refusal_.empty()) return refused(*softmax);
     return piece(q, k, v);
   }

@@ -125,7 +125,7 @@ Graph sink_cache_scales(const Graph& graph, Context& context) {
         std::vector<TensorType> types = old.types(node.inputs);
         for (const auto& [operand, type] : {std::pair(&*k, &types[1]), std::pair(&*v, &types[2])})
           type->dtype = old.type(operand->values).dtype;
-        std::string why = attention_refusal(context.target, types);
+        std::string why = attention_refusal(context, types);
         if (why.empty()) why = views_refusal(old, k->views);
         if (why.empty()) why = views_refusal(old, v->views);
         for (const QuantizedOperand* operand : {&*k, &*v})

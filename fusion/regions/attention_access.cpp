@@ -63,9 +63,33 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
   return builder.finish();
 }
 
+/// Why matmuls and a softmax in float32 are not one kernel.
+std::string float32_refusal(const Context& context, std::span<const TensorType> inputs) {
+  if (context.precision == Precision::kTf32) return "attention kernels do not round to TF32";
+  if (inputs.size() > 3) return "float32 attention kernels take no masks, limits or sequences";
+  if (inputs[1].dtype != DType::kFloat32 || inputs[2].dtype != DType::kFloat32)
+    return "attention kernels take queries, keys and values of one type";
+  const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
+  constexpr std::int64_t kLongest = 128, kHeadUnit = 8, kValueUnit = 32, kLeastRows = 64;
+  for (const auto& [head, unit] : {std::pair(k.back(), kHeadUnit), std::pair(v.back(), kValueUnit)})
+    if (!head.is_constant() || head.value() % unit != 0 || head.value() > kLongest)
+      return fmt::format(
+          "float32 attention kernels take heads of a multiple of {} up to {}, not {}", unit,
+          kLongest, head.to_string());
+  Shape scores = q;
+  scores.back() = k[k.size() - 2];
+  const Dim rows = q[q.size() - 2], bytes = ir::element_count(scores) * Dim(4);
+  if (!bytes.is_constant() || bytes.value() <= context.target.float32_attention_bytes ||
+      rows.value() < kLeastRows)
+    return fmt::format("float32 scores that fit the L2 are stored: {} bytes of at most {}",
+                       bytes.to_string(), context.target.float32_attention_bytes);
+  return "";
+}
+
 }  // namespace
 
-std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs) {
+std::string attention_refusal(const Context& context, std::span<const TensorType> inputs) {
+  const TargetTraits& target = context.target;
   const DType type = inputs[0].dtype;
   if (ir::is_eight_bit_attention(type))  // the pass has checked the heads
     return target.first_of("Attention", false) != nullptr
@@ -74,6 +98,8 @@ std::string attention_refusal(const TargetTraits& target, std::span<const Tensor
   const bool step = target.attention_steps.count(type) > 0;
   if (!step && !target.attention)
     return fmt::format("this target has no attention of {}", to_string(type));
+  if (!step && type == DType::kFloat32 && target.float32_attention_bytes > 0)
+    return float32_refusal(context, inputs);
   if (!step && type != DType::kFloat16 && type != DType::kBFloat16)
     return fmt::format("attention kernels take float16 and bfloat16, not {}", to_string(type));
   const DType keys = inputs[1].dtype;

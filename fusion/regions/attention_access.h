@@ -12,7 +12,7 @@ namespace sinter::fusion {
 
 /// Why the target has no kernel for attention of inputs q, k, v[, mask] of these types; empty if it
 /// has one.
-std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs);
+std::string attention_refusal(const Context& context, std::span<const TensorType> inputs);
 
 /// True if `value` [.., rows, columns], traced through all its views in `graph`, is one strided
 /// access for every batch index. One batch dimension may be split in two (heads merged with the

@@ -83,6 +83,37 @@ TEST(Reverse, SequencesOfTheirOwnLengths) {
                 {4, 2}, {4, 3, 2, 1, 0, 5, 6, 7});
 }
 
+std::vector<const ir::Node*> takes_of(const ir::Graph& graph) {
+  std::vector<const ir::Node*> found;
+  for (const ir::Node& node : graph.nodes())
+    if (node.op->name == "Take") found.push_back(&node);
+  return found;
+}
+
+/// Windows that begin at each pixel are shifted images; others are gathered.
+TEST(Windows, BackTogetherWithoutIndices) {
+  const OneOp at_each = {
+      "Col2Im", {ramp({1, 4, 4}), int64s({2}, {3, 3}), int64s({2}, {2, 2})}, {}, 18, {1, 2}};
+  EXPECT_TRUE(takes_of(at_each.model().import().graph).empty());
+  OneOp apart = at_each;
+  apart.inputs[1] = int64s({2}, {4, 4});
+  apart.attributes = {attr("strides", v({2, 2}))};
+  EXPECT_EQ(takes_of(apart.model().import().graph).size(), 1u);
+}
+
+/// The last index is that of channels, which lie together.
+TEST(Windows, DeformedOnesAreSampledAlongChannels) {
+  const OneOp deformed = {
+      "DeformConv", {ramp({1, 8, 5, 4}), ramp({3, 8, 2, 2}), ramp({1, 8, 4, 3})}, {}, 19};
+  const ir::Graph graph = deformed.model().import().graph;
+  const auto takes = takes_of(graph);
+  ASSERT_FALSE(takes.empty());
+  for (const ir::Node* take : takes) {
+    EXPECT_EQ(graph.type(take->inputs[0]).shape.back(), Dim(8));
+    EXPECT_EQ(graph.type(take->outputs[0]).shape.back(), Dim(8));
+  }
+}
+
 TEST(Windows, BackTogether) {
   expect_tensor(OneOp({"Col2Im",
                        {ramp({1, 4, 4}, 1), int64s({2}, {3, 3}), int64s({2}, {2, 2})},
@@ -91,6 +122,13 @@ TEST(Windows, BackTogether) {
                        {1, 2}})
                     .run(),
                 {1, 1, 3, 3}, {1, 7, 6, 12, 34, 22, 11, 27, 16});
+  expect_tensor(OneOp({"Col2Im",
+                       {ramp({1, 6, 6}), int64s({2}, {3, 4}), int64s({2}, {2, 3})},
+                       {attr("pads", v({1, 0, 0, 2})), attr("dilations", v({1, 2}))},
+                       18,
+                       {1, 2}})
+                    .run(),
+                {1, 1, 3, 4}, {20, 22, 32, 34, 24, 26, 36, 38, 22, 23, 28, 29});
   expect_tensor(OneOp({"MaxUnpool",
                        {floats({1, 1, 2, 2}, {1, 2, 3, 4}), int64s({1, 1, 2, 2}, {5, 7, 13, 15})},
                        {attr("kernel_shape", v({2, 2})), attr("strides", v({2, 2}))},

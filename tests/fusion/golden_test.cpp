@@ -185,6 +185,32 @@ INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()),
                                   info.param.stem().string();
                          });
 
+/// Scores that fit the L2 are stored between exact products; others never are. TF32 products are
+/// matmuls.
+TEST(Attention, Float32IsOneKernelWhereItsScoresExceedTheL2) {
+  const auto operators = [](std::int64_t heads, const std::string& more, Precision precision) {
+    Context context;
+    context.target = codegen::cuda_target().traits();
+    context.precision = precision;
+    const ir::Graph graph = ir::parse_graph(fmt::format(
+        R"(graph @main(%q: f32[{0}, 1024, 64], %k: f32[{0}, 1024, 64], %v: f32[{0}, 1024, 64],
+                       %mask: f32[1024, 1024]) {{
+          %y = Attention(%q, %k, %v{1}) {{scale = 0.125, causal = 1}}
+          return y = %y
+        }})",
+        heads, more));
+    std::vector<std::string> names;
+    const ir::Graph result = run_pass("decompose", graph, context);
+    for (const ir::Node& node : result.nodes()) names.emplace_back(node.op->name);
+    return names;
+  };
+  using testing::Contains, testing::ElementsAre;
+  EXPECT_THAT(operators(64, "", Precision::kModel), ElementsAre("Attention"));
+  EXPECT_THAT(operators(2, "", Precision::kModel), Contains("MatMul"));
+  EXPECT_THAT(operators(64, ", %mask", Precision::kModel), Contains("MatMul"));
+  EXPECT_THAT(operators(64, "", Precision::kTf32), Contains("MatMul"));
+}
+
 /// The same model as two exporters write it fuses to one graph.
 TEST(Spellings, OldAndNewEncoderAreOneFusedGraph) {
   for (const TargetTraits& target :

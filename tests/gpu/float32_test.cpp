@@ -2,9 +2,11 @@
 // float32 products and convolutions with each kernel's schedules forced, against the reference:
 // exact on CUDA cores, rounded to TF32 on tensor cores.
 #include <iostream>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sinter/profile.h>
 
 #include "ir/text/text.h"
 #include "tests/gpu/cases.h"
@@ -154,6 +156,33 @@ INSTANTIATE_TEST_SUITE_P(
                       "passes=spread split_k=1 cluster_n=1",
                       "pingpong 128x256x32 consumers=1 warpgroups=2 stages=3 blocks=132 "
                       "passes=rolled split_k=1 cluster_n=1"));
+
+/// One kernel beside matmuls and a softmax: a mask, which the kernel does not take, hides the same.
+TEST(Float32, AttentionAgreesWithItsParts) {
+  for (const auto& [heads, rows, head, values] :
+       {std::tuple(16, 1100, 64, 64), std::tuple(20, 1000, 40, 32), std::tuple(16, 1030, 128, 128),
+        std::tuple(128, 2048, 64, 64)}) {
+    const ir::Graph graph = ir::parse_graph(fmt::format(
+        R"(graph @main(%q: f32[{0}, {1}, {2}], %k: f32[{0}, {1}, {2}], %v: f32[{0}, {1}, {3}]) {{
+          %y = Attention(%q, %k, %v) {{scale = 0.7, causal = 1}}
+          %row = Iota() {{shape = [{1}, 1]}}
+          %key = Iota() {{shape = [1, {1}], axis = 1}}
+          %mask = LessOrEqual(%key, %row)
+          %z = Attention(%q, %k, %v, %mask) {{scale = 0.7, fill = -inf}}
+          return y = %y, z = %z
+        }})",
+        heads, rows, head, values));
+    SCOPED_TRACE(fmt::format("{} heads of {} and {}, {} rows", heads, head, values, rows));
+    const auto inputs = random_inputs(graph, {});
+    Session session(compile(graph, true));
+    const auto outputs = run(session, graph, inputs);
+    EXPECT_LE(relative_error(outputs[0], outputs[1]), kExact);
+    expect_same_bits(run(session, graph, inputs), outputs);
+    for (const StepTime& step : profile_steps(session))
+      std::cout << fmt::format("attention {}x{}x{} {}: {:.2f} us, {}\n", heads, rows, head,
+                               step.name, step.microseconds, step.how);
+  }
+}
 
 /// What a session chooses, with the times of all steps for people.
 TEST(Float32, ChosenTacticsAgreeWithTheReference) {

@@ -120,6 +120,8 @@ struct AttentionProgram {
             (buffer == k.buffer || buffer == v.buffer ||
              (key_scales && (buffer == key_scales->buffer || buffer == value_scales->buffer))));
   }
+  /// Exact products by CUDA cores (attention_float32.cuh).
+  bool is_float32() const { return dtype == DType::kFloat32 && !eight_bit; }
   /// Whether limits may differ between rows of one head.
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }
 };

@@ -70,8 +70,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s,
   const std::string bytes =
       s.by_warpgroups()
           ? fmt::format("AttentionPipeline<Shape, {}, {}>::kSharedBytes", s.stages, s.queries)
-          : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
-                        p.front ? " + Shape::kPrologueBytes" : "");
+      : p.is_float32() ? "Float32Rows<Shape>::kSharedBytes"
+                       : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
+                                     p.front ? " + Shape::kPrologueBytes" : "");
   return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
                             attention_shared_bytes(p, s));
 }
@@ -169,7 +170,8 @@ class AttentionEmitter {
     }
     kernel.source = kernel_heading(name_, origins);
     if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
-    kernel.source += "#include \"attention.cuh\"\n";
+    kernel.source +=
+        fmt::format("#include \"attention{}.cuh\"\n", p_.is_float32() ? "_float32" : "");
     if (by_warpgroups)
       kernel.source += fmt::format("#include \"{}.cuh\"\n{}",
                                    p_.eight_bit ? "attention_eight_bit" : "attention_warpgroups",
@@ -363,7 +365,7 @@ class AttentionEmitter {
           p_.bounds ? ", const PackedTile* found = nullptr" : "",
           problem_of(p_.bounds ? "item" + of_tiles + ", found" : "item"),
           texts.maps.empty() ? "NoMaps()" : maps_text(p_), end());
-    std::string by = "attend";
+    std::string by = p_.is_float32() ? "attend_float32" : "attend";
     if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
     else if (schedule.splits > 1)

@@ -49,26 +49,31 @@ EmittedKernel emit_transform(const TransformProblem& problem, const KernelReques
   const Dim blocks = ir::ceil_div(problem.rows, Dim(together * pairs), exprs.ranges());
   const std::string end = parameters.end_of_blocks(blocks, "blockIdx.x");
 
+  // TransformRows::kSharedBytes: a copy of the rows, if stages pass them on.
+  const std::vector<int> radices = ir::transform_radices(t.length);
+  const std::int64_t copies = radices.size() > 1 || (pairs == 2 && !t.half) ? 1 : 0;
+  const std::int64_t shared_bytes = copies * together * (t.length + t.length / 16 + 1) * 8;
+
   EmittedKernel kernel;
   kernel.step.args = parameters.args();
   const std::string schedule = fmt::format("transform rows={} threads={}", together, threads);
   kernel.source = fmt::format(
       "{}#include \"transform.cuh\"\n\n// schedule: {}\n"
       "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}"
-      "  TransformRows<{}, {}, {}, {}, {}, {}, {}, {}>::run<{}>(x, roots, {}, y, {}, {}, {}, {}, "
-      "blockIdx.x);\n}}\n",
+      "  typedef TransformRows<{}, {}, {}, {}, {}, {}, {}, {}> Rows;\n"
+      "  static_assert(Rows::kSharedBytes == {}, \"what the launch reserves\");\n"
+      "  Rows::run<{}>(x, roots, {}, y, {}, {}, {}, {}, blockIdx.x);\n}}\n",
       kernel_heading(request.name, request.origins), schedule, threads,
       signature_text(request.name, parameters.texts()), parameters.lines(), end, t.length, t.count,
       (t.complex ? 1 : 0) + (t.half ? 2 : 0), t.inverse, problem.window.has_value(), together,
-      threads, fmt::join(ir::transform_radices(t.length), ", "), type,
-      problem.window ? "window" : "nullptr", rows, pitch, frames, t.step);
+      threads, fmt::join(radices, ", "), shared_bytes, type, problem.window ? "window" : "nullptr",
+      rows, pitch, frames, t.step);
   auto variant = std::make_unique<KernelVariantT>();
   variant->function = request.name;
   variant->grid = {exprs.intern(blocks), exprs.intern(1), exprs.intern(1)};
   variant->block = {static_cast<std::uint32_t>(threads), 1, 1};
   variant->schedule = schedule;
-  variant->shared_bytes =
-      static_cast<std::uint32_t>(2 * together * (t.length + t.length / 16 + 1) * 8);
+  variant->shared_bytes = static_cast<std::uint32_t>(shared_bytes);
   kernel.step.variants.push_back(std::move(variant));
   return kernel;
 }

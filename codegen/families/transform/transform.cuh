@@ -151,34 +151,85 @@ struct TransformRows {
   static constexpr int kPitch = kLength + kLength / 16 + 1;
   SINTER_DEVICE static int place(int row, int i) { return row * kPitch + i + i / 16; }
 
-  template <int kSpan, int kRadix>
-  SINTER_DEVICE static void stage(const Number* from, Number* to, const float* roots) {
-    constexpr int kEach = kLength / kRadix;
-    for (int task = threadIdx.x; task < kRows * kEach; task += kThreads) {
-      const int row = task / kEach, j = task % kEach, within_span = j % kSpan;
-      Number v[kRadix];
+  // The first stage reads memory and the last one writes it, except where two rows are parted.
+  // Those between read a copy of the rows, and write it when all threads have read.
+  static constexpr bool kParts = kPairs && !kHalf;
+  static constexpr int kCopies = sizeof...(kRadices) > 1 || kParts ? 1 : 0,
+                       kSharedBytes = kCopies * kRows * kPitch * static_cast<int>(sizeof(Number));
+
+  /// Multiplies v[r] by the root number r * `step`. Two roots are loaded, whose products are the
+  /// others: neighbours' roots are in as many lines of the cache as they are far apart.
+  template <int kRadix>
+  SINTER_DEVICE static void turn(Number (&v)[kRadix], const float* roots, int step) {
+    Number root[kRadix];
 #pragma unroll
-      for (int r = 0; r < kRadix; ++r) {
-        v[r] = from[place(row, j + r * kEach)];
-        if (kSpan == 1 || r == 0) continue;
-        const Vec<float, 2> root =
-            load<2>(roots + within_span * r * (kLength / (kSpan * kRadix)) * 2);
-        v[r] = v[r] * Number{root.v[0], root.v[1]};
+    for (int r = 1; r < kRadix; ++r) {
+      if (r == 1 || r == 4) {
+        const Vec<float, 2> loaded = load<2>(roots + r * step * 2);
+        root[r] = {loaded.v[0], loaded.v[1]};
+      } else if (r < 4) {
+        root[r] = root[r - 1] * root[1];
+      } else {
+        root[r] = r % 4 == 0 ? root[r - 4] * root[4] : root[r / 4 * 4] * root[r % 4];
       }
-      Butterfly<kRadix>::of(v);
-      const int first = j / kSpan * (kSpan * kRadix) + within_span;
-#pragma unroll
-      for (int r = 0; r < kRadix; ++r) to[place(row, first + r * kSpan)] = v[r];
+      v[r] = v[r] * root[r];
     }
-    __syncthreads();
   }
-  template <int kSpan, int kRadix, int... kRest>
-  SINTER_DEVICE static Number* stages(Number* from, Number* to, const float* roots) {
-    stage<kSpan, kRadix>(from, to, roots);
-    if constexpr (sizeof...(kRest) == 0)
-      return to;
-    else
-      return stages<kSpan * kRadix, kRest...>(to, from, roots);
+
+  /// `take(v, row, j)` gives numbers j, j + kLength / kRadix, .. of a row; `put(v, row, first,
+  /// apart)` takes numbers first, first + apart, .. kInPlace: they lie where others are read.
+  template <int kSpan, int kRadix, bool kInPlace, class Take, class Put>
+  SINTER_DEVICE static void stage(const float* roots, const Take& take, const Put& put) {
+    constexpr int kEach = kLength / kRadix, kTasks = (kRows * kEach + kThreads - 1) / kThreads,
+                  kHeld = kInPlace ? kTasks : 1;
+    Number v[kHeld][kRadix];
+    const auto put_task = [&](Number(&of_task)[kRadix], int task) {
+      const int j = task % kEach;
+      put(of_task, task / kEach, j / kSpan * (kSpan * kRadix) + j % kSpan, kSpan);
+    };
+#pragma unroll(kHeld)
+    for (int t = 0; t < kTasks; ++t) {
+      const int task = static_cast<int>(threadIdx.x) + t * kThreads;
+      if (task >= kRows * kEach) continue;
+      Number(&own)[kRadix] = v[t % kHeld];
+      const int j = task % kEach;
+      take(own, task / kEach, j);
+      if constexpr (kSpan > 1) turn(own, roots, j % kSpan * (kLength / (kSpan * kRadix)));
+      Butterfly<kRadix>::of(own);
+      if (!kInPlace) put_task(own, task);
+    }
+    if (!kInPlace) return;
+    __syncthreads();
+#pragma unroll
+    for (int t = 0; t < kHeld; ++t)
+      if (const int task = static_cast<int>(threadIdx.x) + t * kThreads; task < kRows * kEach)
+        put_task(v[t], task);
+  }
+  template <int kRadix>
+  SINTER_DEVICE static void take_from(const Number* from, Number (&v)[kRadix], int row, int j) {
+#pragma unroll
+    for (int r = 0; r < kRadix; ++r) v[r] = from[place(row, j + r * (kLength / kRadix))];
+  }
+  template <int kRadix>
+  SINTER_DEVICE static void put_into(Number* to, const Number (&v)[kRadix], int row, int first,
+                                     int apart) {
+#pragma unroll
+    for (int r = 0; r < kRadix; ++r) to[place(row, first + r * apart)] = v[r];
+  }
+  template <int kSpan, int kRadix, int... kRest, class Take, class Put>
+  SINTER_DEVICE static void stages(Number* copy, const float* roots, const Take& take,
+                                   const Put& put) {
+    if constexpr (sizeof...(kRest) == 0 && !kParts) {
+      stage<kSpan, kRadix, false>(roots, take, put);
+    } else {
+      stage<kSpan, kRadix, (kSpan > 1)>(roots, take, [&](auto& v, int row, int first, int apart) {
+        put_into(copy, v, row, first, apart);
+      });
+      __syncthreads();
+      if constexpr (sizeof...(kRest) > 0)
+        stages<kSpan * kRadix, kRest...>(
+            copy, roots, [&](auto& v, int row, int j) { take_from(copy, v, row, j); }, put);
+    }
   }
 
   /// Element `i` of the row at `x`, which has `n`.
@@ -200,59 +251,72 @@ struct TransformRows {
   SINTER_DEVICE static void run(const T* x, const float* roots, const T* window, T* y, i64 rows,
                                 i64 pitch, i64 frames, i64 step, i64 block) {
     SINTER_DYNAMIC_SHARED(memory);
-    Number* const from = reinterpret_cast<Number*>(memory);
-    Number* const to = from + kRows * kPitch;
+    Number* const copy = reinterpret_cast<Number*>(memory);
     const int n = static_cast<int>(pitch < kLength ? pitch : kLength);
-    const i64 first = block * kSignals;
+    const i64 first_signal = block * kSignals;
     const auto row_at = [&](i64 row) {
       const i64 offset = frames == 1 ? row * pitch : row / frames * pitch + row % frames * step;
       return x + offset * (kComplex ? 2 : 1);
     };
-#pragma unroll 8
-    for (int task = threadIdx.x; task < kRows * kLength; task += kThreads) {
-      const int row = task / kLength, i = task % kLength;
-      Number value = {0.0f, 0.0f};
-      const i64 signal = first + row * (kPairs ? 2 : 1);
-      if (signal < rows) value = element(row_at(signal), i, n);
-      if (kPairs && signal + 1 < rows) {
-        const Number other = element(row_at(signal + 1), i, n);
-        value = {value.re - other.im, value.im + other.re};
+    const auto signal_of = [&](int row) { return first_signal + row * (kPairs ? 2 : 1); };
+    const auto take = [&](auto& v, int row, int j) {
+      constexpr int kRadix = static_cast<int>(sizeof(v) / sizeof(Number));
+      const i64 signal = signal_of(row);
+      const bool one = signal < rows, two = kPairs && signal + 1 < rows;
+      const T* const own = one ? row_at(signal) : x;
+      const T* const next = two ? row_at(signal + 1) : x;
+#pragma unroll
+      for (int r = 0; r < kRadix; ++r) {
+        const int i = j + r * (kLength / kRadix);
+        Number value = {0.0f, 0.0f};
+        if (one) value = element(own, i, n);
+        if (two) {
+          const Number of_next = element(next, i, n);
+          value = {value.re - of_next.im, value.im + of_next.re};
+        }
+        if (kWindow) {
+          const float factor = widen(window[i]);
+          value = {value.re * factor, value.im * factor};
+        }
+        v[r] = kInverse ? swapped(value) : value;
       }
-      if (kWindow) {
-        const float factor = widen(window[i]);
-        value = {value.re * factor, value.im * factor};
-      }
-      from[place(row, i)] = kInverse ? swapped(value) : value;
-    }
-    __syncthreads();
-    const Number* const result = stages<1, kRadices...>(from, to, roots);
-    const auto value_at = [&](int row, int k) {
-      const Number value = result[place(row, k)];
-      return kInverse ? swapped(value) : value;
     };
     constexpr float kScale = kInverse ? 1.0f / kLength : 1.0f;
     constexpr int kResults = kHalf ? kLength : kCount;
-    for (int task = threadIdx.x; task < kRows * kResults; task += kThreads) {
-      const int row = task / kResults, k = task % kResults;
-      const i64 signal = first + row * (kPairs ? 2 : 1);
-      const Number value = value_at(row, k);
-      if (kHalf) {
+    const auto put_pair = [&](i64 signal, int k, float re, float im) {
+      const float both[] = {re * kScale, im * kScale};
+      if (signal < rows) store(y + (signal * kResults + k) * 2, both);
+    };
+    const auto put = [&](auto& v, int row, int first, int apart) {
+      constexpr int kRadix = static_cast<int>(sizeof(v) / sizeof(Number));
+      const i64 signal = signal_of(row);
+#pragma unroll
+      for (int r = 0; r < kRadix; ++r) {
+        const int k = first + r * apart;
+        if (k >= kResults) continue;
+        const Number value = kInverse ? swapped(v[r]) : v[r];
+        if (!kHalf) {
+          put_pair(signal, k, value.re, value.im);
+          continue;
+        }
         if (signal < rows) y[signal * kResults + k] = narrow<T>(value.re * kScale);
         if (signal + 1 < rows) y[(signal + 1) * kResults + k] = narrow<T>(value.im * kScale);
-        continue;
       }
-      const auto put = [&](i64 to_row, float re, float im) {
-        const float both[] = {re * kScale, im * kScale};
-        if (to_row < rows) store(y + (to_row * kResults + k) * 2, both);
+    };
+    stages<1, kRadices...>(copy, roots, take, put);
+    if constexpr (kParts) {
+      const auto value_at = [&](int row, int k) {
+        const Number value = copy[place(row, k)];
+        return kInverse ? swapped(value) : value;
       };
-      if (!kPairs) {
-        put(signal, value.re, value.im);
-        continue;
+      for (int task = threadIdx.x; task < kRows * kResults; task += kThreads) {
+        const int row = task / kResults, k = task % kResults;
+        const i64 signal = signal_of(row);
+        // The rows' frequencies: conjugates of each other at k and kLength - k.
+        const Number value = value_at(row, k), mirrored = value_at(row, k == 0 ? 0 : kLength - k);
+        put_pair(signal, k, 0.5f * (value.re + mirrored.re), 0.5f * (value.im - mirrored.im));
+        put_pair(signal + 1, k, 0.5f * (value.im + mirrored.im), 0.5f * (mirrored.re - value.re));
       }
-      // The rows' frequencies: conjugates of each other at k and kLength - k.
-      const Number mirrored = value_at(row, k == 0 ? 0 : kLength - k);
-      put(signal, 0.5f * (value.re + mirrored.re), 0.5f * (value.im - mirrored.im));
-      put(signal + 1, 0.5f * (value.im + mirrored.im), 0.5f * (mirrored.re - value.re));
     }
   }
 };

@@ -75,6 +75,7 @@ ir::TargetTraits make_traits() {
                             .held_row_bytes = 512 << 10,
                             .run_bytes = 32};
   traits.attention = true;
+  traits.float32_attention_bytes = device.l2_bytes;
   traits.attention_prologue_rows = kAttentionPrologueRows;
   traits.gemm_kernels = true;
   traits.gemm_prologue = {.rows = kGemmPrologueRows,

@@ -22,7 +22,7 @@ std::vector<Tap> neighbours(NodeContext& node, const Term& x, const Dim& extent)
   return {tap(left, 1 - t), tap(left + 1, t)};
 }
 
-/// Gathers windows as [batch, offset group, channel of the group, kernel.., windows..], then
+/// Gathers windows as [batch, windows.., kernel.., offset group, channel of the group], then
 /// multiplies with the weights of each group of channels.
 void deform_conv(NodeContext& node) {
   const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
@@ -66,40 +66,63 @@ void deform_conv(NodeContext& node) {
                        kernel);
   });
 
-  // Dimensions: 0 batch, 1 offset group, 2 channel, then the kernel's and the windows'.
-  const std::size_t rank = 3 + 2 * spatial;
-  Shape positions{shape[0], Dim(offset_group), Dim(1)};
-  positions.insert(positions.end(), kernel.begin(), kernel.end());
-  Shape split = positions;
+  // Dimensions: batch, the windows', the kernel's, offset group, channel. Channels lie together: a
+  // window's neighbours and weights are computed once for many, and read as vectors.
+  const std::size_t rank = 3 + 2 * spatial, of_kernel = 1 + spatial, of_group = 1 + 2 * spatial;
+  const auto transposed = [&](const Term& term, Ints perm) {
+    return Term(node, node.add("Transpose", {term.value()}, {{"perm", std::move(perm)}}));
+  };
+  Shape planes{shape[0], Dim(offset_group)}, positions{shape[0]};
+  planes.insert(planes.end(), kernel.begin(), kernel.end());
+  Shape split = planes;
   split.push_back(coordinates);
-  positions.insert(positions.end(), out.begin(), out.end());
-  split.insert(split.end(), out.begin(), out.end());
+  for (Shape* each : {&planes, &split, &positions})
+    each->insert(each->end(), out.begin(), out.end());
+  positions.insert(positions.end(), kernel.begin(), kernel.end());
+  positions.insert(positions.end(), {Dim(offset_group), Dim(1)});
+  Ints windows_first{0};
+  for (const std::size_t from : {2 + spatial, std::size_t{2}})
+    for (std::size_t d = 0; d < spatial; ++d)
+      windows_first.push_back(static_cast<std::int64_t>(from + d));
+  windows_first.push_back(1);
+  const auto at_positions = [&](const Term& term) {
+    return transposed(term.reshape(planes), windows_first).reshape(positions);
+  };
   const DType type = compute_type(node.dtype(x));
   const Term offsets = Term(node, offset).reshape(split).cast(type);
-  Shape grouped{shape[0], Dim(offset_group), *per_offset};
+  Ints channels_last{0};
+  for (std::size_t d = 0; d < spatial; ++d)
+    channels_last.push_back(static_cast<std::int64_t>(2 + d));
+  channels_last.push_back(1);
+  Shape grouped{shape[0]};
   grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
-  const Term data = Term(node, x).reshape(grouped);
-  std::vector<std::vector<Tap>> all;
-  for (std::size_t d = 0; d < 3; ++d) all.push_back({{iota(node, grouped[d], d, rank), {}, {}}});
+  grouped.insert(grouped.end(), {Dim(offset_group), *per_offset});
+  const Term data = transposed(Term(node, x), channels_last).reshape(grouped);
+  std::vector<std::vector<Tap>> all = {{{iota(node, shape[0], 0, rank), {}, {}}}};
   for (std::size_t d = 0; d < spatial; ++d) {
-    const Term moved =
-        slice_one(offsets, 3 + spatial, static_cast<std::int64_t>(d)).reshape(positions);
-    const Term tap = iota(node, kernel[d], 3 + d, rank, type) * static_cast<double>(w.dilations[d]);
-    const Term window =
-        iota(node, out[d], 3 + spatial + d, rank, type) * static_cast<double>(w.strides[d]);
+    const Term moved = at_positions(slice_one(offsets, 2 + spatial, static_cast<std::int64_t>(d)));
+    const Term tap =
+        iota(node, kernel[d], of_kernel + d, rank, type) * static_cast<double>(w.dilations[d]);
+    const Term window = iota(node, out[d], 1 + d, rank, type) * static_cast<double>(w.strides[d]);
     const Term origin = window + tap - size_of_dim(node, w.pads_begin[d], type);
     all.push_back(neighbours(node, moved + origin, shape[2 + d]));
   }
+  all.push_back({{iota(node, Dim(offset_group), of_group, rank), {}, {}}});
+  all.push_back({{iota(node, *per_offset, of_group + 1, rank), {}, {}}});
   Term sampled = interpolate(data, all, type);
   if (node.has_input(4)) {
     const ValueId mask = node.input(4, "mask");
     if (node.shape(mask) != per_window(Dim(offset_group) * taps))
       node.invalid("mask is {}, but there are {} windows of {}", node.type(mask), out, kernel);
-    sampled = sampled * Term(node, mask).reshape(positions).cast(type);
+    sampled = sampled * at_positions(Term(node, mask)).cast(type);
   }
   const Dim rows = *ir::divide_exactly(weight_shape[0], group), depth = weight_shape[1] * taps;
-  const Term columns = sampled.cast(node.dtype(x)).reshape({shape[0], Dim(group), depth, windows});
-  const Term matrix = Term(node, weights).reshape({Dim(1), Dim(group), rows, depth});
+  const Term windows_of =
+      sampled.cast(node.dtype(x)).reshape({shape[0], windows, taps, Dim(group), weight_shape[1]});
+  const Term columns =
+      transposed(windows_of, {0, 3, 2, 4, 1}).reshape({shape[0], Dim(group), depth, windows});
+  const Term of_taps = Term(node, weights).reshape({Dim(group), rows, weight_shape[1], taps});
+  const Term matrix = transposed(of_taps, {0, 1, 3, 2}).reshape({Dim(1), Dim(group), rows, depth});
   Term y = matrix.with("MatMul", columns).reshape(per_window(weight_shape[0]));
   if (node.has_input(3)) {
     Shape channels(spatial + 1, Dim(1));

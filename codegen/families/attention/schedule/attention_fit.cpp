@@ -13,6 +13,7 @@ namespace {
 // Limit for blocks without clusters and warpgroups, available on every architecture.
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
+constexpr std::int64_t kLongestFloat32Head = 128;
 constexpr std::int64_t kLongestHeldQueries = 192;  // AttentionPipeline::kQueriesStay
 constexpr std::int64_t kLeastWarpgroupHead = 40;   // below, tiles are mostly padding
 
@@ -27,6 +28,18 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
   const int heads = static_cast<int>(program.value_head / 2 * (program.promoted ? 2 : 1) +
                                      (stay ? 0 : (program.head + 15) / 16 * 4));
   return schedule.keys / 2 + schedule.keys / (program.eight_bit ? 8 : 4) + heads + mask + others;
+}
+
+/// Whether attention_float32.cuh takes the schedule. A thread's sums of 8 rows fill its registers
+/// with 64 value columns.
+bool fits_float32(const AttentionProgram& program, const DeviceModel& device,
+                  const AttentionSchedule& s) {
+  return s.row_warps == 4 && s.key_groups == 1 && (s.keys == 32 || s.keys == 64) &&
+         (s.warp_rows == 16 || (s.warp_rows == 32 && program.value_head <= 64)) && s.ahead == 1 &&
+         s.splits == 1 && s.stages == 0 && s.queries == 1 && s.tma == 0 && s.blocks == 0 &&
+         s.turns == 0 && s.at_once == 0 &&
+         attention_shared_bytes(program, s) <=
+             static_cast<std::uint32_t>(device.block_shared_bytes);
 }
 
 /// Whether a token's rows, from heads that share their keys, are aligned to `vector`.
@@ -129,6 +142,7 @@ bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
   if (!fits_prologue(program, schedule)) return false;
   if (!(program.bounds && program.tables) && (schedule.least_rows > 0 || schedule.most_rows > 0))
     return false;
+  if (program.is_float32()) return fits_float32(program, device, schedule);
   if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule, ranges);
   if (program.eight_bit) return false;
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
@@ -146,8 +160,17 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
     reason = std::move(why);
     return false;
   };
-  if (program.dtype != DType::kFloat16 && program.dtype != DType::kBFloat16)
-    return refuse(fmt::format("its type is {}, not f16 or bf16", to_string(program.dtype)));
+  if (program.is_float32()) {
+    if (program.mask || program.limits || program.bounds || program.tables || program.key_scales ||
+        program.front)
+      return refuse("float32 has no masks, limits, sequences, caches of 8 bits or prologues");
+    if (program.head % 8 != 0 || program.value_head % 32 != 0 ||
+        std::max(program.head, program.value_head) > kLongestFloat32Head)
+      return refuse(fmt::format("float32 heads of {} and {} are no multiples of 8 and 32 up to {}",
+                                program.head, program.value_head, kLongestFloat32Head));
+  } else if (program.dtype != DType::kFloat16 && program.dtype != DType::kBFloat16) {
+    return refuse(fmt::format("its type is {}, not f16, bf16 or f32", to_string(program.dtype)));
+  }
   for (const std::int64_t head : {program.head, program.value_head})
     if (head < 1 || head > kLongestHead)
       return refuse(fmt::format("head dimension {} is above {}", head, kLongestHead));

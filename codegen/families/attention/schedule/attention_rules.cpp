@@ -25,7 +25,9 @@ class Chooser {
         exprs_(exprs),
         device_(device),
         heads_(ir::element_count(program.batch)) {
-    base_.vector = common_vector({&program.k, &program.v});
+    base_.vector = program.is_float32()
+                       ? common_vector({&program.q, &program.k, &program.v, &program.y})
+                       : common_vector({&program.k, &program.v});
     while (program.head % base_.vector != 0 || program.value_head % base_.vector != 0)
       base_.vector /= 2;
     base_.pairs =
@@ -118,6 +120,17 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     if (!fits_kernel(program, device, schedule, exprs.ranges()))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("the schedule '{}' does not take this attention", forced));
+    return {std::move(schedule)};
+  }
+  if (program.is_float32()) {
+    AttentionSchedule schedule = chooser.base();
+    schedule.row_warps = 4;
+    for (const auto& [warp_rows, keys] :
+         {std::pair(32, 64), std::pair(16, 64), std::pair(16, 32)}) {
+      schedule.warp_rows = warp_rows;
+      schedule.keys = keys;
+      if (fits_kernel(program, device, schedule, exprs.ranges())) break;
+    }
     return {std::move(schedule)};
   }
   const std::int64_t longest = std::max(program.head, program.value_head);

@@ -120,6 +120,11 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
         (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
   }
   const std::int64_t head = padded_head(program.head), value_head = padded_head(program.value_head);
+  if (program.is_float32())  // Float32Rows::kSharedBytes
+    return static_cast<std::uint32_t>(((schedule.rows() + schedule.keys) * (head + 4) +
+                                       schedule.keys * value_head +
+                                       schedule.rows() * (schedule.keys / 2 + 8)) *
+                                      4);
   const std::int64_t steps = (head + 15) / 16, out_tiles = value_head / 8;
   const std::int64_t units = program.key_scales ? (steps | 1) + (out_tiles / 2 | 1)
                                                 : (steps * 2 | 1) + (out_tiles | 1),

@@ -75,7 +75,7 @@ ScoreText score_text(const AttentionProgram& attention, const std::string& name,
   ScoreText result;
   result.front = attention.scale;
   result.behind = take_factor(scores);
-  if (!facts.precise) shorten_functions(scores);
+  if (!facts.precise && !attention.is_float32()) shorten_functions(scores);
   const auto number_of = [&](std::uint32_t buffer) {
     return static_cast<std::uint32_t>(std::ranges::find(attention.buffers, buffer) -
                                       attention.buffers.begin());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cases/eight_bit.h"
+#include "cases/float32.h"
 #include "cases/plain.h"
 #include "cases/scheduled.h"
 #include "cases/scores.h"
@@ -21,6 +22,7 @@ inline std::vector<AttentionCase> joined(
 }
 
 inline const std::vector<AttentionCase> kAttentionCases =
-    joined({kPlainAttention, kScheduledAttention, kEightBitAttention, kScoredAttention});
+    joined({kPlainAttention, kScheduledAttention, kEightBitAttention, kScoredAttention,
+            kFloat32Attention});
 
 }  // namespace sinter::test

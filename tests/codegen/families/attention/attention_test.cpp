@@ -107,6 +107,7 @@ double attention_tolerance(DType type) { return type == DType::kFloat16 ? 2e-3 :
 
 /// What `expected` may be off by: the tolerance, and of results of 8 bits a step.
 double allowed(const codegen::AttentionProgram& program, double expected) {
+  if (program.is_float32() && !program.rounding) return 1e-5;
   if (!program.rounding) return attention_tolerance(program.y.dtype);
   if (is_integer(program.y.dtype))
     return 1 + attention_tolerance(program.dtype) / program.rounding->scale;
@@ -371,7 +372,9 @@ TEST(AttentionKernels, FitIntoSharedMemory) {
   for (const AttentionCase& test : kAttentionCases)
     for (const auto& variant : emit(test).kernel.step.variants) {
       const bool exact = variant->schedule.find("stages") != std::string::npos;
-      EXPECT_LE(variant->shared_bytes, (exact || variant->cluster > 1 ? 227u : 96u) * 1024)
+      const bool of_device =
+          exact || variant->cluster > 1 || std::string_view(test.name).starts_with("float32");
+      EXPECT_LE(variant->shared_bytes, (of_device ? 227u : 96u) * 1024)
           << test.name << " " << variant->schedule;
       EXPECT_LE(variant->block[0], exact ? 512u : 256u);
     }
@@ -437,7 +440,7 @@ TEST(AttentionLowering, RefusesByName) {
   EXPECT_THAT(refusal(R"(graph @g(%q: f32[4, 16], %k: f32[4, 16], %v: f32[4, 16]) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),
-              HasSubstr("f32, not f16"));
+              HasSubstr("float32 heads of 16 and 16 are no multiples of 8 and 32"));
   EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 264], %k: f16[4, 264], %v: f16[4, 16]) {
       %y = Attention(%q, %k, %v) {scale = 1}
       return y = %y })"),

@@ -120,6 +120,27 @@ TEST(CudaTransform, KernelsComputeWhatTheReferenceComputes) {
   }
 }
 
+/// Shared memory is for what stages pass on: not for what is read, nor for what is written.
+TEST(CudaTransform, MemoryIsReadAndWrittenByStages) {
+  const auto copies = [](const TransformCase& test) {
+    codegen::ExprTable table({});
+    codegen::TransformProblem problem{.transform = ir::Dft(test.attrs())};
+    problem.roots = 1;
+    problem.y = 2;
+    problem.rows = 1;  // together
+    problem.pitch = test.numbers;
+    codegen::KernelRequest request;
+    request.name = "transform";
+    const auto kernel = emit_transform(problem, request, table);
+    const std::int64_t place = test.length + test.length / 16 + 1;
+    return kernel.step.variants[0]->shared_bytes / (place * 8);
+  };
+  EXPECT_EQ(copies({1, 16, 16, 16, true}), 0);     // radix 16
+  EXPECT_EQ(copies({1, 256, 256, 256, true}), 1);  // 16, 16
+  EXPECT_EQ(copies({1, 2048, 2048, 2048, true}), 1);
+  EXPECT_EQ(copies({1, 16, 16, 9}), 1);  // two real rows, which are parted
+}
+
 TEST(CudaTransform, RadicesMultiplyToTheLength) {
   EXPECT_EQ(ir::transform_radices(1024), (std::vector{16, 16, 4}));
   EXPECT_EQ(ir::transform_radices(400), (std::vector{16, 5, 5}));
