@@ -52,6 +52,34 @@ Tensor dequantized_groups(const Node& node, std::span<const Tensor> parts, std::
   return numbers.reshaped({groups, numbers.shape()[0] / groups, k});
 }
 
+ValueId group_of_rows(GraphBuilder& builder, ValueId offsets, const Dim& rows,
+                      std::int64_t groups) {
+  const auto number = [&](std::int64_t value) {
+    return builder.scalar(DType::kInt32, static_cast<double>(value));
+  };
+  // Where rows were sorted by their groups, these are known.
+  const Node* sort = builder.producer(offsets);
+  if (sort != nullptr && sort->op->name == "GroupByIndex" && offsets == sort->outputs[1] &&
+      builder.type(sort->outputs[0]).shape == Shape{rows}) {
+    const ValueId group =
+        builder.add("Gather", {sort->inputs[0], sort->outputs[0]}, {{"axis", std::int64_t{0}}});
+    return builder.add("Min", {group, number(groups - 1)});
+  }
+  const auto iota = builder.add(
+      "Iota", {},
+      {{"shape", Shape{rows, Dim(1)}}, {"axis", std::int64_t{0}}, {"dtype", DType::kInt32}});
+  const ValueId ends =
+      builder.add("Slice", {offsets},
+                  {{"starts", Shape{Dim(1)}}, {"steps", Ints{1}}, {"shape", Shape{Dim(groups)}}});
+  const ValueId ended =
+      builder.add("GreaterOrEqual",
+                  {iota, builder.add("Reshape", {ends}, {{"shape", Shape{Dim(1), Dim(groups)}}})});
+  const ValueId group =
+      builder.add("ReduceSum", {builder.add("Cast", {ended}, {{"to", DType::kInt32}})},
+                  {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
+  return builder.add("Min", {group, number(groups - 1)});
+}
+
 std::optional<Piece> with_power_scales(ConstantValues& values, const Node& node) {
   if (node.op->name != "MatMul" && node.op->name != "GroupedMatMul") return std::nullopt;
   const ir::ProductFormats formats(node.attrs);

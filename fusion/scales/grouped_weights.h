@@ -30,6 +30,10 @@ std::vector<Tensor> parts_of_groups(const ir::ScaledTensor& weights, std::int64_
 Tensor dequantized_groups(const Node& node, std::span<const Tensor> parts, std::int64_t k,
                           DType type);
 
+/// The group of each of `rows` rows of a grouped matmul with these offsets, i32 [rows]; of rows in
+/// none, any group.
+ValueId group_of_rows(GraphBuilder& builder, ValueId offsets, const Dim& rows, std::int64_t groups);
+
 /// A matmul with weights of floats of 4 bits whose float scales are all powers of two, with these
 /// as e8m0 (MXFP4).
 std::optional<Piece> with_power_scales(ConstantValues& values, const Node& node);

@@ -11,7 +11,7 @@ Rows:
   gpt_oss_mxfp4  a layer of gpt-oss-120b: 128 experts of 2,880 x 2 * 2,880, four taken, QMoE; 1, 8 and 256 tokens.
                  PyTorch multiplies the same numbers in bfloat16
   qwen3_bf16     a layer of Qwen3-30B-A3B: 128 experts of 2,048 x 2 * 768, eight taken, MoE; 512 and 4,096 tokens
-  qwen3_fp8      the same with --precision=fp8 and a scale for each token
+  qwen3_fp8      the same in e4m3 with a scale for each token (--precision=fp8)
 
 Weights, inputs and scores are random and seeded. Programs take turns, --rounds times: `sinter bench`, and PyTorch's calls
 by torch.compile with and without CUDA graphs (--modes; vllm: its kernels of 16 bits, where it is). Figures are medians
@@ -77,7 +77,7 @@ ROWS = {
     "gpt_oss_mxfp4": Row(models.Shape(2880, 2880, 128, 4, dtype=torch.bfloat16), (1, 8, 256), models.Grouped, "gpt_oss", True),
     "qwen3_bf16": Row(QWEN3, (512, 4096), models.Grouped, "qwen3"),
     "qwen3_fp8": Row(QWEN3, (4096,), models.Grouped, "qwen3", options=("--precision=fp8", "--activation-scales=token",
-                                                                       "--weight-rounding=nearest")),
+                                                                       "--weight-rounding=nearest", "--include=MoE")),
 }
 
 
