@@ -6,8 +6,8 @@
 
 #include <sinter/error.h>
 
-#include "codegen/families/gemm/weights/panel_buffers.h"
 #include "codegen/families/operator_family.h"
+#include "codegen/plan/panel_buffers.h"
 #include "ir/scale_format.h"
 #include "runtime/plan/panels/quant_panels.h"
 

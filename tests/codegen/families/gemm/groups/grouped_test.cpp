@@ -154,12 +154,14 @@ std::string eight_bit_graph(int m, int groups, int n, int k) {
 
 TEST(CudaGrouped, EightBitFloats) {
   GemmCheck check;
-  for (const char* tile :
-       {"warp_tile 32x32x128 warps=2x2x1 stages=3 split_k=1 cluster_n=1",
-        "tma 64x32x128 warpgroups=1 stages=3 split_k=1 cluster_n=1",
-        "pingpong 64x64x128 consumers=2 warpgroups=1 stages=4 blocks=3 passes=spread split_k=1 "
-        "cluster_n=1"})
-    add_all(check, eight_bit_graph(kRows, kGroups, 80, 272), tile);
+  const std::string graph = eight_bit_graph(kRows, kGroups, 80, 272);
+  add_all(check, graph, "warp_tile 32x32x128 warps=2x2x1 stages=3 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[0];
+  check.add("tma", graph, "tma 64x32x128 warpgroups=1 stages=3 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[1];
+  check.add("pingpong", graph,
+            "pingpong 64x64x128 consumers=2 warpgroups=1 stages=4 blocks=3 passes=spread split_k=1 "
+            "cluster_n=1");
   EXPECT_EQ(check.run(), "");
 }
 

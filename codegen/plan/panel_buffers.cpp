@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/families/gemm/weights/panel_buffers.h"
+#include "codegen/plan/panel_buffers.h"
 
 #include <algorithm>
 #include <bit>
