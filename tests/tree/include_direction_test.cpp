@@ -150,7 +150,7 @@ const Edges kTable = {
     {"codegen/program", {"codegen/plan/expr_table", "ir", "ir/dim", "runtime/plan"}},
     {"codegen/plan",
      {"codegen/plan/expr_table", "codegen/plan/schedule_choice", "codegen/program",
-      "codegen/targets", "ir", "ir/dim", "runtime/plan"}},
+      "codegen/targets", "codegen/transforms", "ir", "ir/dim", "runtime/plan"}},
     {"codegen/emit",
      {"codegen/plan/expr_table", "codegen/plan/schedule_choice", "codegen/targets/compile_kernels",
       "codegen/targets/device_model", "runtime/plan"}},

@@ -79,7 +79,20 @@ TEST(Ungroup, WhatTheTargetHasStays) {
   const Graph graph = mixture(true, false);
   EXPECT_TRUE(ir::structurally_equal(ungroup_matmuls(graph, context), graph));
   EXPECT_TRUE(context.decisions.empty());
-  EXPECT_FALSE(ir::structurally_equal(ungroup_matmuls(mixture(true, true), context), graph));
+}
+
+/// As for a matmul, the weights become plain numbers: only the chosen groups are computed.
+TEST(Ungroup, WeightsInAFormatThatTheTargetLacksAreDequantized) {
+  Context context;
+  context.target.formats.push_back(
+      {.op = "GroupedMatMul", .left = DType::kFloat32, .right = "f32"});
+  const Graph graph = mixture(true, true), plain = ungroup_matmuls(graph, context);
+  ASSERT_EQ(context.decisions.size(), 2u);
+  EXPECT_THAT(context.decisions[0].reason, HasSubstr("its weights are dequantized"));
+  std::size_t grouped = 0;
+  for (const ir::Node& node : plain.nodes()) grouped += node.op->name == "GroupedMatMul";
+  EXPECT_EQ(grouped, 2u);
+  test::expect_equivalent(graph, plain, 1e-5);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/families/gemm/weights/panel_buffers.h"
+#include "codegen/plan/panel_buffers.h"
 
 #include <algorithm>
 #include <bit>
@@ -19,17 +19,23 @@ namespace {
 
 constexpr std::int64_t kNotUniform = 128;
 
-/// Of [n, ..] values: attributes say the rest.
+/// Of grouped matmuls; absent for others.
+std::int64_t matrices_of(const Attrs& attrs) {
+  return attrs.has("matrices") ? attrs.get_int("matrices") : 1;
+}
+
+/// Of values [n, ..] of each matrix: attributes say the rest.
 QuantPanelShape shape_of(const Attrs& attrs, const Tensor& values) {
-  return {static_cast<int>(attrs.get_int("bits")), values.shape()[0], attrs.get_int("k"),
-          attrs.get_int("group")};
+  return {static_cast<int>(attrs.get_int("bits")), values.shape()[0] / matrices_of(attrs),
+          attrs.get_int("k"), attrs.get_int("group")};
 }
 
 bool has_shape(const Attrs& attrs, std::span<const Tensor> inputs) {
   const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k"),
                      group = attrs.get_int("group");
-  return (bits == 4 || bits == 8) && k >= 0 && group > 0 && !inputs.empty() &&
-         inputs[0].shape().size() == 2;
+  return (bits == 4 || bits == 8) && k >= 0 && group > 0 && matrices_of(attrs) > 0 &&
+         !inputs.empty() && inputs[0].shape().size() == 2 &&
+         inputs[0].shape()[0] % matrices_of(attrs) == 0;
 }
 
 /// e8m0: 2^(code - 127); 255 is no number.
@@ -40,23 +46,29 @@ double power_of(std::int64_t code) {
 }
 
 template <typename T>
-void write_groups(const QuantPanelShape& shape, const std::byte* from, std::vector<std::byte>& to) {
-  plan::write_group_panels(shape, reinterpret_cast<const T*>(from),
-                           reinterpret_cast<T*>(to.data()));
+void write_groups(const QuantPanelShape& shape, const std::byte* bytes,
+                  std::vector<std::byte>& made) {
+  const auto* from = reinterpret_cast<const T*>(bytes);
+  auto* to = reinterpret_cast<T*>(made.data());
+  auto* const end = reinterpret_cast<T*>(made.data() + made.size());
+  for (; to < end; from += shape.n * shape.groups(), to += shape.group_count())
+    plan::write_group_panels(shape, from, to);
 }
 
 std::vector<std::byte> groups_of(const Attrs& attrs, std::span<const Tensor> inputs) {
   const QuantPanelShape shape = shape_of(attrs, inputs[0]);
   const DType from = inputs[0].dtype(), type = attrs.get_dtype("type");
   const ir::HeldBytes held = inputs[0].hold();
-  std::vector<std::byte> made(static_cast<std::size_t>(shape.group_count()) * size_of(type));
+  const std::int64_t matrices = matrices_of(attrs);
+  std::vector<std::byte> made(static_cast<std::size_t>(matrices * shape.group_count()) *
+                              size_of(type));
   if (from == type && type == DType::kInt8) {
     write_groups<std::int8_t>(shape, held.bytes.data(), made);
   } else if (from == type && type == DType::kFloat16) {
     write_groups<std::uint16_t>(shape, held.bytes.data(), made);
   } else {
     const std::int64_t groups = shape.groups();
-    std::vector<float> floats(static_cast<std::size_t>(shape.n * groups));
+    std::vector<float> floats(static_cast<std::size_t>(matrices * shape.n * groups));
     const auto unit = static_cast<float>(attrs.get_float("unit"));
     for (std::int64_t i = 0; i < std::ssize(floats); ++i) {
       const std::byte* at = held.bytes.data() + i * static_cast<std::int64_t>(size_of(from));
@@ -87,16 +99,19 @@ const ir::Derivation kPanelValues = {
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const QuantPanelShape shape = shape_of(attrs, inputs[0]);
-      return std::pair(DType::kUInt8,
-                       Ints{shape.panels(), shape.units(), 4 * plan::kQuantPanelRows});
+      return std::pair(DType::kUInt8, Ints{matrices_of(attrs) * shape.panels(), shape.units(),
+                                           4 * plan::kQuantPanelRows});
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const QuantPanelShape shape = shape_of(attrs, inputs[0]);
       const ir::HeldBytes held = inputs[0].hold();
-      std::vector<std::byte> made(static_cast<std::size_t>(shape.value_bytes()));
-      ir::for_each_job(static_cast<std::size_t>(shape.panels()), 0, [&](std::size_t panel) {
-        const auto p = static_cast<std::int64_t>(panel);
-        plan::write_value_panel(shape, p, held.bytes.data(), made.data() + p * shape.panel_bytes());
+      const auto all = static_cast<std::size_t>(matrices_of(attrs) * shape.panels());
+      std::vector<std::byte> made(all * static_cast<std::size_t>(shape.panel_bytes()));
+      ir::for_each_job(all, 0, [&](std::size_t panel) {
+        const auto at = static_cast<std::int64_t>(panel), matrix = at / shape.panels();
+        plan::write_value_panel(shape, at % shape.panels(),
+                                held.bytes.data() + matrix * shape.n * shape.pitch(),
+                                made.data() + at * shape.panel_bytes());
       });
       return made;
     }};
@@ -109,15 +124,15 @@ const ir::Derivation kPanelGroups = {
       const DType from = inputs[0].dtype(), to = attrs.get_dtype("type");
       attrs.get_float("unit");
       return inputs[0].shape()[1] == shape.groups() &&
-             (inputs.size() == 1 || inputs[1].element_count() == shape.n) &&
+             (inputs.size() == 1 || inputs[1].element_count() == matrices_of(attrs) * shape.n) &&
              (to == DType::kFloat32 ? is_float(from) || from == DType::kUInt8
                                     : from == to && inputs.size() == 1 &&
                                           (to == DType::kFloat16 || to == DType::kInt8));
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const QuantPanelShape shape = shape_of(attrs, inputs[0]);
-      return std::pair(attrs.get_dtype("type"),
-                       Ints{shape.panels(), shape.groups(), plan::kQuantPanelRows});
+      return std::pair(attrs.get_dtype("type"), Ints{matrices_of(attrs) * shape.panels(),
+                                                     shape.groups(), plan::kQuantPanelRows});
     },
     groups_of};
 
@@ -149,6 +164,12 @@ void PanelBuffers::pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_
   const auto constant = [&](std::int64_t buffer) {
     return buffers_.constant_of(static_cast<std::uint32_t>(buffer));
   };
+  // [n, ..]; of a grouped matmul the rows of all groups.
+  const auto rows_of = [&](std::int64_t buffer) {
+    const Tensor& all = *constant(buffer);
+    if (all.shape().size() != 3) return all;
+    return all.reshaped({all.shape()[0] * all.shape()[1], all.shape()[2]});
+  };
   const auto given = {std::int64_t{product.b->buffer}, std::int64_t{own.scales},
                       std::int64_t{own.zero_points}, std::int64_t{own.factors},
                       std::int64_t{own.offsets}};
@@ -157,7 +178,9 @@ void PanelBuffers::pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_
   const auto group = static_cast<std::int64_t>(own.group);
   Attrs attrs{
       {"bits", std::int64_t{own.bits}}, {"k", exprs.dim(product.k).value()}, {"group", group}};
-  const Tensor& values = *constant(product.b->buffer);
+  if (const Ints& shape = constant(product.b->buffer)->shape(); shape.size() == 3)
+    attrs.set("matrices", shape[0]);
+  const Tensor values = rows_of(product.b->buffer);
   if (!kPanelValues.fits(attrs, std::span(&values, 1))) return;
   std::erase_if(reads, [&](std::uint32_t b) {
     return std::ranges::find(given, std::int64_t{b}) != given.end();
@@ -171,8 +194,8 @@ void PanelBuffers::pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_
   product.b->dtype = static_cast<std::uint8_t>(DType::kUInt8);
   // Numbers with the factors of rows, -1: none, times `unit`.
   const auto groups = [&](std::int64_t buffer, DType type, std::int64_t factors, float unit) {
-    std::vector<Tensor> inputs{*constant(buffer)};
-    if (factors >= 0) inputs.push_back(*constant(factors));
+    std::vector<Tensor> inputs{rows_of(buffer)};
+    if (factors >= 0) inputs.push_back(rows_of(factors));
     Attrs all = attrs;
     all.set("type", type);
     all.set("unit", static_cast<double>(unit));

@@ -17,8 +17,9 @@ class PanelBuffers {
   explicit PanelBuffers(PlanBuffers& buffers) : buffers_(buffers) {}
 
   /// Replaces the graph's constants by panels in `product`, which has a quantization, and in what
-  /// the step reads; each is packed once. Weights that a run computes stay. `rounds`: rows are
-  /// rounded to 8 bits where groups are whole blocks.
+  /// the step reads; each is packed once. Weights that a run computes stay. Those of a grouped
+  /// matmul, [groups, n, ..], become the panels of one group after the other. `rounds`: rows are
+  /// rounded to 8 bits where groups of scales are whole blocks.
   void pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_t>& reads,
             const ExprTable& exprs, bool rounds);
 
