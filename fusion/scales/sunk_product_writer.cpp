@@ -173,6 +173,12 @@ class ProductWriter {
       const ValueId of_constant = summed(view->inputs[0], own);
       return add_folded(b_, "Transpose", {of_constant}, {{"perm", perm}});
     }
+    if (view != nullptr && view->op->name == "Reshape")
+      if (const Tensor* constant = b_.constant_of(view->inputs[0])) {
+        Ints shape;
+        for (const Dim& dim : b_.type(w).shape) shape.push_back(dim.value());
+        return summed(b_.constant(constant->reshaped(shape)), axes);
+      }
     return summed(w, axes);
   }
 
