@@ -5,7 +5,7 @@
 
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
-#include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/prologue/attention_prologue.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/schedule_parts.h"
 

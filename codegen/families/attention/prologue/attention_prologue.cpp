@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/prologue/attention_prologue.h"
 
 #include <algorithm>
 
