@@ -202,7 +202,7 @@ def measure_tokens(bench, row, shape, plan, tokens, record):
     peers = {name: record[name]["gpu_us"] for name in calls if "gpu_us" in record[name]}
     if peers and "gpu_us" in record.get("sinter", {}):
         best = min(peers, key=peers.get)
-        record.update(best=best, ratio=round(peers[best] / record["sinter"]["gpu_us"], 3))
+        record.update(best=best, best_us=peers[best], ratio=round(peers[best] / record["sinter"]["gpu_us"], 3))
 
 
 def show(name, tokens, record):
