@@ -164,6 +164,7 @@ class ConfigReader {
     read_positions();
     read_biases();
     read_experts();
+    if (!keys_.is_gguf()) read_quantization();
     config_.is_gated = row_.is_gated;
     config_.mixes_heads = row_.mixes_heads && !keys_.is_gguf();
     config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
@@ -419,6 +420,18 @@ class ConfigReader {
     config_.mlp_bias = bias(row_.mlp_bias_key);
   }
 
+  void read_quantization() const {
+    if (!keys_.text("quantization_config")) return;
+    const std::string method = keys_.text("quantization_config.quant_method").value_or("");
+    const auto blocks = keys_.numbers("quantization_config.weight_block_size");
+    if (method == "mxfp4" && row_.experts != nullptr && row_.experts->is_clamped) return;
+    if (method == "fp8" && blocks == std::vector<double>{128, 128}) return;
+    throw unsupported_error(
+        "'quantization_config' is of '{}': known are 'fp8' in blocks of 128 x 128, and 'mxfp4' of "
+        "gpt_oss. {}",
+        ir::shown(method), kOtherWay);
+  }
+
   /// A file says which layers are mixtures by the router that they have.
   void read_experts() {
     if (row_.experts == nullptr || (row_.experts->gguf_alone && !keys_.is_gguf())) return;
@@ -444,10 +457,6 @@ class ConfigReader {
     e.is_fused = e.by_columns = !keys_.is_gguf();
     e.limit = keys_.number("swiglu_limit").value_or(kUsual);
     if (e.limit <= 0) throw invalid_model_error("'swiglu_limit' is {}", e.limit);
-    const auto method = keys_.text("quantization_config.quant_method");
-    if (method && *method != "mxfp4")
-      throw unsupported_error("'quantization_config' is of '{}': only 'mxfp4' is known of '{}'. {}",
-                              ir::shown(*method), row_.name, kOtherWay);
   }
 
   void read_groups(ExpertsConfig& e) {
