@@ -14,7 +14,7 @@ namespace sinter::fusion {
 namespace {
 
 // Numbers of index symbols that no tensor's rank reaches.
-constexpr int kExpert = 24, kToken = 25, kColumn = 26, kInner = 27;
+constexpr int kExpert = 24, kToken = 25, kColumn = 26, kInner = 27, kChoice = 28;
 
 }  // namespace
 
@@ -47,26 +47,70 @@ std::optional<Place> DenseExperts::trace(ValueId value, std::span<const Dim> ind
   return Place{traced->source, std::move(traced->index)};
 }
 
-/// Scatter(zeros, shares, token, choices) at [token, expert].
 std::optional<DenseExperts::Shares> DenseExperts::spread_shares(const Place& place) const {
-  const Node* node = producer_of(graph_, place.value, "Scatter");
-  if (node == nullptr || place.index != std::vector<Dim>{token_, expert_} ||
-      node->inputs.size() != 4 || node->attrs.get_string("combine") != "none")
-    return std::nullopt;
+  const Node* node = graph_.producer(place.value);
+  if (node == nullptr || place.index != std::vector<Dim>{token_, expert_}) return std::nullopt;
+  const auto shares = node->op->name == "Scatter"     ? scattered_shares(*node)
+                      : node->op->name == "ReduceSum" ? tested_shares(*node, place)
+                                                      : std::nullopt;
+  if (!shares) return std::nullopt;
+  const Shape& chosen = graph_.type(shares->choices).shape;
+  // Those of a token differ.
+  const bool fits = chosen.size() == 2 && chosen[1].is_constant() &&
+                    graph_.type(shares->values).shape == chosen &&
+                    Dim(sorted_experts(graph_, shares->choices).value_or(-1)) ==
+                        graph_.type(place.value).shape[1];
+  return fits ? shares : std::nullopt;
+}
+
+/// Scatter(zeros, shares, token, choices).
+std::optional<DenseExperts::Shares> DenseExperts::scattered_shares(const Node& node) const {
+  if (node.inputs.size() != 4 || node.attrs.get_string("combine") != "none") return std::nullopt;
   Elements elements(graph_);
-  const Shape& chosen = graph_.type(node->inputs[1]).shape;
-  const std::vector<Dim> index = elements.symbols(chosen);
-  const auto zero = elements.source(node->inputs[0], std::vector<Dim>(2, Dim(0)));
-  const Shares shares{node->inputs[1], node->inputs[3]};
-  const Shape& tokens = graph_.type(node->inputs[2]).shape;
-  if (!zero || splat_value(graph_, zero->value) != 0 || !chosen[1].is_constant() ||
-      graph_.type(shares.choices).shape != chosen || tokens.size() != 2 ||
-      sorted_experts(graph_, shares.choices) !=
-          graph_.type(place.value).shape[1].value())  // of a token they differ
-    return std::nullopt;
+  const std::vector<Dim> index = elements.symbols(graph_.type(node.inputs[1]).shape);
+  const auto zero = elements.source(node.inputs[0], std::vector<Dim>(2, Dim(0)));
+  const Shape& tokens = graph_.type(node.inputs[2]).shape;
+  if (!zero || splat_value(graph_, zero->value) != 0 || tokens.size() != 2) return std::nullopt;
   const std::vector<Dim> row{index[0], tokens[1] == Dim(1) ? Dim(0) : index[1]};
-  if (elements.number_at(node->inputs[2], row) != index[0]) return std::nullopt;
-  return shares;
+  if (elements.number_at(node.inputs[2], row) != index[0]) return std::nullopt;
+  return Shares{node.inputs[1], node.inputs[3]};
+}
+
+/// The sum over choices of 1 if a choice is the expert, else 0, times its share.
+std::optional<DenseExperts::Shares> DenseExperts::tested_shares(const Node& node,
+                                                                const Place& place) const {
+  const Ints& axes = node.attrs.get_ints("axes");
+  const Shape& shape = graph_.type(node.inputs[0]).shape;
+  if (axes.size() != 1 || shape.size() != 3) return std::nullopt;
+  Ranges ranges = ranges_;
+  const Dim choice = Dim::symbol(ir::index_symbol(kChoice));
+  const auto axis = static_cast<std::size_t>(axes[0]);
+  ranges.insert_or_assign(ir::index_symbol(kChoice), ir::index_range(shape[axis], ranges));
+  std::vector<Dim> index = place.index;
+  index.insert(index.begin() + static_cast<std::ptrdiff_t>(axis), choice);
+  const auto source = ir::trace_to_source(graph_, node.inputs[0], index, ranges);
+  const Node* product = source ? producer_of(graph_, source->source, "Mul") : nullptr;
+  if (product == nullptr) return std::nullopt;
+  const auto at = [&](std::size_t i) {
+    const Shape& own = graph_.type(product->inputs[i]).shape;
+    std::vector<Dim> part(source->index.end() - std::ssize(own), source->index.end());
+    for (std::size_t d = 0; d < own.size(); ++d)
+      if (own[d] == Dim(1)) part[d] = Dim(0);
+    return part;
+  };
+  const std::vector<Dim> own{token_, choice};
+  for (const std::size_t i : {0, 1}) {
+    const auto test = Elements(graph_, ranges).at(product->inputs[i], at(i));
+    if (!test || !test->is_test || test->expert != expert_ || test->yes != 1 || test->no != 0 ||
+        test->choice->index != own)
+      continue;
+    const auto share = ir::trace_to_source(
+        graph_, product->inputs[1 - i], at(1 - i), ranges, [&](const Node& view) {
+          return graph_.type(view.outputs[0]).shape != graph_.type(test->choice->value).shape;
+        });
+    if (share && share->index == own) return Shares{share->source, test->choice->value};
+  }
+  return std::nullopt;
 }
 
 std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {

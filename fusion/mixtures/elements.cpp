@@ -209,8 +209,8 @@ std::optional<Known> Elements::of_pointwise(const Node& node, const Place& place
   if (op == "Equal" || op == "NotEqual") {
     const bool is_left = operands[0].choice && !operands[0].is_test;
     const Known &choice = operands[is_left ? 0 : 1], &other = operands[is_left ? 1 : 0];
-    if (choice.choice && !choice.is_test && is_constant(other)) {
-      Known test{.choice = choice.choice, .is_test = true, .expert = other.number->value()};
+    if (choice.choice && !choice.is_test && other.number) {
+      Known test{.choice = choice.choice, .is_test = true, .expert = *other.number};
       (op == "Equal" ? test.yes : test.no) = 1;
       return test;
     }
