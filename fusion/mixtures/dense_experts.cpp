@@ -8,6 +8,7 @@
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
+#include "ir/reference/evaluate.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
@@ -171,7 +172,7 @@ std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {
     }
     rows_ = ir::sort_by_expert(b, mixtures::cast(b, choices, DType::kInt32), experts);
     const auto y = rows(b, scaled->inputs[1 - i], operand(1 - i), columns.value());
-    if (!y || b.type(*y).shape[1] != columns)
+    if (!y || b.type(*y).shape != Shape{rows_.tokens * Dim(rows_.chosen), columns})
       return fail("an expert is not computed of its token alone");
     const ValueId result =
         ir::combine_rows(b, rows_, *y, mixtures::cast(b, factors, DType::kFloat32));
@@ -300,9 +301,20 @@ std::optional<ValueId> DenseExperts::product(GraphBuilder& b, const Node& node, 
                         all == Shape{Dim(rows_.experts), Dim(k), Dim(columns)};
   const bool is_transposed = weights->index == std::vector<Dim>{expert_, column_, inner_} &&
                              all == Shape{Dim(rows_.experts), Dim(columns), Dim(k)};
-  if (!is_plain && !is_transposed)
+  // All experts' columns in one matrix.
+  const bool is_joined =
+      weights->index == std::vector<Dim>{inner_, expert_ * Dim(columns) + column_} &&
+      all == Shape{Dim(k), Dim(rows_.experts * columns)};
+  if (!is_plain && !is_transposed && !is_joined)
     return fail("weights of '" + describe(node) + "' are no matrix for each expert");
-  const ValueId matrices = new_.at(weights->value);
+  ValueId matrices = new_.at(weights->value);
+  if (is_joined) {
+    const Tensor parts =
+        graph_.value(weights->value).constant->reshaped({k, rows_.experts, columns});
+    matrices = b.constant(
+        ir::evaluate_op(ir::get_op("Transpose"), {{"perm", Ints{1, 0, 2}}}, std::span(&parts, 1))
+            .at(0));
+  }
   const auto left =
       rows(b, node.inputs[0], batch(x, place.index[place.index.size() - 2], column_), k);
   set_columns(columns);

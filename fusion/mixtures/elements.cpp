@@ -56,6 +56,14 @@ std::optional<Dim> Elements::number_at(ValueId value, std::span<const Dim> index
 }
 
 std::optional<Known> Elements::of_constant(const Tensor& tensor, std::span<const Dim> index) const {
+  // Consecutive numbers along the last dimension.
+  if (is_integer(tensor.dtype()) && !index.empty() && !index.back().is_constant() &&
+      tensor.element_count() == tensor.shape().back()) {
+    const Ints numbers = tensor.to_ints();
+    for (std::size_t i = 1; i < numbers.size(); ++i)
+      if (numbers[i] != numbers[i - 1] + 1) return std::nullopt;
+    return number(index.back() + Dim(numbers[0]));
+  }
   std::int64_t position = 0;
   if (tensor.element_count() != 1)
     for (std::size_t d = 0; d < index.size(); ++d) {
