@@ -73,10 +73,18 @@ class Dense(Mixture):
         return (h * padded.t()[..., None]).sum(0)
 
 
+class OneHot(Dense):
+    def experts(self, x, shares, chosen):
+        padded = (functional.one_hot(chosen, EXPERTS) * shares[..., None]).sum(1)
+        h = torch.einsum("th,ehf->etf", x, self.gate_up) + self.up_bias[:, None]
+        h = torch.einsum("etf,efh->eth", self.activate(h), self.down)
+        return (h * padded.t()[..., None]).sum(0)
+
+
 def rows():
     tokens = {"tokens": normal("batch", "seq", SIZE)}
     result = {}
-    for name, kind in (("loop", Loop), ("batched", Batched), ("gathered", Gathered), ("dense", Dense)):
+    for name, kind in (("loop", Loop), ("batched", Batched), ("gathered", Gathered), ("dense", Dense), ("one_hot", OneHot)):
         for suffix, options in (("", {}), ("_skewed", dict(skewed=True)), ("_sigmoid", dict(sigmoid=True))):
             result[f"mixture_{name}{suffix}"] = Row(lambda kind=kind, options=options: kind(**options), tokens, positional=True)
     return result

@@ -51,6 +51,7 @@ class CheckedWeights {
  private:
   /// NVFP4's number for a whole matrix, which is a tensor beside it.
   void take_factor(const std::string& name, StoredTensor& stored);
+  ir::ScaledTensor take_scaled(const std::string& name, const ir::Tensor& codes);
   StoredTensor take_blocks(const std::string& name, const ir::Ints& shape);
 
   std::string architecture_;

@@ -8,13 +8,14 @@
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
+#include "ir/reference/evaluate.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
 
 // Numbers of index symbols that no tensor's rank reaches.
-constexpr int kExpert = 24, kToken = 25, kColumn = 26, kInner = 27;
+constexpr int kExpert = 24, kToken = 25, kColumn = 26, kInner = 27, kChoice = 28;
 
 }  // namespace
 
@@ -47,26 +48,70 @@ std::optional<Place> DenseExperts::trace(ValueId value, std::span<const Dim> ind
   return Place{traced->source, std::move(traced->index)};
 }
 
-/// Scatter(zeros, shares, token, choices) at [token, expert].
 std::optional<DenseExperts::Shares> DenseExperts::spread_shares(const Place& place) const {
-  const Node* node = producer_of(graph_, place.value, "Scatter");
-  if (node == nullptr || place.index != std::vector<Dim>{token_, expert_} ||
-      node->inputs.size() != 4 || node->attrs.get_string("combine") != "none")
-    return std::nullopt;
+  const Node* node = graph_.producer(place.value);
+  if (node == nullptr || place.index != std::vector<Dim>{token_, expert_}) return std::nullopt;
+  const auto shares = node->op->name == "Scatter"     ? scattered_shares(*node)
+                      : node->op->name == "ReduceSum" ? tested_shares(*node, place)
+                                                      : std::nullopt;
+  if (!shares) return std::nullopt;
+  const Shape& chosen = graph_.type(shares->choices).shape;
+  // Those of a token differ.
+  const bool fits = chosen.size() == 2 && chosen[1].is_constant() &&
+                    graph_.type(shares->values).shape == chosen &&
+                    Dim(sorted_experts(graph_, shares->choices).value_or(-1)) ==
+                        graph_.type(place.value).shape[1];
+  return fits ? shares : std::nullopt;
+}
+
+/// Scatter(zeros, shares, token, choices).
+std::optional<DenseExperts::Shares> DenseExperts::scattered_shares(const Node& node) const {
+  if (node.inputs.size() != 4 || node.attrs.get_string("combine") != "none") return std::nullopt;
   Elements elements(graph_);
-  const Shape& chosen = graph_.type(node->inputs[1]).shape;
-  const std::vector<Dim> index = elements.symbols(chosen);
-  const auto zero = elements.source(node->inputs[0], std::vector<Dim>(2, Dim(0)));
-  const Shares shares{node->inputs[1], node->inputs[3]};
-  const Shape& tokens = graph_.type(node->inputs[2]).shape;
-  if (!zero || splat_value(graph_, zero->value) != 0 || !chosen[1].is_constant() ||
-      graph_.type(shares.choices).shape != chosen || tokens.size() != 2 ||
-      sorted_experts(graph_, shares.choices) !=
-          graph_.type(place.value).shape[1].value())  // of a token they differ
-    return std::nullopt;
+  const std::vector<Dim> index = elements.symbols(graph_.type(node.inputs[1]).shape);
+  const auto zero = elements.source(node.inputs[0], std::vector<Dim>(2, Dim(0)));
+  const Shape& tokens = graph_.type(node.inputs[2]).shape;
+  if (!zero || splat_value(graph_, zero->value) != 0 || tokens.size() != 2) return std::nullopt;
   const std::vector<Dim> row{index[0], tokens[1] == Dim(1) ? Dim(0) : index[1]};
-  if (elements.number_at(node->inputs[2], row) != index[0]) return std::nullopt;
-  return shares;
+  if (elements.number_at(node.inputs[2], row) != index[0]) return std::nullopt;
+  return Shares{node.inputs[1], node.inputs[3]};
+}
+
+/// The sum over choices of 1 if a choice is the expert, else 0, times its share.
+std::optional<DenseExperts::Shares> DenseExperts::tested_shares(const Node& node,
+                                                                const Place& place) const {
+  const Ints& axes = node.attrs.get_ints("axes");
+  const Shape& shape = graph_.type(node.inputs[0]).shape;
+  if (axes.size() != 1 || shape.size() != 3) return std::nullopt;
+  Ranges ranges = ranges_;
+  const Dim choice = Dim::symbol(ir::index_symbol(kChoice));
+  const auto axis = static_cast<std::size_t>(axes[0]);
+  ranges.insert_or_assign(ir::index_symbol(kChoice), ir::index_range(shape[axis], ranges));
+  std::vector<Dim> index = place.index;
+  index.insert(index.begin() + static_cast<std::ptrdiff_t>(axis), choice);
+  const auto source = ir::trace_to_source(graph_, node.inputs[0], index, ranges);
+  const Node* product = source ? producer_of(graph_, source->source, "Mul") : nullptr;
+  if (product == nullptr) return std::nullopt;
+  const auto at = [&](std::size_t i) {
+    const Shape& own = graph_.type(product->inputs[i]).shape;
+    std::vector<Dim> part(source->index.end() - std::ssize(own), source->index.end());
+    for (std::size_t d = 0; d < own.size(); ++d)
+      if (own[d] == Dim(1)) part[d] = Dim(0);
+    return part;
+  };
+  const std::vector<Dim> own{token_, choice};
+  for (const std::size_t i : {0, 1}) {
+    const auto test = Elements(graph_, ranges).at(product->inputs[i], at(i));
+    if (!test || !test->is_test || test->expert != expert_ || test->yes != 1 || test->no != 0 ||
+        test->choice->index != own)
+      continue;
+    const auto share = ir::trace_to_source(
+        graph_, product->inputs[1 - i], at(1 - i), ranges, [&](const Node& view) {
+          return graph_.type(view.outputs[0]).shape != graph_.type(test->choice->value).shape;
+        });
+    if (share && share->index == own) return Shares{share->source, test->choice->value};
+  }
+  return std::nullopt;
 }
 
 std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {
@@ -127,7 +172,7 @@ std::optional<ValueId> DenseExperts::sum(GraphBuilder& b, const Node& node) {
     }
     rows_ = ir::sort_by_expert(b, mixtures::cast(b, choices, DType::kInt32), experts);
     const auto y = rows(b, scaled->inputs[1 - i], operand(1 - i), columns.value());
-    if (!y || b.type(*y).shape[1] != columns)
+    if (!y || b.type(*y).shape != Shape{rows_.tokens * Dim(rows_.chosen), columns})
       return fail("an expert is not computed of its token alone");
     const ValueId result =
         ir::combine_rows(b, rows_, *y, mixtures::cast(b, factors, DType::kFloat32));
@@ -256,9 +301,20 @@ std::optional<ValueId> DenseExperts::product(GraphBuilder& b, const Node& node, 
                         all == Shape{Dim(rows_.experts), Dim(k), Dim(columns)};
   const bool is_transposed = weights->index == std::vector<Dim>{expert_, column_, inner_} &&
                              all == Shape{Dim(rows_.experts), Dim(columns), Dim(k)};
-  if (!is_plain && !is_transposed)
+  // All experts' columns in one matrix.
+  const bool is_joined =
+      weights->index == std::vector<Dim>{inner_, expert_ * Dim(columns) + column_} &&
+      all == Shape{Dim(k), Dim(rows_.experts * columns)};
+  if (!is_plain && !is_transposed && !is_joined)
     return fail("weights of '" + describe(node) + "' are no matrix for each expert");
-  const ValueId matrices = new_.at(weights->value);
+  ValueId matrices = new_.at(weights->value);
+  if (is_joined) {
+    const Tensor parts =
+        graph_.value(weights->value).constant->reshaped({k, rows_.experts, columns});
+    matrices = b.constant(
+        ir::evaluate_op(ir::get_op("Transpose"), {{"perm", Ints{1, 0, 2}}}, std::span(&parts, 1))
+            .at(0));
+  }
   const auto left =
       rows(b, node.inputs[0], batch(x, place.index[place.index.size() - 2], column_), k);
   set_columns(columns);

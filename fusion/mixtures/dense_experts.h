@@ -35,6 +35,8 @@ class DenseExperts {
   };
   /// Those that are spread over [tokens, experts], read at this element.
   std::optional<Shares> spread_shares(const Place& place) const;
+  std::optional<Shares> scattered_shares(const Node& node) const;
+  std::optional<Shares> tested_shares(const Node& node, const Place& place) const;
   /// Rows [choices, columns] or [choices, 1] of `value` at `index`, in terms of expert_, token_ and
   /// column_.
   std::optional<ValueId> rows(GraphBuilder& b, ValueId value, std::vector<Dim> index,

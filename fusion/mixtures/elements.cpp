@@ -56,6 +56,14 @@ std::optional<Dim> Elements::number_at(ValueId value, std::span<const Dim> index
 }
 
 std::optional<Known> Elements::of_constant(const Tensor& tensor, std::span<const Dim> index) const {
+  // Consecutive numbers along the last dimension.
+  if (is_integer(tensor.dtype()) && !index.empty() && !index.back().is_constant() &&
+      tensor.element_count() == tensor.shape().back()) {
+    const Ints numbers = tensor.to_ints();
+    for (std::size_t i = 1; i < numbers.size(); ++i)
+      if (numbers[i] != numbers[i - 1] + 1) return std::nullopt;
+    return number(index.back() + Dim(numbers[0]));
+  }
   std::int64_t position = 0;
   if (tensor.element_count() != 1)
     for (std::size_t d = 0; d < index.size(); ++d) {
@@ -209,8 +217,8 @@ std::optional<Known> Elements::of_pointwise(const Node& node, const Place& place
   if (op == "Equal" || op == "NotEqual") {
     const bool is_left = operands[0].choice && !operands[0].is_test;
     const Known &choice = operands[is_left ? 0 : 1], &other = operands[is_left ? 1 : 0];
-    if (choice.choice && !choice.is_test && is_constant(other)) {
-      Known test{.choice = choice.choice, .is_test = true, .expert = other.number->value()};
+    if (choice.choice && !choice.is_test && other.number) {
+      Known test{.choice = choice.choice, .is_test = true, .expert = *other.number};
       (op == "Equal" ? test.yes : test.no) = 1;
       return test;
     }

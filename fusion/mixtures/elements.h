@@ -24,13 +24,15 @@ struct Known {
   std::optional<Dim> number;
   std::optional<Place> choice;
   bool is_test = false;
-  std::int64_t expert = 0;
+  Dim expert;
   double yes = 0, no = 0;  // of a test
 };
 
 class Elements {
  public:
-  explicit Elements(const Graph& graph) : graph_(&graph), ranges_(graph.ranges()) {}
+  explicit Elements(const Graph& graph) : Elements(graph, graph.ranges()) {}
+  /// `ranges`: also of symbols in indices.
+  Elements(const Graph& graph, Ranges ranges) : graph_(&graph), ranges_(std::move(ranges)) {}
 
   /// From here on element `row` of `value` (a SelectIndices) is the position of a flag in `shape`:
   /// row * columns + column. Returns what stands for row, column, ..

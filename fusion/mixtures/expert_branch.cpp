@@ -100,10 +100,10 @@ std::optional<ExpertBranch> find_branch(const Graph& graph, const Selections& se
   const Shape& flag_shape = graph.type(*flags).shape;
   const std::vector<Dim> at = branch.elements.bind(select.outputs[0], flag_shape);
   const auto flag = branch.elements.at(*flags, at);
-  if (!flag || !flag->is_test || flag->yes == 0 || flag->no != 0)
+  if (!flag || !flag->is_test || !flag->expert.is_constant() || flag->yes == 0 || flag->no != 0)
     return refuse("what selects its rows is not the choice of one expert");
   branch.choices = flag->choice->value;
-  branch.expert = flag->expert;
+  branch.expert = flag->expert.value();
   const Shape& choices = graph.type(branch.choices).shape;
   if (choices.empty() || choices.size() > 2 || choices[0] != branch.tokens ||
       (choices.size() == 2 && !choices[1].is_constant()))

@@ -178,11 +178,10 @@ class MixtureFinder {
 
 /// Mixtures that compute all experts for all tokens compute the chosen ones.
 Graph without_idle_experts(const Graph& graph, Context& context) {
-  const auto has = [&](std::string_view op) {
-    return std::ranges::any_of(graph.nodes(),
-                               [&](const Node& node) { return node.op->name == op; });
+  const auto chooses = [](const Node& node) {
+    return node.op->name == "ArgSort" || node.op->name == "Route";
   };
-  if (!has("ArgSort") || !has("Scatter")) return graph;
+  if (std::ranges::none_of(graph.nodes(), chooses)) return graph;
   DenseExperts dense(graph, context.target);
   return ir::rewrite(graph,
                      [&](GraphBuilder& b, const Graph&, const Node& node,

@@ -131,6 +131,51 @@ def mxfp4(x):
     return packed, (exponents + 127).astype(np.uint8), meant.reshape(*x.shape[::2], -1).swapaxes(1, 2).astype(np.float32)
 
 
+def float8():
+    """The numbers of all codes of e4m3."""
+    codes = np.arange(256)
+    exponents, bits = codes >> 3 & 15, codes & 7
+    x = np.where(exponents == 0, bits / 8 * 2.0 ** -6, (1 + bits / 8) * 2.0 ** (exponents - 7)) * np.where(codes < 128, 1, -1)
+    return np.where(codes & 127 == 127, np.nan, x).astype(np.float32)
+
+
+def fp8(x):
+    """A matrix as published: codes, a scale for each 128 x 128 of them; what they stand for."""
+    table, n, k = float8(), *x.shape
+    scales = np.array([[np.abs(x[i:i + 128, j:j + 128]).max() / 448 for j in range(0, k, 128)] for i in range(0, n, 128)], np.float32)
+    spread = scales.repeat(128, 0)[:n].repeat(128, 1)[:, :k]
+    order = np.argsort(table[:127])
+    ends = (table[order][1:] + table[order][:-1]) / 2
+    codes = (order[np.searchsorted(ends, np.abs(x / spread))] + 128 * (x < 0)).astype(np.uint8)
+    return codes, scales, table[codes] * spread
+
+
+def save_fp8(tensors, path):
+    """safetensors with uint8 matrices as F8_E4M3, which NumPy does not have."""
+    header, at = {}, 0
+    for name, x in tensors.items():
+        header[name] = {"dtype": "F8_E4M3" if x.dtype == np.uint8 else "F32", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(np.ascontiguousarray(x).tobytes() for x in tensors.values()))
+
+
+def write_fp8(row, golden, packed, plain):
+    """Folders of a model whose layers' matrices are of 8 bits, and of what these stand for."""
+    own = {"quant_method": "fp8", "weight_block_size": [128, 128], "fmt": "e4m3", "activation_scheme": "dynamic"}
+    tensors, numbers = {}, {}
+
+    def change(weights):
+        for name, x in weights.items():
+            tensors[name] = numbers[name] = x
+            if x.ndim == 2 and ".layers." in name and "gate.weight" not in name:
+                tensors[name], tensors[name + "_scale_inv"], numbers[name] = fp8(x)
+        return numbers
+    write_folder(row, golden, plain, change=change)
+    write_folder(row, {**golden, "config": {**golden["config"], "quantization_config": own}}, packed)
+    save_fp8(tensors, packed / "model.safetensors")
+
+
 def with_blocks(weights, is_packed):
     """Weights of which all matrices of experts are in blocks, or what these stand for."""
     found = {}
@@ -264,7 +309,7 @@ def own_golden(sinter, model, golden):
 def cases_of(row, blocks):
     """(label, type of blocks; None: the folder; "half": the folder in float16)."""
     if row in NO_GGUF:
-        return [] if blocks else [(row, None)]
+        return [] if blocks else [(row, None), (f"{row}.published", "published")]
     if blocks:
         return [(f"{row}.{kind}", kind) for kind in blocks]
     cases = [(row, None)]
@@ -293,9 +338,12 @@ def run_case(sinter, row, golden, kind, folder):
         write_folder(row, golden, folder / f"{row}.half", np.float16)
         return compare_logits(sinter, folder / f"{row}.half", golden, len(golden["tokens"]), 2e-2)
     if kind == "published":
-        packed, plain = folder / f"{row}.mxfp4", folder / f"{row}.numbers"
-        write_folder(row, golden, packed, change=lambda weights: with_blocks(weights, True))
-        write_folder(row, golden, plain, change=lambda weights: with_blocks(weights, False))
+        packed, plain = folder / f"{row}.packed", folder / f"{row}.numbers"
+        if row == "gpt_oss":
+            write_folder(row, golden, packed, change=lambda weights: with_blocks(weights, True))
+            write_folder(row, golden, plain, change=lambda weights: with_blocks(weights, False))
+        else:
+            write_fp8(row, golden, packed, plain)
         return compare_logits(sinter, packed, own_golden(sinter, plain, golden), 64, 1e-4)
     if kind == "F32":
         convert(source, folder / f"{row}.gguf")

@@ -16,141 +16,6 @@ namespace sinter::frontend {
 
 namespace {
 
-/// Keys that change results, and that only some rows understand.
-constexpr std::string_view kChanging[] = {
-    "quantization_config",
-    "num_experts",
-    "num_local_experts",
-    "n_routed_experts",
-    "moe_num_experts",
-    "alibi",
-    "use_alibi",
-    "attention_bias",
-    "mlp_bias",
-    "use_bias",
-    "use_qkv_bias",
-    "partial_rotary_factor",
-    "rotary_pct",
-    "sliding_window",
-    "attention_chunk_size",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "query_pre_attn_scalar",
-    "embedding_multiplier",
-    "residual_multiplier",
-    "attention_multiplier",
-    "logits_scaling",
-    "logit_scale",
-    "clip_qkv",
-    "no_rope_layers",
-    "qk_layernorm",
-    "use_qk_norm",
-    "use_parallel_residual",
-    "parallel_attn",
-    "use_bidirectional_attention",
-    "text_config",
-    "vision_config",
-    "audio_config",
-    "is_encoder_decoder",
-    "add_cross_attention",
-    "full_attention_interval",
-    "kv_lora_rank",
-    "q_lora_rank",
-    "n_group",
-    "routed_scaling_factor",
-    "scoring_func",
-    "swiglu_limit",
-    "mamba_d_state",
-    "ssm_cfg",
-    "rope_local_base_freq",
-    "pruned_heads",
-};
-/// The same of GGUF, behind the architecture.
-constexpr std::string_view kChangingGguf[] = {
-    "expert_count",
-    "expert_used_count",
-    "attention.scale",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "embedding_scale",
-    "residual_scale",
-    "logit_scale",
-    "attention.clamp_kqv",
-    "attention.max_alibi_bias",
-    "attention.kv_lora_rank",
-    "ssm.state_size",
-    "rope.dimension_sections",
-    "attention.sliding_window",
-    "use_parallel_residual",
-};
-
-/// Keys without an effect on results, and beginnings of such.
-constexpr std::string_view kIdle[] = {
-    "_",
-    "architectures",
-    "attention_dropout",
-    "attention_probs_dropout_prob",
-    "auto_map",
-    "bos_token_id",
-    "cache_",
-    "classifier_dropout",
-    "directionality",
-    "dropout",
-    "dtype",
-    "embd_pdrop",
-    "ep_size",
-    "experts_per_token",
-    "first_k_dense_replace",
-    "initial_context_length",
-    "embedding_dropout",
-    "eos_token_id",
-    "finetuning_task",
-    "hidden_dropout",
-    "id2label",
-    "initializer_range",
-    "label2id",
-    "max_window_layers",
-    "model_type",
-    "moe_layer_freq",
-    "name_or_path",
-    "no_rope_layer_interval",
-    "num_experts_per_tok",
-    "num_nextn_predict_layers",
-    "decoder_sparse_step",
-    "mlp_only_layers",
-    "router_",
-    "pad_token_id",
-    "pooler_",
-    "pretraining_tp",
-    "problem_type",
-    "qa_dropout",
-    "resid_pdrop",
-    "residual_dropout",
-    "sep_token_id",
-    "seq_classif_dropout",
-    "sinusoidal_pos_embds",
-    "tie_weights_",
-    "tokenizer_class",
-    "torch_dtype",
-    "transformers_version",
-    "unk_token_id",
-    "use_cache",
-    "use_sliding_window",
-    "sliding_window_pattern",
-    "original_max_position_embeddings",
-    "output_",
-};
-
-/// Whether key `key`, which was not read, may change results.
-bool has_effect(std::string_view key, bool is_gguf) {
-  const auto is_in = [&](const auto& list) {
-    return std::ranges::find(list, key) != std::end(list);
-  };
-  if (!is_gguf) return is_in(kChanging);
-  key.remove_prefix(std::min(key.find('.') + 1, key.size()));
-  return is_in(kChangingGguf);
-}
-
 class ConfigReader {
  public:
   ConfigReader(const Architecture& row, const ConfigKeys& keys, const TensorFile& weights)
@@ -164,6 +29,7 @@ class ConfigReader {
     read_positions();
     read_biases();
     read_experts();
+    if (!keys_.is_gguf()) read_quantization();
     config_.is_gated = row_.is_gated;
     config_.mixes_heads = row_.mixes_heads && !keys_.is_gguf();
     config_.is_tied = keys_.is_gguf() ? !weights_.has("output.weight")
@@ -419,6 +285,18 @@ class ConfigReader {
     config_.mlp_bias = bias(row_.mlp_bias_key);
   }
 
+  void read_quantization() const {
+    if (!keys_.text("quantization_config")) return;
+    const std::string method = keys_.text("quantization_config.quant_method").value_or("");
+    const auto blocks = keys_.numbers("quantization_config.weight_block_size");
+    if (method == "mxfp4" && row_.experts != nullptr && row_.experts->is_clamped) return;
+    if (method == "fp8" && blocks == std::vector<double>{128, 128}) return;
+    throw unsupported_error(
+        "'quantization_config' is of '{}': known are 'fp8' in blocks of 128 x 128, and 'mxfp4' of "
+        "gpt_oss. {}",
+        ir::shown(method), kOtherWay);
+  }
+
   /// A file says which layers are mixtures by the router that they have.
   void read_experts() {
     if (row_.experts == nullptr || (row_.experts->gguf_alone && !keys_.is_gguf())) return;
@@ -444,10 +322,6 @@ class ConfigReader {
     e.is_fused = e.by_columns = !keys_.is_gguf();
     e.limit = keys_.number("swiglu_limit").value_or(kUsual);
     if (e.limit <= 0) throw invalid_model_error("'swiglu_limit' is {}", e.limit);
-    const auto method = keys_.text("quantization_config.quant_method");
-    if (method && *method != "mxfp4")
-      throw unsupported_error("'quantization_config' is of '{}': only 'mxfp4' is known of '{}'. {}",
-                              ir::shown(*method), row_.name, kOtherWay);
   }
 
   void read_groups(ExpertsConfig& e) {
@@ -500,21 +374,6 @@ Activation activation_of(std::string_view key, std::string_view name) {
   for (const auto& [known, kind] : kNames)
     if (known == name) return kind;
   throw unsupported_error("'{}' is '{}', which is not known. {}", key, ir::shown(name), kOtherWay);
-}
-
-void check_unread(const ConfigKeys& keys, std::string_view architecture,
-                  std::vector<std::string>& notes) {
-  std::vector<std::string> unknown;
-  for (const std::string& key : keys.unread()) {
-    if (has_effect(key, keys.is_gguf()))
-      throw unsupported_error("'{}' changes what the model computes, and is not known of '{}'. {}",
-                              ir::shown(key), architecture, kOtherWay);
-    const auto is_idle = [&](std::string_view idle) { return key.starts_with(idle); };
-    if (!keys.is_gguf() && std::ranges::none_of(kIdle, is_idle)) unknown.push_back(ir::shown(key));
-  }
-  if (!unknown.empty())
-    notes.push_back(fmt::format("keys of config.json that are not known, and ignored: {}",
-                                fmt::join(unknown, ", ")));
 }
 
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,

@@ -356,7 +356,7 @@ TEST(DecoderConfig, LatentAttentionAndGroupsOfExperts) {
               HasSubstr("'kv_lora_rank' is missing"));
   EXPECT_THAT(refused_config(text(R"(,"quantization_config":{"quant_method":"fp8"})"),
                              ErrorCode::kUnsupported),
-              HasSubstr("'quantization_config'"));
+              HasSubstr("'fp8' in blocks of 128 x 128"));
 }
 
 /// Old checkpoints contain angles and masks.
