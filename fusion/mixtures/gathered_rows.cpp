@@ -83,13 +83,15 @@ const Node* GatheredRows::find(const Node& node) const {
 const ir::ExpertRows& GatheredRows::rows_of(GraphBuilder& b, ValueId indices,
                                             std::int64_t experts) {
   if (const auto known = rows_.find(indices); known != rows_.end()) return known->second;
-  // Flat choices of tokens, or of as many tokens.
-  const Node* flat = producer_of(graph_, indices, "Reshape");
-  const bool is_flat = flat != nullptr && graph_.type(flat->inputs[0]).shape.size() == 2 &&
-                       graph_.type(flat->inputs[0]).shape[1].is_constant();
-  const ValueId choices = is_flat ? flat->inputs[0] : indices;
+  // Those of tokens in the first matrix that leads here, or of as many tokens.
+  ValueId choices = indices;
+  for (const Node* view = producer_of(graph_, indices, "Reshape"); view != nullptr;
+       view = producer_of(graph_, view->inputs[0], "Reshape")) {
+    const Shape& own = graph_.type(view->inputs[0]).shape;
+    if (own.size() == 2 && own[1].is_constant()) choices = view->inputs[0];
+  }
   const Dim count = graph_.type(indices).shape[0];
-  const Shape shape = is_flat ? graph_.type(choices).shape : Shape{count, Dim(1)};
+  const Shape shape = choices != indices ? graph_.type(choices).shape : Shape{count, Dim(1)};
   ValueId own = new_.at(choices);
   const auto sorted = sorted_experts(graph_, choices);
   own = sorted && *sorted <= experts ? mixtures::cast(b, own, DType::kInt32)

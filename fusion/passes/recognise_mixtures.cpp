@@ -40,14 +40,16 @@ class MixtureFinder {
     std::vector<ValueId> others, inside;
   };
 
-  /// Whether matrices are gathered for the choices, behind views and casts of them.
-  bool choose_matrices(ValueId choices) {
+  /// Whether rows are grouped, or matrices gathered, by the choices, behind views and casts of
+  /// them.
+  bool choose_experts(ValueId choices) {
     std::vector<ValueId> open{choices};
     while (!open.empty()) {
       const ValueId value = open.back();
       open.pop_back();
       for (const NodeId id : graph_.users(value)) {
         const Node& user = graph_.node(id);
+        if (user.op->name == "GroupByIndex") return true;
         if (user.op->name == "Gather" && user.inputs[1] == value &&
             user.attrs.get_int("axis") == 0 && graph_.type(user.inputs[0]).shape.size() == 3)
           return true;
@@ -57,12 +59,12 @@ class MixtureFinder {
     return false;
   }
 
-  /// Routes of mixtures whose experts' matrices are gathered; group_gathered groups their rows.
+  /// Routes of mixtures whose experts' matrices are gathered (group_gathered).
   std::vector<Piece> routes() {
     std::vector<Piece> pieces;
     for (const Node& sort : graph_.nodes()) {
       if (sort.op->name != "ArgSort" || graph_.type(sort.outputs[0]).shape.size() != 2 ||
-          !choose_matrices(sort.outputs[0]))
+          !choose_experts(sort.outputs[0]))
         continue;
       // The last shares: others lead to them.
       const ValueId choices = sort.outputs[0];
