@@ -58,6 +58,9 @@ def configurations(size="small"):
         "ernie": lambda: hf.Ernie4_5Config(**sizes),
         "nemotron": lambda: hf.NemotronConfig(**wide),
         "phi": lambda: hf.PhiConfig(**wide, partial_rotary_factor=0.5),
+        # The one text decoder with a mixture of experts that the builder takes; in int4 it wants the published MXFP4.
+        "gpt_oss": lambda: hf.GptOssConfig(**mixed, head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=WINDOW,
+                                           layer_types=["sliding_attention", "full_attention"]),
         # Angles for short texts and for long ones.
         "phi3long": lambda: hf.Phi3Config(
             **sizes, original_max_position_embeddings=SHORT, sliding_window=None,

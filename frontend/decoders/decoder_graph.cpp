@@ -6,9 +6,9 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <sinter/error.h>
 
-#include "frontend/decoders/graph_writer.h"
-#include "ir/mixture/expert_rows.h"
+#include "frontend/decoders/layer_writer.h"
 
 namespace sinter::frontend {
 namespace {
@@ -18,10 +18,10 @@ using ir::Ints;
 using ir::Shape;
 using ir::ValueId;
 
-class DecoderWriter {
+class DecoderWriter : private LayerWriter {
  public:
   DecoderWriter(const DecoderConfig& config, DecoderWeights& weights, DType type)
-      : c_(config), weights_(weights), w_("decoder", type) {}
+      : LayerWriter(config, weights, type) {}
 
   ir::Graph write() {
     declare();
@@ -59,10 +59,14 @@ class DecoderWriter {
       range("total", c_.positions);
       w_.b.input("attention_mask", {DType::kInt64, {Dim(1), Dim::symbol("total")}});
     }
-    const Shape shape{Dim(1), Dim(c_.kv_heads), capacity_, Dim(c_.head_size)};
-    for (std::size_t i = 0; i < c_.layers.size(); ++i)
-      caches_.push_back({w_.b.input(fmt::format("past_key_{}", i), {w_.type(), shape}),
-                         w_.b.input(fmt::format("past_value_{}", i), {w_.type(), shape})});
+    const auto cache = [&](const char* what, std::size_t i, std::int64_t size) {
+      return w_.b.input(fmt::format("past_{}_{}", what, i),
+                        {w_.type(), {Dim(1), Dim(c_.kv_heads), capacity_, Dim(size)}});
+    };
+    for (std::size_t i = 0; i < c_.layers.size(); ++i) {
+      const ValueId keys = cache("key", i, c_.head_size);
+      caches_.push_back({keys, cache("value", i, c_.value_size)});
+    }
   }
 
   void write_positions() {
@@ -75,9 +79,6 @@ class DecoderWriter {
       angles_.push_back(rotary.long_frequencies.empty() ? computed_angles(rotary)
                                                         : tabled_angles(rotary));
   }
-
-  /// Cosines and sines [1, 1, sequence, pairs].
-  using Angles = std::array<ValueId, 2>;
 
   /// Computed in each step, in float32: a table of them would be larger than some models.
   Angles computed_angles(const Rotary& rotary) {
@@ -136,25 +137,6 @@ class DecoderWriter {
 
   // ---------------------------------------------------------------- weights
 
-  /// A vector in the type of activations, or as f32.
-  ValueId vector(const std::string& name, std::int64_t size, bool is_wide = false,
-                 const Ints& order = {}) {
-    const ValueId value = w_.b.constant(weights_.take_plain(name, {size}, order), name);
-    return w_.cast(value, is_wide ? DType::kFloat32 : w_.type());
-  }
-
-  /// x times the transpose of weights [rows, columns], and their bias. `has_bias`: nothing, if the
-  /// file says it. `order`: of the rows.
-  ValueId linear(ValueId x, std::string_view what, std::size_t layer, std::int64_t rows,
-                 std::int64_t columns, std::optional<bool> has_bias, const Ints& order = {}) {
-    const std::string name = weights_.name(std::string(what) + ".weight", layer);
-    ValueId y = w_.product(x, weights_.take_rows(name, {rows, columns}, order), name);
-    const std::string bias = weights_.name(std::string(what) + ".bias", layer);
-    if (has_bias.value_or(weights_.has(bias)))
-      y = w_.add("Add", y, vector(bias, rows, false, order));
-    return y;
-  }
-
   /// Rows of queries or keys such that elements which turn together are half of them apart.
   Ints order_of(std::int64_t heads) const {
     Ints order;
@@ -191,34 +173,6 @@ class DecoderWriter {
 
   // ---------------------------------------------------------------- layers
 
-  /// Over the last dimension, with the weights `what`.
-  ValueId norm(ValueId x, std::string_view what, std::optional<std::size_t> layer = {},
-               std::int64_t size = 0) {
-    if (size == 0) size = c_.hidden;
-    const auto name = [&](const char* part) {
-      return weights_.name(std::string(what) + part, layer);
-    };
-    const ir::Attrs attrs{{"axis", static_cast<std::int64_t>(w_.shape(x).size() - 1)},
-                          {"epsilon", c_.epsilon}};
-    switch (c_.norm) {
-      case NormKind::kRms: return w_.b.add("RmsNorm", {x, vector(name(".weight"), size)}, attrs);
-      case NormKind::kRmsPlusOne: {
-        // 1 + w has more bits than 16-bit types have.
-        const ValueId weight =
-            w_.add("Add", vector(name(".weight"), size, true), w_.b.scalar(DType::kFloat32, 1));
-        return w_.cast(w_.b.add("RmsNorm", {w_.cast(x, DType::kFloat32), weight}, attrs),
-                       w_.type());
-      }
-      case NormKind::kLayer: {
-        std::vector<ValueId> inputs{x, vector(name(".weight"), size)};
-        if (weights_.has(name(".bias"))) inputs.push_back(vector(name(".bias"), size));
-        return w_.b.add("LayerNorm", std::move(inputs), attrs);
-      }
-      case NormKind::kPlainLayer: return w_.b.add("LayerNorm", {x, w_.ones(size)}, attrs);
-    }
-    return x;
-  }
-
   ValueId layer(ValueId x, std::size_t i) {
     w_.scope(fmt::format("layer.{}", i));
     const auto joined = [&](ValueId to, ValueId more) {
@@ -227,7 +181,7 @@ class DecoderWriter {
     switch (c_.residual) {
       case Residual::kPre:
         x = joined(x, attention(norm(x, "attn_norm", i), i));
-        return joined(x, mlp(norm(x, "ffn_norm", i), i));
+        return joined(x, mlp(norm(x, second_norm(i), i), i));
       case Residual::kPost:
         x = joined(x, norm(attention(x, i), "post_attention_norm", i));
         return joined(x, norm(mlp(x, i), "post_ffw_norm", i));
@@ -243,6 +197,11 @@ class DecoderWriter {
       }
     }
     return x;
+  }
+
+  /// GGUF's converter of gpt-oss names the norm in front of the MLP by where it stands.
+  const char* second_norm(std::size_t i) const {
+    return weights_.has(weights_.name("ffn_norm.weight", i)) ? "ffn_norm" : "post_attention_norm";
   }
 
   ValueId mlp(ValueId x, std::size_t i) {
@@ -261,54 +220,6 @@ class DecoderWriter {
       y = w_.add("Mul", activated(w_.part(both, 2, 0, inner)), w_.part(both, 2, inner, inner));
     }
     return linear(y, "ffn_down", i, c_.hidden, inner, c_.mlp_bias);
-  }
-
-  /// A mixture of experts, and what all tokens go through beside it.
-  ValueId mixture(ValueId x, std::size_t i) {
-    const ExpertsConfig& e = c_.experts;
-    const ValueId tokens = w_.reshape(x, {sequence_, Dim(c_.hidden)});
-    const ValueId logits = linear(tokens, "ffn_gate_inp", i, e.count, c_.hidden, false);
-    const auto routed = w_.b.add_multi("Route", {logits},
-                                       {{"k", e.chosen},
-                                        {"scores", std::string("softmax")},
-                                        {"normalise", std::int64_t{e.normalises}}});
-    const ir::ExpertRows rows = ir::sort_by_expert(w_.b, routed[0], e.count);
-    const auto product = [&](ValueId of, const char* what, std::int64_t n, std::int64_t k) {
-      const std::string name = weights_.name(fmt::format("{}.weight", what), i);
-      return w_.grouped_product(of, weights_.take_matrices(name, e.count, n, k), name,
-                                rows.offsets);
-    };
-    const auto activated = [&](ValueId value) { return w_.activated(value, c_.activation); };
-    const std::int64_t inner = e.intermediate;
-    const ValueId own = ir::take_tokens(w_.b, rows, tokens);
-    const std::string both = weights_.name("ffn_up_exps.weight", i);
-    ValueId h;
-    if (weights_.has(both) && weights_.shape(both)[1] == 2 * inner) {
-      const ValueId all = product(own, "ffn_up_exps", 2 * inner, c_.hidden);
-      h = w_.add("Mul", activated(w_.part(all, 1, 0, inner)), w_.part(all, 1, inner, inner));
-    } else {
-      const ValueId gate = activated(product(own, "ffn_gate_exps", inner, c_.hidden));
-      h = w_.add("Mul", gate, product(own, "ffn_up_exps", inner, c_.hidden));
-    }
-    ValueId y =
-        ir::combine_rows(w_.b, rows, product(h, "ffn_down_exps", c_.hidden, inner), routed[1]);
-    if (e.shared > 0) {
-      const ValueId gate =
-          activated(linear(tokens, "ffn_gate_shexp", i, e.shared, c_.hidden, false));
-      const ValueId up = linear(tokens, "ffn_up_shexp", i, e.shared, c_.hidden, false);
-      const ValueId shared =
-          linear(w_.add("Mul", gate, up), "ffn_down_shexp", i, c_.hidden, e.shared, false);
-      const std::string share = weights_.name("ffn_gate_inp_shexp.weight", i);
-      const bool is_vector = weights_.has(share) && weights_.shape(share).size() == 1;
-      const ValueId weight =
-          is_vector ? w_.reshape(vector(share, c_.hidden), {Dim(c_.hidden), Dim(1)}) : ValueId();
-      const ValueId logit = is_vector
-                                ? w_.add("MatMul", tokens, weight)
-                                : linear(tokens, "ffn_gate_inp_shexp", i, 1, c_.hidden, false);
-      const ValueId part = w_.add("Mul", shared, w_.b.add("Sigmoid", {logit}));
-      y = w_.add("Add", y, w_.cast(part, DType::kFloat32));
-    }
-    return w_.reshape(w_.cast(y, w_.type()), {Dim(1), sequence_, Dim(c_.hidden)});
   }
 
   /// Queries, keys and values [1, sequence, heads * size].
@@ -332,16 +243,11 @@ class DecoderWriter {
             linear(x, "attn_v", i, kv, c_.hidden, c_.qkv_bias)};
   }
 
-  ValueId split(ValueId x, std::int64_t heads) {
-    return w_.transpose(w_.reshape(x, {Dim(1), sequence_, Dim(heads), Dim(c_.head_size)}),
-                        {0, 2, 1, 3});
-  }
-
   /// Queries or keys by heads [1, heads, sequence, size], normalised as the model has it.
   ValueId normalised_heads(ValueId x, const char* what, std::size_t i, std::int64_t heads) {
     if (c_.head_norms == HeadNorms::kWidth)
-      return split(norm(x, what, i, heads * c_.head_size), heads);
-    x = split(x, heads);
+      return split(norm(x, what, i, heads * c_.head_size), heads, c_.head_size);
+    x = split(x, heads, c_.head_size);
     if (c_.head_norms == HeadNorms::kEach) return norm(x, what, i, c_.head_size);
     if (c_.head_norms == HeadNorms::kNone) return x;
     const ValueId normal = w_.b.add("LayerNorm", {x, w_.ones(c_.head_size)},
@@ -367,33 +273,40 @@ class DecoderWriter {
                             : w_.b.add("Concat", std::move(each), {{"axis", std::int64_t{0}}});
   }
 
-  ValueId attention(ValueId x, std::size_t i) {
+  /// Queries, keys and values by heads, rotated.
+  std::array<ValueId, 3> heads_of(ValueId x, std::size_t i) {
+    const auto rotary = c_.layers[i].rotary;
+    if (c_.latent.rank > 0) return latent_heads(x, angles_.at(0), i);
     auto [q, k, v] = projections(x, i);
     q = normalised_heads(q, "attn_q_norm", i, c_.heads);
     k = normalised_heads(k, "attn_k_norm", i, c_.kv_heads);
-    v = split(v, c_.kv_heads);
+    v = split(v, c_.kv_heads, c_.head_size);
     if (c_.clip > 0)
       for (ValueId* each : {&q, &k, &v})
         *each = w_.b.add("Clip", {*each, w_.number(-c_.clip), w_.number(c_.clip)});
-    if (const auto rotary = c_.layers[i].rotary) {
+    if (rotary) {
       const auto& [cos, sin] = angles_[static_cast<std::size_t>(*rotary)];
       q = w_.rotated(q, cos, sin);
       k = w_.rotated(k, cos, sin);
     }
+    return {q, k, v};
+  }
+
+  ValueId attention(ValueId x, std::size_t i) {
+    const auto [q, k, v] = heads_of(x, i);
     auto& [keys, values] = caches_[i];
     keys = w_.put_rows(keys, k, position_);
     values = w_.put_rows(values, v, position_);
-    const ValueId y =
-        w_.attended(q, keys, values, mask(c_.layers[i].window), c_.score_scale, c_.score_cap);
-    const std::int64_t width = c_.heads * c_.head_size;
+    const ValueId sinks =
+        c_.has_sinks ? vector(weights_.name("attn_sinks.weight", i), c_.heads) : ValueId();
+    const ValueId y = w_.attended(q, keys, values, mask(c_.layers[i].window), c_.score_scale,
+                                  c_.score_cap, sinks);
+    const std::int64_t width = c_.heads * c_.value_size;
     const ValueId merged =
         w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {Dim(1), sequence_, Dim(width)});
     return linear(merged, "attn_output", i, c_.hidden, width, c_.output_bias);
   }
 
-  const DecoderConfig& c_;
-  DecoderWeights& weights_;
-  GraphWriter w_;
   Dim sequence_, capacity_;
   ValueId ids_, position_, row_, places_, key_;
   std::vector<std::array<ValueId, 2>> caches_;  // keys and values

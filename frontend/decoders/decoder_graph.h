@@ -2,7 +2,7 @@
 // The graph of a decoder, of the operators that the ONNX importer makes.
 #pragma once
 
-#include "frontend/decoders/decoder_config.h"
+#include "frontend/decoders/config/decoder_config.h"
 #include "frontend/decoders/decoder_weights.h"
 #include "ir/graph.h"
 

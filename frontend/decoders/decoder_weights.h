@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/decoders/architectures.h"
+#include "frontend/decoders/config/architectures.h"
 #include "frontend/decoders/files/tensor_file.h"
 #include "ir/constants/recipe.h"
 
@@ -32,9 +32,12 @@ class CheckedWeights {
   /// Like take(), with row i of the result row order[i] of the file's; in its order if that is
   /// empty.
   StoredTensor take_rows(const std::string& name, const ir::Ints& shape, const ir::Ints& order);
-  /// A tensor [count, rows, columns] of this name or, if it has "{}", of a matrix for each number.
+  /// A tensor [count, rows, columns] of this name, in blocks if has_blocks(); or, if the name has
+  /// "{}", of a matrix for each number.
   StoredTensor take_matrices(const std::string& name, std::int64_t count, std::int64_t rows,
                              std::int64_t columns);
+  /// Whether a folder has the tensor as MXFP4, "_blocks" and "_scales".
+  bool has_blocks(const std::string& name) const;
   /// The type of activations: f32 of GGUF, which says how weights are stored, and nothing of what
   /// is computed; that of a folder's matrices, if they share one of 16 bits, else f32.
   DType activation_type() const;
@@ -48,6 +51,8 @@ class CheckedWeights {
  private:
   /// NVFP4's number for a whole matrix, which is a tensor beside it.
   void take_factor(const std::string& name, StoredTensor& stored);
+  ir::ScaledTensor take_scaled(const std::string& name, const ir::Tensor& codes);
+  StoredTensor take_blocks(const std::string& name, const ir::Ints& shape);
 
   std::string architecture_;
   std::shared_ptr<const TensorFile> file_;

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "frontend/decoders/encoder_config.h"
+#include "frontend/decoders/config/encoder_config.h"
 #include "frontend/decoders/files/tensor_file.h"
 #include "ir/constants/recipe.h"
 #include "ir/graph.h"

@@ -90,10 +90,10 @@ ValueId GraphWriter::product(ValueId x, const StoredTensor& weights, const std::
 }
 
 ValueId GraphWriter::grouped_product(ValueId x, const StoredTensor& weights,
-                                     const std::string& name, ValueId offsets) {
+                                     const std::string& name, ValueId offsets, bool transposed) {
   if (const auto* plain = std::get_if<ir::Tensor>(&weights.value))
     return b.add("GroupedMatMul", {x, cast(b.constant(*plain, name), type_), offsets},
-                 {{"transposed", std::int64_t{1}}});
+                 {{"transposed", std::int64_t{transposed}}});
   const auto& blocks = std::get<ir::ScaledTensor>(weights.value);
   std::vector<ValueId> inputs{x};
   for (const ir::Tensor& part : ir::parts_of(blocks))
@@ -130,18 +130,32 @@ ValueId GraphWriter::put_rows(ValueId cache, ValueId rows, ValueId first) {
 }
 
 ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, double scale,
-                              double cap) {
+                              double cap, ValueId sinks) {
   const Shape rows = shape(q), keys = shape(k);
+  const Dim size = shape(v)[3];
   const Dim group(rows[1].value() / keys[1].value());
   // Keys and values are broadcast along a dimension of the group.
   q = reshape(q, {rows[0], keys[1], group, rows[2], rows[3]});
   for (ValueId* each : {&k, &v})
-    *each = reshape(*each, {keys[0], keys[1], Dim(1), keys[2], keys[3]});
+    *each = reshape(*each, {keys[0], keys[1], Dim(1), keys[2], shape(*each)[3]});
   const ValueId product = add("MatMul", q, transpose(k, {0, 1, 2, 4, 3}));
   ValueId scores = capped(scaled(product, scale), cap);
   scores = b.add("Where", {mask, scores, number(-std::numeric_limits<double>::infinity())});
-  const ValueId weights = b.add("Softmax", {scores}, {{"axis", std::int64_t{4}}});
-  return reshape(add("MatMul", weights, v), {rows[0], rows[1], rows[2], rows[3]});
+  Shape all = shape(scores);
+  if (sinks.valid()) {
+    Shape one = all;
+    one[4] = Dim(1);
+    const ValueId own = b.add("Expand", {reshape(sinks, {Dim(1), keys[1], group, Dim(1), Dim(1)})},
+                              {{"shape", one}});
+    scores = b.add("Concat", {scores, own}, {{"axis", std::int64_t{4}}});
+  }
+  ValueId weights = b.add("Softmax", {scores}, {{"axis", std::int64_t{4}}});
+  if (sinks.valid())
+    weights = b.add("Slice", {weights},
+                    {{"starts", std::vector<Dim>(5, Dim(0))},
+                     {"steps", Ints(5, 1)},
+                     {"shape", std::move(all)}});
+  return reshape(add("MatMul", weights, v), {rows[0], rows[1], rows[2], size});
 }
 
 ValueId GraphWriter::attended_by_heads(ValueId q, ValueId k, ValueId v, double scale, ValueId mask,

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/decoders/decoder_config.h"
+#include "frontend/decoders/config/decoder_config.h"
 #include "frontend/decoders/files/tensor_file.h"
 #include "ir/graph.h"
 
@@ -44,9 +44,9 @@ class GraphWriter {
   /// x [.., columns] times the transpose of `weights` [rows, columns], which keep their format.
   ir::ValueId product(ir::ValueId x, const StoredTensor& weights, const std::string& name);
   /// Rows x [rows, columns], sorted by matrix, times the transpose of `weights` [matrices, n,
-  /// columns] each.
+  /// columns] each; if `transposed` is false, times plain matrices [columns, n].
   ir::ValueId grouped_product(ir::ValueId x, const StoredTensor& weights, const std::string& name,
-                              ir::ValueId offsets);
+                              ir::ValueId offsets, bool transposed);
   /// Rows `ids` of a table, in the type of activations.
   ir::ValueId rows(const StoredTensor& table, const std::string& name, ir::ValueId ids);
   /// Rotates pairs of the first elements of the last dimension of x [1, heads, length, size], half
@@ -54,9 +54,10 @@ class GraphWriter {
   ir::ValueId rotated(ir::ValueId x, ir::ValueId cos, ir::ValueId sin);
   /// `cache` [1, heads, capacity, size] with `rows` [1, heads, length, size] from `first` [1] on.
   ir::ValueId put_rows(ir::ValueId cache, ir::ValueId rows, ir::ValueId first);
-  /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v.
+  /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v. `sinks`,
+  /// if valid: for each head of q the score of one more key, whose value is zero.
   ir::ValueId attended(ir::ValueId q, ir::ValueId k, ir::ValueId v, ir::ValueId mask, double scale,
-                       double cap);
+                       double cap, ir::ValueId sinks = {});
   /// softmax(scale * q k' + bias) v, without keys that `mask` hides, of as many heads of each. Both
   /// may be missing.
   ir::ValueId attended_by_heads(ir::ValueId q, ir::ValueId k, ir::ValueId v, double scale,

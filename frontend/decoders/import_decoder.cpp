@@ -11,10 +11,10 @@
 #include <sinter/file_error.h>
 #include <xxhash.h>
 
+#include "frontend/decoders/config/read_config.h"
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/files/ct2.h"
-#include "frontend/decoders/read_config.h"
 #include "frontend/decoders/speech_graph.h"
 #include "frontend/model/model_file.h"
 #include "runtime/format_error.h"
@@ -108,7 +108,7 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
       DecoderConfig read = read_config(*row, *keys, *file);
       DecoderWeights weights(*row, file, !is_folder, reads);
       result.graph = decoder_graph(read, weights, weights.activation_type());
-      weights.refuse_others();
+      weights.refuse_others(read.left_out);
       result.warnings = std::move(read.notes);
     }
     result.hash = hash_of(paths) + (wants_encoder ? 1 : 0);

@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/decoders/encoder_config.h"
+#include "frontend/decoders/config/encoder_config.h"
 #include "frontend/decoders/speech_graph.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"

@@ -2,8 +2,8 @@
 // Which models are known, of all kinds.
 #pragma once
 
-#include "frontend/decoders/architectures.h"
-#include "frontend/decoders/config_keys.h"
+#include "frontend/decoders/config/architectures.h"
+#include "frontend/decoders/config/config_keys.h"
 
 namespace sinter::frontend {
 

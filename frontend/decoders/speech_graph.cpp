@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "frontend/decoders/config/read_config.h"
 #include "frontend/decoders/decoder_weights.h"
 #include "frontend/decoders/graph_writer.h"
-#include "frontend/decoders/read_config.h"
 #include "runtime/format_error.h"
 
 namespace sinter::frontend {

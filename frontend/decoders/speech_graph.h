@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/decoders/config_keys.h"
+#include "frontend/decoders/config/config_keys.h"
 #include "frontend/decoders/files/tensor_file.h"
 #include "ir/constants/recipe.h"
 #include "ir/graph.h"

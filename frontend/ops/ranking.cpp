@@ -11,12 +11,6 @@ std::size_t read_axis(NodeContext& node, const Term& x, std::int64_t fallback) {
       node.normalise_axis(node.attr_int("axis", fallback), node.rank(x.value())));
 }
 
-/// The type in which indices up to `length` are compared: one of 32 bits is twice as fast.
-DType index_type(NodeContext& node, const Dim& length) {
-  const auto most = ir::upper_bound(length, node.builder().ranges());
-  return most && *most < INT32_MAX ? DType::kInt32 : DType::kInt64;
-}
-
 /// The index of the largest (smallest) element along `axis`, which stays with one element: the
 /// first such, or the last. NaN counts as more extreme than any number, as in numpy.
 Term extreme_index(NodeContext& node, const Term& x, std::size_t axis, bool largest, bool last) {

@@ -270,9 +270,9 @@ void gather(NodeContext& node) {
 
 enum class PadMode { kConstant, kEdge, kReflect, kWrap };
 
-/// Pads dimension `d` of `x` at both ends with copies of its own elements.
-ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& begin,
-                        const Dim& end, PadMode mode) {
+/// Which elements of dimension `d` of `x` it has when it is padded at both ends with its own.
+Term padding_places(NodeContext& node, ValueId x, std::size_t d, const Dim& begin, const Dim& end,
+                    PadMode mode) {
   const Shape shape = node.shape(x);
   const Dim& extent = shape[d];
   const Dim length = begin + extent + end;
@@ -306,7 +306,7 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
       index = m.with("Min", period - m).value();
     }
   }
-  return node.add("Gather", {x, index}, {{"axis", static_cast<std::int64_t>(d)}});
+  return {node, index};
 }
 
 /// Implements negative pads by slicing. `computed` is a fill value that is not constant.
@@ -340,10 +340,30 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const Ints& axes, PadM
   x = add_slice(node, x, crop);
   const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
   if (mode != PadMode::kConstant) {
+    std::vector<Term> places;
+    std::vector<std::size_t> padded;
     for (std::size_t d = 0; d < rank; ++d)
-      if (!is_zero(begins[d]) || !is_zero(ends[d]))
-        x = pad_by_elements(node, x, d, begins[d], ends[d], mode);
-    return node.output(x);
+      if (!is_zero(begins[d]) || !is_zero(ends[d])) padded.push_back(d);
+    if (padded.empty()) return node.output(x);
+    for (const std::size_t d : padded)
+      places.push_back(padding_places(node, x, d, begins[d], ends[d], mode));
+    if (padded.size() == 1)
+      return node.output(node.add("Gather", {x, places[0].value()},
+                                  {{"axis", static_cast<std::int64_t>(padded[0])}}));
+    // All at once, or each dimension would pass through memory.
+    std::vector<Term> indices;
+    for (std::size_t d = 0; d < rank; ++d) {
+      const auto found = std::ranges::find(padded, d);
+      if (found == padded.end()) {
+        indices.push_back(iota(node, node.shape(x)[d], d, rank));
+        continue;
+      }
+      const Term& place = places[static_cast<std::size_t>(found - padded.begin())];
+      Shape along(rank, Dim(1));
+      along[d] = place.shape()[0];
+      indices.push_back(place.reshape(along));
+    }
+    return node.output(take({node, x}, indices).value());
   }
   if (!std::ranges::all_of(begins, is_zero) || !std::ranges::all_of(ends, is_zero)) {
     const ir::Attrs attrs{{"begins", begins}, {"ends", ends}, {"fill", fill}};

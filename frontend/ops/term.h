@@ -77,6 +77,12 @@ inline Term size_of_dim(NodeContext& node, const Dim& dim, DType dtype = DType::
   return {node, node.add("Size", {}, {{"value", std::vector<Dim>{dim}}, {"dtype", dtype}})};
 }
 
+/// The type for indices up to `length`: one of 32 bits is twice as fast.
+inline DType index_type(NodeContext& node, const Dim& length) {
+  const auto most = ir::upper_bound(length, node.builder().ranges());
+  return most && *most < INT32_MAX ? DType::kInt32 : DType::kInt64;
+}
+
 /// The elements of `x` with index `i` along dimension `axis`, which becomes 1.
 inline Term slice_one(const Term& x, std::size_t axis, const Dim& i) {
   Shape shape = x.shape();

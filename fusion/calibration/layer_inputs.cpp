@@ -143,8 +143,8 @@ Graph LayerInputs::part(ValueId x, const std::vector<bool>& wanted, std::vector<
     std::vector<ValueId> inputs;
     const auto weights = weights_.find(i);
     for (const ValueId input : node.inputs)
-      inputs.push_back(weights != weights_.end() && !inputs.empty()
-                           ? builder.constant(transposed(weights->second))
+      inputs.push_back(weights != weights_.end() && inputs.size() == 1
+                           ? builder.constant(weights->second)
                            : map(input));
     const auto outputs =
         builder.add_multi(node.op->name, inputs, ir::evaluate_attrs(node.attrs, sizes_), node.body);

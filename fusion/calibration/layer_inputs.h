@@ -23,11 +23,12 @@ class LayerInputs {
   LayerInputs(const Graph& graph, ConstantValues& values, const Calibration& calibration,
               const std::set<std::size_t>& layers);
 
-  /// The mean of x'x, float32 [k, k], over all rows [.., k] of the first input of `layer`. Must be
-  /// called in the graph's order.
+  /// The mean of x'x, float32 [k, k], over all rows [.., k] of the first input of `layer`,
+  /// whichever group they are in: samples may have none of a group. Must be called in the graph's
+  /// order.
   Tensor moments(std::size_t layer);
-  /// From now on `layer` uses these weights [n, k], in its input's type. They are floats, as
-  /// integer matmuls of many rows take several times as long.
+  /// From now on `layer` has this right operand, in its input's type. It is floats, as integer
+  /// matmuls of many rows take several times as long.
   void replace(std::size_t layer, Tensor weights) { weights_[layer] = std::move(weights); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls of one row by a matrix that was gathered for it: batched spellings of mixtures of
-// experts (einsum over gathered weights). What is computed element by element between two of them
+// experts (einsum over gathered weights, batched matmuls). What is computed element by element between two of them
 // stays in the order of the rows, and one Route makes their indices.
 #include <algorithm>
 #include <map>
@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "fusion/mixtures/gathered_rows.h"
+#include "fusion/mixtures/nodes.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/top_choices.h"
 #include "fusion/regions/rebuild.h"
@@ -101,12 +103,8 @@ std::optional<GatheredProduct> find_product(const Graph& graph, const Node& node
   return takes ? found : std::nullopt;
 }
 
-ValueId reshape(GraphBuilder& b, ValueId value, const Shape& shape) {
-  return b.type(value).shape == shape ? value : b.add("Reshape", {value}, {{"shape", shape}});
-}
-ValueId cast(GraphBuilder& b, ValueId value, DType type) {
-  return b.type(value).dtype == type ? value : b.add("Cast", {value}, {{"to", type}});
-}
+using mixtures::cast;
+using mixtures::reshape;
 
 class Grouper {
  public:
@@ -312,8 +310,22 @@ class Grouper {
 
 Graph group_gathered(const Graph& graph, Context& context) {
   Grouper grouper(graph, context);
+  GatheredRows flat(graph);
   return ir::rewrite(
-      graph, [&](GraphBuilder& b, const Graph&, const Node& node, std::span<const ValueId> inputs) {
+      graph,
+      [&](GraphBuilder& b, const Graph& old, const Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        const DType type = old.type(node.outputs[0]).dtype;
+        flat.visit(node, inputs);
+        if (const Node* gather = flat.find(node);
+            gather != nullptr &&
+            context.target.takes("GroupedMatMul", type, to_string(type), false) != nullptr) {
+          decide(context, *gather, node, true,
+                 fmt::format("a mixture: rows are sorted by which of {} matrices they choose",
+                             old.type(gather->inputs[0]).shape[0].value()));
+          return std::vector{flat.product(b, node)};
+        }
+        flat.sort(b, node);
         return grouper.visit(b, node, inputs);
       });
 }

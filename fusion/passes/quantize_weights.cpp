@@ -13,6 +13,7 @@
 #include "fusion/patterns/dequantization.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/grouped_weights.h"
 #include "fusion/scales/kept_product.h"
 #include "fusion/scales/read_weights.h"
 #include "fusion/scales/rounding/quantizer.h"
@@ -44,7 +45,7 @@ class WeightQuantizer {
         piece = stored(node, found->second);
       else if (layers_.contains(i))
         piece = chosen(i);
-      else
+      else if (piece = with_power_scales(values_, node); !piece)
         piece = embedding(node);
       report_kept(i);
       if (piece) pieces.push_back(std::move(*piece));
@@ -53,8 +54,8 @@ class WeightQuantizer {
   }
 
  private:
-  /// Finds matmuls of an activation and weights [k, n] that depend on no input: weights that the
-  /// model stores as integers, and those to quantize.
+  /// Finds matmuls of an activation and weights that depend on no input, [k, n] or a matrix for
+  /// each group of rows: weights that the model stores as integers, and those to quantize.
   void find_layers() {
     const auto known = [&](ValueId value) { return values_.knows(value); };
     std::set<std::size_t> products;
@@ -63,23 +64,26 @@ class WeightQuantizer {
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (context_.weights.bits != 0 && !is_narrow[i])
-        if (auto kept = kept_product(graph_, values_, node); kept && ir::is_plain_matmul(node)) {
+        if (auto kept = kept_product(graph_, values_, node); kept && node.op->name != "Conv") {
           products.insert(i);
           kept_.emplace(i, std::move(*kept));
           continue;
         }
-      if (!ir::is_plain_matmul(node) || is_narrow[i]) continue;
+      const bool is_grouped = is_plain_grouped(node);
+      if ((!ir::is_plain_matmul(node) && !is_grouped) || is_narrow[i]) continue;
       const ValueId x = node.inputs[0], weight = node.inputs[1];
       const Shape& shape = graph_.type(weight).shape;
       if (!is_quantized_from(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
-          shape.size() != 2 || shape[0] == ir::Dim(0) || shape[1] == ir::Dim(0))
+          shape.size() != (is_grouped ? 3U : 2U) ||
+          std::ranges::any_of(shape, [](const ir::Dim& dim) { return dim == ir::Dim(0); }))
         continue;
       products.insert(i);
-      if (auto found = match_dequantization(graph_, weight, known))
+      if (auto found = match_dequantization(graph_, weight, known); found && !is_grouped)
         stored_.emplace(i, std::move(*found));
       else if (context_.weights.bits != 0)
         layers_.insert(i);
     }
+    choosing_ = choosing_products(graph_);
     const auto ends = last_layers(graph_, products);
     if (!context_.weights.last_as_others) last_ = ends;
     std::size_t others = 0;
@@ -105,7 +109,7 @@ class WeightQuantizer {
 
   double size_of_weights(std::size_t layer) const {
     const Shape& shape = graph_.type(graph_.nodes()[layer].inputs[1]).shape;
-    return static_cast<double>(shape[0].value()) * static_cast<double>(shape[1].value());
+    return static_cast<double>(ir::element_count(shape).value());
   }
 
   /// Weights that the model stores as integers.
@@ -149,11 +153,18 @@ class WeightQuantizer {
     const Node& node = graph_.nodes()[node_index];
     std::optional<Tensor> moments;
     if (inputs_) moments = inputs_->moments(node_index);
-    const auto weights = quantized_layer(node, transposed(node.inputs[1]), context_.weights,
-                                         moments ? &*moments : nullptr, last_.contains(node_index));
+    const bool is_grouped = is_plain_grouped(node);
+    const auto weights = quantized_layer(
+        node,
+        is_grouped ? rows_of_groups(node, values_.tensor(node.inputs[1]))
+                   : transposed(node.inputs[1]),
+        context_.weights, moments ? &*moments : nullptr, last_.contains(node_index));
     if (!weights) return std::nullopt;
-    if (inputs_)
-      inputs_->replace(node_index, ir::dequantized(*weights, graph_.type(node.inputs[0]).dtype));
+    if (inputs_) {
+      const Tensor rows = ir::dequantized(*weights, graph_.type(node.inputs[0]).dtype);
+      inputs_->replace(node_index, is_grouped ? operand_of_rows(node, rows, groups_of(node))
+                                              : fusion::transposed(rows));
+    }
     return replacement(node, nullptr, *weights);
   }
 
@@ -174,6 +185,8 @@ class WeightQuantizer {
     for (const std::string& pattern : options.keep)
       if (layer.name.find(pattern) != std::string::npos)
         layer.kept = fmt::format("its name has '{}' (--keep)", pattern);
+    if (layer.kept.empty() && choosing_.contains(position(node)))
+      layer.kept = "it chooses experts: an error changes which of them compute";
     std::optional<ScaledTensor> result;
     if (layer.kept.empty()) {
       const auto round = [&] {
@@ -188,7 +201,7 @@ class WeightQuantizer {
           if (*part) *part = (*part)->plain();
         const Tensor rounded = ir::dequantized(plain, DType::kFloat32);
         layer.weight_error = weight_error(exact, rounded);
-        const bool is_table = node.op->name != "MatMul";  // rows of a table are its outputs
+        const bool is_table = node.op->name == "Gather";  // rows of a table are its outputs
         layer.output_error = is_table             ? layer.weight_error
                              : moments != nullptr ? output_error(exact, rounded, *moments)
                                                   : output_error(exact, rounded);
@@ -232,21 +245,33 @@ class WeightQuantizer {
     return fusion::transposed(values_.tensor(value));
   }
 
+  std::size_t position(const Node& node) const {
+    return static_cast<std::size_t>(&node - graph_.nodes().data());
+  }
+  std::int64_t groups_of(const Node& node) const {
+    return graph_.type(node.inputs[1]).shape[0].value();
+  }
+
   /// The matmul with `weights`, which includes `scaling`.
-  Piece replacement(const Node& node, const Node* scaling, ScaledTensor weights) {
+  Piece replacement(const Node& node, const Node* scaling, const ScaledTensor& weights) const {
     Piece piece;
     piece.reads = {node.inputs[0]};
     piece.writes = scaling != nullptr ? scaling->outputs : node.outputs;
     std::vector<std::string> origins = node.origins;
     if (scaling != nullptr)
       origins.insert(origins.end(), scaling->origins.begin(), scaling->origins.end());
-    piece.emit = [weights = std::move(weights), origins](GraphBuilder& builder,
-                                                         std::span<const ValueId> reads) {
+    const bool is_grouped = is_plain_grouped(node);
+    if (is_grouped) piece.reads.push_back(node.inputs.back());
+    std::vector<Tensor> parts =
+        is_grouped ? parts_of_groups(weights, groups_of(node)) : ir::parts_of(weights);
+    piece.emit = [op = node.op->name, attrs = ir::product_attrs(weights.format),
+                  parts = std::move(parts),
+                  origins](GraphBuilder& builder, std::span<const ValueId> reads) {
       GraphBuilder::OriginScope scope(builder, origins);
       std::vector<ValueId> inputs{reads[0]};
-      for (const ValueId operand : add_weights(builder, weights)) inputs.push_back(operand);
-      return std::vector{
-          builder.add("MatMul", std::move(inputs), ir::product_attrs(weights.format))};
+      for (const Tensor& part : parts) inputs.push_back(builder.constant(part));
+      if (reads.size() > 1) inputs.push_back(reads[1]);
+      return std::vector{builder.add(op, std::move(inputs), attrs)};
     };
     return piece;
   }
@@ -293,7 +318,7 @@ class WeightQuantizer {
   // By index of the matmul in the graph.
   std::map<std::size_t, Dequantization> stored_;
   std::map<std::size_t, QuantizedLayer> kept_;  // floats that are kept whatever is requested
-  std::set<std::size_t> layers_, last_;
+  std::set<std::size_t> layers_, last_, choosing_;
   double mean_size_ = 0;  // of all but the last layers
   std::optional<LayerInputs> inputs_;
 };

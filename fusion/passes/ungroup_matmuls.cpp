@@ -3,12 +3,19 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
-#include "fusion/scales/read_weights.h"
+#include "fusion/scales/grouped_weights.h"
 #include "ir/reference/evaluate.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
+
+/// Whether the target has a grouped matmul of plain operands of x's type.
+bool has_plain(const TargetTraits& target, const Graph& graph, const Node& node) {
+  const DType x = graph.type(node.inputs[0]).dtype;
+  const ir::OperandFormats* const row = target.takes("GroupedMatMul", x, to_string(x), false);
+  return row != nullptr && graph.type(node.inputs[1]).shape[0].value() <= row->most;
+}
 
 /// Why the target has no such grouped matmul; empty if it has.
 std::string refusal(const TargetTraits& target, const Graph& graph, const Node& node) {
@@ -34,11 +41,26 @@ std::string refusal(const TargetTraits& target, const Graph& graph, const Node& 
       if (!graph.is_constant(node.inputs[i])) return "its quantized weights are no constants";
     return "";
   }
-  const ir::OperandFormats* const row = target.takes("GroupedMatMul", x, to_string(x), false);
-  if (row != nullptr && graph.type(node.inputs[1]).dtype == x &&
-      graph.type(node.inputs[1]).shape[0].value() <= row->most)
-    return "";
+  if (graph.type(node.inputs[1]).dtype == x && has_plain(target, graph, node)) return "";
   return fmt::format("this target has no grouped matmul of {}", to_string(x));
+}
+
+/// The grouped matmul with quantized weights as plain numbers; null: the target has none, or its
+/// weights are no constants.
+ValueId dequantized(GraphBuilder& builder, const TargetTraits& target, const Graph& graph,
+                    const Node& node, std::span<const ValueId> inputs) {
+  if (!ir::ProductFormats(node.attrs).w || !has_plain(target, graph, node)) return {};
+  std::vector<Tensor> parts;
+  for (std::size_t i = 1; i + 1 < inputs.size(); ++i) {
+    const Tensor* constant = builder.constant_of(inputs[i]);
+    if (constant == nullptr) return {};
+    parts.push_back(*constant);
+  }
+  const TensorType& x = graph.type(node.inputs[0]);
+  const ValueId weights =
+      builder.constant(dequantized_groups(node, parts, x.shape[1].value(), x.dtype));
+  return builder.add("GroupedMatMul", {inputs[0], weights, inputs.back()},
+                     {{"transposed", std::int64_t{1}}});
 }
 
 /// The matmuls of one GroupedMatMul by the weights of every group.
@@ -153,15 +175,21 @@ class Ungrouped {
 }  // namespace
 
 Graph ungroup_matmuls(const Graph& graph, Context& context) {
-  return ir::rewrite(graph,
-                     [&](GraphBuilder& builder, const Graph& old, const Node& node,
-                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                       if (node.op->name != "GroupedMatMul") return std::nullopt;
-                       const std::string no = refusal(context.target, old, node);
-                       if (no.empty()) return std::nullopt;
-                       decide(context, node, node, false, no + ": every group multiplies all rows");
-                       return std::vector{Ungrouped(builder, node, inputs).run()};
-                     });
+  return ir::rewrite(
+      graph,
+      [&](GraphBuilder& builder, const Graph& old, const Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        if (node.op->name != "GroupedMatMul") return std::nullopt;
+        const std::string no = refusal(context.target, old, node);
+        if (no.empty()) return std::nullopt;
+        if (const ValueId plain = dequantized(builder, context.target, old, node, inputs);
+            plain.valid()) {
+          decide(context, node, node, false, no + ": its weights are dequantized at compile time");
+          return std::vector{plain};
+        }
+        decide(context, node, node, false, no + ": every group multiplies all rows");
+        return std::vector{Ungrouped(builder, node, inputs).run()};
+      });
 }
 
 }  // namespace sinter::fusion

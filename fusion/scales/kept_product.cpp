@@ -8,6 +8,7 @@
 
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/patterns/dequantization.h"
+#include "fusion/scales/grouped_weights.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
@@ -25,10 +26,12 @@ QuantizedLayer row_of(const Graph& graph, const Node& node, std::size_t operand,
   const bool is_conv = node.op->name == "Conv";
   const std::size_t last = weights.shape.size() - 1;
   const std::int64_t elements = ir::element_count(weights.shape).value();
+  const bool has_rows_of_k =
+      operand == 0 || (is_plain_grouped(node) && node.attrs.get_int("transposed") != 0);
   QuantizedLayer row;
   row.name = layer_name(node);
-  row.n = weights.shape[is_conv ? 0 : operand == 0 ? last - 1 : last].value();
-  row.k = is_conv ? elements / row.n : weights.shape[operand == 0 ? last : last - 1].value();
+  row.n = weights.shape[is_conv ? 0 : has_rows_of_k ? last - 1 : last].value();
+  row.k = is_conv ? elements / row.n : weights.shape[has_rows_of_k ? last : last - 1].value();
   row.bytes_before = row.bytes_after =
       static_cast<double>(elements) * static_cast<double>(size_of(weights.dtype));
   row.kept = std::move(reason);
@@ -38,7 +41,7 @@ QuantizedLayer row_of(const Graph& graph, const Node& node, std::size_t operand,
 std::string reason_of(const Node& node, std::size_t operand, const TensorType& weights) {
   if (weights.dtype == DType::kFloat64)
     return "its numbers are f64; those of f32, f16 and bf16 are rounded";
-  if (node.op->name == "Conv") return "";
+  if (node.op->name != "MatMul") return "";
   if (operand == 0)
     return "its weights are the left operand; on the right, x W in place of W' x', they are "
            "quantized";
@@ -69,7 +72,7 @@ void add_products(const Graph& body, const std::vector<bool>& known,
            (body.is_constant(source) || (number && known[*number]));
   };
   for (const Node& node : body.nodes()) {
-    if (ir::is_plain_matmul(node) || node.op->name == "Conv") {
+    if (ir::is_plain_matmul(node) || is_plain_grouped(node) || node.op->name == "Conv") {
       const bool left = is_weight(node.inputs[0]), right = is_weight(node.inputs[1]);
       if (left != right && (right || node.op->name == "MatMul"))
         rows.push_back(row_of(body, node, left ? 0 : 1, "it is in the body of a loop"));
@@ -86,13 +89,14 @@ void add_products(const Graph& body, const std::vector<bool>& known,
 
 std::optional<QuantizedLayer> kept_product(const Graph& graph, const ConstantValues& values,
                                            const Node& node) {
-  if (!ir::is_plain_matmul(node) && node.op->name != "Conv") return std::nullopt;
+  if (!ir::is_plain_matmul(node) && !is_plain_grouped(node) && node.op->name != "Conv")
+    return std::nullopt;
   const bool left = values.knows(node.inputs[0]), right = values.knows(node.inputs[1]);
   if (left == right) return std::nullopt;
   const std::size_t operand = left ? 0 : 1;
   const ValueId weights = node.inputs[operand];
   const TensorType& type = graph.type(weights);
-  if ((left && node.op->name == "Conv") || !is_arithmetic_float(type.dtype) ||
+  if ((left && node.op->name != "MatMul") || !is_arithmetic_float(type.dtype) ||
       !is_arithmetic_float(graph.type(node.inputs[1 - operand]).dtype) || !has_elements(type.shape))
     return std::nullopt;
   std::string reason = reason_of(node, operand, type);

@@ -8,6 +8,7 @@
 
 #include "fusion/regions/operand.h"
 #include "fusion/scales/block_product.h"
+#include "fusion/scales/grouped_weights.h"
 #include "fusion/transforms.h"
 #include "ir/scale_format.h"
 
@@ -59,13 +60,13 @@ void ScaleSink::take_difference(SunkOperand& operand, DType wanted) const {
   operand.has_zero = false;
 }
 
-std::string ScaleSink::check_operand(SunkOperand& operand, bool is_conv, bool is_left) const {
+std::string ScaleSink::check_operand(SunkOperand& operand, const Node& node, bool is_left) const {
   const QuantizedOperand& found = operand.found;
   const char* name = is_left ? "x" : "the weights";
   const std::size_t rank =
       graph_.type(found.views.empty() ? found.values : graph_.node(found.views.back()).outputs[0])
           .shape.size();
-  const Ints summed = summed_axes(is_conv, is_left, rank);
+  const Ints summed = summed_axes(node, is_left, rank);
   const auto misfit = [&](const OperandParameter& parameter, const char* what) -> std::string {
     const auto shape = parameter_shape(graph_, found, parameter);
     if (!shape) return fmt::format("the {} of {} is read through other views than it", what, name);
@@ -91,13 +92,19 @@ std::string ScaleSink::check(SunkProduct& product) const {
   const Node& node = *product.node;
   const bool is_conv = product.is_conv();
   if (is_conv && node.attrs.get_int("channels_last") != 0) return "its channels are last";
-  if (std::string why = check_operand(product.x, is_conv, true); !why.empty()) return why;
-  if (std::string why = check_operand(*product.w, is_conv, false); !why.empty()) return why;
+  if (std::string why = check_operand(product.x, node, true); !why.empty()) return why;
+  if (std::string why = check_operand(*product.w, node, false); !why.empty()) return why;
   take_difference(*product.w, DType::kInt8);
   if (!choose_types(product))
-    return fmt::format("this target has no {} of {} and {}", is_conv ? "convolution" : "product",
+    return fmt::format("this target has no {} of {} and {}",
+                       is_conv                ? "convolution"
+                       : product.is_grouped() ? "grouped product"
+                                              : "product",
                        to_string(graph_.type(product.x.found.values).dtype),
                        to_string(graph_.type(product.w->found.values).dtype));
+  if (product.is_grouped() &&
+      (product.x.has_zero || product.w->has_zero || product.x.shifted || product.w->shifted))
+    return "a grouped product has zero points";
   if (is_conv) {
     if ((product.x.has_zero &&
          ir::element_count(graph_.type(product.x.found.zero->value).shape) != Dim(1)))
@@ -111,7 +118,7 @@ std::string ScaleSink::check(SunkProduct& product) const {
   if (sums_integers && is_float(graph_.type(node.outputs[0]).dtype)) {
     Dim summed(1);
     const Shape& w = graph_.type(node.inputs[1]).shape;
-    for (const std::int64_t axis : summed_axes(is_conv, false, w.size()))
+    for (const std::int64_t axis : summed_axes(node, false, w.size()))
       summed *= w[static_cast<std::size_t>(axis)];
     const auto most = ir::upper_bound(summed, graph_.ranges());
     if (!most || *most > kMostSummed)
@@ -129,7 +136,7 @@ std::optional<SunkProduct> ScaleSink::beside_four_bits(const Node& node,
   auto x = find_quantized_operand(graph_, node.inputs[0]);
   if (!x || graph_.type(x->values).dtype != kType) return std::nullopt;
   SunkProduct product{&node, {std::move(*x), {}, {}, {}}, {}};
-  refusal = check_operand(product.x, false, true);
+  refusal = check_operand(product.x, node, true);
   if (refusal.empty() && product.x.has_zero) refusal = "x has a zero point";
   if (refusal.empty()) refusal = quantized_refusal(target_, graph_, node, kType);
   if (!refusal.empty()) return std::nullopt;
@@ -140,7 +147,8 @@ std::optional<SunkProduct> ScaleSink::find(const Node& node, std::string& refusa
   refusal.clear();
   if (has_four_bit_weights(node)) return beside_four_bits(node, refusal);
   const bool is_conv = node.op->name == "Conv";
-  if ((!is_conv && !ir::is_plain_matmul(node)) || target_.first_of(node.op->name, false) == nullptr)
+  if ((!is_conv && !ir::is_plain_matmul(node) && !is_plain_grouped(node)) ||
+      target_.first_of(node.op->name, false) == nullptr)
     return std::nullopt;
   const DType type = graph_.type(node.outputs[0]).dtype;
   if (graph_.type(node.inputs[0]).dtype != type || type == DType::kFloat64 ||
@@ -176,7 +184,9 @@ Piece ScaleSink::piece(SunkProduct product) const {
   };
   const Places x = places_of(product.x);
   const Places w = product.w ? places_of(*product.w) : Places{kNone, kNone, kNone};
-  const std::size_t bias = product.w && node.inputs.size() > 2 ? read(node.inputs[2]) : kNone;
+  const std::size_t third = product.w && node.inputs.size() > 2 ? read(node.inputs[2]) : kNone;
+  const std::size_t bias = product.is_grouped() ? kNone : third,
+                    offsets = product.is_grouped() ? third : kNone;
   const std::size_t weights = piece.reads.size();
   if (!product.w) piece.reads.insert(piece.reads.end(), node.inputs.begin() + 1, node.inputs.end());
   const auto take_origins = [&](const SunkOperand& operand) {
@@ -188,8 +198,8 @@ Piece ScaleSink::piece(SunkProduct product) const {
   take_origins(product.x);
   if (product.w) take_origins(*product.w);
   ir::sort_unique(origins);
-  piece.emit = [&graph = graph_, product = std::move(product), x, w, bias, weights, origins](
-                   GraphBuilder& builder, std::span<const ValueId> reads) {
+  piece.emit = [&graph = graph_, product = std::move(product), x, w, bias, offsets, weights,
+                origins](GraphBuilder& builder, std::span<const ValueId> reads) {
     GraphBuilder::OriginScope scope(builder, origins);
     const auto at = [&](std::size_t i) { return i == kNone ? ValueId{} : reads[i]; };
     return std::vector{
@@ -201,6 +211,7 @@ Piece ScaleSink::piece(SunkProduct product) const {
                        at(w.zero),
                        at(w.scale),
                        at(bias),
+                       at(offsets),
                        {reads.begin() + static_cast<std::ptrdiff_t>(weights), reads.end()}})};
   };
   return piece;

@@ -31,7 +31,7 @@ class ScaleSink {
   std::optional<SunkProduct> beside_four_bits(const Node& node, std::string& refusal) const;
   bool choose_types(SunkProduct& product) const;
   std::string check(SunkProduct& product) const;
-  std::string check_operand(SunkOperand& operand, bool is_conv, bool is_left) const;
+  std::string check_operand(SunkOperand& operand, const Node& node, bool is_left) const;
   void take_difference(SunkOperand& operand, DType wanted) const;
 
   const Graph& graph_;

@@ -4,13 +4,16 @@
 #include <algorithm>
 
 #include "fusion/regions/rebuild.h"
+#include "fusion/scales/grouped_weights.h"
 #include "fusion/transforms.h"
 
 namespace sinter::fusion {
 
-Ints summed_axes(bool is_conv, bool is_left, std::size_t rank) {
+Ints summed_axes(const Node& node, bool is_left, std::size_t rank) {
   const auto last = static_cast<std::int64_t>(rank) - 1;
-  if (!is_conv) return {is_left ? last : last - 1};
+  const bool is_grouped = node.op->name == "GroupedMatMul";
+  const bool is_last = is_left || (is_grouped && node.attrs.get_int("transposed") != 0);
+  if (node.op->name != "Conv") return {is_last ? last : last - 1};
   Ints axes;
   for (std::int64_t d = 1; d <= last; ++d) axes.push_back(d);
   return axes;
@@ -34,7 +37,9 @@ class ProductWriter {
     const ValueId w = values(*p_.w, in.w);
     const std::optional<ValueId> x_zero = zero(p_.x, in.x_zero), w_zero = zero(*p_.w, in.w_zero);
     x = padded(x, x_zero);
-    ValueId result = b_.add(p_.node->op->name, {x, w}, attrs_);
+    std::vector<ValueId> operands{x, w};
+    if (p_.is_grouped()) operands.push_back(in.offsets);
+    ValueId result = b_.add(p_.node->op->name, std::move(operands), attrs_);
     if (x_zero) {
       // sum (x - z) w = sum x w - z sum w
       const ValueId by = add_folded(b_, "Mul", {*x_zero, as_result(sums(w, false))});
@@ -123,7 +128,7 @@ class ProductWriter {
   ValueId sums_of_rows(ValueId x, const std::optional<ValueId>& zero) {
     ValueId wide = b_.add("Cast", {x}, {{"to", DType::kInt32}});
     if (zero) wide = b_.add("Sub", {wide, *zero});
-    return reduced(wide, summed_axes(false, true, rank_of_new(x)));
+    return reduced(wide, summed_axes(*p_.node, true, rank_of_new(x)));
   }
 
   /// The sum of each window of a group of channels, for every output channel.
@@ -158,7 +163,7 @@ class ProductWriter {
 
   /// The sums of the right operand.
   ValueId sums(ValueId w, bool is_left) {
-    const Ints axes = summed_axes(p_.is_conv(), is_left, rank_of_new(w));
+    const Ints axes = summed_axes(*p_.node, is_left, rank_of_new(w));
     const Node* view = b_.producer(w);
     // For transposed weights, sums the untransposed ones.
     if (view != nullptr && view->op->name == "Transpose" && b_.constant_of(view->inputs[0])) {
@@ -168,6 +173,12 @@ class ProductWriter {
       const ValueId of_constant = summed(view->inputs[0], own);
       return add_folded(b_, "Transpose", {of_constant}, {{"perm", perm}});
     }
+    if (view != nullptr && view->op->name == "Reshape")
+      if (const Tensor* constant = b_.constant_of(view->inputs[0])) {
+        Ints shape;
+        for (const Dim& dim : b_.type(w).shape) shape.push_back(dim.value());
+        return summed(b_.constant(constant->reshaped(shape)), axes);
+      }
     return summed(w, axes);
   }
 
@@ -208,12 +219,27 @@ class ProductWriter {
     };
     std::vector<ValueId> result;
     if (p_.x.found.scale) result.push_back(scale(p_.x, in.x_scale));
-    if (p_.w && p_.w->found.scale) result.push_back(as_result(scale(*p_.w, in.w_scale)));
+    if (p_.w && p_.w->found.scale) {
+      const ValueId of_w = scale(*p_.w, in.w_scale);
+      result.push_back(p_.is_grouped() ? of_groups(of_w, in) : as_result(of_w));
+    }
     if (result.size() < 2) return result;
     const auto is_number = [&](ValueId value) { return b_.type(value).shape.empty(); };
     if (is_number(result[0]) || is_number(result[1]))
       return {add_folded(b_, "Mul", {result[0], result[1]})};
     return result;
+  }
+
+  /// Scales of a grouped matmul's weights, [groups, n, 1] or [groups, 1, n], for each row; or one
+  /// number.
+  ValueId of_groups(ValueId value, const ProductInputs& in) {
+    const Shape own = b_.type(value).shape;
+    if (own.empty()) return value;
+    const Dim groups = graph_.type(p_.node->inputs[1]).shape[0], columns = own[1] * own[2];
+    if (own[0] == Dim(1)) return add_folded(b_, "Reshape", {value}, {{"shape", Shape{columns}}});
+    const ValueId matrix = add_folded(b_, "Reshape", {value}, {{"shape", Shape{own[0], columns}}});
+    const ValueId group = group_of_rows(b_, in.offsets, b_.type(in.x).shape[0], groups.value());
+    return b_.add("Gather", {matrix, group}, {{"axis", std::int64_t{0}}});
   }
 
   ValueId with_bias(ValueId value, ValueId bias) {

@@ -17,23 +17,24 @@ struct SunkOperand {
   std::optional<Tensor> difference;  // values - zero, if known and within 8 bits
 };
 
-/// A MatMul or Conv of such operands.
+/// A MatMul, GroupedMatMul or Conv of such operands.
 struct SunkProduct {
   const Node* node = nullptr;
   SunkOperand x;
   std::optional<SunkOperand> w;  // none: the weights' format has their scales
   bool is_conv() const { return node->op->name == "Conv"; }
+  bool is_grouped() const { return node->op->name == "GroupedMatMul"; }
 };
 
 /// Difference between an unsigned value and the signed one that represents it.
 inline constexpr int kUnsignedShift = 128;
 
-/// The summed dimensions of an operand.
-Ints summed_axes(bool is_conv, bool is_left, std::size_t rank);
+/// The summed dimensions of an operand of a matmul or convolution.
+Ints summed_axes(const Node& node, bool is_left, std::size_t rank);
 
 /// Operands and parameters in the graph under construction; absent ones are invalid.
 struct ProductInputs {
-  ValueId x, x_zero, x_scale, w, w_zero, w_scale, bias;
+  ValueId x, x_zero, x_scale, w, w_zero, w_scale, bias, offsets;
   std::vector<ValueId> weights;  // in a format: the inputs after x
 };
 

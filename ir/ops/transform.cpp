@@ -126,9 +126,14 @@ class AsMatmul {
     lead_ = b_.type(inputs_[0]).shape;
     if (t_.complex) lead_.pop_back();
     lead_.pop_back();
+    const std::int64_t factor = t_.half || t_.step > 0 ? 1 : factor_of(t_.length);
+    const bool is_whole = t_.complex && inputs_.size() == 2 &&
+                          b_.type(inputs_[0]).shape[lead_.size()] == Dim(t_.length);
+    if (factor > 1 && is_whole) return in_two_steps(inputs_[0], factor);
     const ValueId real = rows(0);
     ValueId imaginary;
     if (t_.complex) imaginary = rows(1);
+    if (factor > 1) return in_two_steps(t_.complex ? joined(real, imaginary) : real, factor);
     if (t_.half) return signal_of_half(real, imaginary);
     const double sign = t_.inverse ? -1 : 1;
     const ValueId cosine =
@@ -143,6 +148,87 @@ class AsMatmul {
   }
 
  private:
+  /// The largest factor up to the root of a long transform's length; 1 where two steps do not pay.
+  static std::int64_t factor_of(std::int64_t length) {
+    constexpr std::int64_t kLong = 256, kLeastFactor = 8;
+    std::int64_t factor = 1;
+    for (std::int64_t f = kLeastFactor; length >= kLong && f * f <= length; ++f)
+      if (length % f == 0) factor = f;
+    return factor;
+  }
+
+  /// Transforms of A and of B elements instead of one of A B (Cooley and Tukey): element n1 B + n2
+  /// contributes to frequency k1 + A k2. Takes 2 (A + B) multiplications an element, not 2 A B.
+  ValueId in_two_steps(ValueId x, std::int64_t a) {
+    const std::int64_t b = t_.length / a, parts = t_.complex ? 2 : 1;
+    const Dim rows = element_count(lead_);
+    // Over n1: cosines, then sines.
+    const auto angle = [](std::int64_t i, std::int64_t k, std::int64_t n) {
+      return 2 * std::numbers::pi * static_cast<double>(i * k % n) / static_cast<double>(n);
+    };
+    const double sign = t_.inverse ? -1 : 1;
+    std::vector<double> first;
+    for (const bool is_sine : {false, true})
+      for (std::int64_t k = 0; k < a; ++k)
+        for (std::int64_t n = 0; n < a; ++n)
+          first.push_back(is_sine ? sign * std::sin(angle(n, k, a)) : std::cos(angle(n, k, a)));
+    const ValueId both =
+        b_.add("MatMul", {b_.constant(Tensor::from_doubles(dtype_, {2 * a, a}, first)),
+                          reshape(x, {rows, Dim(a), Dim(b * parts)})});
+    const Shape half{rows, Dim(a), Dim(b * parts)}, numbers{rows, Dim(a), Dim(b), Dim(parts)},
+        one{rows, Dim(a), Dim(b), Dim(1)};
+    const ValueId cosines = reshape(slice(both, {Dim(0), Dim(0), Dim(0)}, half), numbers),
+                  sines = reshape(slice(both, {Dim(0), Dim(a), Dim(0)}, half), numbers);
+    const auto part = [&](ValueId value, std::int64_t i) {
+      return parts == 1 ? value : slice(value, {Dim(0), Dim(0), Dim(0), Dim(i)}, one);
+    };
+    const auto calculated = [&](const char* op, ValueId p, ValueId q) {
+      return b_.add(op, {p, q});
+    };
+    ValueId real = part(cosines, 0), imaginary = b_.add("Neg", {part(sines, 0)});
+    if (t_.complex) {
+      real = calculated("Add", real, part(sines, 1));
+      imaginary = calculated("Sub", part(cosines, 1), part(sines, 0));
+    }
+    // By the roots of the whole length.
+    std::vector<double> cosine, sine;
+    for (std::int64_t k = 0; k < a; ++k)
+      for (std::int64_t n = 0; n < b; ++n) {
+        cosine.push_back(std::cos(angle(n, k, t_.length)));
+        sine.push_back(sign * std::sin(angle(n, k, t_.length)));
+      }
+    const ValueId c = b_.constant(Tensor::from_doubles(dtype_, {a, b, 1}, cosine)),
+                  s = b_.constant(Tensor::from_doubles(dtype_, {a, b, 1}, sine));
+    const ValueId turned_real = calculated("Add", calculated("Mul", real, c),
+                                           calculated("Mul", imaginary, s)),
+                  turned_imaginary = calculated("Sub", calculated("Mul", imaginary, c),
+                                                calculated("Mul", real, s));
+    const ValueId turned =
+        b_.add("Concat", {turned_real, turned_imaginary}, {{"axis", std::int64_t{3}}});
+    // Over n2, real and imaginary parts side by side.
+    const double scale = t_.inverse ? 1.0 / static_cast<double>(t_.length) : 1.0;
+    std::vector<double> second;
+    for (std::int64_t n = 0; n < b; ++n)
+      for (const bool is_imaginary : {false, true})
+        for (std::int64_t k = 0; k < b; ++k) {
+          const double cos = scale * std::cos(angle(n, k, b)),
+                       sin = scale * sign * std::sin(angle(n, k, b));
+          second.push_back(is_imaginary ? sin : cos);
+          second.push_back(is_imaginary ? cos : -sin);
+        }
+    const ValueId product =
+        b_.add("MatMul", {reshape(turned, {rows * Dim(a), Dim(2 * b)}),
+                          b_.constant(Tensor::from_doubles(dtype_, {2 * b, 2 * b}, second))});
+    const ValueId ordered = b_.add("Transpose", {reshape(product, {rows, Dim(a), Dim(b), Dim(2)})},
+                                   {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
+    Shape shape = lead_;
+    shape.insert(shape.end(), {Dim(t_.length), Dim(2)});
+    const ValueId whole = reshape(ordered, shape);
+    if (t_.count == t_.length) return whole;
+    shape[lead_.size()] = t_.count;
+    return slice(whole, std::vector<Dim>(shape.size(), Dim(0)), shape);
+  }
+
   ValueId reshape(ValueId value, const Shape& shape) {
     return b_.type(value).shape == shape ? value : b_.add("Reshape", {value}, {{"shape", shape}});
   }

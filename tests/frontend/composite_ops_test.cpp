@@ -147,6 +147,30 @@ TEST(DynamicQuantizeLSTM, RefusesWhatHasNoScale) {
       HasSubstr("its inputs 1 ('W') f32[1, 1, 4] and 9 ('W_zero_point') u8[1] must have one"));
 }
 
+TEST(DynamicQuantizeLSTM, ItsLoopHoldsTheWeights) {
+  ModelBuilder model =
+      microsoft("DynamicQuantizeLSTM", {"x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"},
+                {attr("hidden_size", 4)});
+  const ir::Tensor scale = floats({1}, {0.5}),
+                   zero = ir::Tensor::from_ints(DType::kUInt8, {1}, {{128}});
+  std::vector<std::int64_t> bytes;
+  for (std::int64_t i = 0; i < 64; ++i) bytes.push_back(i * 37 % 256);
+  const ir::Tensor weights = ir::Tensor::from_ints(DType::kUInt8, {1, 4, 16}, bytes);
+  model.input("x", DType::kFloat32, {40, 1, 4}).initializer("w", weights);
+  model.initializer("r", weights).initializer("ws", scale).initializer("rs", scale);
+  model.initializer("wz", zero).initializer("rz", zero);
+  const auto imported = model.import();
+  int loops = 0;
+  for (const auto& node : imported.graph.nodes()) {
+    if (node.op->name != "While") continue;
+    ++loops;
+    // As int32 they would be packed in each iteration.
+    for (const ir::ValueId input : node.inputs)
+      EXPECT_NE(imported.graph.type(input).dtype, DType::kInt32);
+  }
+  EXPECT_EQ(loops, 1);
+}
+
 TEST(Conv, SamePaddingOfASymbolicSize) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {1, 1, "n"}).initializer("w", floats({1, 1, 3}, {1, 10, 100}));

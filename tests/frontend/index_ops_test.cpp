@@ -325,6 +325,19 @@ TEST(Pad, ByElements) {
                 {1, 2, 3, 2, 1, 2, 3, 2, 1, 2});
 }
 
+TEST(Pad, SeveralDimensionsAtOnce) {
+  const OneOp op{
+      "Pad", {ramp({2, 3}), int64s({4}, {1, 1, 0, 2})}, {attr("mode", "reflect")}, 19, {1}};
+  expect_tensor(op.run(), {3, 6}, {4, 3, 4, 5, 4, 3, 1, 0, 1, 2, 1, 0, 4, 3, 4, 5, 4, 3});
+  const auto imported = op.model().import();
+  // One pass over memory.
+  EXPECT_EQ(std::ranges::count_if(imported.graph.nodes(),
+                                  [](const auto& node) {
+                                    return node.op->name == "Take" || node.op->name == "Gather";
+                                  }),
+            1);
+}
+
 TEST(Pad, AroundTheMiddle) {
   expect_tensor(OneOp({"CenterCropPad", {ramp({5, 2}), int64s({2}, {2, 5})}, {}, 18, {1}}).run(),
                 {2, 5}, {0, 2, 3, 0, 0, 0, 4, 5, 0, 0});

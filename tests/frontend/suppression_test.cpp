@@ -128,6 +128,17 @@ TEST(NonMaxSuppression, ABoundOfNoneSelectsNothing) {
   EXPECT_EQ(ir::to_string(imported.graph.type(imported.graph.outputs()[0])), "i64[0, 3]");
 }
 
+TEST(NonMaxSuppression, StopsAtAConstantBound) {
+  const Problem p{1, 1, 40, 5};
+  const auto bound_of = [](const ir::Graph& graph) {
+    for (const auto& node : graph.nodes())
+      if (node.op->name == "Suppress") return node.attrs.get_int("most");
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(bound_of(model_of(p).import().graph), 5);
+  EXPECT_EQ(bound_of(model_of(p, false).import().graph), 0);
+}
+
 TEST(NonMaxSuppression, HasAsManyRowsAsItSelects) {
   const Problem p{2, 3, 40, 5, 0.3, true, false, 0.4};
   const ImportedModel imported = model_of(p).import();

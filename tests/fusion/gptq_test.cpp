@@ -230,8 +230,7 @@ TEST(LayerInputs, MomentsAreOfWhatEarlierLayersMakeNow) {
     const ir::Tensor twice = values.tensor(graph.nodes()[layer].inputs[1]);
     std::vector<double> numbers = twice.to_doubles();
     for (double& number : numbers) number *= 2;
-    inputs.replace(layer,
-                   transposed(Tensor::from_doubles(DType::kFloat32, twice.shape(), numbers)));
+    inputs.replace(layer, Tensor::from_doubles(DType::kFloat32, twice.shape(), numbers));
   }
   const double doubled[] = {1, 1, 4, 8};  // what the layers in front multiply their input by
   std::size_t place = 0;
@@ -304,6 +303,34 @@ TEST(CalibratedWeights, TheModelsErrorIsSmallerAndTheLastLayerWider) {
   narrow.weights.last_as_others = true;
   run_pass("quantize_weights", graph, narrow);
   EXPECT_EQ(narrow.layers[3].bits, 4);
+}
+
+TEST(CalibratedWeights, OfExpertsToo) {
+  const ir::Graph graph = ir::parse_graph(R"(graph @main(%in: f32[batch, 32]) {
+    %w0 = const f32[32, 64] random(6)
+    %x = MatMul(%in, %w0)  # from front
+    %router = const f32[64, 3] random(7)
+    %logits = MatMul(%x, %router)
+    %choices, %shares = Route(%logits) {k = 1, scores = "softmax"}
+    %flat = Reshape(%choices) {shape = [batch]}
+    %order, %offsets = GroupByIndex(%flat) {extent = [4]}
+    %rows = Gather(%x, %order) {axis = 0}
+    %w1 = const f32[3, 48, 64] random(8)
+    %h = GroupedMatMul(%rows, %w1, %offsets) {transposed = 1}
+    %w2 = const f32[3, 48, 16] random(9)
+    %y = GroupedMatMul(%h, %w2, %offsets)
+    return y = %y
+  })");
+  Context nearest, calibrated;
+  for (Context* context : {&nearest, &calibrated}) {
+    context->weights = four_bits(true);
+    context->weights.keep = {"front"};
+    context->weights.last_as_others = true;
+  }
+  calibrated.weights.calibration = samples_of(4, 40);
+  const double before = model_error(graph, run_pass("quantize_weights", graph, nearest)),
+               after = model_error(graph, run_pass("quantize_weights", graph, calibrated));
+  EXPECT_LT(after, 0.6 * before);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/error.h>
@@ -175,6 +176,80 @@ TEST(QuantizeProducts, ScalesOfBlocksAreFormatsOnAGpu) {
     EXPECT_LT(context.layers.at(0).output_error, 0.05) << samples;
     EXPECT_GT(context.layers.at(0).output_error, 0.01) << samples;
   }
+}
+
+/// Two products of experts, whose rows are sorted by `offsets`.
+ir::Graph experts(bool sorted) {
+  return ir::parse_graph(fmt::format(R"(graph @main(%x: f32[t, 64]) ranges {{t: 4..16}} {{
+    %router = const f32[64, 16] random(1)
+    %logits = MatMul(%x, %router)  # from gate
+    %choices, %shares = Route(%logits) {{k = 1, scores = "softmax"}}
+    %flat = Reshape(%choices) {{shape = [t]}}
+    %order, %sorted = GroupByIndex(%flat) {{extent = [17]}}
+    %given = const i32[17] {{0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4}}
+    %rows = Gather(%x, %order) {{axis = 0}}
+    %w1 = const f32[16, 96, 64] random(2)
+    %h = GroupedMatMul(%rows, %w1, %{0}) {{transposed = 1}}  # from experts/up
+    %a = Relu(%h)
+    %w2 = const f32[16, 96, 64] random(3)
+    %y = GroupedMatMul(%a, %w2, %{0})  # from experts/down
+    %w3 = const f32[64, 32] random(4)
+    %z = MatMul(%y, %w3)  # from behind
+    return z = %z
+  }})",
+                                     sorted ? "sorted" : "given"));
+}
+
+Context token_context(const TargetTraits& target) {
+  Context context;
+  context.target = target;
+  context.eight_bit.type = DType::kFloat8E4M3FN;
+  context.eight_bit.activation_scales = ActivationScales::kToken;
+  return context;
+}
+
+TEST(QuantizeProducts, ExpertsAreFloatsOfEightBitsAndWhatChoosesThemIsNot) {
+  for (const bool sorted : {true, false}) {
+    const ir::Graph graph = experts(sorted);
+    Context context = token_context(codegen::cuda_target().traits());
+    const ir::Graph rounded = run_pass("quantize_products", graph, context),
+                    sunk = run_pass("sink_scales", rounded, context);
+    expect_equivalent(graph, rounded, 0.1);
+    expect_equivalent(rounded, sunk, 1e-4);
+    std::size_t grouped = 0;
+    for (const ir::Node& node : sunk.nodes()) {
+      if (node.op->name != "GroupedMatMul") continue;
+      ++grouped;
+      EXPECT_EQ(sunk.type(node.inputs[0]).dtype, DType::kFloat8E4M3FN);
+      EXPECT_EQ(sunk.type(node.inputs[1]).dtype, DType::kFloat8E4M3FN);
+      EXPECT_EQ(sunk.type(node.outputs[0]).dtype, DType::kFloat32);
+    }
+    EXPECT_EQ(grouped, 2U);
+    ASSERT_EQ(context.layers.size(), 4U);
+    EXPECT_THAT(context.layers[0].kept, HasSubstr(sorted ? "it chooses experts" : ""));
+    EXPECT_EQ(context.layers[1].type, "f8e4m3fn x f8e4m3fn, each token");
+    EXPECT_EQ(context.layers[1].n, 16 * 96);
+    EXPECT_EQ(context.layers[2].k, 96);
+    EXPECT_LT(context.layers[2].output_error, 0.05);
+    EXPECT_THAT(context.layers[3].kept, HasSubstr("no layer is behind it"));
+  }
+}
+
+TEST(QuantizeProducts, ExpertsThatTheTargetCannotMultiplyStay) {
+  const ir::Graph graph = experts(true);
+  Context context = token_context(codegen::cuda_target().traits());
+  context.eight_bit.type = DType::kInt8;
+  run_pass("quantize_products", graph, context);
+  ASSERT_EQ(context.layers.size(), 4U);
+  EXPECT_EQ(context.layers[1].kept, "the target has no grouped product of i8 (--emulate)");
+  Context emulated = token_context(codegen::cpu_target().traits());
+  emulated.eight_bit.emulate = true;
+  expect_equivalent(graph, run_pass("quantize_products", graph, emulated), 0.1);
+  EXPECT_TRUE(emulated.layers[1].kept.empty());
+  Context blocks = token_context(codegen::cuda_target().traits());
+  blocks.eight_bit.activation_scales = ActivationScales::kBlock;
+  run_pass("quantize_products", graph, blocks);
+  EXPECT_THAT(blocks.layers[1].kept, HasSubstr("no scales of blocks"));
 }
 
 }  // namespace

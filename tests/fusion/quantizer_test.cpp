@@ -5,10 +5,12 @@
 #include <cmath>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "support.h"
@@ -159,6 +161,117 @@ std::size_t quantized_products(const ir::Graph& graph) {
   std::size_t count = 0;
   for (const ir::Node& node : graph.nodes()) count += ir::has_scaled_weights(node);
   return count;
+}
+
+constexpr const char* kMixture = R"(graph @main(%x: f32[t, 64]) ranges {t: 1..16} {
+  %router = const f32[64, 4] random(1)
+  %logits = MatMul(%x, %router)  # from gate
+  %choices, %shares = Route(%logits) {k = 2, scores = "softmax", normalise = 1}
+  %flat = Reshape(%choices) {shape = [2*t]}
+  %order, %offsets = GroupByIndex(%flat) {extent = [5]}
+  %two = const i32[] {2}
+  %tokens = Div(%order, %two)
+  %rows = Gather(%x, %tokens) {axis = 0}
+  %w1 = const f32[4, 96, 64] random(2)
+  %h = GroupedMatMul(%rows, %w1, %offsets) {transposed = 1}  # from experts/up
+  %a = Relu(%h)
+  %w2 = const f32[4, 96, 64] random(3)
+  %y = GroupedMatMul(%a, %w2, %offsets)  # from experts/down
+  return y = %y, shares = %shares
+})";
+
+std::size_t quantized_groups(const ir::Graph& graph) {
+  std::size_t count = 0;
+  for (const ir::Node& node : graph.nodes())
+    count += node.op->name == "GroupedMatMul" && ir::ProductFormats(node.attrs).w.has_value();
+  return count;
+}
+
+/// In all formats the experts' weights are rounded, and the router's are not.
+TEST(ChosenWeights, ExpertsAreRoundedAndWhatChoosesThemIsNot) {
+  WeightOptions floats = options(8), four = options(4, 16), powers = options(4, 32);
+  floats.floats = four.floats = powers.floats = true;
+  for (WeightOptions wanted :
+       {options(8), options(4, 32), options(4, 32, false), options(8, 16), floats, four, powers}) {
+    wanted.last_as_others = true;
+    Context context;
+    context.weights = wanted;
+    const ir::Graph before = ir::parse_graph(kMixture);
+    const ir::Graph graph = run_pass("quantize_weights", before, context);
+    EXPECT_EQ(quantized_groups(graph), 2U);
+    EXPECT_EQ(quantized_products(graph), 0U);
+    expect_equivalent(before, graph, wanted.bits == 8 ? 0.05 : 0.25);
+    ASSERT_THAT(context.layers, SizeIs(3));
+    EXPECT_THAT(context.layers[0].kept, HasSubstr("it chooses experts"));
+    EXPECT_EQ(context.layers[1].name, "experts/up");
+    EXPECT_EQ(context.layers[1].n, 4 * 96);
+    EXPECT_EQ(context.layers[1].k, 64);
+    EXPECT_EQ(context.layers[1].bits, wanted.bits);
+    EXPECT_EQ(context.layers[2].n, 4 * 64);
+    EXPECT_EQ(context.layers[2].k, 96);
+    EXPECT_GT(context.layers[2].output_error, 0);
+    EXPECT_LT(context.layers[2].output_error, wanted.bits == 8 ? 0.04 : 0.2);
+  }
+}
+
+/// As MXFP4 mixtures are exported, with scales that ONNX Runtime takes as a type of 16 bits.
+TEST(StoredWeights, PowersOfTwoAreScalesOfEightBits) {
+  for (const char* scale : {"0.25", "0.3"}) {
+    Context context;
+    const ir::Graph before = ir::parse_graph(fmt::format(
+        R"(graph @main(%x: f32[t, 32]) ranges {{t: 1..16}} {{
+          %w = const u8[2, 3, 16] random(1)
+          %s = const f32[2, 3, 1] {{1, 0.5, 2, 4, 8, {}}}
+          %narrow = Cast(%s) {{to = bf16}}
+          %offsets = const i32[3] {{0, 1, 1}}
+          %y = GroupedMatMul(%x, %w, %narrow, %offsets) {{w = "f4e2m1 * bf16 group 32"}}
+          return y = %y
+        }})",
+        scale));
+    const ir::Graph graph = run_pass("quantize_weights", before, context);
+    EXPECT_EQ(graph.nodes().back().attrs.get_string("w"),
+              scale == std::string("0.25") ? "f4e2m1 * e8m0 group 32" : "f4e2m1 * bf16 group 32");
+    expect_equivalent(before, graph, 1e-6);
+  }
+}
+
+/// What is gathered for each row is a mixture before weights are rounded.
+TEST(ChosenWeights, ExpertsThatAreGatheredAreRounded) {
+  Context context;
+  context.target = codegen::cpu_target().traits();
+  context.weights = options(8);
+  context.weights.last_as_others = true;
+  const ir::Graph before = ir::parse_graph(R"(graph @main(%x: f32[t, 32], %chosen: i64[t, 2])
+      ranges {t: 1..8} {
+    %w = const f32[4, 16, 32] random(1)
+    %g = Gather(%w, %chosen) {axis = 0}
+    %turned = Transpose(%g) {perm = [0, 3, 1, 2]}
+    %flat = Reshape(%turned) {shape = [t, 32, 32]}
+    %rows = Reshape(%x) {shape = [t, 1, 32]}
+    %y = MatMul(%rows, %flat)
+    return y = %y
+  })");
+  PipelineOptions until;
+  until.stop_after = "quantize_weights";
+  const ir::Graph graph = run_checked(before, context, until).graph;
+  EXPECT_EQ(quantized_groups(graph), 1U);
+  ASSERT_THAT(context.layers, SizeIs(1));
+  EXPECT_EQ(context.layers[0].n, 64);
+}
+
+TEST(ChosenWeights, NamesAndErrorsKeepExperts) {
+  Context context;
+  context.weights = options(4);
+  context.weights.keep = {"down"};
+  ir::Graph graph = run_pass("quantize_weights", ir::parse_graph(kMixture), context);
+  EXPECT_EQ(quantized_groups(graph), 1U);
+  EXPECT_THAT(context.layers[2].kept, HasSubstr("'down'"));
+  Context strict;
+  strict.weights = options(4);
+  strict.weights.max_error = 1e-4;
+  graph = run_pass("quantize_weights", ir::parse_graph(kMixture), strict);
+  EXPECT_EQ(quantized_groups(graph), 0U);
+  EXPECT_THAT(strict.layers[1].kept, HasSubstr("--max-layer-error"));
 }
 
 TEST(ChosenWeights, EveryLayerHasARow) {

@@ -5,9 +5,9 @@
 
 #include <sinter/error.h>
 
-#include "frontend/decoders/encoder_config.h"
+#include "frontend/decoders/config/encoder_config.h"
+#include "frontend/decoders/config/read_config.h"
 #include "frontend/decoders/known_models.h"
-#include "frontend/decoders/read_config.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include <sinter/error.h>
 
-#include "frontend/decoders/config_keys.h"
+#include "frontend/decoders/config/config_keys.h"
 #include "frontend/decoders/files/ct2.h"
 #include "frontend/decoders/speech_graph.h"
 

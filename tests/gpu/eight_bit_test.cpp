@@ -187,6 +187,30 @@ TEST_F(EightBitGroups, InTurns) {
     }
 }
 
+/// Rows sorted by group, with a scale for each row and one for each column of each group.
+TEST_F(EightBitGroups, RowsSortedByGroup) {
+  for (const Size& size : {kSmall, kLarge}) {
+    const auto& [m, n, k] = size;
+    const ir::Graph graph = ir::parse_graph(
+        fmt::format("graph @main(%x: f8e4m3fn[{0}, {2}], %w: f8e4m3fn[5, {1}, {2}], %rows: "
+                    "f32[{0}, 1], %scales: "
+                    "f32[5, {1}]) {{\n"
+                    "  %o = const i32[6] {{0, 3, 3, 40, 41, {3}}}\n"
+                    "  %i = Iota() {{shape = [{0}], axis = 0, dtype = i32}}\n"
+                    "  %five = const i32[] {{5}}\n  %g = Mod(%i, %five)\n"
+                    "  %p = GroupedMatMul(%x, %w, %o) {{transposed = 1}}\n  %a = Mul(%p, %rows)\n"
+                    "  %c = Gather(%scales, %g) {{axis = 0}}\n  %s = Mul(%a, %c)\n"
+                    "  %y = Cast(%s) {{to = f16}}\n  return y = %y\n}}",
+                    m, n, k, m - 2));
+    for (const char* schedule :
+         {"warp_tile 32x32x128 warps=2x2x1 stages=3 split_k=1 cluster_n=1",
+          "tma 64x64x128 warpgroups=1 stages=4 split_k=1 cluster_n=1",
+          "pingpong 128x128x128 consumers=2 warpgroups=1 stages=5 blocks=132 passes=spread "
+          "split_k=1 cluster_n=1"})
+      check(graph, schedule, false);
+  }
+}
+
 TEST_F(EightBitGroups, PromotedToFloat32) {
   for (const Size& size : {kSmall, kLarge})
     for (const char* schedule :

@@ -5,7 +5,8 @@
   check_decoders.py                                every architecture, as folder and as GGUF of float32, some with blocks
   check_decoders.py --only gemma2 --target cuda
   check_decoders.py --blocks Q4_0,Q6_K             every architecture in these types of blocks; all: each that there is
-  check_decoders.py --make                         write decoders.json: configurations, tokens and logits (needs transformers)
+  check_decoders.py --make                         write decoders.json: configurations, tokens and logits (needs transformers);
+                                                   with --only these rows
 
 A model of blocks is compared with the folder of the numbers that its blocks stand for.
 """
@@ -69,9 +70,24 @@ ROWS = {
     "olmoe": ("olmoe", dict(**KV, num_experts=8, num_experts_per_tok=2, intermediate_size=128, clip_qkv=2.0), 64),
     "granitemoe": ("granitemoe", dict(**KV, num_local_experts=6, num_experts_per_tok=2, intermediate_size=128, embedding_multiplier=6.0,
                                       logits_scaling=4.0, residual_multiplier=0.4, attention_multiplier=0.1), 64),
+    "gpt_oss": ("gpt_oss", dict(**KV, head_dim=64, num_local_experts=6, num_experts_per_tok=2, intermediate_size=128, sliding_window=16,
+                                rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                                                  original_max_position_embeddings=128)), LONG),
+    "deepseek_v3": ("deepseek_v3", dict(
+        num_key_value_heads=4, q_lora_rank=96, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=32, v_head_dim=32, n_routed_experts=8,
+        num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=128, n_shared_experts=2, first_k_dense_replace=1,
+        num_hidden_layers=3, rope_scaling=dict(
+            rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+            original_max_position_embeddings=128)), LONG),
+    "deepseek_v3_plain": ("deepseek_v3", dict(
+        num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=48, n_routed_experts=4,
+        num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=128, n_shared_experts=1, first_k_dense_replace=0,
+        norm_topk_prob=False), 64),
 }
 # GGUF does not say where their windows are.
 NO_WINDOWS = ("mistral", "qwen2_window", "starcoder2")
+# llama.cpp keeps latent attention in an order of its own, which is not read.
+NO_GGUF = ("deepseek_v3", "deepseek_v3_plain")
 HALVES = ("qwen2", "gemma3", "stablelm_parallel")
 
 
@@ -92,12 +108,84 @@ def weights_of(row, tensors, layers):
     return found
 
 
-def write_folder(row, golden, path, dtype=np.float32):
+def write_folder(row, golden, path, dtype=np.float32, change=lambda weights: weights):
     from safetensors.numpy import save_file
     path.mkdir()
     (path / "config.json").write_text(json.dumps(golden["config"]))
     weights = weights_of(row, golden["tensors"], golden["config"]["num_hidden_layers"])
-    save_file({name: x.astype(dtype) for name, x in weights.items()}, path / "model.safetensors")
+    save_file(change({name: x.astype(dtype) for name, x in weights.items()}), path / "model.safetensors")
+
+
+FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+
+
+def mxfp4(x):
+    """Experts' matrices [experts, inputs, outputs] as published: codes and exponents of blocks of the inputs; what they stand for."""
+    blocks = np.ascontiguousarray(x.swapaxes(1, 2)).reshape(*x.shape[::2], -1, 32)
+    exponents = np.ceil(np.log2(np.abs(blocks).max(-1) / 6))
+    parts = blocks / np.exp2(exponents)[..., None]
+    codes = np.abs(np.abs(parts)[..., None] - FLOAT4).argmin(-1)
+    meant = np.sign(parts) * FLOAT4[codes] * np.exp2(exponents)[..., None]
+    codes += 8 * (parts < 0)
+    packed = (codes[..., ::2] | codes[..., 1::2] << 4).astype(np.uint8)
+    return packed, (exponents + 127).astype(np.uint8), meant.reshape(*x.shape[::2], -1).swapaxes(1, 2).astype(np.float32)
+
+
+def float8():
+    """The numbers of all codes of e4m3."""
+    codes = np.arange(256)
+    exponents, bits = codes >> 3 & 15, codes & 7
+    x = np.where(exponents == 0, bits / 8 * 2.0 ** -6, (1 + bits / 8) * 2.0 ** (exponents - 7)) * np.where(codes < 128, 1, -1)
+    return np.where(codes & 127 == 127, np.nan, x).astype(np.float32)
+
+
+def fp8(x):
+    """A matrix as published: codes, a scale for each 128 x 128 of them; what they stand for."""
+    table, n, k = float8(), *x.shape
+    scales = np.array([[np.abs(x[i:i + 128, j:j + 128]).max() / 448 for j in range(0, k, 128)] for i in range(0, n, 128)], np.float32)
+    spread = scales.repeat(128, 0)[:n].repeat(128, 1)[:, :k]
+    order = np.argsort(table[:127])
+    ends = (table[order][1:] + table[order][:-1]) / 2
+    codes = (order[np.searchsorted(ends, np.abs(x / spread))] + 128 * (x < 0)).astype(np.uint8)
+    return codes, scales, table[codes] * spread
+
+
+def save_fp8(tensors, path):
+    """safetensors with uint8 matrices as F8_E4M3, which NumPy does not have."""
+    header, at = {}, 0
+    for name, x in tensors.items():
+        header[name] = {"dtype": "F8_E4M3" if x.dtype == np.uint8 else "F32", "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(np.ascontiguousarray(x).tobytes() for x in tensors.values()))
+
+
+def write_fp8(row, golden, packed, plain):
+    """Folders of a model whose layers' matrices are of 8 bits, and of what these stand for."""
+    own = {"quant_method": "fp8", "weight_block_size": [128, 128], "fmt": "e4m3", "activation_scheme": "dynamic"}
+    tensors, numbers = {}, {}
+
+    def change(weights):
+        for name, x in weights.items():
+            tensors[name] = numbers[name] = x
+            if x.ndim == 2 and ".layers." in name and "gate.weight" not in name:
+                tensors[name], tensors[name + "_scale_inv"], numbers[name] = fp8(x)
+        return numbers
+    write_folder(row, golden, plain, change=change)
+    write_folder(row, {**golden, "config": {**golden["config"], "quantization_config": own}}, packed)
+    save_fp8(tensors, packed / "model.safetensors")
+
+
+def with_blocks(weights, is_packed):
+    """Weights of which all matrices of experts are in blocks, or what these stand for."""
+    found = {}
+    for name, x in weights.items():
+        if x.ndim != 3:
+            found[name] = x
+            continue
+        packed, scales, meant = mxfp4(x)
+        found.update({f"{name}_blocks": packed, f"{name}_scales": scales} if is_packed else {name: np.ascontiguousarray(meant)})
+    return found
 
 
 def logits_of(text):
@@ -144,10 +232,11 @@ def make_row(row):
             "logits": base64.b64encode(np.stack([rows[i] for i in STEPS]).tobytes()).decode()}
 
 
-def make():
+def make(only):
     import logging
     logging.disable()
-    lines = [f"{json.dumps(row)}: {json.dumps(make_row(row))}" for row in ROWS]
+    old = json.loads(GOLDENS.read_text()) if only else {}
+    lines = [f"{json.dumps(row)}: {json.dumps(make_row(row) if not only or row in only.split(',') else old[row])}" for row in ROWS]
     GOLDENS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -219,11 +308,15 @@ def own_golden(sinter, model, golden):
 
 def cases_of(row, blocks):
     """(label, type of blocks; None: the folder; "half": the folder in float16)."""
+    if row in NO_GGUF:
+        return [] if blocks else [(row, None), (f"{row}.published", "published")]
     if blocks:
         return [(f"{row}.{kind}", kind) for kind in blocks]
     cases = [(row, None)]
     if row in HALVES:
         cases.append((f"{row}.half", "half"))
+    if row == "gpt_oss":
+        cases.append((f"{row}.published", "published"))
     if row not in NO_WINDOWS:
         cases.append((f"{row}.gguf", "F32"))
     some = BLOCKS[list(ROWS).index(row) % len(BLOCKS)]  # each type in one or two rows
@@ -244,6 +337,14 @@ def run_case(sinter, row, golden, kind, folder):
     if kind == "half":
         write_folder(row, golden, folder / f"{row}.half", np.float16)
         return compare_logits(sinter, folder / f"{row}.half", golden, len(golden["tokens"]), 2e-2)
+    if kind == "published":
+        packed, plain = folder / f"{row}.packed", folder / f"{row}.numbers"
+        if row == "gpt_oss":
+            write_folder(row, golden, packed, change=lambda weights: with_blocks(weights, True))
+            write_folder(row, golden, plain, change=lambda weights: with_blocks(weights, False))
+        else:
+            write_fp8(row, golden, packed, plain)
+        return compare_logits(sinter, packed, own_golden(sinter, plain, golden), 64, 1e-4)
     if kind == "F32":
         convert(source, folder / f"{row}.gguf")
         return check(sinter, folder / f"{row}.gguf", golden, len(golden["tokens"]))
@@ -271,11 +372,11 @@ def main():
     p.add_argument("--make", action="store_true")
     a = p.parse_args()
     if a.make:
-        return make()
+        return make(a.only)
     goldens, failed, rows = json.loads(GOLDENS.read_text()), 0, {}
     blocks = BLOCKS if a.blocks == "all" else a.blocks.split(",") if a.blocks else []
     from gguf_of_folder import ARCHITECTURES
-    assert {golden["config"]["model_type"] for golden in goldens.values()} == set(ARCHITECTURES)
+    assert {golden["config"]["model_type"] for row, golden in goldens.items() if row not in NO_GGUF} == set(ARCHITECTURES)
     for row, golden in goldens.items():
         if a.only and row not in a.only.split(","):
             continue

@@ -101,7 +101,7 @@ class Check:
     def measure(self, folder, row):
         plan = folder / "model.plan"
         wall, user = command([self.a.sinter, "compile", self.model, "-o", plan, f"--target={self.a.target}", "--quiet",
-                              f"--fuse={self.a.fuse}", *self.precision(), *row["options"]])
+                              f"--fuse={self.a.fuse}", "--serve=off", *self.precision(), *row["options"]])
         row.update(compile_seconds=round(wall, 2), compile_user_seconds=round(user, 2))
         target = "cuda" if self.a.target.startswith("cuda") else self.a.target
         if self.a.compile_only:

@@ -27,6 +27,8 @@ MIXTRAL = {"block_sparse_moe.gate": "ffn_gate_inp", "block_sparse_moe.experts.{}
            "block_sparse_moe.experts.{}.w3": "ffn_up_exps", "block_sparse_moe.experts.{}.w2": "ffn_down_exps"}
 GRANITE_MOE = {"block_sparse_moe.router.layer": "ffn_gate_inp", "block_sparse_moe.input_linear": "ffn_gate_exps+ffn_up_exps",
                "block_sparse_moe.output_linear": "ffn_down_exps"}
+# Columns of gate and up alternate; matrices are [inputs, outputs].
+GPT_OSS = {"self_attn": "attn_sinks", "mlp.router": "ffn_gate_inp", "post_attention_layernorm": "post_attention_norm"}
 # model_type: GGUF's architecture, whether rows of q and k are reordered, names that differ from Llama's.
 ARCHITECTURES = {
     "llama": ("llama", True, {}), "mistral": ("llama", True, {}), "qwen2": ("qwen2", False, {}),
@@ -38,7 +40,7 @@ ARCHITECTURES = {
     "starcoder2": ("starcoder2", False, {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
     "gpt_neox": ("gptneox", False, NEOX),
     "mixtral": ("llama", True, MIXTRAL), "qwen2_moe": ("qwen2moe", False, EXPERTS), "qwen3_moe": ("qwen3moe", False, EXPERTS),
-    "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE)}
+    "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE), "gpt_oss": ("gpt-oss", False, GPT_OSS)}
 
 
 # Where a block of a type that the gguf package cannot make has its scales, of float16.
@@ -178,6 +180,20 @@ def convert(folder, out, kind="F32", dequantized=None):
     stacked, numbers, experts = {}, {}, {}
     for name, x in sorted(load_file(Path(folder) / "model.safetensors").items()):
         stem, part = name.rsplit(".", 1)
+        if part.startswith(("gate_up_proj", "down_proj")) and arch == "gpt-oss":
+            numbers[name] = np.empty_like(x)
+            prefix = f"blk.{stem.split('.')[2]}."
+            for own, i in (("gate", 0), ("up", 1)) if part.startswith("gate") else (("down", None),):
+                columns = slice(None) if i is None else slice(i, None, 2)
+                if x.ndim == 2:
+                    vector(f"{prefix}ffn_{own}_exps.bias", x[:, columns])
+                    numbers[name][:, columns] = x[:, columns]
+                else:
+                    meant = of_experts(f"{prefix}ffn_{own}_exps.weight", x[:, :, columns].swapaxes(1, 2))
+                    numbers[name][:, :, columns] = meant.swapaxes(1, 2)
+            continue
+        if part == "sinks":
+            part = "weight"
         prefix = ""
         if ".layers." in name:
             layer, stem = stem.split(".layers.")[1].split(".", 1)

@@ -6,7 +6,7 @@ A table has columns and rows. A column is one of
   value = [PATH, PATH]   two of them, "97 / 101 µs" (GPU and wall time)
   ratio = [PATH, PATH]   the first divided by the second, "2.45×"
 A PATH names keys of the file, divided by '/', where {key} stands for the row's `key`; a list's element is named by its "name" or its
-place; FILE:PATH is of another file. What is `failed` or absent is an empty cell. A row is `what`, `key`, `file`, and may have `must` and `goal`, bounds of
+place; FILE:PATH is of another file. What is `failed` or absent, as all of a file that nobody measured yet, is an empty cell. A row is `what`, `key`, `file`, and may have `must` and `goal`, bounds of
 the table's `judged` column: at least so much, or at most, as the table's `better` says ("higher", "lower"). A row may
 override a column's paths, `paths = {column = ...}`, and the `unit` and `factor` of all columns. A row with `same = "TABLE/KEY"` shows that row under another name.
 A table with `fold = true` has rows called "GROUP: WHAT", and is shown with a column for each GROUP.
@@ -30,11 +30,12 @@ SLOW = 0.67  # a case whose ratio is below that counts as slow
 
 @cache
 def _result(file: str):
-    return json.loads((RESULTS / file).read_text())
+    path = RESULTS / file
+    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def look_up(file: str, path: str):
-    """The figure at `path` of a result file, or None where it is absent. Raises FileNotFoundError."""
+    """The figure at `path` of a result file, or None where it is absent."""
     if ":" in path:
         file, path = path.split(":", 1)
     found = _result(file)
@@ -173,8 +174,6 @@ def read(path: Path = HERE / "budgets.toml") -> dict[str, Table]:
                 row = {"key": key, "file": found[0].file, "what": found[0].what, **row}
             made = Row(table, row["what"], row["key"], row.get("file", given.get("file", "")), row.get("must"), row.get("goal"), row.get("paths", {}),
                        row.get("unit"), row.get("factor"))
-            if not (RESULTS / made.file).is_file():
-                raise ValueError(f"budgets.toml: table '{table.id}', '{made.what}': there is no results/{made.file}")
             table.rows.append(made)
         tables[table.id] = table
     return tables

@@ -6,7 +6,8 @@
   tests/perf/run_cpu_llm.py --models q4_0=FILE.gguf,q8_0=FILE.gguf --threads 2,8,16
 
 --make writes SmolLM2-135M's weights (models/fetch.py smollm2) as F16, Q4_0, Q8_0 and Q4_K_M, or a decoder of a billion
-random numbers with SmolLM2's tokenizer (1b); by llama-quantize where --llama has it, else without Q4_K_M. --llama is a folder with
+random numbers with SmolLM2's tokenizer (1b), by llama-quantize where --llama has it, else without Q4_K_M; or four layers of
+OLMoE's mixture of experts (olmoe), random blocks of Q4_0 and Q8_0. --llama is a folder with
 llama-bench, llama-completion and llama-quantize, built for release and this machine; without it only ours is measured.
 
 The programs take turns in every round. `start`: from exec to the exit of a process that continues a prompt of 32 tokens by
@@ -33,6 +34,8 @@ TEXT = ("The history of the city begins with a small settlement near the river, 
         "goods. Over the years it grew into a large town with")  # 32 tokens
 KINDS = ("F16", "Q4_0", "Q8_0", "Q4_K_M")
 SHAPES = {"1b": dict(layers=16, hidden=2048, heads=32, kv_heads=8, intermediate=8192)}
+# OLMoE-1B-7B, all but the number of its layers and its tokenizer's vocabulary.
+MIXTURES = {"olmoe": dict(layers=4, hidden=2048, heads=16, experts=64, taken=8, intermediate=1024)}
 
 
 def fields_of(reader):
@@ -90,7 +93,74 @@ def write_f16(path, size):
     writer.close()
 
 
-def make_models(folder, size, llama):
+def random_blocks(rng, kind, *shape):
+    """Random numbers with a deviation of 1 / sqrt(the last dimension) in blocks of 32 of Q4_0 or Q8_0, as bytes."""
+    codes, deviation = (16, 4.6) if kind == "Q4_0" else (32, 73.9)
+    blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // 32, 2 + codes), np.uint8)
+    scale = np.float16(shape[-1] ** -0.5 / deviation)
+    blocks[..., :2] = np.frombuffer(scale.tobytes(), np.uint8)
+    return blocks.reshape(*shape[:-1], -1)
+
+
+def write_mixture(path, size, kind):
+    """A mixture of random weights under SmolLM2's tokenizer."""
+    from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
+    reader = GGUFReader(next((CACHE / "smollm2").glob("*.gguf")))
+    shape, rng = MIXTURES[size], np.random.default_rng(1)
+    writer = GGUFWriter(path, "olmoe", use_temp_file=True)
+    for name, value, types in fields_of(reader):
+        if name.startswith("tokenizer."):
+            inner = types[-1] if types[0] == GGUFValueType.ARRAY else None
+            writer.add_key_value(name, value, types[0], sub_type=inner)
+    hidden, inner, experts = shape["hidden"], shape["intermediate"], shape["experts"]
+    writer.add_context_length(4096)
+    writer.add_block_count(shape["layers"])
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(shape["heads"])
+    writer.add_head_count_kv(shape["heads"])
+    writer.add_rope_dimension_count(hidden // shape["heads"])
+    writer.add_rope_freq_base(10000.0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_expert_count(experts)
+    writer.add_expert_used_count(shape["taken"])
+    vocabulary = len(reader.fields["tokenizer.ggml.tokens"].contents())
+    ones = lambda count: np.ones(count, np.float32)  # noqa: E731
+
+    def matrix(name, *dims):
+        writer.add_tensor(f"{name}.weight", random_blocks(rng, kind, *dims), raw_dtype=GGMLQuantizationType[kind])
+
+    matrix("token_embd", vocabulary, hidden)
+    matrix("output", vocabulary, hidden)
+    writer.add_tensor("output_norm.weight", ones(hidden))
+    for i in range(shape["layers"]):
+        at = f"blk.{i}."
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            matrix(at + name, hidden, hidden)
+        for name in ("attn_norm", "attn_q_norm", "attn_k_norm", "ffn_norm"):
+            writer.add_tensor(f"{at}{name}.weight", ones(hidden))
+        router = rng.standard_normal((experts, hidden), np.float32) * np.float32(4 * hidden**-0.5)
+        writer.add_tensor(f"{at}ffn_gate_inp.weight", router)
+        matrix(at + "ffn_gate_exps", experts, inner, hidden)
+        matrix(at + "ffn_up_exps", experts, inner, hidden)
+        matrix(at + "ffn_down_exps", experts, hidden, inner)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make_mixtures(folder, size, kinds):
+    models = {kind: folder / f"{size}_{kind}.gguf" for kind in ("Q4_0", "Q8_0") if kind in kinds}
+    for kind, path in models.items():
+        if not path.exists():
+            write_mixture(path, size, kind)
+    return models
+
+
+def make_models(folder, size, llama, kinds):
+    if size in MIXTURES:
+        return make_mixtures(folder, size, kinds)
     whole = folder / f"{size}_F16.gguf"
     if not whole.exists():
         write_f16(whole, size)
@@ -196,7 +266,7 @@ def main():
     parser.add_argument("--sinter", type=Path, default=ROOT / "build" / "bin" / "sinter")
     parser.add_argument("--before", type=Path, help="an earlier binary, which takes turns, too")
     parser.add_argument("--llama", type=Path, help="folder of llama.cpp's programs")
-    parser.add_argument("--make", choices=["135m", *SHAPES])
+    parser.add_argument("--make", choices=["135m", *SHAPES, *MIXTURES])
     parser.add_argument("--models", help="NAME=FILE,..")
     parser.add_argument("--kinds", default=",".join(KINDS), help="of --make")
     parser.add_argument("--folder", type=Path, help="where --make keeps files (default: a temporary one)")
@@ -214,7 +284,7 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         if options.make:
             kinds = options.kinds.split(",")
-            models = {kind: path for kind, path in make_models(folder, options.make, options.llama).items() if kind in kinds}
+            models = {kind: path for kind, path in make_models(folder, options.make, options.llama, kinds).items() if kind in kinds}
         else:
             models = dict(each.split("=", 1) for each in options.models.split(","))
         timer = Timer(Path(name))

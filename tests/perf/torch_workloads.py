@@ -10,6 +10,7 @@ from torch import nn
 import decoder_workloads
 import detection_workloads
 import diffusion_workloads
+import graph_workloads
 import text_workloads
 import vision_workloads
 from gpu_timing import measure
@@ -71,7 +72,7 @@ WORKLOADS = {
     "chain_bias_gelu_rms": Workload(BiasGeluRms, normal(x=(ROWS, COLUMNS), gate=(ROWS, COLUMNS)), half=True),
     "sum_many_1000": Workload(SumMany, many, half=True),
     **text_workloads.WORKLOADS, **vision_workloads.WORKLOADS, **detection_workloads.WORKLOADS,
-    **diffusion_workloads.WORKLOADS, **decoder_workloads.WORKLOADS,
+    **diffusion_workloads.WORKLOADS, **decoder_workloads.WORKLOADS, **graph_workloads.WORKLOADS,
 }
 
 MODES = {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/families/attention/attention_program.h"
-#include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/prologue/attention_prologue.h"
 #include "codegen/families/attention/scores/attention_scores.h"
 
 namespace sinter::codegen {

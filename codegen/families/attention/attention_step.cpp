@@ -6,7 +6,7 @@
 #include <sinter/error.h>
 
 #include "codegen/families/attention/attention_lowering.h"
-#include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/prologue/attention_prologue.h"
 #include "codegen/program/loop_lowering.h"
 
 namespace sinter::codegen {

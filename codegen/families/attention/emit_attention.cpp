@@ -12,7 +12,7 @@
 #include "codegen/emit/kernel_text.h"
 #include "codegen/families/attention/attention_maps.h"
 #include "codegen/families/attention/attention_problem_text.h"
-#include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/prologue/attention_prologue.h"
 #include "codegen/families/attention/schedule/attention_fit.h"
 #include "codegen/families/attention/schedule/attention_rules.h"
 

@@ -12,9 +12,9 @@
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/gemm/weights/packed_buffers.h"
-#include "codegen/families/gemm/weights/panel_buffers.h"
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
+#include "codegen/plan/panel_buffers.h"
 
 namespace sinter::codegen {
 namespace {

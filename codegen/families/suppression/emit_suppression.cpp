@@ -39,10 +39,11 @@ EmittedKernel emit_suppression(const SuppressionProblem& problem, const KernelRe
       "{}#include \"suppression.cuh\"\n\n// schedule: {}\n"
       "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}"
       "  suppress_row<{}, {}>(boxes, valid, kept, i64(blockIdx.x / {}), int(blockIdx.x % {}), {}, "
-      "{:.9g}f);\n}}\n",
+      "{:.9g}f{});\n}}\n",
       kernel_heading(request.name, request.origins), schedule, kTile,
       signature_text(request.name, parameters.texts()), parameters.lines(), end, kTile, cluster,
-      cluster, cluster, length, static_cast<float>(problem.iou));
+      cluster, cluster, length, static_cast<float>(problem.iou),
+      problem.most == 0 ? "" : fmt::format(", {}", problem.most));
   auto variant = std::make_unique<KernelVariantT>();
   variant->function = request.name;
   variant->grid = {exprs.intern(blocks), exprs.intern(1), exprs.intern(1)};

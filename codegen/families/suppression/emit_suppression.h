@@ -14,6 +14,7 @@ struct SuppressionProblem {
   std::uint32_t boxes = 0, valid = 0, kept = 0;
   Dim rows = 1, length;
   double iou = 0;
+  std::int64_t most = 0;  // kept of each row; 0: all
 };
 
 /// Uses the request's name, origins and device.

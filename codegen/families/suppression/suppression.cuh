@@ -44,10 +44,10 @@ struct SuppressionMemory {
 };
 
 /// Processes row `row` of `length` boxes, by a cluster of kBlocks blocks of kTile threads; this
-/// block is number `rank`.
+/// block is number `rank`. Keeps the first `limit`; 0: all.
 template <int kTile, int kBlocks>
 SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i64 row, int rank,
-                                i64 length, float most) {
+                                i64 length, float most, i64 limit = 0) {
   constexpr int kWords = kTile / 32, kOwn = kTile / kBlocks;  // boxes compared by one block
   SINTER_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<SuppressionMemory<kTile>*>(memory);
@@ -68,6 +68,7 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
   if constexpr (kBlocks > 1)
     all_wait();  // all blocks have started: their shared memory may be
                  // written
+  i64 free = limit == 0 ? length : limit;  // in the threads that scan: how many more may be kept
   for (i64 begin = 0; begin < length; begin += kTile) {
     const i64 mine = begin + thread;
     // After the first tile, `kept` holds the remaining candidates.
@@ -102,7 +103,9 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
           const u32 lowest = rest & (~rest + 1);
           const int box = word * 32 + 31 - __clz(static_cast<int>(lowest));
           const bool hit = thread < kWords && (overlaps[box][thread] & keep) != 0;
-          if (__ballot_sync(0xffffffffu, hit) == 0 && thread == word) keep |= lowest;
+          if (__ballot_sync(0xffffffffu, hit) != 0 || free == 0) continue;
+          if (thread == word) keep |= lowest;
+          --free;
         }
       __syncwarp();
       if (thread < kWords) {

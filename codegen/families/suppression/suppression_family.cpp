@@ -17,6 +17,7 @@ SuppressionProblem problem_of(const OperatorRegion& region) {
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) problem.rows *= shape[d];
   problem.length = shape.back();
   problem.iou = region.node.attrs.get_float("iou");
+  problem.most = region.node.attrs.get_int("most");
   return problem;
 }
 
@@ -33,18 +34,18 @@ class SuppressionFamily final : public OperatorFamily {
   }
   Tactic kernels(const OperatorRegion& region, PlanContext&, StepT&) const override {
     const SuppressionProblem p = problem_of(region);
-    return emitted(
-        region,
-        fmt::format("suppression {} {} {}", p.rows.to_string(), p.length.to_string(), p.iou),
-        {p.boxes, p.valid, p.kept}, [p](const KernelRequest& request, ExprTable& exprs) {
-          return emit_suppression(p, request, exprs);
-        });
+    return emitted(region,
+                   fmt::format("suppression {} {} {} {}", p.rows.to_string(), p.length.to_string(),
+                               p.iou, p.most),
+                   {p.boxes, p.valid, p.kept}, [p](const KernelRequest& request, ExprTable& exprs) {
+                     return emit_suppression(p, request, exprs);
+                   });
   }
   plan::fb::OperatorStepT call(const OperatorRegion& region, ExprTable& exprs) const override {
     const SuppressionProblem p = problem_of(region);
     return operator_step("suppression", exprs,
                          {{p.boxes, {p.rows, p.length, 4}}, {p.valid, {p.rows, p.length}}},
-                         {{p.kept, {p.rows, p.length}}}, {{"iou", p.iou}});
+                         {{p.kept, {p.rows, p.length}}}, {{"iou", p.iou}, {"most", p.most}});
   }
 };
 

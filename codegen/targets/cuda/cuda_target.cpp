@@ -41,6 +41,11 @@ std::vector<ir::OperandFormats> formats() {
   for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32})
     for (const char* const op : {"GroupedMatMul", "Route"})
       all.push_back({.op = op, .left = type, .right = to_string(type), .most = kMostGroups});
+  all.push_back({.op = "GroupedMatMul",
+                 .left = DType::kFloat8E4M3FN,
+                 .right = "f8e4m3fn",
+                 .unit = 16,
+                 .most = kMostGroups});
   all.push_back({.op = "Attention",
                  .left = DType::kFloat8E4M3FN,
                  .right = "f8e4m3fn",

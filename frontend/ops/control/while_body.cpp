@@ -85,14 +85,26 @@ class BodyExtractor {
            std::ranges::all_of(node->inputs, [&](ValueId input) { return is_generated(input); });
   }
 
-  /// Maps a value into the body: constants and generated values are repeated there, other
-  /// loop-invariant values become inputs.
+  /// True for 8-bit constants minus their zero points, as int32: integer products take the
+  /// constants as they are, and pack them once.
+  bool is_difference(ValueId value) const {
+    if (outer_.constant_of(value) != nullptr) return true;
+    const Node* node = outer_.producer(value);
+    if (node == nullptr) return false;
+    const bool is_exact = outer_.type(value).dtype == DType::kInt32 &&
+                          (node->op->name == "Sub" || node->op->name == "Cast");
+    if (!is_exact && node->op->kind != ir::OpKind::kView) return false;
+    return std::ranges::all_of(node->inputs, [&](ValueId input) { return is_difference(input); });
+  }
+
+  /// Maps a value into the body: constants, their differences and generated values are repeated
+  /// there, other loop-invariant values become inputs.
   ValueId import(ValueId value) {
     if (const auto known = inner_.find(value); known != inner_.end()) return known->second;
     ValueId inner;
     if (auto constant = outer_.shared_constant(value)) {
       inner = body_.constant(std::move(constant));
-    } else if (is_generated(value)) {
+    } else if (is_generated(value) || is_difference(value)) {
       copy(*outer_.producer(value));
       return inner_.at(value);
     } else {

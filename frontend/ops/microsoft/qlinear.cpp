@@ -100,15 +100,29 @@ void qlinear_average_pool(NodeContext& node) {
   });
 }
 
+/// The integers are summed up, exactly: int32 holds sums of eight million.
 void qlinear_global_average_pool(NodeContext& node) {
-  qlinear_unary(node, [&](const Term& x) {
-    return by_channels(node, x, [&](const Term& first) {
-      Ints axes;
-      for (std::int64_t axis = 2; axis < node.rank(first.value()); ++axis) axes.push_back(axis);
-      return Term(node, node.add("ReduceMean", {first.value()},
-                                 {{"axes", axes}, {"keepdims", std::int64_t{1}}}));
-    });
+  constexpr std::int64_t kMostSummed = INT32_MAX / 255;
+  (void)exact_difference(node, 0, 2, "X");  // refuses other types
+  const Term x(node, node.x());
+  const Term mean = by_channels(node, x, [&](const Term& first) {
+    Ints axes;
+    Dim count = 1;
+    const Shape shape = first.shape();
+    for (std::size_t d = 2; d < shape.size(); ++d) {
+      axes.push_back(static_cast<std::int64_t>(d));
+      count *= shape[d];
+    }
+    const ir::Attrs along{{"axes", axes}, {"keepdims", std::int64_t{1}}};
+    const auto most = ir::upper_bound(count, node.builder().ranges());
+    if (!most || *most > kMostSummed)
+      return Term(node, node.add("ReduceMean", {first.cast(DType::kFloat32).value()}, along));
+    const Term sum(node, node.add("ReduceSum", {first.cast(DType::kInt32).value()}, along));
+    return sum.cast(DType::kFloat32) / size_of_dim(node, count, DType::kFloat32);
   });
+  const Term zero =
+      node.has_input(2) ? one_number(node, 2, "zero point").cast(DType::kFloat32) : mean.number(0);
+  output_quantized(node, (mean - zero) * scale_of(node, 1), 3, x.dtype());
 }
 
 void qlinear_where(NodeContext& node) {

@@ -16,7 +16,7 @@ std::vector<Tap> neighbours(NodeContext& node, const Term& x, const Dim& extent)
   const Term last = size_of_dim(node, extent, x.dtype()) - 1;
   const Term left = floor(x), t = x - left;
   const auto tap = [&](const Term& at, const Term& weight) -> Tap {
-    return {clamp(at, 0, last).cast(DType::kInt64), weight,
+    return {clamp(at, 0, last).cast(index_type(node, extent)), weight,
             at.with("GreaterOrEqual", 0).with("And", at.with("LessOrEqual", last))};
   };
   return {tap(left, 1 - t), tap(left + 1, t)};

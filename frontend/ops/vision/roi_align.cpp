@@ -120,7 +120,9 @@ void roi_align(NodeContext& node) {
     const Term off = at.with("Less", -1).with("Or", at.with("Greater", size));
     outside = outside ? outside->with("Or", off) : off;
     const Term inner = clamp(at, 0, last), left = floor(inner), t = inner - left;
-    const auto index = [&](const Term& place) { return clamp(place, 0, last).cast(DType::kInt64); };
+    const auto index = [&](const Term& place) {
+      return clamp(place, 0, last).cast(index_type(node, from[d + 2]));
+    };
     taps.push_back({{index(left), 1 - t, {}}, {index(left + 1), t, {}}});
   }
   const DType type = x.dtype();

@@ -39,7 +39,8 @@ std::vector<Tap> grid_taps(NodeContext& node, const std::string& mode, Padding p
     std::optional<Term> inside;
     if (padding == Padding::kZeros)
       inside = at.with("GreaterOrEqual", 0).with("And", at.with("LessOrEqual", last));
-    return {clamp(at, 0, last).cast(DType::kInt64), std::move(weight), std::move(inside)};
+    return {clamp(at, 0, last).cast(index_type(node, extent)), std::move(weight),
+            std::move(inside)};
   };
   if (mode == "nearest") return {tap(x, {})};
   const Term left = floor(x), t = x - left;

@@ -71,9 +71,10 @@ void non_max_suppression(NodeContext& node) {
   const Shape four{shape[0], shape[1], shape[2], Dim(4)}, one{shape[0], shape[1], shape[2], Dim(1)};
   const Term sorted = take(corners_of(boxes, centred),
                            {iota(node, shape[0], 0, 4), order.reshape(one), iota(node, 4, 3, 4)});
+  const std::int64_t bound = most && most->is_constant() ? most->value() : 0;
   Term kept(node, node.add("Suppress", {node.expand(sorted.value(), four), valid.value()},
-                           {{"iou", iou}}));
-  if (each != shape[2] || !most) {
+                           {{"iou", iou}, {"most", bound}}));
+  if (bound == 0 && (each != shape[2] || !most)) {
     const Term number(node, node.add("Scan", {kept.cast(DType::kInt64).value()},
                                      {{"axis", std::int64_t{2}}, {"combine", std::string("sum")}}));
     kept = kept.with("And", number.with("LessOrEqual", Term(node, limit)));

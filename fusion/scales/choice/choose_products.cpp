@@ -20,6 +20,7 @@
 #include "fusion/scales/choice/find_products.h"
 #include "fusion/scales/choice/rewrite_products.h"
 #include "fusion/scales/choice/smoothing.h"
+#include "fusion/scales/grouped_weights.h"
 #include "fusion/scales/rounding/quantizer.h"
 #include "ir/reference/kernels.h"
 
@@ -56,13 +57,20 @@ class ProductChooser {
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
   const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.node_index]; }
 
+  /// Those of a grouped matmul as one matrix [k, groups * n].
   Ints shape_of_weights(const EightBitLayer& layer) const {
+    if (layer.groups != 0) return {layer.report.k, layer.report.n};
     return ir::reference::concrete_shape(graph_.type(node_of(layer).inputs[1]).shape);
+  }
+  Tensor weights_of(const EightBitLayer& layer) {
+    const Node& node = node_of(layer);
+    const Tensor& weights = values_.tensor(node.inputs[1]);
+    return layer.groups != 0 ? transposed(rows_of_groups(node, weights)) : weights;
   }
 
   /// A layer's weights multiplied by the factors of its group, traced.
   Tensor smoothed_weights(const EightBitLayer& layer) {
-    const Tensor& weights = values_.tensor(node_of(layer).inputs[1]);
+    const Tensor weights = weights_of(layer);
     const auto& factors = products_.groups[layer.group].scale.smoothing;
     if (factors.empty()) return weights;
     const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {weights});
@@ -125,8 +133,12 @@ class ProductChooser {
           builder, layer, products_.groups[layer.group].scale, node, inputs, smooths,
           [&](DType type) {
             // A constant of the graph's type: computing it here is faster than folding it there.
-            return builder.constant(ir::reference::convert(
-                dequantized_operand(layer.weights, shape_of_weights(layer)), type));
+            const Tensor weights =
+                layer.groups != 0
+                    ? dequantized_rows(layer.weights)
+                          .reshaped({layer.groups, layer.report.n / layer.groups, layer.report.k})
+                    : dequantized_operand(layer.weights, shape_of_weights(layer));
+            return builder.constant(ir::reference::convert(weights, type));
           });
     };
   }
@@ -190,7 +202,8 @@ class ProductChooser {
 
   /// Padding of an image reads zeros, so that padded inputs get no zero point.
   ZeroPoints zeros_of(const ActivationGroup& group) const {
-    if (!takes_activations(context_, DType::kUInt8, group.is_conv)) return ZeroPoints::kNone;
+    if (!takes_activations(context_, DType::kUInt8, group.is_conv ? "Conv" : "MatMul"))
+      return ZeroPoints::kNone;
     const bool is_padded = std::ranges::any_of(group.layers, [&](std::size_t i) {
       const Attrs& attrs = node_of(products_.layers[i]).attrs;
       const auto pads = [&](const char* name) {
@@ -208,7 +221,7 @@ class ProductChooser {
     for (const std::size_t i : group.layers) {
       const Node& node = node_of(products_.layers[i]);
       Tensor weights =
-          computed("Cast", {{"to", DType::kFloat32}}, {values_.tensor(node.inputs[1])});
+          computed("Cast", {{"to", DType::kFloat32}}, {weights_of(products_.layers[i])});
       if (group.is_conv) {
         if (node.attrs.get_int("group") != 1) return {};
         Ints perm(weights.shape().size());

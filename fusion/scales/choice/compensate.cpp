@@ -11,6 +11,7 @@
 
 #include "fusion/calibration/layer_inputs.h"
 #include "fusion/regions/constant_values.h"
+#include "fusion/scales/grouped_weights.h"
 #include "fusion/scales/rounding/gptq.h"
 
 namespace sinter::fusion {
@@ -84,8 +85,12 @@ void compensate(const Graph& graph, const Calibration& calibration,
                                        scales_of(weights), moments.as<float>()));
       weights.values = computed("Cast", {{"to", type}}, {numbers});
     });
-    inputs.replace(node_index, computed("Cast", {{"to", made.graph.type(node.inputs[1]).dtype}},
-                                        {dequantized_rows(weights)}));
+    const ir::TensorType& operand = made.graph.type(node.inputs[1]);
+    const Tensor rows = dequantized_rows(weights);
+    inputs.replace(node_index, computed("Cast", {{"to", operand.dtype}},
+                                        {is_plain_grouped(node)
+                                             ? operand_of_rows(node, rows, operand.shape[0].value())
+                                             : transposed(rows)}));
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "fusion/context.h"
@@ -23,6 +24,7 @@ struct EightBitLayer {
   std::size_t node_index = 0;  // index of the node
   bool is_conv = false;
   bool has_four_bits = false;  // 4-bit weights, which stay unchanged
+  std::int64_t groups = 0;     // of a grouped matmul, whose weights are one matrix's here
   std::size_t group = 0;
   ir::ScaledTensor weights;  // rows are output channels
   QuantizedLayer report;

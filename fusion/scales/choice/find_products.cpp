@@ -12,6 +12,7 @@
 #include "fusion/precision/sensitivity.h"
 #include "fusion/regions/operand.h"
 #include "fusion/scales/block_product.h"
+#include "fusion/scales/grouped_weights.h"
 #include "fusion/scales/kept_product.h"
 #include "fusion/scales/rounding/quantizer.h"
 #include "ir/scale_format.h"
@@ -26,7 +27,8 @@ class ProductFinder {
         context_(context),
         options_(context.eight_bit),
         values_(values),
-        sensitivity_(find_sensitivity(graph, false)) {}
+        sensitivity_(find_sensitivity(graph, false)),
+        choosing_(choosing_products(graph)) {}
 
   EightBitProducts find() {
     std::set<std::size_t> found, products;
@@ -46,6 +48,7 @@ class ProductFinder {
       layer.node_index = node_index;
       layer.is_conv = node.op->name == "Conv";
       layer.has_four_bits = has_four_bits(node);
+      if (is_plain_grouped(node)) layer.groups = graph_.type(node.inputs[1]).shape[0].value();
       layer.report = start_report(layer, node);
       QuantizedLayer& report = layer.report;
       report.kept = reason_to_keep(node, report, last.contains(node_index));
@@ -83,7 +86,8 @@ class ProductFinder {
 
   bool is_layer(const Node& node) const {
     const bool is_conv = node.op->name == "Conv", is_four_bit = has_four_bits(node);
-    if (!is_conv && !is_four_bit && !ir::is_plain_matmul(node)) return false;
+    const bool is_grouped = is_plain_grouped(node);
+    if (!is_conv && !is_four_bit && !is_grouped && !ir::is_plain_matmul(node)) return false;
     const ValueId x = node.inputs[0], weight = node.inputs[1];
     const auto is_wide = [&](ValueId value) {
       const DType type = graph_.type(value).dtype;
@@ -91,7 +95,7 @@ class ProductFinder {
     };
     const Shape& shape = graph_.type(weight).shape;
     return is_wide(x) && (is_four_bit || is_wide(weight)) && !values_.knows(x) &&
-           values_.knows(weight) && (is_conv || shape.size() == 2) &&
+           values_.knows(weight) && (is_conv || shape.size() == (is_grouped ? 3U : 2U)) &&
            graph_.type(x).shape.size() >= 2 &&
            std::ranges::none_of(shape, [](const Dim& dim) { return dim == Dim(0); });
   }
@@ -102,7 +106,11 @@ class ProductFinder {
     report.name = layer_name(node);
     const Shape& weight = graph_.type(node.inputs[1]).shape;
     if (!layer.has_four_bits) {
-      report.n = weight[layer.is_conv ? 0 : 1].value();
+      const bool is_grouped = layer.groups != 0;
+      const std::size_t columns = is_grouped && node.attrs.get_int("transposed") == 0 ? 2
+                                  : layer.is_conv                                     ? 0
+                                                                                      : 1;
+      report.n = weight[columns].value() * (is_grouped ? layer.groups : 1);
       report.k = ir::element_count(weight).value() / report.n;
       report.bytes_before = report.bytes_after =
           static_cast<double>(report.n * report.k) *
@@ -128,15 +136,20 @@ class ProductFinder {
     };
     for (const std::string& text : context_.weights.keep)
       if (has(text)) return fmt::format("its name has '{}' (--keep)", text);
-    if (!takes_activations(context_, *options_.type, node.op->name == "Conv"))
+    const bool is_grouped = is_plain_grouped(node);
+    if (!takes_activations(context_, *options_.type, node.op->name))
       return fmt::format("the target has no {} of {} (--emulate)",
-                         node.op->name == "Conv" ? "convolution" : "product",
+                         node.op->name == "Conv" ? "convolution"
+                         : is_grouped            ? "grouped product"
+                                                 : "product",
                          to_string(*options_.type));
     if (sensitivity_.nodes[static_cast<std::size_t>(&node - graph_.nodes().data())] == Kept::kExact)
       return "it makes angles or positions, of which an error counts absolutely";
     const bool is_conv = node.op->name == "Conv";
     if (is_conv && !is_static())
       return "a convolution has no tokens to have scales: --activation-scales static";
+    if (is_grouped && is_block())
+      return "a grouped product has no scales of blocks: --activation-scales token or static";
     if (has_four_bits(node)) {
       if (is_block())
         return "weights of 4 bits have scales of their own: --activation-scales token or static";
@@ -146,12 +159,16 @@ class ProductFinder {
       return fmt::format("its k of {} is no multiple of {}, which share a scale", layer.k,
                          kScaleBlock);
     if (std::ranges::any_of(options_.include, has)) return "";
+    if (choosing_.contains(static_cast<std::size_t>(&node - graph_.nodes().data())))
+      return "it chooses experts: an error changes which of them compute (--include)";
     if (is_last) return "no layer is behind it (--include)";
     if (is_conv && graph_.type(node.inputs[1]).shape[1] == Dim(1) &&
         node.attrs.get_int("group") > 1)
       return "a convolution of single channels is bound by memory (--include)";
     const std::int64_t depth = is_conv ? graph_.type(node.inputs[1]).shape[1].value() : layer.k;
-    const ir::OperandFormats* const row = context_.target.first_of(node.op->name, false);
+    const ir::OperandFormats* row =
+        context_.target.sums(node.op->name, *options_.type, *options_.type);
+    if (row == nullptr) row = context_.target.first_of(node.op->name, false);
     if (row != nullptr && depth % row->unit != 0)
       return fmt::format("its {} of {} is no multiple of {}: 8 bits are not faster (--include)",
                          is_conv ? "number of channels" : "k", depth, row->unit);
@@ -163,6 +180,7 @@ class ProductFinder {
   const EightBitOptions& options_;
   ConstantValues& values_;
   Sensitivity sensitivity_;
+  std::set<std::size_t> choosing_;
   EightBitProducts products_;
 };
 
@@ -172,9 +190,9 @@ EightBitProducts find_products(const Graph& graph, Context& context, ConstantVal
   return ProductFinder(graph, context, values).find();
 }
 
-bool takes_activations(const Context& context, DType type, bool is_conv) {
+bool takes_activations(const Context& context, DType type, std::string_view op) {
   return context.eight_bit.emulate ||
-         context.target.sums(is_conv ? "Conv" : "MatMul", type, *context.eight_bit.type) != nullptr;
+         context.target.sums(op, type, *context.eight_bit.type) != nullptr;
 }
 
 void note_kept(Context& context, EightBitProducts& products, EightBitLayer layer) {

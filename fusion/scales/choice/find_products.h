@@ -15,7 +15,7 @@ namespace sinter::fusion {
 EightBitProducts find_products(const Graph& graph, Context& context, ConstantValues& values);
 
 /// True if activations of `type` can be multiplied by weights of the requested type.
-bool takes_activations(const Context& context, DType type, bool is_conv);
+bool takes_activations(const Context& context, DType type, std::string_view op);
 
 /// Adds a layer with unchanged operands to `kept`. For 4-bit weights only the activation is
 /// unchanged, which the precision notes report.

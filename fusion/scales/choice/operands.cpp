@@ -166,6 +166,18 @@ ValueId add_dequantized(GraphBuilder& builder, const ir::ScaledTensor& weights, 
   return as(builder, product, type);
 }
 
+ValueId add_dequantized_groups(GraphBuilder& builder, const ir::ScaledTensor& weights,
+                               std::int64_t groups, DType type) {
+  const std::int64_t n = weights.values.shape()[0] / groups;
+  ValueId codes = builder.constant(weights.values.reshaped({groups, n, weights.k}));
+  if (is_integer(weights.values.dtype())) codes = as(builder, codes, DType::kInt32);
+  const Tensor scales =
+      weights.scales.reshaped(weights.format.rows == 0 ? Ints{} : Ints{groups, n, 1});
+  return as(builder,
+            builder.add("Mul", {as(builder, codes, DType::kFloat32), builder.constant(scales)}),
+            type);
+}
+
 Tensor dequantized_rows(const ir::ScaledTensor& weights) {
   return ir::dequantized(
       {weights.format, weights.k, weights.values.plain(), weights.scales.plain(), std::nullopt},

@@ -46,6 +46,9 @@ ir::ScaledTensor block_weights(const Tensor& weights);
 /// divided by `divisors`, if there are any; or a float32 constant.
 ValueId add_dequantized(GraphBuilder& builder, const ir::ScaledTensor& weights, const Ints& shape,
                         DType type, const std::vector<float>& divisors = {});
+/// The same for weights [groups * n, k] of a grouped matmul, as [groups, n, k].
+ValueId add_dequantized_groups(GraphBuilder& builder, const ir::ScaledTensor& weights,
+                               std::int64_t groups, DType type);
 Tensor dequantized_operand(const ir::ScaledTensor& weights, const Ints& shape);
 /// The dequantized rows.
 Tensor dequantized_rows(const ir::ScaledTensor& weights);

@@ -47,6 +47,8 @@ class ProductRewriter {
           return std::vector{add_eight_bit_layer(
               builder, layer, products_.groups[layer.group].scale, node, inputs, smooths,
               [&](DType type) {
+                if (layer.groups != 0)
+                  return add_dequantized_groups(builder, layer.weights, layer.groups, type);
                 return add_dequantized(
                     builder, layer.weights,
                     ir::reference::concrete_shape(graph_.type(node.inputs[1]).shape), type,
@@ -135,7 +137,9 @@ ValueId add_eight_bit_layer(GraphBuilder& builder, const EightBitLayer& layer,
   std::vector<ValueId> operands(inputs.begin(), inputs.end());
   operands[0] = add_rounded(builder, operands[0], scale, smooths);
   if (!layer.has_four_bits) operands[1] = add_weights(builder.type(operands[1]).dtype);
-  return builder.add(node.op->name, std::move(operands), node.attrs);
+  Attrs attrs = node.attrs;
+  if (layer.groups != 0) attrs.set("transposed", std::int64_t{1});
+  return builder.add(node.op->name, std::move(operands), std::move(attrs));
 }
 
 Graph rewrite_products(const Graph& graph, const EightBitProducts& products) {

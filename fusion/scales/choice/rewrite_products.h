@@ -9,8 +9,8 @@
 
 namespace sinter::fusion {
 
-/// The rounded layer; `add_weights(type)` adds its weights as floats of a type. `smooths`: see
-/// add_rounded().
+/// The rounded layer; `add_weights(type)` adds its weights as floats of a type, those of a grouped
+/// matmul as [groups, n, k]. `smooths`: see add_rounded().
 ValueId add_eight_bit_layer(GraphBuilder& builder, const EightBitLayer& layer,
                             const ActivationScale& scale, const Node& node,
                             std::span<const ValueId> inputs, bool smooths,

@@ -76,12 +76,21 @@ ConvDepthwise::ConvDepthwise(const ConvProblem& p, const plan::fb::ConvStepT& st
 std::size_t ConvDepthwise::workspace_bytes() const {
   const std::int64_t rows =
       (rows_of_part_ - 1) * row_stride_ + (kernel_rows_ - 1) * row_dilation_ + 1;
-  return bytes_of(rows * stride_ * phase_pitch_ + kPlaneSlack);
+  return bytes_of((rows + 1) * stride_ * phase_pitch_ + kPlaneSlack);  // one is a line
 }
 
 /// Copies a padded row, deinterleaved by stride: first the elements of phase 0, then of phase 1, ..
-void ConvDepthwise::copy_row(const float* from, float* to) const {
+/// `line` has room for it as it is.
+void ConvDepthwise::copy_row(const float* from, float* to, float* line) const {
   const std::int64_t length = phase_pitch_ - kPlaneSlack;  // slack is never used in results
+  if (stride_ == 2 && from != nullptr && pad_ >= 0) {
+    const std::int64_t all = 2 * length, begin = std::min(pad_, all),
+                       count = std::min(width_, all - begin);
+    std::fill_n(line, begin, 0.0F);
+    std::copy_n(from, count, line + begin);
+    std::fill_n(line + begin + count, all - begin - count + kPlaneSlack, 0.0F);
+    return part_pairs(line, to, to + phase_pitch_, length);
+  }
   for (std::int64_t phase = 0; phase < stride_; ++phase, to += phase_pitch_) {
     const std::int64_t first = phase - pad_;  // element i is input first + i * stride
     std::int64_t begin = first >= 0 ? 0 : (-first + stride_ - 1) / stride_;
@@ -111,7 +120,8 @@ void ConvDepthwise::run_part(std::int64_t plane, std::int64_t row, std::int64_t 
                      count = (rows - 1) * row_stride_ + (kernel_rows_ - 1) * row_dilation_ + 1;
   for (std::int64_t r = 0; r < count; ++r) {
     const std::int64_t at = row * row_stride_ - row_pad_ + r;
-    copy_row(at >= 0 && at < height_ ? input + at * width_ : nullptr, room + r * pitch);
+    copy_row(at >= 0 && at < height_ ? input + at * width_ : nullptr, room + r * pitch,
+             room + count * pitch);
   }
   DepthwisePlane p;
   p.in = room;

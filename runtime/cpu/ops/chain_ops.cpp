@@ -29,6 +29,7 @@ struct Link {
   Function run;
   void* other;  // start of the operand's row
   V value;      // the row's value, if it has one for all columns
+  V inverse;    // of a quotient's divisor
   V vector(D d, std::size_t i) const { return hn::LoadU(d, static_cast<const float*>(other) + i); }
 };
 
@@ -53,6 +54,17 @@ SINTER_INTEGER(IntMinOp, hn::Min(a, b))
 SINTER_INTEGER(IntMaxOp, hn::Max(a, b))
 #undef SINTER_INTEGER
 
+/// Truncates what int32 holds. Highway's conversion also saturates, which takes as long again.
+HWY_INLINE VI truncated(V v) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  return VI{_mm512_cvttps_epi32(v.raw)};
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  return VI{_mm256_cvttps_epi32(v.raw)};
+#else
+  return hn::ConvertTo(DI(), v);
+#endif
+}
+
 struct SameOp {
   static HWY_INLINE V apply(D, V a) { return a; }
 };
@@ -66,7 +78,7 @@ struct ToIntOp {
     const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
     const V low = hn::Set(d, static_cast<float>(kLow)),
             high = hn::Set(d, static_cast<float>(kHigh));
-    return as_held(hn::ConvertTo(DI(), hn::Min(hn::Max(number, low), high)));
+    return as_held(truncated(hn::Min(hn::Max(number, low), high)));
   }
 };
 /// Truncates and saturates to int32, whose maximum is not exact in float32; NaN becomes 0.
@@ -74,8 +86,8 @@ struct ToAnyIntOp {
   static HWY_INLINE V apply(D d, V a) {
     const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
     const auto above = hn::RebindMask(DI(), hn::Ge(number, hn::Set(d, 0x1p31F)));
-    const VI inside = hn::ConvertTo(
-        DI(), hn::Min(hn::Max(number, hn::Set(d, -0x1p31F)), hn::Set(d, 0x1.fffffep30F)));
+    const VI inside =
+        truncated(hn::Min(hn::Max(number, hn::Set(d, -0x1p31F)), hn::Set(d, 0x1.fffffep30F)));
     return as_held(hn::IfThenElse(above, hn::Set(DI(), INT32_MAX), inside));
   }
 };
@@ -87,6 +99,13 @@ struct ToByteOp {
     if constexpr (kSigned) return as_held(hn::ShiftRight<24>(high));
     const hn::RebindToUnsigned<D> du;
     return hn::BitCast(D(), hn::ShiftRight<24>(hn::BitCast(du, high)));
+  }
+};
+
+/// An integer minus another, as float32: what dequantizing begins with.
+struct IntSubToFloatOp {
+  static HWY_INLINE V apply(D d, V x, V y) {
+    return hn::ConvertTo(d, hn::Sub(as_ints(x), as_ints(y)));
   }
 };
 
@@ -115,6 +134,30 @@ void binary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   return link[1].run(link + 1, i, apply(0, a), apply(1, b), apply(2, c), apply(3, e));
 }
 
+/// Magnitudes between which quotients are corrected, and those of dividends.
+constexpr float kLeastDivisor = 0x1p-40F, kMostDivisor = 0x1p40F, kLeastDividend = 0x1p-60F,
+                kMostDividend = 0x1p60F;
+
+/// x / y for the correctly rounded inverse of y: what the product lacks is exact, and one more step
+/// rounds as a division does (P. Markstein, "Computation of elementary functions on the IBM RISC
+/// System/6000 processor", theorem 8). Takes half of a division's time.
+HWY_INLINE V quotient(D d, V x, V y, V inverse) {
+  const V size = hn::Abs(x), product = hn::Mul(x, inverse);
+  const auto is_usual = hn::Or(
+      hn::And(hn::Ge(size, hn::Set(d, kLeastDividend)), hn::Le(size, hn::Set(d, kMostDividend))),
+      hn::Eq(x, hn::Zero(d)));
+  if (HWY_UNLIKELY(!hn::AllTrue(d, is_usual))) return hn::Div(x, y);
+  const V lacks = hn::NegMulAdd(product, y, x);
+  return hn::CopySign(hn::MulAdd(lacks, inverse, product), product);
+}
+
+void quotient_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
+  const D d;
+  const V by = link->value, inverse = link->inverse;
+  return link[1].run(link + 1, i, quotient(d, a, by, inverse), quotient(d, b, by, inverse),
+                     quotient(d, c, by, inverse), quotient(d, e, by, inverse));
+}
+
 /// Ends a chain: stores its results at `other`.
 void store_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
@@ -127,9 +170,19 @@ void store_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
 
 /// The same for 8-bit integers, signed or unsigned.
 void store_bytes_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
+  std::uint8_t* at = static_cast<std::uint8_t*>(link->other) + i;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  // Saturating packs of what is cut to a byte before, then 32-bit lanes in order.
+  const auto byte = [](V value) {
+    return _mm512_and_si512(_mm512_castps_si512(value.raw), _mm512_set1_epi32(0xFF));
+  };
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i all = _mm512_packus_epi16(_mm512_packs_epi32(byte(a), byte(b)),
+                                          _mm512_packs_epi32(byte(c), byte(e)));
+  _mm512_storeu_si512(at, _mm512_permutexvar_epi32(order, all));
+#else
   const hn::RebindToUnsigned<D> du;
   const hn::Rebind<std::uint8_t, D> bytes;
-  std::uint8_t* at = static_cast<std::uint8_t*>(link->other) + i;
   const std::size_t lanes = hn::Lanes(du);
   const auto store = [&](std::size_t vector, V value) {
     hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(du, value)), bytes, at + vector * lanes);
@@ -138,6 +191,7 @@ void store_bytes_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   store(1, b);
   store(2, c);
   store(3, e);
+#endif
 }
 
 /// The same with non-temporal stores, for large results: the cache does not read lines before they
@@ -166,6 +220,8 @@ ChainKernels binary(ChainSide side) {
     return {opaque(binary_link<Op, true, true>), opaque(binary_link<Op, false, true>)};
   return {opaque(binary_link<Op, true, false>), opaque(binary_link<Op, false, false>)};
 }
+
+ChainKernels find_difference() { return binary<IntSubToFloatOp>(ChainSide::kLeft); }
 
 ChainKernels find_integer_kernels(ScalarOp op, ChainSide side) {
   switch (op) {
@@ -209,7 +265,11 @@ ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
       kernels.divides = side == ChainSide::kLeft;
       return kernels;
     }
-    case ScalarOp::kQuotient: return binary<DivOp>(side);
+    case ScalarOp::kQuotient: {
+      ChainKernels kernels = binary<DivOp>(side);
+      kernels.is_quotient = side == ChainSide::kLeft;
+      return kernels;
+    }
     case ScalarOp::kSin: return small ? unary<SmallSinOp>() : unary<SinOp>();
     case ScalarOp::kCos: return small ? unary<SmallCosOp>() : unary<CosOp>();
     default: return {};
@@ -231,6 +291,13 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
     }
     links[k].run = reinterpret_cast<Function>(link.kernels.row);
     links[k].value = hn::Set(d, *other);
+#if HWY_NATIVE_FMA
+    if (link.kernels.is_quotient && std::abs(*other) >= kLeastDivisor &&
+        std::abs(*other) <= kMostDivisor) {
+      links[k].run = quotient_link;
+      links[k].inverse = hn::Set(d, 1.0f / *other);
+    }
+#endif
     // Division by a row's value, as in divide() of vector_ops.cpp: results must be equal.
     if (!link.kernels.divides) continue;
     const float reciprocal = 1.0f / *other;
@@ -246,7 +313,7 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
   links[t.links.size()] = {size == 1                 ? store_bytes_link
                            : t.past_cache && aligned ? stream_link
                                                      : store_link,
-                           result, hn::Zero(d)};
+                           result, hn::Zero(d), hn::Zero(d)};
 }
 
 /// Elements from i on of a row at `from`, in the chain's representation.
@@ -306,7 +373,8 @@ void run_links(const ChainArgs& t) {
     float *first = padded[kMaxChain], *result = padded[kMaxChain + 1];
     if (t.start.per_column) pad(first, start, start_size);
     std::byte* target = static_cast<std::byte*>(links[t.links.size()].other) + i * result_size;
-    links[t.links.size()] = {result_size == 1 ? store_bytes_link : store_link, result, hn::Zero(d)};
+    links[t.links.size()] = {result_size == 1 ? store_bytes_link : store_link, result, hn::Zero(d),
+                             hn::Zero(d)};
     run(reinterpret_cast<const std::byte*>(first), 0);
     std::memcpy(target, result, (n - i) * result_size);
   }
@@ -379,6 +447,7 @@ namespace sinter::runtime::cpu {
 HWY_EXPORT(find_kernels);
 HWY_EXPORT(find_integer_kernels);
 HWY_EXPORT(find_cast);
+HWY_EXPORT(find_difference);
 HWY_EXPORT(find_cast_kernel);
 HWY_EXPORT(find_integer_kernel);
 HWY_EXPORT(run_links);
@@ -388,6 +457,8 @@ ChainKernels find_chain_kernels(ScalarOp op, DType type, ChainSide side, bool sm
   return type == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(find_kernels)(op, side, small)
                                  : ChainKernels{};
 }
+
+ChainKernels find_chain_difference() { return HWY_DYNAMIC_DISPATCH(find_difference)(); }
 
 ChainKernels find_chain_cast(DType from, DType to) {
   return HWY_DYNAMIC_DISPATCH(find_cast)(from, to);

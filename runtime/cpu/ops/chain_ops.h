@@ -23,7 +23,8 @@ using ChainFunction = void (*)();
 /// per row. Equal if the link has no other operand.
 struct ChainKernels {
   ChainFunction columns = nullptr, row = nullptr;
-  bool divides = false;  // by the other operand
+  bool divides = false;      // by the other operand
+  bool is_quotient = false;  // the same, rounded once
 };
 
 /// Returns null functions if chains do not support the operator with operands and a result of
@@ -31,6 +32,9 @@ struct ChainKernels {
 ChainKernels find_chain_kernels(ScalarOp op, DType type, ChainSide side, bool small);
 /// The same for a Cast. Chains hold i8 and u8 values as int32.
 ChainKernels find_chain_cast(DType from, DType to);
+
+/// An int32 minus another, as float32: what a Sub and a Cast do.
+ChainKernels find_chain_difference();
 
 /// A link and its other operand over a tile.
 struct ChainLink {

@@ -127,6 +127,17 @@ void convolve_plane_vectors(const DepthwisePlane& p) {
         [&](auto r, auto c) { any_tile<1, 2>(p, r, c); });
 }
 
+void part_pairs_vectors(const float* pairs, float* even, float* odd, std::int64_t count) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    V a, b;
+    hn::LoadInterleaved2(d, pairs + 2 * i, a, b);
+    hn::StoreU(a, d, even + i);
+    hn::StoreU(b, d, odd + i);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
 HWY_AFTER_NAMESPACE();
@@ -135,9 +146,14 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(convolve_plane_vectors);
+HWY_EXPORT(part_pairs_vectors);
 
 void convolve_plane(const DepthwisePlane& plane) {
   HWY_DYNAMIC_DISPATCH(convolve_plane_vectors)(plane);
+}
+
+void part_pairs(const float* pairs, float* even, float* odd, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(part_pairs_vectors)(pairs, even, odd, count);
 }
 
 }  // namespace sinter::runtime::cpu

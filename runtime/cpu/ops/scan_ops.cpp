@@ -46,7 +46,7 @@ struct Scan {
     const std::int64_t step = args.value.per_column ? 1 : 0;
     for (std::int64_t r = 0; r < args.rows; ++r) {
       const T* x = static_cast<const T*>(args.value.data) + r * args.value.row_stride;
-      T* y = static_cast<T*>(args.result) + r * args.cols;
+      T* y = static_cast<T*>(args.result) + r * args.result_stride;
       C& total = static_cast<C*>(args.carries)[r];
       C carry = total;
       std::int64_t c = 0;
@@ -74,12 +74,47 @@ struct Scan {
     }
   }
 
-  static void along_columns(const ScanArgs& args) {
+  /// Down `kColumns` columns, whose carries stay in registers. Returns the columns done.
+  static std::int64_t along_blocks(const ScanArgs& args) {
+    constexpr std::int64_t kColumns = 32;
+    std::int64_t c = 0;
+    for (; c + kColumns <= args.cols; c += kColumns) {
+      C* const carries = static_cast<C*>(args.carries) + c;
+      C carry[kColumns];
+      std::copy_n(carries, kColumns, carry);
+      const T* x = static_cast<const T*>(args.value.data) + c;
+      T* y = static_cast<T*>(args.result) + c;
+      for (std::int64_t r = 0; r < args.rows; ++r) {
+#pragma omp simd
+        for (std::int64_t k = 0; k < kColumns; ++k) {
+          carry[k] = of(carry[k], static_cast<C>(x[k]));
+          y[k] = static_cast<T>(carry[k]);
+        }
+        x += args.value.row_stride;
+        y += args.result_stride;
+      }
+      std::copy_n(carry, kColumns, carries);
+    }
+    return c;
+  }
+
+  static void along_columns(ScanArgs args) {
+    if (args.value.per_column && !args.exclusive) {
+      const std::int64_t done = along_blocks(args);
+      args.value.data = static_cast<const T*>(args.value.data) + done;
+      args.result = static_cast<T*>(args.result) + done;
+      args.carries = static_cast<C*>(args.carries) + done;
+      args.cols -= done;
+    }
+    if (args.cols > 0) along_rest(args);
+  }
+
+  static void along_rest(const ScanArgs& args) {
     C* carry = static_cast<C*>(args.carries);
     const std::int64_t step = args.value.per_column ? 1 : 0;
     for (std::int64_t r = 0; r < args.rows; ++r) {
       const T* x = static_cast<const T*>(args.value.data) + r * args.value.row_stride;
-      T* y = static_cast<T*>(args.result) + r * args.cols;
+      T* y = static_cast<T*>(args.result) + r * args.result_stride;
       const std::int64_t cols = args.cols;
       const C first = static_cast<C>(*x);
       const auto column = [&](std::int64_t c, C value) {
@@ -112,7 +147,7 @@ ScanKernels find(DType type) {
   ScanKernels kernels;
   with_compute_type(type, [&](auto* kind) {
     using Of = Scan<kCombine, std::remove_pointer_t<decltype(kind)>>;
-    kernels = {Of::init, Of::along_rows, Of::along_columns};
+    kernels = {Of::init, Of::along_rows, [](const ScanArgs& args) { Of::along_columns(args); }};
   });
   return kernels;
 }

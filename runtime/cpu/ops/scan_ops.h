@@ -12,7 +12,8 @@ namespace sinter::runtime::cpu {
 struct ScanArgs {
   std::int64_t rows = 0, cols = 0;
   View value;
-  void* result = nullptr;  // its row stride is cols
+  void* result = nullptr;
+  std::int64_t result_stride = 0;
   void* carries = nullptr;
   bool exclusive = false;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for every type, in plain loops.
+// Kernels for every type, in plain loops, which the compiler vectorizes for each set of
+// instructions.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,9 +13,17 @@
 
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/ops/tile_ops.h"
+// Integers and float64 gain from wider vectors alone: the sets between are left out.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/typed_ops.cpp"
+#include <hwy/foreach_target.h>
+// Highway requires this order: after foreach_target.h.
+#include <hwy/highway.h>
 
+HWY_BEFORE_NAMESPACE();
 namespace sinter::runtime::cpu {
-namespace {
+namespace HWY_NAMESPACE {
 
 /// A bool: 0 or 1 in a byte. A separate type, so that overloads distinguish it from uint8.
 enum class Byte : std::uint8_t {};
@@ -23,6 +32,10 @@ template <typename T>
 const T* row_of(const View& view, std::int64_t r) {
   return static_cast<const T*>(view.data) + r * view.row_stride;
 }
+
+/// Elements do not depend on each other. GCC would not vectorize loops over lambdas on its own
+/// here.
+#define SINTER_EACH _Pragma("omp simd")
 
 // Loops use local pointers and counts. A byte store may alias anything read through `t`, which
 // would prevent vectorization.
@@ -33,9 +46,9 @@ void map1(const OpArgs& t, F f) {
   for (std::int64_t r = 0; r < t.rows; ++r) {
     R* out = static_cast<R*>(t.result) + r * t.result_stride;
     const A* a = row_of<A>(t.args[0], r);
-    if (t.args[0].per_column)
-      for (std::int64_t c = 0; c < cols; ++c) out[c] = f(a[c]);
-    else if (cols > 0)
+    if (t.args[0].per_column) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) out[c] = f(a[c]);
+    } else if (cols > 0)
       std::fill_n(out, cols, f(*a));
   }
 }
@@ -47,13 +60,13 @@ void map2(const OpArgs& t, F f) {
     R* out = static_cast<R*>(t.result) + r * t.result_stride;
     const A *a = row_of<A>(t.args[0], r), *b = row_of<A>(t.args[1], r);
     const A first_a = *a, first_b = *b;
-    if (t.args[0].per_column && t.args[1].per_column)
-      for (std::int64_t c = 0; c < cols; ++c) out[c] = f(a[c], b[c]);
-    else if (t.args[0].per_column)
-      for (std::int64_t c = 0; c < cols; ++c) out[c] = f(a[c], first_b);
-    else if (t.args[1].per_column)
-      for (std::int64_t c = 0; c < cols; ++c) out[c] = f(first_a, b[c]);
-    else
+    if (t.args[0].per_column && t.args[1].per_column) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) out[c] = f(a[c], b[c]);
+    } else if (t.args[0].per_column) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) out[c] = f(a[c], first_b);
+    } else if (t.args[1].per_column) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) out[c] = f(first_a, b[c]);
+    } else
       std::fill_n(out, cols, f(first_a, first_b));
   }
 }
@@ -287,22 +300,22 @@ void select_kernel(const OpArgs& t) {
       else
         std::memmove(out, chosen, static_cast<std::size_t>(cols) * sizeof(T));
     } else if (step_a != 0 && step_b != 0) {
-      for (std::int64_t c = 0; c < cols; ++c) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) {
         const T yes = a[c], no = b[c];
         out[c] = flag[c] ? yes : no;
       }
     } else if (step_a != 0) {
-      for (std::int64_t c = 0; c < cols; ++c) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) {
         const T yes = a[c];
         out[c] = flag[c] ? yes : first_b;
       }
     } else if (step_b != 0) {
-      for (std::int64_t c = 0; c < cols; ++c) {
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) {
         const T no = b[c];
         out[c] = flag[c] ? first_a : no;
       }
     } else {
-      for (std::int64_t c = 0; c < cols; ++c) out[c] = flag[c] ? first_a : first_b;
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) out[c] = flag[c] ? first_a : first_b;
     }
   }
 }
@@ -503,8 +516,8 @@ ReduceKernels reduce_kernels() {
         T chains[kChains];
         std::copy_n(x, kChains, chains);
         for (c = kChains; c + kChains <= cols; c += kChains)
-          for (std::int64_t k = 0; k < kChains; ++k)
-            chains[k] = combine<T, kCombine>(chains[k], x[c + k]);
+          SINTER_EACH for (std::int64_t k = 0; k < kChains; ++k) chains[k] =
+              combine<T, kCombine>(chains[k], x[c + k]);
         for (std::int64_t k = 0; k < kChains; ++k) sum = combine<T, kCombine>(sum, chains[k]);
       }
       for (; c < cols; ++c) sum = combine<T, kCombine>(sum, x[c * step]);
@@ -518,9 +531,11 @@ ReduceKernels reduce_kernels() {
       const T* x = row_of<T>(t.value, r);
       const T first = *x;
       if (t.value.per_column)
-        for (std::int64_t c = 0; c < cols; ++c) acc[c] = combine<T, kCombine>(acc[c], x[c]);
+        SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) acc[c] =
+            combine<T, kCombine>(acc[c], x[c]);
       else
-        for (std::int64_t c = 0; c < cols; ++c) acc[c] = combine<T, kCombine>(acc[c], first);
+        SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) acc[c] =
+            combine<T, kCombine>(acc[c], first);
     }
   };
   kernels.rows_anywhere = [](std::span<const void* const> rows, const void* fill,
@@ -528,11 +543,13 @@ ReduceKernels reduce_kernels() {
     T* __restrict acc = static_cast<T*>(accumulators) + first;
     for (const void* row : rows) {
       const T* __restrict value = static_cast<const T*>(row);
-      for (std::int64_t c = 0; c < cols; ++c) acc[c] = combine<T, kCombine>(acc[c], value[c]);
+      SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) acc[c] =
+          combine<T, kCombine>(acc[c], value[c]);
     }
     if (fill == nullptr) return;
     const T value = *static_cast<const T*>(fill);
-    for (std::int64_t c = 0; c < cols; ++c) acc[c] = combine<T, kCombine>(acc[c], value);
+    SINTER_EACH for (std::int64_t c = 0; c < cols; ++c) acc[c] =
+        combine<T, kCombine>(acc[c], value);
   };
   kernels.finish = [](const void* accumulators, void* result, std::int64_t count) {
     std::copy_n(static_cast<const T*>(accumulators), count, static_cast<T*>(result));
@@ -544,13 +561,7 @@ ReduceKernels reduce_kernels() {
   return kernels;
 }
 
-}  // namespace
-
-OpKernel find_op_kernel(ScalarOp op, DType operand, DType result) {
-  if (const OpKernel kernel = find_vector_kernel(op, operand, result)) return kernel;
-  if (const OpKernel kernel = find_vector_integer_kernel(op, operand, result)) return kernel;
-  if (const OpKernel kernel = find_flag_kernel(op, operand, result)) return kernel;
-  if (const OpKernel kernel = find_wide_kernel(op, operand, result)) return kernel;
+OpKernel find_typed(ScalarOp op, DType operand, DType result) {
   if (op == ScalarOp::kBitCast)
     return result == DType::kBool ? cast_kernel<std::uint8_t, Byte> : find_copy(size_of(result));
   if (op == ScalarOp::kCast) {
@@ -562,15 +573,14 @@ OpKernel find_op_kernel(ScalarOp op, DType operand, DType result) {
   return with_number_type(operand, [&](auto value) { return find_numeric<decltype(value)>(op); });
 }
 
-OpKernel find_odd_cast(DType operand) {
+OpKernel find_odd(DType operand) {
   return with_number_type(operand, [](auto value) -> OpKernel {
     using From = decltype(value);
     return [](const OpArgs& t) { map1<From, float>(t, [](From x) { return cast_to_odd(x); }); };
   });
 }
 
-ReduceKernels find_reduce_kernels(Combine combine, DType type) {
-  if (type == DType::kFloat32) return find_vector_reduce(combine);
+ReduceKernels find_reduce(Combine combine, DType type) {
   return with_number_type(type, [&](auto value) -> ReduceKernels {
     using T = decltype(value);
     switch (combine) {
@@ -583,4 +593,31 @@ ReduceKernels find_reduce_kernels(Combine combine, DType type) {
   });
 }
 
+}  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sinter::runtime::cpu {
+
+HWY_EXPORT(find_typed);
+HWY_EXPORT(find_odd);
+HWY_EXPORT(find_reduce);
+
+OpKernel find_op_kernel(ScalarOp op, DType operand, DType result) {
+  if (const OpKernel kernel = find_vector_kernel(op, operand, result)) return kernel;
+  if (const OpKernel kernel = find_vector_integer_kernel(op, operand, result)) return kernel;
+  if (const OpKernel kernel = find_flag_kernel(op, operand, result)) return kernel;
+  if (const OpKernel kernel = find_wide_kernel(op, operand, result)) return kernel;
+  return HWY_DYNAMIC_DISPATCH(find_typed)(op, operand, result);
+}
+
+OpKernel find_odd_cast(DType operand) { return HWY_DYNAMIC_DISPATCH(find_odd)(operand); }
+
+ReduceKernels find_reduce_kernels(Combine combine, DType type) {
+  return type == DType::kFloat32 ? find_vector_reduce(combine)
+                                 : HWY_DYNAMIC_DISPATCH(find_reduce)(combine, type);
+}
+
+}  // namespace sinter::runtime::cpu
+#endif

@@ -95,8 +95,8 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
   const std::int64_t cols = domain.columns ? tile.cols : 1;
   const View dense{target, domain.rows ? cols : 0, domain.columns};
   const bool by_element = gathers_by_element(domain, gathered);
-  if (access_.is_plain() && access_.gathers.empty() && domain.columns && is_interleaved(tile)) {
-    load_interleaved(buffer, tile, domain, to);
+  if (access_.is_plain() && !by_element && domain.columns && is_interleaved(tile)) {
+    load_interleaved(buffer, tile, domain, gathered, to);
     return dense;
   }
   if (domain.rows && domain.columns && is_transposed()) {

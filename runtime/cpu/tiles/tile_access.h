@@ -74,6 +74,15 @@ class TileAccess {
   View load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
                std::byte* target) const;
 
+  /// The same for gathers of which some (a bit of `of_columns` each) vary with the columns alone,
+  /// the others not with the columns: find_column_offsets() computes the columns' part,
+  /// load_columns() adds each row's. Requires no guards. `offsets` has offset_count(tile.cols)
+  /// elements.
+  void find_column_offsets(const Tile& tile, GatherValues gathered, std::uint64_t of_columns,
+                           std::int32_t* offsets) const;
+  void load_columns(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                    std::uint64_t of_columns, const std::int32_t* offsets, std::byte* target) const;
+
   /// For elements that are equal in all rows but that load() must copy: the number of columns after
   /// which they repeat. 0: no such access.
   std::int64_t period() const;
@@ -87,6 +96,9 @@ class TileAccess {
   void scatter(std::byte* buffer, const Tile& tile, GatherValues gathered, const View& value,
                std::optional<Combine> combine) const;
 
+  void scatter_row(std::byte* buffer, const Tile& tile, GatherValues gathered,
+                   const View& value) const;
+
   /// Whether a result over `domain` can be computed directly in the buffer: values are contiguous
   /// along columns and stored in the compute type. If so, sets address and row stride.
   bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
@@ -99,7 +111,7 @@ class TileAccess {
   bool is_used_in_place() const;
 
   /// Whether reduce() supports the access, where load() would have to copy.
-  bool can_reduce() const;
+  bool can_reduce(Combine combine) const;
   /// Reduces the rows of `tile` in place, without copying them, to one accumulator for each column.
   void reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
               std::byte* accumulators) const;
@@ -183,6 +195,12 @@ class TileAccess {
   /// of gathers with a value for each column; otherwise of the others, to a single offset.
   void add_gathered(GatherValues gathered, std::int64_t row, std::span<std::int64_t> offsets,
                     std::int64_t column, bool per_column) const;
+  /// The contributions of indices first, first + step, .. of one gather.
+  static void add_gathered(const BoundGather& gather, GatherValues gathered, std::int64_t first,
+                           std::int64_t step, std::span<std::int64_t> offsets);
+  void finish_offsets(std::int32_t* offsets, std::int64_t count) const;
+  void load_offsets(const std::byte* buffer, std::int64_t start, std::int64_t count,
+                    const std::int32_t* offsets, std::byte* target) const;
   /// The contributions of columns x, x + 1, .. to the address.
   void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
   bool has_short_runs() const;
@@ -194,7 +212,7 @@ class TileAccess {
                        std::int64_t pitch) const;
   bool is_interleaved(const Tile& tile) const;
   void load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
-                        std::byte* target) const;
+                        GatherValues gathered, std::byte* target) const;
   bool is_guarded_image(const Tile& tile) const;
   void load_guarded_image(const std::byte* buffer, const Tile& tile, Domain domain,
                           std::byte* target) const;

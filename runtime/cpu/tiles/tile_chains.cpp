@@ -77,13 +77,26 @@ void TileCompiler::join_chains() {
   }
 }
 
+/// Whether a chain begins with 8-bit integers that are widened, lessened and made float32.
+bool TileCompiler::is_dequantized(const Stage& stage, std::span<const std::size_t> members) const {
+  if (members.size() < 3) return false;
+  const auto is = [&](std::size_t member, ScalarOp op, DType type) {
+    const TileInstr& instr = stage.body[members[member]];
+    return static_cast<ScalarOp>(program_.instrs[instr.value]->op) == op && instr.type == type;
+  };
+  const TileInstr &first = stage.body[members[0]], &second = stage.body[members[1]];
+  return size_of(out_.types_[first.args[0]]) == 1 && is(0, ScalarOp::kCast, DType::kInt32) &&
+         is(1, ScalarOp::kSub, DType::kInt32) && second.args[0] == first.value &&
+         second.args[1] != first.value && is(2, ScalarOp::kCast, DType::kFloat32);
+}
+
 /// A chain replaces its last operator. No instruction between its operators may change their
 /// operands; stores could, because views of loads refer to the buffers.
 void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
   const auto link_of = [&](const TileInstr& instr, std::uint32_t value) -> Chain::Step {
     Chain::Step step;
     if (instr.kind != TileInstr::Kind::kOp || instr.value_class != ValueClass::kElement ||
-        instr.arg_count > 2)
+        instr.arg_count > 2 || instr.table != nullptr)
       return step;
     const plan::fb::InstrT& source = *program_.instrs[instr.value];
     const auto op = static_cast<ScalarOp>(source.op);
@@ -139,6 +152,10 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
     const bool is_short =
         std::ssize(members) < kLongChain && columns < kLeastColumns && columns % kBlockColumns != 0;
     if ((members.size() == 1 || is_short) && !past_cache) continue;
+    if (is_dequantized(stage, members)) {
+      chain.steps[2] = {find_chain_difference(), chain.steps[1].other};
+      chain.steps.erase(chain.steps.begin(), chain.steps.begin() + 2);
+    }
     for (const std::size_t i : members) joined[i] = i != members.back();
     TileInstr& result = stage.body[members.back()];
     result.kind = TileInstr::Kind::kChain;

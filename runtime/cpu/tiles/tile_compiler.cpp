@@ -13,7 +13,6 @@ namespace {
 using plan::fb::InstrKind;
 using plan::fb::LoopProgramT;
 
-constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
 /// Maximum bytes of values kept between stages: a part of the L2 cache.
 constexpr std::int64_t kMaxKeptBytes = 512 << 10;
 /// Values up to this cost, in arithmetic instructions including loads, are recomputed instead of
@@ -40,6 +39,7 @@ void TileCompiler::compile() {
   find_axes_of_values();
   choose_axes();
   classify();
+  find_tables();
   find_needed();
   // Assumes first that values persist between stages, which requires tiles with whole rows.
   choose_sizes();
@@ -52,139 +52,7 @@ void TileCompiler::compile() {
   widen_streams();
   lay_out();
   evaluate_uniforms();
-}
-
-void TileCompiler::choose_axes() {
-  const std::size_t rank = loops_.extents.size();
-  std::optional<std::size_t> repeated;
-  TileAxes& axes = out_.axes_;
-  TileSchedule& schedule = out_.schedule_;
-  schedule.ordered = loops_.ordered || loops_.scans;
-  if (!loops_.has_rows()) {
-    // Columns are the last axis, and those before it while there are few columns.
-    constexpr std::int64_t kFewColumns = 64, kWholeVector = 16;
-    std::size_t first = rank;
-    for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;) {
-      if (columns >= kWholeVector && breaks_runs(first - 1)) break;
-      columns *= loops_.extents[--first];
-      if (gathers_rows()) break;
-    }
-    repeated = repeated_axis(first);
-    for (std::size_t a = 0; a < rank; ++a)
-      if (a != repeated) (a >= first ? axes.x : axes.y).push_back(a);
-  } else {
-    const std::size_t rows = loops_.row_axes;
-    // "Across" pays off if memory is contiguous along rows' starts and not along their elements, or
-    // if rows have few elements, as pooling windows do.
-    constexpr std::int64_t kFewElements = 8;
-    constexpr std::int64_t kWindowStep = 4;
-    int along = 0, across = 0;
-    bool has_windows = false;
-    for (const auto& instr : program_.instrs) {
-      if (!plan::is_memory(instr->kind)) continue;
-      const auto& steps = loops_.accesses[instr->access].address.coefficients;
-      has_windows |= rank > rows && rows > 0 && steps[rows - 1] > 0 &&
-                     steps[rows - 1] <= kWindowStep * steps[rank - 1] &&
-                     steps[rows - 1] <= loops_.extents[rank - 1] * steps[rank - 1];
-      if (rank > rows && steps[rank - 1] == 1)
-        ++along;
-      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 &&
-               (steps[rank - 1] != 0 || !loops_.accesses[instr->access].gathers.empty()))
-        ++across;
-    }
-    const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
-    // Short rows share a tile even if they are not adjacent.
-    constexpr std::int64_t kManyElements = 64, kLine = 32;
-    std::int64_t length = 1;
-    for (std::size_t a = rows; a < rank; ++a) length *= loops_.extents[a];
-    const std::int64_t wanted = has_windows              ? kTileElements / 2
-                                : length < kManyElements ? kAcrossColumns
-                                                         : kLine;
-    if (length <= kAcrossRows) repeated = repeated_axis(rows);
-    std::size_t first = rows;
-    std::int64_t columns = 1;
-    while (first > 0 && columns < wanted)
-      if (--first != repeated) columns *= loops_.extents[first];
-    schedule.across = !loops_.ordered &&
-                      (across > along || short_rows || has_windows || repeated) && columns >= 8;
-    if (!schedule.across) repeated.reset();
-    for (std::size_t a = 0; a < rank; ++a) {
-      if (a == repeated) continue;
-      if (schedule.across)
-        (a >= rows ? axes.y : a >= first ? axes.x : axes.z).push_back(a);
-      else
-        (a >= rows ? axes.x : axes.y).push_back(a);
-    }
-  }
-  if (repeated) {
-    axes.z.push_back(*repeated);
-    schedule.repeats = loops_.extents[*repeated];
-  }
-  steady_.assign(count_, false);
-  for (std::size_t i = 0; repeated && i < count_; ++i)
-    steady_[i] = (depends_[i] >> *repeated & 1) == 0;
-  const auto place = [&](const std::vector<std::size_t>& which, char role, std::int64_t& count) {
-    for (std::size_t d = 0; d < which.size(); ++d) {
-      out_.axis_role_[which[d]] = role;
-      out_.axis_position_[which[d]] = static_cast<int>(d);
-      count *= loops_.extents[which[d]];
-    }
-  };
-  out_.axis_role_.assign(rank, 'z');
-  out_.axis_position_.assign(rank, 0);
-  place(axes.z, 'z', schedule.z_count);
-  place(axes.y, 'y', schedule.y_count);
-  place(axes.x, 'x', schedule.x_count);
-  for (const std::size_t a : axes.z) schedule.z_extents.push_back(loops_.extents[a]);
-  out_.extents_ = loops_.extents;
-  for (const BoundAccess& access : loops_.accesses)
-    out_.accesses_.emplace_back(loops_, access, axes);
-}
-
-std::vector<bool> TileCompiler::varying_along(std::size_t axis) const {
-  std::vector<bool> varies(count_, false);
-  for (std::size_t i = 0; i < count_; ++i) {
-    const plan::fb::InstrT& instr = *program_.instrs[i];
-    for (const std::uint32_t arg : operands_of(i)) varies[i] = varies[i] || varies[arg];
-    if (instr.kind == InstrKind::Index)
-      varies[i] = loops_.axis_of[instr.dim] == static_cast<int>(axis);
-    if (!plan::is_memory(instr.kind)) continue;
-    const BoundAccess& access = loops_.accesses[instr.access];
-    varies[i] = varies[i] || !access.is_plain() || access.address.coefficients[axis] != 0;
-  }
-  return varies;
-}
-
-bool TileCompiler::gathers_rows() const {
-  constexpr std::int64_t kLeastElements = 4, kManyElements = 16;
-  const std::size_t rank = loops_.extents.size();
-  if (rank < 2 || loops_.extents[rank - 1] < kLeastElements) return false;
-  const std::vector<bool> along = varying_along(rank - 1), above = varying_along(rank - 2);
-  return std::ranges::any_of(program_.instrs, [&](const auto& instr) {
-    if (instr->kind != InstrKind::Load) return false;
-    const BoundAccess& access = loops_.accesses[instr->access];
-    if (!access.is_plain() || access.gathers.empty()) return false;
-    // Contiguous rows are copied whole. Other rows share their column offsets, which are computed
-    // once.
-    if (std::ranges::none_of(access.gathers,
-                             [&](const BoundGather& gather) { return along[gather.value]; }))
-      return access.address.coefficients[rank - 1] == 1;
-    return loops_.extents[rank - 1] >= kManyElements &&
-           std::ranges::any_of(access.gathers, [&](const BoundGather& gather) {
-             return along[gather.value] != above[gather.value];
-           });
-  });
-}
-
-bool TileCompiler::breaks_runs(std::size_t axis) const {
-  const std::size_t last = loops_.extents.size() - 1;
-  std::int64_t columns = 1;
-  for (std::size_t a = axis + 1; a <= last; ++a) columns *= loops_.extents[a];
-  return std::ranges::any_of(program_.instrs, [&](const auto& instr) {
-    if (!plan::is_memory(instr->kind)) return false;
-    const std::vector<std::int64_t>& steps = loops_.accesses[instr->access].address.coefficients;
-    return steps[last] == 1 && steps[axis] != 0 && steps[axis] != columns;
-  });
+  evaluate_tables();
 }
 
 bool TileCompiler::is_element_axis(std::size_t axis) const {
@@ -212,90 +80,6 @@ ValueClass TileCompiler::class_of(const BoundAccess& access) const {
   for (const BoundGuard& guard : access.guards)
     element |= guard.linear ? moves(*guard.linear) : node_is_element[guard.node];
   return element ? ValueClass::kElement : ValueClass::kRow;
-}
-
-/// Computes the axes that each value depends on.
-void TileCompiler::find_axes_of_values() {
-  const auto bit = [](std::size_t axis) { return std::uint64_t{1} << axis; };
-  std::vector<std::uint64_t>& of_node = node_depends_;
-  of_node.assign(loops_.nodes.size(), 0);
-  for (std::size_t i = 0; i < loops_.nodes.size(); ++i) {
-    const BoundNode& node = loops_.nodes[i];
-    if (node.op == plan::fb::ExprOp::Symbol)
-      of_node[i] = bit(node.a);
-    else if (node.op != plan::fb::ExprOp::Constant)
-      of_node[i] = of_node[node.a] | of_node[node.b];
-  }
-  const auto of_form = [&](const LinearIndex& linear) {
-    std::uint64_t result = 0;
-    for (std::size_t a = 0; a < linear.coefficients.size(); ++a)
-      if (linear.coefficients[a] != 0) result |= bit(a);
-    return result;
-  };
-  depends_.assign(count_, 0);
-  for (std::size_t i = 0; i < count_; ++i) {
-    const plan::fb::InstrT& instr = *program_.instrs[i];
-    std::uint64_t& depends = depends_[i];
-    for (const std::uint32_t arg : operands_of(i)) depends |= depends_[arg];
-    if (plan::is_memory(instr.kind)) {
-      const BoundAccess& access = loops_.accesses[instr.access];
-      depends |= of_form(access.address);
-      for (const std::uint32_t node : access.nonlinear) depends |= of_node[node];
-      for (const BoundGuard& guard : access.guards)
-        depends |= guard.linear ? of_form(*guard.linear) : of_node[guard.node];
-    } else if (instr.kind == InstrKind::Index && loops_.axis_of[instr.dim] >= 0) {
-      depends |= bit(static_cast<std::size_t>(loops_.axis_of[instr.dim]));
-    } else if (instr.kind == InstrKind::Reduce) {
-      depends &= bit(loops_.row_axes) - 1;
-    }
-  }
-}
-
-/// Of the first `end` axes, the one along which most work repeats. Nullopt if the saved work does
-/// not outweigh the changed memory order.
-std::optional<std::size_t> TileCompiler::repeated_axis(std::size_t end) const {
-  constexpr std::int64_t kFewRepeats = 2, kManyValues = 64;
-  constexpr int kLeastSaved = 6, kGathered = 4, kComputedAddress = 12;
-  if (loops_.ordered || loops_.scans) return std::nullopt;
-  const auto is_many = [&](std::uint64_t depends) {
-    std::int64_t values = 1;
-    for (std::size_t a = 0; a < loops_.extents.size() && values < kManyValues; ++a)
-      if (depends >> a & 1) values *= loops_.extents[a];
-    return values >= kManyValues;
-  };
-  std::optional<std::size_t> best;
-  int most = 0;
-  for (std::size_t a = 0; a < end; ++a) {
-    if (loops_.extents[a] < kFewRepeats) continue;
-    int saved = 0, all = 0;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const plan::fb::InstrT& instr = *program_.instrs[i];
-      const bool is_steady = (depends_[i] >> a & 1) == 0;
-      if (!is_many(depends_[i])) continue;
-      int work = instr.kind == InstrKind::Op ? work_of(static_cast<ScalarOp>(instr.op)) : 1;
-      if (plan::is_memory(instr.kind)) {
-        const BoundAccess& access = loops_.accesses[instr.access];
-        if (!access.is_plain()) {
-          work += kComputedAddress;
-          if (!is_steady && is_computed(access) && (depends_of_nodes(access) >> a & 1) == 0)
-            saved += kComputedAddress;
-        }
-        for (const BoundGather& gather : access.gathers) {
-          work += kGathered;
-          if (!is_steady && is_many(depends_[gather.value]) &&
-              (depends_[gather.value] >> a & 1) == 0)
-            saved += kGathered;
-        }
-      }
-      all += work;
-      if (is_steady && instr.kind != InstrKind::Reduce && !plan::is_store(instr.kind))
-        saved += work;
-    }
-    if (saved < kLeastSaved || saved * 3 < all || saved <= most) continue;
-    most = saved;
-    best = a;
-  }
-  return best;
 }
 
 /// Computes each value's class, and the first stage in which it is available.
@@ -347,6 +131,7 @@ void TileCompiler::classify() {
 
 std::vector<std::uint32_t> TileCompiler::operands_of(std::size_t i) const {
   const plan::fb::InstrT& instr = *program_.instrs[i];
+  if (!byte_source_.empty() && byte_source_[i] != TileInstr::kNone) return {byte_source_[i]};
   std::vector<std::uint32_t> result = instr.args;
   if (plan::is_memory(instr.kind))
     for (const BoundGather& gather : loops_.accesses[instr.access].gathers)
@@ -389,7 +174,7 @@ void TileCompiler::choose_sizes() {
   // Narrow types get larger tiles, because an instruction's overhead does not depend on their size.
   std::int64_t widest = 1;
   for (std::size_t i = 0; i < count_; ++i)
-    if (class_[i] == ValueClass::kElement)
+    if (class_[i] == ValueClass::kElement && needed_[i])
       widest = std::max(widest, static_cast<std::int64_t>(size_of(out_.types_[i])));
   // Values that persist across repetitions need room too.
   constexpr std::int64_t kRepeatedElements = 1024;
@@ -455,6 +240,7 @@ bool TileCompiler::has_steady_offsets(std::size_t i) const {
     return std::ranges::any_of(
         out_.axes_.x, [&](std::size_t axis) { return (depends_[gather.value] >> axis & 1) != 0; });
   };
+  if (gathers_of_columns(i) != 0) return false;  // each row takes those
   if (out_.schedule_.repeats <= 1 || class_[i] != ValueClass::kElement ||
       access.count > kMostElements || !std::ranges::all_of(access.gathers, is_steady))
     return false;
@@ -462,7 +248,41 @@ bool TileCompiler::has_steady_offsets(std::size_t i) const {
   return is_computed(access) && (depends_of_nodes(access) >> out_.axes_.z.back() & 1) == 0;
 }
 
+std::uint64_t TileCompiler::gathers_of_columns(std::size_t i) const {
+  constexpr std::int64_t kMostElements = INT32_MAX;
+  constexpr std::size_t kMostGathers = 64;
+  const BoundAccess& access = loops_.accesses[program_.instrs[i]->access];
+  if (class_[i] != ValueClass::kElement || !access.is_plain() || access.count > kMostElements ||
+      access.gathers.size() > kMostGathers)
+    return 0;
+  std::uint64_t columns = 0, result = 0;
+  for (const std::size_t axis : out_.axes_.x) {
+    columns |= std::uint64_t{1} << axis;
+    if (access.address.coefficients[axis] < 0) return 0;  // lookups are of ascending offsets
+  }
+  for (std::size_t g = 0; g < access.gathers.size(); ++g) {
+    const std::uint64_t depends = depends_[access.gathers[g].value];
+    if ((depends & columns) == 0) continue;
+    if ((depends & ~columns) != 0 || access.gathers[g].stride < 0) return 0;
+    result |= std::uint64_t{1} << g;
+  }
+  return result;
+}
+
 TileInstr TileCompiler::translate(std::size_t i) const {
+  if (byte_source_[i] == TileInstr::kNone) return translate_op(i);
+  TileInstr result;
+  result.value = static_cast<std::uint32_t>(i);
+  result.value_class = class_[i];
+  result.type = out_.types_[i];
+  result.args[result.arg_count++] = byte_source_[i];
+  result.steady = steady_[i];
+  result.kernel = find_table_kernel();
+  result.table = &out_.tables_[result.value];
+  return result;
+}
+
+TileInstr TileCompiler::translate_op(std::size_t i) const {
   const plan::fb::InstrT& instr = *program_.instrs[i];
   TileInstr result;
   result.value = static_cast<std::uint32_t>(i);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/cpu/tiles/tile_program.h"
@@ -12,8 +13,8 @@ namespace sinter::runtime::cpu {
 /// Elements of a tile: several tiles fit the L1 cache, and the overhead of interpreting an
 /// instruction is amortized.
 constexpr std::int64_t kTileElements = 2048;
-/// Columns of an "across" tile.
-constexpr std::int64_t kAcrossColumns = 128;
+/// Columns of an "across" tile, and its rows.
+constexpr std::int64_t kAcrossColumns = 128, kAcrossRows = kTileElements / kAcrossColumns;
 
 /// a / b rounded up; b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -29,6 +30,9 @@ class TileCompiler {
   std::optional<std::size_t> repeated_axis(std::size_t end) const;
   void choose_axes();
   void classify();
+  void find_tables();
+  std::optional<std::uint32_t> byte_of(std::size_t instr, std::vector<bool>& between) const;
+  void evaluate_tables();
   void find_needed();
   void choose_sizes();
   void emit_stages();
@@ -39,6 +43,7 @@ class TileCompiler {
   void forward_stores();
   void join_chains();
   void join_chains(Stage& stage, const std::vector<int>& readers);
+  bool is_dequantized(const Stage& stage, std::span<const std::size_t> members) const;
   /// Larger tiles for programs of which none is held in the workspace.
   void widen_streams();
   void lay_out();
@@ -48,10 +53,14 @@ class TileCompiler {
   bool is_element_axis(std::size_t axis) const;
   /// Whether an access whose elements are contiguous over the later axes has gaps along this one.
   bool breaks_runs(std::size_t axis) const;
+  /// Whether a few operators read a value that varies along this axis, but not along later ones.
+  bool repeats_columns(std::size_t axis) const;
   /// Values that vary along the axis; conservative where that is unknown.
   std::vector<bool> varying_along(std::size_t axis) const;
-  /// Whether a load gathers rows along the last axis.
+  /// Whether a load copies contiguous rows along the last axis from gathered places.
   bool gathers_rows() const;
+  /// Whether rows along the last axis share the offsets of gathered columns.
+  bool shares_offsets() const;
   ValueClass class_of(const BoundAccess& access) const;
   /// Arguments, and the indices of an access's gathers.
   std::vector<std::uint32_t> operands_of(std::size_t instr) const;
@@ -64,7 +73,12 @@ class TileCompiler {
   std::uint64_t depends_of_nodes(const BoundAccess& access) const;
   /// Whether the offsets of a load's elements are equal in all repetitions.
   bool has_steady_offsets(std::size_t instr) const;
+  /// translate_op(): an Op as itself, also where a table replaces it.
   TileInstr translate(std::size_t instr) const;
+  /// The gathers of a load that vary with the columns alone, if the others do not vary with them,
+  /// and its columns' offsets can be kept from tile to tile; else 0.
+  std::uint64_t gathers_of_columns(std::size_t instr) const;
+  TileInstr translate_op(std::size_t instr) const;
 
   const plan::fb::LoopProgramT& program_;
   std::span<const std::int64_t> expressions_;
@@ -78,7 +92,9 @@ class TileCompiler {
   std::vector<int> available_;  // the first stage whose body can use it
   std::vector<int> cost_;       // of computing it from memory
   std::vector<bool> needed_, kept_;
-  std::vector<std::uint64_t> depends_;  // bitmask of axes
+  std::vector<std::uint32_t> byte_source_;  // of an Op that is a table: the load it is looked up by
+  std::vector<bool> in_table_;              // computed, or read, when tables are made
+  std::vector<std::uint64_t> depends_;      // bitmask of axes
   std::vector<std::uint64_t> node_depends_;
   std::vector<bool> steady_;         // equal in all repetitions of a tile
   bool keep_between_stages_ = true;  // tiles hold whole rows, so values persist between stages

@@ -167,6 +167,10 @@ class TileProgram::Worker {
           break;
         }
         const auto [target, pitch] = load_target(instr, access);
+        if (instr.column_offsets != TileInstr::kNoOffsets) {
+          load_columns(instr, access, target);
+          break;
+        }
         views_[instr.value] = access.load(buffer_of(access), tile_, domain, gathered(),
                                           target ? target : place_of(instr), pitch);
         if (instr.target != TileInstr::kNone)
@@ -224,14 +228,12 @@ class TileProgram::Worker {
       }
       case TileInstr::Kind::kScan: {
         const RunningScan& scan = p_.scans_[instr.scan];
-        const ScanArgs args{tile_.rows,
-                            tile_.cols,
-                            views_[instr.args[0]],
-                            place_of(instr),
-                            workspace_ + scan.carries,
+        const View value = views_[instr.args[0]];
+        const auto [result, stride] = result_of(instr, place_of(instr));
+        const ScanArgs args{tile_.rows,    tile_.cols, value,
+                            result,        stride,     workspace_ + scan.carries,
                             scan.exclusive};
         (s_.across ? scan.kernels.along_columns : scan.kernels.along_rows)(args);
-        views_[instr.value] = {args.result, tile_.cols, true};
         break;
       }
       case TileInstr::Kind::kIndex:
@@ -254,6 +256,20 @@ class TileProgram::Worker {
     if (loaded.phase == phase && is_there) return true;
     loaded = {phase, tile_.cols, tile_.rows};
     return false;
+  }
+
+  void load_columns(const TileInstr& instr, const TileAccess& access, std::byte* target) {
+    auto* offsets = reinterpret_cast<std::int32_t*>(workspace_ + instr.column_offsets);
+    LoadedColumns& loaded = loaded_[instr.value];
+    if (loaded.phase != tile_.x0 || loaded.cols != tile_.cols) {
+      access.find_column_offsets(tile_, gathered(), instr.of_columns, offsets);
+      loaded = {tile_.x0, tile_.cols, 1};
+    }
+    std::byte* const to = target ? target : place_of(instr);
+    access.load_columns(buffer_of(access), tile_, gathered(), instr.of_columns, offsets, to);
+    views_[instr.value] = {to, tile_.cols, true};
+    if (instr.target != TileInstr::kNone) forwarded_[instr.value] = target != nullptr;
+    if (instr.kept) keep(instr);
   }
 
   /// Copies a kept load to the workspace, where later stages expect it, unless it is there.
@@ -281,6 +297,7 @@ class TileProgram::Worker {
         const View& view = views_[instr.args[k]];
         args.args[k] = {view.data, 0, s_.across ? view.per_column : view.row_stride != 0};
       }
+      if (instr.table != nullptr) args.args[1] = {instr.table, 0, false};
       instr.kernel(args);
       views_[instr.value] = row_view(place);
       return;
@@ -299,6 +316,7 @@ class TileProgram::Worker {
       args.cols *= args.rows;
       args.rows = 1;
     }
+    if (instr.table != nullptr) args.args[1] = {instr.table, 0, false};
     instr.kernel(args);
   }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/ops/index_ops.h"
 #include "runtime/cpu/ops/vectors/vector_moves.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_runs.h"
@@ -104,26 +105,25 @@ std::int64_t TileAccess::gathered_offset(GatherValues gathered, std::int64_t row
 void TileAccess::add_gathered(GatherValues gathered, std::int64_t row,
                               std::span<std::int64_t> offsets, std::int64_t column,
                               bool per_column) const {
-  for (const BoundGather& gather : access_.gathers) {
-    const View& view = gathered.views[gather.value];
-    if (view.per_column != per_column) continue;
-    const DType type = gathered.types[gather.value];
-    const std::int64_t start = row * view.row_stride + (view.per_column ? column : 0);
-    const std::int64_t step = view.per_column ? 1 : 0;
-    with_compute_type(type, [&](auto* kind) {
-      using T = std::remove_pointer_t<decltype(kind)>;
-      if constexpr (std::is_integral_v<T>) {
-        const T* values = static_cast<const T*>(view.data) + start;
-        for (std::size_t i = 0; i < offsets.size(); ++i) {
-          const T found = values[static_cast<std::int64_t>(i) * step];
-          auto index = static_cast<std::int64_t>(found);
-          if (std::is_signed_v<T> && index < 0) index += gather.extent;
-          if (index < 0 || index >= gather.extent)
-            refuse_index(static_cast<std::int64_t>(found), gather.extent);
-          offsets[i] += index * gather.stride;
-        }
-      }
-    });
+  for (const BoundGather& gather : access_.gathers)
+    if (const View& view = gathered.views[gather.value]; view.per_column == per_column)
+      add_gathered(gather, gathered, row * view.row_stride + (per_column ? column : 0),
+                   per_column ? 1 : 0, offsets);
+}
+
+void TileAccess::add_gathered(const BoundGather& gather, GatherValues gathered, std::int64_t first,
+                              std::int64_t step, std::span<std::int64_t> offsets) {
+  const DType type = gathered.types[gather.value];
+  const auto* values = static_cast<const std::byte*>(gathered.views[gather.value].data) +
+                       first * static_cast<std::int64_t>(size_of(type));
+  if (add_indices(type, values, step, gather.extent, gather.stride, offsets.data(),
+                  std::ssize(offsets)))
+    return;
+  for (std::int64_t i = 0; i < std::ssize(offsets); ++i) {
+    const std::int64_t found = read_int(type, values, i * step);
+    const bool wraps = found < 0 && type != DType::kUInt64;
+    const std::int64_t index = wraps ? found + gather.extent : found;
+    if (index < 0 || index >= gather.extent) refuse_index(found, gather.extent);
   }
 }
 
@@ -250,6 +250,54 @@ std::int64_t TileAccess::repeated_offset(const Tile& tile) const {
   return offset;
 }
 
+void TileAccess::find_column_offsets(const Tile& tile, GatherValues gathered,
+                                     std::uint64_t of_columns, std::int32_t* offsets) const {
+  std::int64_t room[kPiece];
+  for (std::int64_t c = 0; c < tile.cols; c += kPiece) {
+    const std::span piece(room, static_cast<std::size_t>(std::min(kPiece, tile.cols - c)));
+    column_offsets(tile.x0 + c, piece);
+    for (std::size_t g = 0; g < access_.gathers.size(); ++g)
+      if (of_columns >> g & 1) add_gathered(access_.gathers[g], gathered, c, 1, piece);
+    std::ranges::transform(piece, offsets + c,
+                           [](std::int64_t offset) { return static_cast<std::int32_t>(offset); });
+  }
+  finish_offsets(offsets, tile.cols);
+}
+
+void TileAccess::load_columns(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                              std::uint64_t of_columns, const std::int32_t* offsets,
+                              std::byte* target) const {
+  const std::int64_t fixed = fixed_offset(tile);
+  Walker y(y_walk_, tile.y0);
+  std::int64_t room[kPiece];
+  for (std::int64_t r = 0; r < tile.rows; r += kPiece) {
+    const std::span starts(room, static_cast<std::size_t>(std::min(kPiece, tile.rows - r)));
+    for (std::int64_t& start : starts) {
+      start = fixed + y.offset();
+      y.next();
+    }
+    for (std::size_t g = 0; g < access_.gathers.size(); ++g) {
+      if (of_columns >> g & 1) continue;
+      const std::int64_t step = gathered.views[access_.gathers[g].value].row_stride;
+      add_gathered(access_.gathers[g], gathered, r * step, step, starts);
+    }
+    const auto [first, last] = std::ranges::minmax(starts);
+    if (first + offsets[tile.cols] < 0) refuse_address(first + offsets[tile.cols]);
+    if (last + offsets[tile.cols + 1] >= access_.count)
+      refuse_address(last + offsets[tile.cols + 1]);
+    if (storage_size_ == sizeof(std::uint32_t)) {
+      look_up_rows(reinterpret_cast<const std::uint32_t*>(buffer), access_.count, starts, offsets,
+                   offsets + tile.cols + 2, tile.cols, reinterpret_cast<std::uint32_t*>(target));
+      target += starts.size() * static_cast<std::size_t>(tile.cols) * compute_size_;
+      continue;
+    }
+    for (const std::int64_t start : starts) {
+      load_offsets(buffer, start, tile.cols, offsets, target);
+      target += static_cast<std::size_t>(tile.cols) * compute_size_;
+    }
+  }
+}
+
 void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
                               std::int32_t* offsets) const {
   const std::int64_t count = tile.rows * tile.cols;
@@ -273,7 +321,11 @@ void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
         offsets[r * tile.cols + c + static_cast<std::int64_t>(i)] =
             static_cast<std::int32_t>(start + piece[i]);
     }
-  // Bounds for load_at(): computed addresses were only checked for this repetition.
+  finish_offsets(offsets, count);
+}
+
+/// Appends bounds, since computed addresses were only checked for these places, and lookups.
+void TileAccess::finish_offsets(std::int32_t* offsets, std::int64_t count) const {
   const auto [least, most] = std::minmax_element(offsets, offsets + count);
   offsets[count] = *least;
   offsets[count + 1] = *most;
@@ -282,22 +334,47 @@ void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
 
 View TileAccess::load_at(const std::byte* buffer, const Tile& tile, const std::int32_t* offsets,
                          std::byte* target) const {
-  const std::int64_t start = repeated_offset(tile);
+  load_offsets(buffer, repeated_offset(tile), tile.rows * tile.cols, offsets, target);
+  return {target, tile.cols, true};
+}
+
+/// The elements `start` + offsets[0] .. offsets[count - 1].
+void TileAccess::load_offsets(const std::byte* buffer, std::int64_t start, std::int64_t count,
+                              const std::int32_t* offsets, std::byte* target) const {
   const std::byte* from = buffer + start * static_cast<std::int64_t>(storage_size_);
-  const std::int64_t count = tile.rows * tile.cols;
   if (start + offsets[count] < 0) refuse_address(start + offsets[count]);
   if (start + offsets[count + 1] >= access_.count) refuse_address(start + offsets[count + 1]);
   if (storage_size_ == sizeof(std::uint32_t)) {
     look_up(reinterpret_cast<const std::uint32_t*>(from), access_.count - start, offsets,
             offsets + count + 2, count, reinterpret_cast<std::uint32_t*>(target));
-    return {target, tile.cols, true};
+    return;
   }
   for (std::int64_t i = 0; i < count; i += kPiece)
     load_elements<std::int32_t>(
         access_.storage, from,
         std::span(offsets + i, static_cast<std::size_t>(std::min(kPiece, count - i))),
         target + static_cast<std::size_t>(i) * compute_size_);
-  return {target, tile.cols, true};
+}
+
+/// Replaces elements at plain places, piece by piece.
+void TileAccess::scatter_row(std::byte* buffer, const Tile& tile, GatherValues gathered,
+                             const View& value) const {
+  std::int64_t start = row_offset(tile, {true, true}, 0);
+  add_gathered(gathered, 0, {&start, 1}, 0, /*per_column=*/false);
+  std::int64_t room[kPiece];
+  for (std::int64_t c = 0; c < tile.cols; c += kPiece) {
+    const std::span places(room, static_cast<std::size_t>(std::min(kPiece, tile.cols - c)));
+    column_offsets(tile.x0 + c, places);
+    add_gathered(gathered, 0, places, c, /*per_column=*/true);
+    with_compute_type(compute_, [&](auto* kind) {
+      using T = std::remove_pointer_t<decltype(kind)>;
+      const std::int64_t step = value.per_column ? 1 : 0;
+      const T* from = static_cast<const T*>(value.data) + c * step;
+      T* to = reinterpret_cast<T*>(buffer) + start;
+      for (std::size_t i = 0; i < places.size(); ++i)
+        to[places[i]] = from[static_cast<std::int64_t>(i) * step];
+    });
+  }
 }
 
 void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathered,
@@ -317,6 +394,8 @@ void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathe
     }
     return;
   }
+  if (access_.is_plain() && !combine && compute_ == access_.storage && tile.rows == 1)
+    return scatter_row(buffer, tile, gathered, value);
   // Column by column, because adjacent rows often share cache lines. Within a row, elements keep
   // their order.
   std::vector<std::int64_t> places(static_cast<std::size_t>(tile.rows * tile.cols));
@@ -340,12 +419,6 @@ void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathe
     using T = std::remove_pointer_t<decltype(kind)>;
     const T* from = static_cast<const T*>(value.data);
     T* to = reinterpret_cast<T*>(buffer);
-    if (!narrow && !combine && tile.rows == 1) {
-      const std::int64_t step = value.per_column ? 1 : 0;
-      for (std::int64_t c = 0; c < tile.cols; ++c)
-        to[places[static_cast<std::size_t>(c)]] = from[c * step];
-      return;
-    }
     for (std::int64_t c = 0; c < tile.cols; ++c) {
       for (std::int64_t r = 0; r < tile.rows; ++r) {
         const T x = from[r * value.row_stride + (value.per_column ? c : 0)];

@@ -20,13 +20,24 @@ bool TileAccess::is_interleaved(const Tile& tile) const {
 }
 
 void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
-                                  std::byte* target) const {
+                                  GatherValues gathered, std::byte* target) const {
   const auto size = static_cast<std::int64_t>(storage_size_);
   const std::int64_t interleaved = x_.extents.back(), step = x_.steps.back();
   const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
   const Odometer first(extents, tile.x0 / interleaved);
+  const std::int64_t fixed = fixed_offset(tile), row_bytes = tile.cols * size;
+  Walker y(y_walk_, domain.rows ? tile.y0 : 0);
+  std::int64_t before = -1;
   for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
-    const std::int64_t start = row_offset(tile, domain, r);
+    std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
+    if (domain.rows) y.next();
+    if (!access_.gathers.empty()) start += gathered_offset(gathered, r, 0);
+    if (start == before) {  // enlarged images repeat rows
+      copy_bytes(target, target - row_bytes, static_cast<std::size_t>(row_bytes));
+      target += row_bytes;
+      continue;
+    }
+    before = start;
     Odometer x = first;
     for (std::int64_t c = 0; c < tile.cols;) {
       const std::int64_t n = std::min(tile.cols - c, x.run() * interleaved) / interleaved;

@@ -29,8 +29,10 @@ void TileCompiler::forward_stores() {
         const bool is_move =
             instr.kind == TileInstr::Kind::kLoad && instr.value_class == ValueClass::kElement &&
             store.value_class == ValueClass::kElement && out_.accesses_[instr.access].period() == 0;
-        if ((instr.kind == TileInstr::Kind::kOp || is_move) && instr.value == store.args[0] &&
-            !instr.kept && !instr.steady && instr.target == TileInstr::kNone) {
+        const bool is_computed =
+            instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kScan;
+        if ((is_computed || is_move) && instr.value == store.args[0] && !instr.kept &&
+            !instr.steady && instr.target == TileInstr::kNone) {
           instr.target = store.access;
           store.target = store.access;  // skipped if forwarding succeeds
         }
@@ -45,7 +47,9 @@ void TileCompiler::widen_streams() {
   if (s.across || s.ordered || s.repeats > 1 || out_.stages_.size() != 1) return;
   const auto is_streamed = [&](const TileInstr& instr) {
     switch (instr.kind) {
-      case TileInstr::Kind::kLoad: return out_.accesses_[instr.access].is_used_in_place();
+      case TileInstr::Kind::kLoad:
+        if (out_.accesses_[instr.access].is_used_in_place()) return true;
+        [[fallthrough]];
       case TileInstr::Kind::kOp:
       case TileInstr::Kind::kChain:
       case TileInstr::Kind::kStore:
@@ -109,6 +113,12 @@ void TileCompiler::lay_out() {
     if (!instr->steady)
       for (const std::uint32_t arg : operands_of(*instr)) is_held[arg] = true;
   for (TileInstr* instr : order) instr->held = instr->steady && is_held[instr->value];
+  for (TileInstr* instr : order) {
+    if (instr->kind != TileInstr::Kind::kLoad) continue;
+    instr->of_columns = gathers_of_columns(instr->value);
+    if (instr->of_columns != 0)
+      instr->column_offsets = take(offset_count(s.tile_cols), sizeof(std::int32_t));
+  }
   for (TileInstr* instr : order)
     if (instr->kind == TileInstr::Kind::kLoad && !instr->steady && has_steady_offsets(instr->value))
       instr->offsets = take(offset_count(s.tile_rows * s.tile_cols), sizeof(std::int32_t));
@@ -193,7 +203,7 @@ void TileCompiler::evaluate_uniforms() {
   out_.uniforms_.assign(count_, {});
   out_.uniform_values_.assign(count_, 0);
   for (std::size_t i = 0; i < count_; ++i) {
-    if (class_[i] != ValueClass::kUniform || !needed_[i]) continue;
+    if (class_[i] != ValueClass::kUniform || !(needed_[i] || in_table_[i])) continue;
     const plan::fb::InstrT& instr = *program_.instrs[i];
     const DType type = out_.types_[i];
     auto* value = reinterpret_cast<std::byte*>(&out_.uniform_values_[i]);

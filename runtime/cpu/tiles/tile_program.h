@@ -16,12 +16,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "runtime/cpu/ops/chain_ops.h"
 #include "runtime/cpu/ops/scan_ops.h"
+#include "runtime/cpu/ops/table_ops.h"
 #include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_loops.h"
@@ -54,22 +56,26 @@ struct TileInstr {
   bool steady = false, held = false;
   // Load: where the workspace holds the elements' offsets, if these are equal in all repetitions.
   std::size_t offsets = kNoOffsets;
+  // The same for the offsets of a row's columns, and the gathers that they are of.
+  std::size_t column_offsets = kNoOffsets;
+  std::uint64_t of_columns = 0;
   // Load, Index: for elements that are equal in every row, the columns after which they repeat.
   std::int64_t period = 0;
   std::uint32_t value = 0;  // instruction of the program
   std::uint32_t args[3] = {};
   std::uint32_t arg_count = 0;
   OpKernel kernel = nullptr;
-  std::uint32_t access = kNone;    // Load, Store; Reduce: the access that it reduces in place
-  std::uint32_t target = kNone;    // Op, Chain: store access that can receive the result
-  std::uint32_t chain = 0;         // Chain
-  bool past_cache = false;         // Chain: use non-temporal stores to the store's memory
-  std::uint32_t reduction = 0;     // Reduce, First
-  bool slides = false;             // Reduce: sliding windows; `kernel` combines two rows
-  std::uint32_t scan = 0;          // Scan
-  std::optional<Combine> combine;  // Scatter; nullopt: replace
-  int axis = -1;                   // Index
-  std::size_t offset = 0;          // of the result in the workspace
+  const ByteTable* table = nullptr;  // Op: its second operand
+  std::uint32_t access = kNone;      // Load, Store; Reduce: the access that it reduces in place
+  std::uint32_t target = kNone;      // Op, Chain: store access that can receive the result
+  std::uint32_t chain = 0;           // Chain
+  bool past_cache = false;           // Chain: use non-temporal stores to the store's memory
+  std::uint32_t reduction = 0;       // Reduce, First
+  bool slides = false;               // Reduce: sliding windows; `kernel` combines two rows
+  std::uint32_t scan = 0;            // Scan
+  std::optional<Combine> combine;    // Scatter; nullopt: replace
+  int axis = -1;                     // Index
+  std::size_t offset = 0;            // of the result in the workspace
 };
 
 /// Operators of one stage, each read only by the next, computed at the position of the last.
@@ -144,9 +150,10 @@ class TileProgram {
   std::vector<Stage> stages_;   // the row part of the last one ends the program
   std::vector<View> uniforms_;  // by instruction; null if not uniform
   std::vector<std::uint64_t> uniform_values_;
-  std::vector<DType> types_;        // by instruction
-  std::vector<int> axis_position_;  // by axis: its position among the loops of its role
-  std::vector<char> axis_role_;     // 'z', 'y' or 'x'
+  std::map<std::uint32_t, ByteTable> tables_;  // by instruction; addresses stay
+  std::vector<DType> types_;                   // by instruction
+  std::vector<int> axis_position_;             // by axis: its position among the loops of its role
+  std::vector<char> axis_role_;                // 'z', 'y' or 'x'
   TileAxes axes_;
   std::vector<std::int64_t> extents_;
   std::size_t workspace_bytes_ = 0;

@@ -9,12 +9,15 @@
 
 namespace sinter::runtime::cpu {
 
-bool TileAccess::can_reduce() const {
+bool TileAccess::can_reduce(Combine combine) const {
   const bool plain = access_.is_plain();
   if (access_.storage != compute_ || compute_ == DType::kBool || !access_.gathers.empty() ||
       x_.extents.empty() || x_.steps.back() != 1 || y_.extents.empty() ||
       !(plain || linear_guards_) || (plain && x_.linear && y_.linear))
     return false;
+  // What lies outside is combined once, however often it occurs.
+  const bool counts = combine == Combine::kSum || combine == Combine::kProd;
+  if (!plain && counts && !is_identity_outside(combine)) return false;
   return std::ranges::all_of(guard_steps_,
                              [](const GuardSteps& guard) { return guard.x.back() == 0; });
 }

@@ -28,16 +28,18 @@ void TileCompiler::find_firsts() {
     std::vector<bool> is_replaced(count_, false);
     const auto find = [&](std::uint32_t value, TileInstr::Kind kind) -> const TileInstr* {
       for (const TileInstr& instr : stage.body)
-        if (instr.value == value && instr.kind == kind && !instr.kept && readers[value] == 1)
-          return &instr;
+        if (instr.value == value && instr.kind == kind) return &instr;
       return nullptr;
+    };
+    const auto is_only_read_here = [&](const TileInstr& instr) {
+      return !instr.kept && readers[instr.value] == 1;
     };
     for (TileInstr& reduce : stage.body) {
       if (reduce.kind != TileInstr::Kind::kReduce ||
           out_.reductions_[reduce.reduction].kernels.flagged_rows == nullptr)
         continue;
       const TileInstr* select = find(reduce.args[0], TileInstr::Kind::kOp);
-      if (select == nullptr ||
+      if (select == nullptr || select->table != nullptr || !is_only_read_here(*select) ||
           static_cast<ScalarOp>(program_.instrs[select->value]->op) != ScalarOp::kSelect ||
           class_[select->args[0]] != ValueClass::kElement)
         continue;
@@ -55,8 +57,11 @@ void TileCompiler::find_firsts() {
       if (index == nullptr || index->axis != static_cast<int>(elements[0]) ||
           number < loops_.extents[elements[0]])
         continue;
-      is_replaced[select->value] = is_replaced[index->value] = true;
-      if (cast != nullptr) is_replaced[cast->value] = true;
+      is_replaced[select->value] = true;
+      const bool drops_cast = cast != nullptr && is_only_read_here(*cast);
+      if (drops_cast) is_replaced[cast->value] = true;
+      if ((cast == nullptr || drops_cast) && is_only_read_here(*index))
+        is_replaced[index->value] = true;
       reduce.kind = TileInstr::Kind::kFirst;
       reduce.args[0] = select->args[0];
       reduce.args[1] = select->args[2];
@@ -127,7 +132,7 @@ void TileCompiler::join_reductions() {
           load->value_class != ValueClass::kElement)
         continue;
       const TileAccess& access = out_.accesses_[load->access];
-      if (!slides && !access.can_reduce()) continue;
+      if (!slides && !access.can_reduce(out_.reductions_[reduce.reduction].combine)) continue;
       reduce.access = load->access;
       is_joined[load->value] = true;
     }

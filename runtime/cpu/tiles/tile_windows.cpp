@@ -123,14 +123,14 @@ bool TileAccess::slides(Combine combine) const {
                                    3 * doublings(sliding_->inner->size))
                         : 0;
     const std::int64_t down = windows / (sliding_->inner ? sliding_->inner->size : 1) * stride;
-    return down + along + 3 <= (can_reduce() ? 2 : 4) * windows;
+    return down + along + 3 <= (can_reduce(combine) ? 2 : 4) * windows;
   }
   const std::int64_t inner =
       sliding_->inner ? (idempotent ? doublings(sliding_->inner->size) : sliding_->inner->size - 1)
                       : 0;
   const std::int64_t work =
       stride * (rows * sliding_->other_windows / 2 + steps_of(sliding_->outer) + inner) + 2;
-  const std::int64_t one_by_one = can_reduce() ? windows : 2 * windows;
+  const std::int64_t one_by_one = can_reduce(combine) ? windows : 2 * windows;
   return work <= one_by_one;
 }
 

@@ -56,6 +56,7 @@ class Suppression final : public PreparedOperator {
       : rows_(call.sizes["rows"]),
         length_(call.sizes["length"]),
         most_(static_cast<float>(call.real("iou"))),
+        most_kept_(call.sizes["most"] == 0 ? length_ : call.sizes["most"]),
         threads_(call.threads) {}
 
   std::size_t workspace_bytes() const override {
@@ -75,6 +76,10 @@ class Suppression final : public PreparedOperator {
   void run_row(const float* boxes, const std::byte* valid, std::byte* kept, float* work) const {
     Kept before(work, length_);
     for (std::int64_t i = 0; i < length_; ++i) {
+      if (before.count == most_kept_) {
+        std::fill(kept + i, kept + length_, std::byte{0});
+        return;
+      }
       const float* box = boxes + 4 * i;
       const float area = (box[2] - box[0]) * (box[3] - box[1]);
       const bool keep = valid[i] != std::byte{0} && !(area > 0 && before.overlap(box, area, most_));
@@ -85,6 +90,7 @@ class Suppression final : public PreparedOperator {
 
   std::int64_t rows_, length_;
   float most_;
+  std::int64_t most_kept_;
   int threads_;
 };
 

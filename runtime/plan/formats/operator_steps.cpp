@@ -91,6 +91,7 @@ class Upgrade {
     fb::HostAttributeT& iou = add_attribute(step, "iou");
     iou.is_float = true;
     iou.real = old.iou;
+    add_attribute(step, "most");
     return step;
   }
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <map>
 
+#include "frontend/decoders/config/read_config.h"
+#include "frontend/decoders/config/rotary.h"
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/import_decoder.h"
 #include "frontend/decoders/known_models.h"
-#include "frontend/decoders/read_config.h"
-#include "frontend/decoders/rotary.h"
 #include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"
 
@@ -148,8 +148,8 @@ TEST(DecoderConfig, RefusesByName) {
     return refused_config(text, ErrorCode::kUnsupported);
   };
   EXPECT_THAT(
-      unsupported(config("deepseek_v3")),
-      AllOf(HasSubstr("'deepseek_v3'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
+      unsupported(config("deepseek_v2")),
+      AllOf(HasSubstr("'deepseek_v2'"), HasSubstr("gemma2"), HasSubstr("pysinter[export]")));
   EXPECT_THAT(unsupported(config("llama", R"("num_local_experts":8)")),
               HasSubstr("'num_local_experts'"));
   EXPECT_THAT(unsupported(config("llama", R"("quantization_config":{"bits":4})")),
@@ -278,6 +278,85 @@ TEST(DecoderGraph, MixturesOfExperts) {
   EXPECT_THAT(refused_config(config("qwen3_moe", R"("num_experts":3,"num_experts_per_tok":4)"),
                              ErrorCode::kInvalidModel),
               HasSubstr("'num_experts_per_tok' is 4, but there are 3 experts"));
+}
+
+/// gpt-oss's published files have matrices of experts in blocks.
+TEST(DecoderGraph, ClampedExpertsInBlocks) {
+  const std::string text =
+      R"({"model_type":"gpt_oss","hidden_size":64,"intermediate_size":32,"num_hidden_layers":1,
+          "num_attention_heads":2,"head_dim":4,"vocab_size":10,"max_position_embeddings":64,
+          "rms_norm_eps":1e-5,"num_local_experts":3,"num_experts_per_tok":2,
+          "quantization_config":{"quant_method":"mxfp4"}})";
+  std::map<std::string, ir::Ints, std::less<>> shapes{{"model.embed_tokens.weight", {10, 64}},
+                                                      {"model.norm.weight", {64}},
+                                                      {"lm_head.weight", {10, 64}}};
+  const std::string layer = "model.layers.0.";
+  for (const char* name : {"q", "k", "v"}) {
+    shapes[layer + "self_attn." + name + "_proj.weight"] = {8, 64};
+    shapes[layer + "self_attn." + name + "_proj.bias"] = {8};
+  }
+  shapes[layer + "self_attn.o_proj.weight"] = {64, 8};
+  shapes[layer + "self_attn.o_proj.bias"] = {64};
+  shapes[layer + "self_attn.sinks"] = {2};
+  shapes[layer + "input_layernorm.weight"] =
+      shapes[layer + "post_attention_layernorm.weight"] = {64};
+  shapes[layer + "mlp.router.weight"] = {3, 64};
+  shapes[layer + "mlp.router.bias"] = {3};
+  const std::string experts = layer + "mlp.experts.";
+  shapes[experts + "gate_up_proj_bias"] = {3, 64};
+  shapes[experts + "down_proj_bias"] = {3, 64};
+  shapes[experts + "down_proj"] = {3, 32, 64};
+  shapes[experts + "gate_up_proj"] = {3, 64, 64};
+  EXPECT_EQ(refused_weights(shapes, text), "it was read");
+  auto missing = shapes;
+  missing.erase(layer + "self_attn.sinks");
+  EXPECT_THAT(refused_weights(missing, text), HasSubstr("self_attn.sinks' is missing"));
+  shapes.erase(experts + "gate_up_proj");
+  shapes[experts + "gate_up_proj_blocks"] = {3, 64, 2, 15};
+  shapes[experts + "gate_up_proj_scales"] = {3, 64, 2};
+  EXPECT_THAT(refused_weights(shapes, text),
+              HasSubstr("gate_up_proj_blocks' is [3, 64, 2, 15]; the configuration makes it [3, "
+                        "64, 2, 16]"));
+  shapes[experts + "gate_up_proj_blocks"] = {3, 64, 2, 16};  // of floats
+  EXPECT_THAT(refused_weights(shapes, text), HasSubstr("expected u8"));
+  EXPECT_THAT(refused_config(config("gpt_oss", R"("num_local_experts":3,"num_experts_per_tok":2,
+                                     "swiglu_limit":-1)"),
+                             ErrorCode::kInvalidModel),
+              HasSubstr("'swiglu_limit' is -1"));
+  EXPECT_THAT(refused_config(config("gpt_oss", R"("num_local_experts":3,"num_experts_per_tok":2,
+                                     "quantization_config":{"quant_method":"awq"})"),
+                             ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'awq'"), HasSubstr("'mxfp4'")));
+}
+
+TEST(DecoderConfig, LatentAttentionAndGroupsOfExperts) {
+  const auto text = [](const std::string& more) {
+    return config("deepseek_v3",
+                  R"("kv_lora_rank":6,"qk_rope_head_dim":2,"qk_nope_head_dim":4,"v_head_dim":3,
+                     "n_routed_experts":6,"num_experts_per_tok":3,"n_shared_experts":2,
+                     "moe_intermediate_size":5,"num_nextn_predict_layers":1)" +
+                      more);
+  };
+  const auto c = read(text(R"(,"n_group":3,"topk_group":2,"routed_scaling_factor":2.5)"));
+  EXPECT_EQ(c.head_size, 6);
+  EXPECT_EQ(c.value_size, 3);
+  EXPECT_EQ(c.experts.shared, 10);
+  EXPECT_EQ(c.experts.kept_groups, 2);
+  EXPECT_EQ(c.experts.share_scale, 2.5);
+  EXPECT_THAT(c.left_out, ElementsAre("model.layers.2."));
+  EXPECT_THAT(refused_config(text(R"(,"n_group":4)"), ErrorCode::kInvalidModel),
+              HasSubstr("'n_group' is 4"));
+  EXPECT_THAT(refused_config(text(R"(,"n_group":3,"topk_group":1)"), ErrorCode::kInvalidModel),
+              HasSubstr("'num_experts_per_tok' is 3, but there are 2 experts in 1 groups"));
+  EXPECT_THAT(refused_config(text(R"(,"scoring_func":"softmax")"), ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'scoring_func'"), HasSubstr("'sigmoid'")));
+  EXPECT_THAT(refused_config(text(R"(,"num_key_value_heads":1)"), ErrorCode::kUnsupported),
+              HasSubstr("'num_key_value_heads' is 1 of 2 heads"));
+  EXPECT_THAT(refused_config(config("deepseek_v3"), ErrorCode::kInvalidModel),
+              HasSubstr("'kv_lora_rank' is missing"));
+  EXPECT_THAT(refused_config(text(R"(,"quantization_config":{"quant_method":"fp8"})"),
+                             ErrorCode::kUnsupported),
+              HasSubstr("'fp8' in blocks of 128 x 128"));
 }
 
 /// Old checkpoints contain angles and masks.

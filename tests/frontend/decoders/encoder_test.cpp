@@ -3,10 +3,10 @@
 // with transformers.
 #include <nlohmann/json.hpp>
 
+#include "frontend/decoders/config/read_config.h"
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/import_decoder.h"
 #include "frontend/decoders/known_models.h"
-#include "frontend/decoders/read_config.h"
 #include "frontend/decoders/speech_graph.h"
 #include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"

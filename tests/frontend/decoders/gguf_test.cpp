@@ -7,8 +7,8 @@
 #include <concepts>
 #include <cstring>
 
+#include "frontend/decoders/config/read_config.h"
 #include "frontend/decoders/known_models.h"
-#include "frontend/decoders/read_config.h"
 #include "tests/frontend/decoders/zeros.h"
 #include "tests/frontend/op_test_support.h"
 

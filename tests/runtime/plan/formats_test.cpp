@@ -149,7 +149,7 @@ TEST(Formats, SuppressionsOfNineAreCalls) {
   const auto boxes = b.input_of("boxes", DType::kFloat32, {rows, length, b.constant(4)});
   const auto valid = b.input_of("valid", DType::kBool, {rows, length});
   const auto kept = b.output_of("kept", DType::kBool, {rows, length});
-  b.call("suppression", {boxes, valid}, {kept}, {{"iou", 0.25}});
+  b.call("suppression", {boxes, valid}, {kept}, {{"iou", 0.25}, {"most", std::int64_t{0}}});
   fb::SuppressionStepT old;
   old.boxes = boxes.buffer, old.valid = valid.buffer, old.kept = kept.buffer;
   old.rows = rows, old.length = length, old.iou = 0.25F;

@@ -200,7 +200,8 @@ TEST(PlanVerifyOperators, SuppressionThatIsDamagedIsRefused) {
   b.call("suppression",
          {b.input_of("boxes", DType::kFloat32, {rows, length, four}),
           b.input_of("valid", DType::kBool, {rows, length})},
-         {b.output_of("kept", DType::kBool, {rows, length})}, {{"iou", 0.5}});
+         {b.output_of("kept", DType::kBool, {rows, length})},
+         {{"iou", 0.5}, {"most", std::int64_t{2}}});
   EXPECT_EQ(damaged(b, [](auto&, auto&) {}), "accepted");
   EXPECT_THAT(
       damaged(b, [](auto&, auto& call) { call.outputs[0]->buffer = call.inputs[1]->buffer; }),

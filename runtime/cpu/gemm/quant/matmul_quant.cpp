@@ -9,11 +9,6 @@
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
-namespace {
-
-constexpr std::size_t kLine = 64;
-
-}  // namespace
 
 MatmulQuant::Operand MatmulQuant::operand(const plan::fb::MatrixT& matrix,
                                           std::span<const std::int64_t> values) const {
@@ -58,16 +53,11 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
     take(plan, step);
   else
     pack(plan, step, weights);
-  block_ = quantization.activations == 0 ? 0 : quantization.block;
+  rounded_ = {rows_, k_, quantization.activations == 0 ? 0 : quantization.block};
   const double multiplications =
       static_cast<double>(rows_) * static_cast<double>(n_) * static_cast<double>(k_);
   threads_ = threads_for(multiplications, threads);
-  if (block_ > 0) {
-    const std::int64_t blocks = rounded_up_to(k_, block_) / block_;
-    const auto all = static_cast<std::size_t>(rows_ * blocks);
-    rounded_bytes_ =
-        all * (static_cast<std::size_t>(block_) + sizeof(float) + sizeof(std::int32_t));
-    rounded_bytes_ = (rounded_bytes_ + kLine - 1) / kLine * kLine;
+  if (rounded_.block > 0) {
     workspace_floats_ = static_cast<std::size_t>(
         2 * kQuantColumns +
         std::max(std::min(rows_, kQuantBlockRows) * kQuantPartColumns, rounded_up_to(k_, 16)));
@@ -94,7 +84,7 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
   source.unit = quantization.unit;
   source.zero = quantization.zero;
   packed_ = QuantWeights(plan.meta, source, weights);
-  weights_ = packed_.of(0);
+  weights_ = packed_.panels();
 }
 
 void MatmulQuant::take(const plan::PlanData& plan, const plan::fb::MatmulStepT& step) {
@@ -151,24 +141,21 @@ class MatmulQuant::Worker {
         weights_(product.panels(buffers)),
         buffers_(buffers),
         shared_(shared),
-        free_(reinterpret_cast<float*>(workspace + product.rounded_bytes_)) {}
+        free_(reinterpret_cast<float*>(workspace + product.rounded_.bytes())) {}
 
   /// Rounds rows [first, last) of x.
   void round(std::int64_t first, std::int64_t last) {
-    const RoundedRows x = p_.rounded(shared_);
     float* space = take(rounded_up_to(p_.k_, 16));
     for (std::int64_t m = first; m < last; ++m)
-      round_row(this->x(m, 0, p_.k_, space), p_.k_, x.block,
-                const_cast<std::int8_t*>(x.codes) + m * x.pitch,
-                const_cast<float*>(x.scales) + m * x.blocks,
-                const_cast<std::int32_t*>(x.sums) + m * x.blocks);
+      p_.rounded_.round(shared_, m, this->x(m, 0, p_.k_, space));
   }
 
   void multiply(std::int64_t first, std::int64_t last) {
     bias_ = take(kQuantColumns);
     row_ = take(kQuantColumns);
-    if (p_.block_ > 0)
-      rounded(first, last);
+    if (p_.rounded_.block > 0)
+      multiply_rounded(weights_, p_.rounded_.at(shared_), 0, *this, first, last,
+                       take(std::min(p_.rows_, kQuantBlockRows) * kQuantPartColumns));
     else
       multiply_columns(weights_, *this, first, last, free_);
   }
@@ -216,22 +203,6 @@ class MatmulQuant::Worker {
     return result;
   }
 
-  void rounded(std::int64_t first, std::int64_t last) {
-    const RoundedRows x = p_.rounded(shared_);
-    float* sums = take(std::min(p_.rows_, kQuantBlockRows) * kQuantPartColumns);
-    for (std::int64_t m = 0; m < p_.rows_; m += kQuantBlockRows) {
-      const std::int64_t rows = std::min(kQuantBlockRows, p_.rows_ - m);
-      for (std::int64_t n = first; n < last; n += kQuantPartColumns) {
-        const std::int64_t count = std::min(kQuantPartColumns, last - n);
-        for (std::int64_t c = 0; c < count; c += kPanelStep)
-          dot_rounded(weights_, (n + c) / kPanelStep, x, m, rows, sums + c, kQuantPartColumns);
-        begin(n, count);
-        for (std::int64_t r = 0; r < rows; ++r)
-          finish(m + r, n, count, sums + r * kQuantPartColumns);
-      }
-    }
-  }
-
   const MatmulQuant& p_;
   const QuantPanels weights_;
   std::span<std::byte* const> buffers_;
@@ -239,17 +210,6 @@ class MatmulQuant::Worker {
   float* free_;
   float *bias_ = nullptr, *row_ = nullptr;
 };
-
-RoundedRows MatmulQuant::rounded(std::byte* workspace) const {
-  RoundedRows x;
-  x.block = block_;
-  x.blocks = rounded_up_to(k_, block_) / block_;
-  x.pitch = x.blocks * block_;
-  x.scales = reinterpret_cast<const float*>(workspace);
-  x.sums = reinterpret_cast<const std::int32_t*>(x.scales + rows_ * x.blocks);
-  x.codes = reinterpret_cast<const std::int8_t*>(x.sums + rows_ * x.blocks);
-  return x;
-}
 
 void MatmulQuant::round_rows(std::span<std::byte* const> buffers,
                              std::span<std::byte* const> workspaces) const {
@@ -270,9 +230,9 @@ void MatmulQuant::round_rows(std::span<std::byte* const> buffers,
 void MatmulQuant::run(std::span<std::byte* const> buffers,
                       std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || n_ == 0) return;
-  if (block_ > 0) round_rows(buffers, workspaces);
+  if (rounded_.block > 0) round_rows(buffers, workspaces);
   // Parts are multiples of `step`, so a column's result does not depend on its part.
-  const std::int64_t step = block_ > 0 ? kQuantPartColumns : quant_part_columns(rows_);
+  const std::int64_t step = rounded_.block > 0 ? kQuantPartColumns : quant_part_columns(rows_);
   const std::int64_t columns = rounded_up_to(n_, step) / step;
   const std::int64_t parts = std::min(columns, threads::parts_of(threads_));
   threads::run_parts(parts, threads_, [&](threads::Member& member) {

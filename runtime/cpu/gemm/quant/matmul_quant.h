@@ -10,8 +10,8 @@
 
 #include "runtime/cpu/gemm/matmul_dnnl.h"
 #include "runtime/cpu/gemm/quant/quant_weights.h"
+#include "runtime/cpu/gemm/quant/rounded_memory.h"
 #include "runtime/cpu/ops/quant_ops.h"
-#include "runtime/cpu/ops/rounded_ops.h"
 #include "runtime/executor.h"
 #include "runtime/plan/panels/quant_panels.h"
 #include "runtime/plan/plan_data.h"
@@ -30,7 +30,9 @@ class MatmulQuant {
               const BoundShape& shape, PackedWeights& weights, int threads);
 
   /// Bytes for each thread, 64-byte aligned.
-  std::size_t workspace_bytes() const { return rounded_bytes_ + workspace_floats_ * sizeof(float); }
+  std::size_t workspace_bytes() const {
+    return rounded_.bytes() + workspace_floats_ * sizeof(float);
+  }
   /// `buffers` holds the address of each of plan.buffers.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
@@ -51,7 +53,6 @@ class MatmulQuant {
   Operand operand(const plan::fb::MatrixT& matrix, std::span<const std::int64_t> values) const;
   void round_rows(std::span<std::byte* const> buffers,
                   std::span<std::byte* const> workspaces) const;
-  RoundedRows rounded(std::byte* workspace) const;
   void take(const plan::PlanData& plan, const plan::fb::MatmulStepT& step);
   void pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, PackedWeights& weights);
   QuantPanels panels(std::span<std::byte* const> buffers) const;
@@ -70,11 +71,10 @@ class MatmulQuant {
   };
   QuantPanels weights_;  // without the addresses of weights in the plan
   InPlan in_plan_;
-  QuantWeights packed_;     // what is packed here
-  std::int64_t block_ = 0;  // elements of a rounded row's block; 0: rows are not rounded
+  QuantWeights packed_;    // what is packed here
+  RoundedMemory rounded_;  // in front of the first thread's floats
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;
-  std::size_t rounded_bytes_ = 0;  // of the rounded rows, in front of the first thread's floats
 };
 
 }  // namespace sinter::runtime::cpu

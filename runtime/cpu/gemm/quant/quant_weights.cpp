@@ -5,8 +5,6 @@
 #include <optional>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/ops/element.h"
 
@@ -27,92 +25,69 @@ void load_scales(DType type, const std::byte* from, std::span<float> to) {
 
 QuantWeights::QuantWeights(const plan::fb::PlanT& plan, const QuantSource& source,
                            PackedWeights& weights) {
-  first_.bits = source.bits;
-  first_.has_numbers = !source.numbers.empty();
-  if (first_.has_numbers) std::ranges::copy(source.numbers, first_.numbers.begin());
-  first_.zero = source.zero;
-  first_.k = source.k;
-  first_.group = std::min(source.group, std::max<std::int64_t>(source.k, 1));
-  const plan::QuantPanelShape panels{source.bits, source.n, source.k, first_.group};
-  first_.groups = panels.groups();
-  first_.panel_bytes = panels.panel_bytes();
+  panels_.bits = source.bits;
+  panels_.has_numbers = !source.numbers.empty();
+  if (panels_.has_numbers) std::ranges::copy(source.numbers, panels_.numbers.begin());
+  panels_.zero = source.zero;
+  panels_.k = source.k;
+  panels_.group = std::min(source.group, std::max<std::int64_t>(source.k, 1));
+  const plan::QuantPanelShape panels{source.bits, source.n, source.k, panels_.group};
+  panels_.groups = panels.groups();
+  panels_.panel_bytes = panels.panel_bytes();
   const auto place_of = [&](std::int64_t buffer) {
     return static_cast<std::size_t>(plan.buffers[static_cast<std::size_t>(buffer)]->weight_offset);
   };
   const auto type_of = [&](std::int64_t buffer) {
     return static_cast<DType>(plan.buffers[static_cast<std::size_t>(buffer)]->dtype);
   };
-  const std::int64_t n = source.n, groups = first_.groups, matrices = source.matrices;
-  matrix_values_ = panels.value_bytes();
-  matrix_scales_ = panels.group_count();
-  const std::string of_matrices = matrices == 1 ? "" : fmt::format(" of {} matrices", matrices);
+  const std::int64_t n = source.n, groups = panels_.groups;
   const auto add = [&](std::int64_t buffer, const std::string& layout, std::int64_t bytes,
                        const auto& fill) {
-    const auto& entry = entries_.emplace_back(
-        copied(weights, static_cast<std::uint32_t>(buffer), layout + of_matrices,
-               static_cast<std::size_t>(bytes * matrices), fill));
+    const auto& entry =
+        entries_.emplace_back(copied(weights, static_cast<std::uint32_t>(buffer), layout,
+                                     static_cast<std::size_t>(bytes), fill));
     return entry->memory.get_data_handle();
   };
-  first_.values = static_cast<const std::byte*>(add(
-      source.values, "panels", matrix_values_,
-      [place = place_of(source.values), panels, matrices](const std::byte* section, std::byte* to) {
-        for (std::int64_t m = 0; m < matrices; ++m)
-          for (std::int64_t p = 0; p < panels.panels(); ++p, to += panels.panel_bytes())
-            plan::write_value_panel(panels, p, section + place + m * panels.n * panels.pitch(), to);
-      }));
+  panels_.values = static_cast<const std::byte*>(
+      add(source.values, "panels", panels.value_bytes(),
+          [place = place_of(source.values), panels](const std::byte* section, std::byte* to) {
+            for (std::int64_t p = 0; p < panels.panels(); ++p, to += panels.panel_bytes())
+              plan::write_value_panel(panels, p, section + place, to);
+          }));
   // Values times `unit` and, unless -1, the factor of each row.
   const auto float_panels = [&](std::int64_t buffer, std::int64_t factors, float unit) {
     std::string layout = "panels of float32";
     if (factors >= 0) layout += " times " + std::to_string(factors);
     if (unit != 1) layout += " of units of " + std::to_string(unit);
     const auto of_rows = factors < 0 ? std::optional<std::size_t>() : place_of(factors);
-    return static_cast<const float*>(add(
-        buffer, layout, matrix_scales_ * static_cast<std::int64_t>(sizeof(float)),
-        [place = place_of(buffer), type = type_of(buffer), n, unit, of_rows, groups, matrices,
-         panels](const std::byte* section, std::byte* to) {
-          std::vector<float> floats(static_cast<std::size_t>(n * groups));
-          for (std::int64_t m = 0; m < matrices; ++m) {
-            load_scales(type,
-                        section + place + static_cast<std::size_t>(m * n * groups) * size_of(type),
-                        floats);
-            const auto* factor =
-                of_rows ? reinterpret_cast<const float*>(section + *of_rows) + m * n : nullptr;
-            for (std::int64_t i = 0; i < n * groups; ++i)
-              floats[static_cast<std::size_t>(i)] *=
-                  unit * (factor == nullptr ? 1 : factor[i / groups]);
-            plan::write_group_panels(panels, floats.data(),
-                                     reinterpret_cast<float*>(to) + m * panels.group_count());
-          }
-        }));
+    return static_cast<const float*>(
+        add(buffer, layout, panels.group_count() * static_cast<std::int64_t>(sizeof(float)),
+            [place = place_of(buffer), type = type_of(buffer), n, unit, of_rows, groups, panels](
+                const std::byte* section, std::byte* to) {
+              std::vector<float> floats(static_cast<std::size_t>(n * groups));
+              load_scales(type, section + place, floats);
+              const auto* factor =
+                  of_rows ? reinterpret_cast<const float*>(section + *of_rows) : nullptr;
+              for (std::int64_t i = 0; i < n * groups; ++i)
+                floats[static_cast<std::size_t>(i)] *=
+                    unit * (factor == nullptr ? 1 : factor[i / groups]);
+              plan::write_group_panels(panels, floats.data(), reinterpret_cast<float*>(to));
+            }));
   };
-  first_.scales.words =
-      float_panels(source.scales, source.factors, first_.has_numbers ? source.unit : 1);
-  if (source.offsets >= 0) first_.offsets.words = float_panels(source.offsets, -1, 1);
+  panels_.scales.words =
+      float_panels(source.scales, source.factors, panels_.has_numbers ? source.unit : 1);
+  if (source.offsets >= 0) panels_.offsets.words = float_panels(source.offsets, -1, 1);
   if (source.zero_points < 0) return;
   if (type_of(source.zero_points) == DType::kFloat32) {
-    first_.float_zeros = float_panels(source.zero_points, -1, 1);
+    panels_.float_zeros = float_panels(source.zero_points, -1, 1);
     return;
   }
-  first_.zeros = static_cast<const std::int8_t*>(
-      add(source.zero_points, "panels", matrix_scales_,
-          [place = place_of(source.zero_points), n, groups, matrices, panels](
-              const std::byte* section, std::byte* to) {
-            for (std::int64_t m = 0; m < matrices; ++m)
-              plan::write_group_panels(
-                  panels, reinterpret_cast<const std::int8_t*>(section + place) + m * n * groups,
-                  reinterpret_cast<std::int8_t*>(to) + m * panels.group_count());
+  panels_.zeros = static_cast<const std::int8_t*>(
+      add(source.zero_points, "panels", panels.group_count(),
+          [place = place_of(source.zero_points), panels](const std::byte* section, std::byte* to) {
+            plan::write_group_panels(panels, reinterpret_cast<const std::int8_t*>(section + place),
+                                     reinterpret_cast<std::int8_t*>(to));
           }));
-}
-
-QuantPanels QuantWeights::of(std::int64_t matrix) const {
-  QuantPanels result = first_;
-  const std::int64_t scales = matrix * matrix_scales_;
-  result.values += matrix * matrix_values_;
-  result.scales.words += scales;
-  if (result.offsets.words != nullptr) result.offsets.words += scales;
-  if (result.float_zeros != nullptr) result.float_zeros += scales;
-  if (result.zeros != nullptr) result.zeros += scales;
-  return result;
 }
 
 std::size_t quant_workspace_floats(std::int64_t rows, std::int64_t k) {

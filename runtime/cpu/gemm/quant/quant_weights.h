@@ -16,12 +16,11 @@
 
 namespace sinter::runtime::cpu {
 
-/// Where the weights of a plan lie: `matrices` matrices [n, k] behind each other, their scales
-/// [matrices, n, groups] and so on.
+/// Where the weights [n, k] of a plan lie.
 struct QuantSource {
   std::uint32_t values = 0, scales = 0;                       // buffers
   std::int64_t zero_points = -1, factors = -1, offsets = -1;  // buffers; -1: none
-  std::int64_t matrices = 1, n = 0, k = 0;
+  std::int64_t n = 0, k = 0;
   int bits = 8;
   std::int64_t group = 1;  // k's that share a scale
   std::span<const std::int8_t> numbers;
@@ -29,17 +28,16 @@ struct QuantSource {
   int zero = 0;    // of codes that are no numbers
 };
 
-/// Values, scales (as float32), zero points and offsets, packed as panels of each matrix.
+/// Values, scales (as float32), zero points and offsets, packed as panels.
 class QuantWeights {
  public:
   QuantWeights() = default;
   QuantWeights(const plan::fb::PlanT& plan, const QuantSource& source, PackedWeights& weights);
 
-  QuantPanels of(std::int64_t matrix) const;
+  const QuantPanels& panels() const { return panels_; }
 
  private:
-  QuantPanels first_;
-  std::int64_t matrix_values_ = 0, matrix_scales_ = 0;                // bytes, numbers of a matrix
+  QuantPanels panels_;
   std::vector<std::shared_ptr<const PackedWeights::Entry>> entries_;  // own the weights
 };
 

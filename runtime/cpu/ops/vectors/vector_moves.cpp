@@ -239,6 +239,15 @@ void look_up_vector(const std::uint32_t* source, std::int64_t readable, const st
 }
 #endif
 
+void look_up_each_row(const std::uint32_t* source, std::int64_t readable,
+                      std::span<const std::int64_t> rows, const std::int32_t* offsets,
+                      const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
+  for (const std::int64_t row : rows) {
+    look_up_vector(source + row, readable - row, offsets, starts, count, target);
+    target += count;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
 HWY_AFTER_NAMESPACE();
@@ -253,6 +262,7 @@ HWY_EXPORT(transpose_any);
 HWY_EXPORT(any_bits_of);
 HWY_EXPORT(find_lookups_vector);
 HWY_EXPORT(look_up_vector);
+HWY_EXPORT(look_up_each_row);
 
 void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* target,
                std::int64_t count) {
@@ -287,6 +297,12 @@ void find_lookups(const std::int32_t* offsets, std::int64_t count, std::int32_t*
 void look_up(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
              const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
   HWY_DYNAMIC_DISPATCH(look_up_vector)(source, readable, offsets, starts, count, target);
+}
+
+void look_up_rows(const std::uint32_t* source, std::int64_t readable,
+                  std::span<const std::int64_t> rows, const std::int32_t* offsets,
+                  const std::int32_t* starts, std::int64_t count, std::uint32_t* target) {
+  HWY_DYNAMIC_DISPATCH(look_up_each_row)(source, readable, rows, offsets, starts, count, target);
 }
 
 }  // namespace sinter::runtime::cpu

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace sinter::runtime::cpu {
 
@@ -32,6 +33,10 @@ std::uint8_t any_bits(const std::uint8_t* bytes, std::int64_t count);
 /// `source` has `readable` elements. Blocks of nearby offsets take one vector table lookup.
 void look_up(const std::uint32_t* source, std::int64_t readable, const std::int32_t* offsets,
              const std::int32_t* starts, std::int64_t count, std::uint32_t* target);
+/// The same for rows of `count`, one after the other, which begin at source[rows[r]].
+void look_up_rows(const std::uint32_t* source, std::int64_t readable,
+                  std::span<const std::int64_t> rows, const std::int32_t* offsets,
+                  const std::int32_t* starts, std::int64_t count, std::uint32_t* target);
 /// For each half of a block of nonnegative offsets: the start of a vector that contains all of
 /// them; -1: none. `starts` has at most count / kLeastLookup elements.
 void find_lookups(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention whose blocks make their queries and a cache's new row themselves: on the emulator.
 #ifdef SINTER_WITH_CUDA
-#include "codegen/families/attention/attention_prologue.h"
+#include "codegen/families/attention/prologue/attention_prologue.h"
 
 #include <cmath>
 #include <numeric>

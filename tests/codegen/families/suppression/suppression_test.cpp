@@ -18,6 +18,7 @@ namespace {
 struct SuppressionCase {
   std::int64_t rows, length, most;
   bool from_data = false;
+  std::int64_t kept = 0;
 };
 
 ir::Tensor boxes_of(const SuppressionCase& test) {
@@ -39,9 +40,18 @@ ir::Tensor flags_of(const SuppressionCase& test) {
 
 TEST(Suppression, KernelsKeepWhatTheReferenceKeeps) {
   // Less than a tile, exactly one, several; short rows have one block, long ones a cluster.
-  const SuppressionCase cases[] = {{1, 1, 1},           {3, 100, 1000},        {2, 512, 1000},
-                                   {2, 1023, 1024},     {2, 1300, 100000},     {1, 2600, 100000},
-                                   {2, 700, 900, true}, {1, 1500, 9000, true}, {1, 0, 9000, true}};
+  const SuppressionCase cases[] = {{1, 1, 1},
+                                   {3, 100, 1000},
+                                   {2, 512, 1000},
+                                   {2, 1023, 1024},
+                                   {2, 1300, 100000},
+                                   {1, 2600, 100000},
+                                   {2, 700, 900, true},
+                                   {1, 1500, 9000, true},
+                                   {1, 0, 9000, true},
+                                   {2, 1000, 1000, false, 1},
+                                   {2, 1300, 100000, false, 40},
+                                   {1, 1300, 100000, false, 700}};
   std::vector<codegen::EmittedKernel> kernels;
   std::vector<codegen::ExprTable> tables;
   for (const SuppressionCase& test : cases) {
@@ -56,6 +66,7 @@ TEST(Suppression, KernelsKeepWhatTheReferenceKeeps) {
     problem.rows = test.rows;
     problem.length = ir::Dim::symbol("n");
     problem.iou = .3;
+    problem.most = test.kept;
     codegen::KernelRequest request;
     request.name = "suppress_" + std::to_string(kernels.size());
     kernels.push_back(emit_suppression(problem, request, exprs));
@@ -67,7 +78,8 @@ TEST(Suppression, KernelsKeepWhatTheReferenceKeeps) {
     EXPECT_EQ(kernels[c].step.variants[0]->cluster > 1, test.most > 1024);
     const ir::Tensor boxes = boxes_of(test), flags = flags_of(test);
     const ir::Tensor inputs[] = {boxes, flags};
-    const ir::Tensor expected = ir::evaluate_op(ir::get_op("Suppress"), {{"iou", .3}}, inputs)[0];
+    const ir::Tensor expected =
+        ir::evaluate_op(ir::get_op("Suppress"), {{"iou", .3}, {"most", test.kept}}, inputs)[0];
     plan::fb::PlanT plan;
     tables[c].write(plan);
     const std::vector<std::int64_t> symbols(plan.symbols.size(),

@@ -204,6 +204,32 @@ TEST(CudaGrouped, AlternatingGates) {
   check.expect_code();
 }
 
+/// Floats of 8 bits with a scale for each row of x, and for each column of each group.
+std::string eight_bit_graph(int m, int groups, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: f8e4m3fn[{0}, {3}], %w: f8e4m3fn[{1}, {2}, {3}], %o: i32[{4}], %s: "
+      "f32[{0}, 1], %c: f32[{0}, {2}]) {{\n"
+      "  %0 = GroupedMatMul(%x, %w, %o) {{transposed = 1}} : f32[{0}, {2}]\n"
+      "  %1 = Mul(%0, %s) : f32[{0}, {2}]\n"
+      "  %2 = Mul(%1, %c) : f32[{0}, {2}]\n"
+      "  %3 = Cast(%2) {{to = bf16}} : bf16[{0}, {2}]\n"
+      "  return y = %3\n}}\n",
+      m, groups, n, k, groups + 1);
+}
+
+TEST(CudaGrouped, EightBitFloats) {
+  GemmCheck check;
+  const std::string graph = eight_bit_graph(kRows, kGroups, 80, 272);
+  add_all(check, graph, "warp_tile 32x32x128 warps=2x2x1 stages=3 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[0];
+  check.add("tma", graph, "tma 64x32x128 warpgroups=1 stages=3 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[1];
+  check.add("pingpong", graph,
+            "pingpong 64x64x128 consumers=2 warpgroups=1 stages=4 blocks=3 passes=spread split_k=1 "
+            "cluster_n=1");
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaGrouped, MixedInput) {
   GemmCheck check;
   check.by_warpgroups = true;

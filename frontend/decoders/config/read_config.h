@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a decoder's configuration.
+#pragma once
+
+#include "frontend/decoders/config/architectures.h"
+#include "frontend/decoders/config/config_keys.h"
+#include "frontend/decoders/config/decoder_config.h"
+#include "frontend/decoders/files/tensor_file.h"
+
+namespace sinter::frontend {
+
+/// Most that a configuration may say.
+inline constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
+                              kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
+
+/// `weights`: the file's tensors; GGUF's decide what its keys do not say. Throws
+/// Error(kInvalidModel) for keys that are missing or contradict each other, Error(kUnsupported)
+/// naming a key that changes results and that is not understood.
+DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,
+                          const TensorFile& weights);
+
+/// The activation that `key` of a config.json calls `name`. Throws Error(kUnsupported) for others.
+Activation activation_of(std::string_view key, std::string_view name);
+
+/// Throws Error(kUnsupported) that names a key which nobody has read and which changes results;
+/// other unknown keys go to `notes`.
+void check_unread(const ConfigKeys& keys, std::string_view architecture,
+                  std::vector<std::string>& notes);
+
+}  // namespace sinter::frontend

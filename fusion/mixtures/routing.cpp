@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fusion/mixtures/routing.h"
+
+#include "fusion/mixtures/nodes.h"
+#include "fusion/patterns/producer.h"
+#include "fusion/regions/rebuild.h"
+#include "ir/affine.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// The other operand, if one is a number.
+std::optional<std::pair<ValueId, double>> with_number(const Graph& graph, const Node& node) {
+  for (const std::size_t i : {0, 1})
+    if (graph.is_constant(node.inputs[i]) &&
+        graph.type(node.inputs[1 - i]) == graph.type(node.outputs[0]))
+      if (const auto number = splat_value(graph, node.inputs[i]))
+        return std::pair(node.inputs[1 - i], *number);
+  return std::nullopt;
+}
+
+/// Scores [tokens, experts] in front of a softmax over experts, or of a sigmoid.
+struct Scores {
+  ValueId logits;
+  const char* name;
+};
+Scores scores_of(const Graph& graph, ValueId scores) {
+  if (const Node* node = producer_of(graph, scores, "Softmax");
+      node != nullptr && node->attrs.get_int("axis") == 1)
+    return {node->inputs[0], "softmax"};
+  if (const Node* node = producer_of(graph, scores, "Sigmoid")) return {node->inputs[0], "sigmoid"};
+  return {scores, "none"};
+}
+
+bool is_column_sum(const Graph& graph, const Node* node, ValueId of) {
+  return node != nullptr && node->op->name == "ReduceSum" && node->inputs[0] == of &&
+         node->attrs.get_ints("axes") == Ints{1} && graph.type(node->outputs[0]).shape.size() == 2;
+}
+
+/// Whether `take` is scores[token, choices[token, i]].
+bool is_choice_of(const Graph& graph, const Node& take, ValueId choices) {
+  if (take.op->name != "Take" || take.inputs.size() != 3 || take.inputs[2] != choices) return false;
+  Ranges ranges = graph.ranges();
+  const Shape& rows = graph.type(take.inputs[1]).shape;
+  const std::vector<Dim> index = ir::index_symbols(graph.type(take.outputs[0]).shape, ranges);
+  if (rows.size() != 2 || rows[0] != graph.type(choices).shape[0] || rows[1] != Dim(1))
+    return false;
+  const std::vector<Dim> at{index[0], Dim(0)};
+  const auto token = ir::index_of_value(graph, take.inputs[1], at, ranges);
+  return token && *token == index[0];
+}
+
+}  // namespace
+
+std::vector<ValueId> add_route(GraphBuilder& b, const Routing& routing, ValueId logits,
+                               ValueId bias) {
+  std::vector<ValueId> inputs{logits};
+  if (routing.bias.valid()) inputs.push_back(mixtures::reshape(b, bias, {b.type(logits).shape[1]}));
+  return b.add_multi("Route", std::move(inputs), routing.attrs);
+}
+
+std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId shares) {
+  const Node* sort = producer_of(graph, choices, "ArgSort");
+  if (sort == nullptr || graph.type(shares).dtype != DType::kFloat32) return std::nullopt;
+  const Shape& all = graph.type(sort->inputs[0]).shape;
+  const Shape& chosen = graph.type(choices).shape;
+  if (all.size() != 2 || !all[1].is_constant() || !chosen[1].is_constant() ||
+      sort->attrs.get_int("axis") != 1 || sort->attrs.get_int("descending") == 0 ||
+      graph.type(shares).shape != chosen || graph.type(sort->inputs[0]).dtype != DType::kFloat32)
+    return std::nullopt;
+  Routing result;
+  double scale = 1, epsilon = 0;
+  bool normalises = false;
+  ValueId value = shares;
+  if (const Node* node = producer_of(graph, value, "Mul"))
+    if (const auto scaled = with_number(graph, *node)) {
+      value = scaled->first;
+      scale = scaled->second;
+    }
+  const Node* take = nullptr;
+  std::string name;
+  if (const Node* node = producer_of(graph, value, "Div")) {
+    const Node* sum = graph.producer(node->inputs[1]);
+    if (sum != nullptr && sum->op->name == "Add") {
+      const auto added = with_number(graph, *sum);
+      if (!added || added->second < 0) return std::nullopt;
+      epsilon = added->second;
+      sum = graph.producer(added->first);
+    }
+    if (!is_column_sum(graph, sum, node->inputs[0])) return std::nullopt;
+    normalises = true;
+    value = node->inputs[0];
+  }
+  // Scores of the chosen logits alone: a softmax over them is that over all, normalised.
+  if (const Scores own = scores_of(graph, value); !normalises && own.logits != value) {
+    name = own.name;
+    normalises = name == "softmax";
+    value = own.logits;
+  }
+  take = graph.producer(value);
+  if (take == nullptr || !is_choice_of(graph, *take, choices)) return std::nullopt;
+  ValueId ranked = sort->inputs[0];
+  const ValueId scores = take->inputs[0];
+  if (const Node* sum = producer_of(graph, ranked, "Add"); sum != nullptr && ranked != scores) {
+    const std::size_t other = sum->inputs[0] == scores ? 1 : 0;
+    const Shape& bias = graph.type(sum->inputs[other]).shape;
+    const bool is_bias = (bias == Shape{all[1]} || bias == Shape{Dim(1), all[1]}) &&
+                         graph.type(sum->inputs[other]).dtype == DType::kFloat32;
+    if (sum->inputs[1 - other] != scores || !is_bias) return std::nullopt;
+    result.bias = sum->inputs[other];
+    ranked = scores;
+  }
+  if (ranked != scores) return std::nullopt;
+  if (name.empty()) {
+    const Scores own = scores_of(graph, scores);
+    name = own.name;
+    result.logits = own.logits;
+  } else {
+    if (result.bias.valid()) return std::nullopt;  // of logits, which Route adds to scores
+    result.logits = scores;
+  }
+  if (graph.type(result.logits).shape != all) return std::nullopt;
+  result.attrs = {{"k", chosen[1].value()},
+                  {"scores", name},
+                  {"normalise", std::int64_t{normalises}},
+                  {"epsilon", epsilon},
+                  {"scale", scale}};
+  return result;
+}
+
+}  // namespace sinter::fusion
