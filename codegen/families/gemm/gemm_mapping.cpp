@@ -167,8 +167,11 @@ void GemmText::write_mainloop() {
         line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
                          args_.buffer(product_.prologue->first + buffer), bytes));
   }
-  line(fmt::format("Tile::begin<{}>(shared, operands);",
-                   s_.programmatic_launch && product_.b_is_weight));
+  if (product_.gathered)
+    begin_gathered();
+  else
+    line(fmt::format("Tile::begin<{}>(shared, operands);",
+                     s_.programmatic_launch && product_.b_is_weight));
   write_behind_wait();
   if (product_.prologue) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");

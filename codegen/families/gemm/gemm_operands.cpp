@@ -27,13 +27,6 @@ std::string GemmText::start(std::uint32_t buffer, const GemmOperand& operand,
 void GemmText::write_strided_a() {
   if (product_.gathered) {
     line(fmt::format("__shared__ i32 gathered[{}];", s_.m));
-    line(fmt::format("const auto* const numbers = after_grid_wait({});",
-                     args_.buffer(product_.gathered_buffer())));
-    line(fmt::format("for (i32 i = i32(threadIdx.x); i < {} && first_row + i < end_row; i += {})",
-                     s_.m, s_.threads()));
-    line(fmt::format("  gathered[i] = i32(wrap_index(numbers[first_row + i], {}));",
-                     args_.dim(*product_.gathered)));
-    line("__syncthreads();");
     line("operands.gathered = gathered;");
     line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a)));
     line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
@@ -51,6 +44,19 @@ void GemmText::write_strided_b() {
     line(fmt::format(
         "operands.part_b = {};",
         args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
+}
+
+/// Behind the first copies of b, which do not depend on it.
+void GemmText::begin_gathered() {
+  line("Tile::begin<true>(shared, operands, [&] {");
+  line(fmt::format("  const auto* const numbers = after_grid_wait({});",
+                   args_.buffer(product_.gathered_buffer())));
+  line(fmt::format("  for (i32 i = i32(threadIdx.x); i < {} && first_row + i < end_row; i += {})",
+                   s_.m, s_.threads()));
+  line(fmt::format("    gathered[i] = i32(wrap_index(numbers[first_row + i], {}));",
+                   args_.dim(*product_.gathered)));
+  line("  __syncthreads();");
+  line("});");
 }
 
 std::string GemmText::column_of_b() const {

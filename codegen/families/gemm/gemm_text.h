@@ -78,6 +78,8 @@ class GemmText {
   /// The left operand as StagedTile reads it: rows with a stride, or windows. The template argument
   /// of a kind other than rows with a stride: ", WindowRows<2, i32>".
   void write_rows_of_a();
+  /// Begins the mainloop of a tile whose rows are named by a buffer.
+  void begin_gathered();
   std::string reader_of_a() const;
   void write_packed_b();
   /// The tile's first column of the right operand, in its parts if they are adjacent.

@@ -15,6 +15,8 @@ namespace {
 /// Choices and tokens that one block routes and sorts. More tokens have tiles of at least
 /// kLeastTile, but no more than kMostTiles.
 constexpr std::int64_t kBlockChoices = 2048, kBlockTokens = 64, kLeastTile = 32, kMostTiles = 128;
+/// Tokens whose block has few warps, which meet sooner.
+constexpr int kFewTokens = 4;
 constexpr int kMostWarps = 16, kRouteWarps = 8;   // of a block
 constexpr std::int64_t kStaticBytes = 44 * 1024;  // of shared memory, on every GPU
 constexpr std::int64_t kMostTokens = INT32_MAX;
@@ -46,7 +48,9 @@ class RoutingEmitter {
       if (p_.may_be_many(exprs_)) scratch(args);
       const std::string tokens = args.dim(p_.tokens);
       if (p_.may_be_many(exprs_)) args.dim(tile());  // all variants have the same parameters
-      if (p_.may_be_few(exprs_)) in_one_block(args, tokens);
+      if (has_fewest()) in_one_block(args, tokens, kFewTokens);
+      if (p_.may_be_few(exprs_) && !(has_fewest() && is_at_most(kFewTokens)))
+        in_one_block(args, tokens, p_.most_of_block());
       if (p_.may_be_many(exprs_)) by_tiles(args, tokens);
     }
     kernel_.step.args = args.args();
@@ -78,7 +82,7 @@ class RoutingEmitter {
     if (launch.most_tokens == kMostTokens) {
       if (!most || *most > kMostTokens)
         variant->conditions.emplace_back(exprs_.intern(p_.tokens * Dim(p_.chosen)), 1, kMostTokens);
-    } else if (p_.may_be_many(exprs_)) {
+    } else if (!is_at_most(launch.most_tokens)) {
       variant->conditions.emplace_back(exprs_.intern(p_.tokens), 1, launch.most_tokens);
     }
     variant->function = launch.function;
@@ -87,6 +91,14 @@ class RoutingEmitter {
     variant->block = {static_cast<std::uint32_t>(threads), 1, 1};
     variant->programmatic_launch = early;
     step.variants.push_back(std::move(variant));
+  }
+  bool is_at_most(std::int64_t tokens) const {
+    const auto most = ir::upper_bound(p_.tokens, exprs_.ranges());
+    return most && *most <= tokens;
+  }
+  bool has_fewest() const {
+    return p_.rule && p_.most_of_block() > kFewTokens &&
+           ir::lower_bound(p_.tokens, exprs_.ranges()).value_or(0) <= kFewTokens;
   }
   std::string next_name() const {
     const std::size_t number = kernel_.step.variants.size();
@@ -196,9 +208,9 @@ class RoutingEmitter {
                     route_text("token", "scratch[threadIdx.x / 32]", choices)));
   }
 
-  void in_one_block(KernelParameters& args, const std::string& tokens) {
-    const std::int64_t held = p_.rule ? p_.most_of_block() * p_.chosen : 1;
-    const int warps = warps_of(held);
+  void in_one_block(KernelParameters& args, const std::string& tokens, std::int64_t most) {
+    const std::int64_t held = p_.rule ? most * p_.chosen : 1;
+    const int warps = std::min<int>(warps_of(held), most <= kFewTokens ? kFewTokens : kMostWarps);
     std::string body = fmt::format("  typedef {} Sorter;\n  __shared__ Sorter sorter;\n{}",
                                    sorter(warps, held), sorted_text());
     body += fmt::format("  const int tokens = int({});\n", tokens);
@@ -216,9 +228,8 @@ class RoutingEmitter {
     body += fmt::format("  sorter.sort({}, tokens * {}, to);\n", p_.rule ? "sorter.held" : "given",
                         p_.chosen);
     add(kernel_.step,
-        {next_name(), fmt::format("routing block warps={}", warps), Dim(1), warps,
-         p_.most_of_block()},
-        args, body);
+        {next_name(), fmt::format("routing block warps={}", warps), Dim(1), warps, most}, args,
+        body);
   }
 
   Dim tile() const {

@@ -281,13 +281,18 @@ struct SmallMTile {
   /// Weights do not depend on that, so that their copies start before the wait.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
+    begin<kProgrammatic>(shared, x, [] { grid_dependency_wait(); });
+  }
+  /// `ready`: called, if kProgrammatic, before x is copied.
+  template <bool kProgrammatic, class Ready>
+  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x, const Ready& ready) {
     const int steps = count_steps(x);
     if constexpr (kByColumn) copy_column_scales(x, shared);
     if (kProgrammatic) {
 #pragma unroll
       for (int s = 0; s < kStages - 1; ++s)
         if (s < steps) copy_weights(x, shared, s);
-      grid_dependency_wait();
+      ready();
     }
 #pragma unroll
     for (int s = 0; s < kStages - 1; ++s) {

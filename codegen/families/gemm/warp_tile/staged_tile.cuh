@@ -174,12 +174,17 @@ struct StagedTile {
   /// Operand b does not depend on that, so that its copies start before the wait.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
+    begin<kProgrammatic>(shared, x, [] { grid_dependency_wait(); });
+  }
+  /// `ready`: called, if kProgrammatic, before operand a is copied.
+  template <bool kProgrammatic, class Ready>
+  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x, const Ready& ready) {
     const int steps = count_steps(x);
     if (kProgrammatic) {
 #pragma unroll
       for (int s = 0; s < kStages - 1; ++s)
         if (s < steps) copy_b(x, stage_of(shared, s), x.begin + s * kK);
-      grid_dependency_wait();
+      ready();
     }
 #pragma unroll
     for (int s = 0; s < kStages - 1; ++s) {
