@@ -65,6 +65,7 @@ class Row:
     model: str  # rows of one model share its files
     four_bits: bool = False
     options: tuple = ()  # of `compile`
+    most_error: float = 0.02  # of --check
 
     def module(self, shape, device):
         settings = {"four_bits": True} if self.four_bits else {}
@@ -77,7 +78,7 @@ ROWS = {
     "gpt_oss_mxfp4": Row(models.Shape(2880, 2880, 128, 4, dtype=torch.bfloat16), (1, 8, 256), models.Grouped, "gpt_oss", True),
     "qwen3_bf16": Row(QWEN3, (512, 4096), models.Grouped, "qwen3"),
     "qwen3_fp8": Row(QWEN3, (4096,), models.Grouped, "qwen3", options=("--precision=fp8", "--activation-scales=token",
-                                                                       "--weight-rounding=nearest", "--include=MoE")),
+                                                                       "--weight-rounding=nearest", "--include=MoE"), most_error=0.1),
 }
 
 
@@ -263,7 +264,7 @@ def check(bench, names):
                     peer = module.plain() if isinstance(module, models.Grouped) else module
                     theirs = token_errors(peer(*inputs.values()).float().numpy(), expected)
                 ours = token_errors(bench.result(plan, inputs), expected)
-                bad = not ours["error"] <= 0.05
+                bad = not ours["error"] <= row.most_error
                 wrong += bad
                 say(f"{name} {tokens} tokens: error {ours['error']:.1e} (worst token {ours['worst_error']:.1e}); "
                     f"PyTorch {theirs['error']:.1e} ({theirs['worst_error']:.1e}){' WRONG' if bad else ''}")
