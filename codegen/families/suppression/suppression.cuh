@@ -68,7 +68,8 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
   if constexpr (kBlocks > 1)
     all_wait();  // all blocks have started: their shared memory may be
                  // written
-  i64 free = limit == 0 ? length : limit;  // in the threads that scan: how many more may be kept
+  // In the threads that scan: how many more may be kept.
+  i64 free = limit == 0 ? length : limit;
   for (i64 begin = 0; begin < length; begin += kTile) {
     const i64 mine = begin + thread;
     // After the first tile, `kept` holds the remaining candidates.

@@ -29,7 +29,6 @@ struct Link {
   Function run;
   void* other;  // start of the operand's row
   V value;      // the row's value, if it has one for all columns
-  V inverse;    // of a quotient's divisor
   V vector(D d, std::size_t i) const { return hn::LoadU(d, static_cast<const float*>(other) + i); }
 };
 
@@ -132,30 +131,6 @@ void binary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
     return kLeft ? Op::apply(d, value, other) : Op::apply(d, other, value);
   };
   return link[1].run(link + 1, i, apply(0, a), apply(1, b), apply(2, c), apply(3, e));
-}
-
-/// Magnitudes between which quotients are corrected, and those of dividends.
-constexpr float kLeastDivisor = 0x1p-40F, kMostDivisor = 0x1p40F, kLeastDividend = 0x1p-60F,
-                kMostDividend = 0x1p60F;
-
-/// x / y for the correctly rounded inverse of y: what the product lacks is exact, and one more step
-/// rounds as a division does (P. Markstein, "Computation of elementary functions on the IBM RISC
-/// System/6000 processor", theorem 8). Takes half of a division's time.
-HWY_INLINE V quotient(D d, V x, V y, V inverse) {
-  const V size = hn::Abs(x), product = hn::Mul(x, inverse);
-  const auto is_usual = hn::Or(
-      hn::And(hn::Ge(size, hn::Set(d, kLeastDividend)), hn::Le(size, hn::Set(d, kMostDividend))),
-      hn::Eq(x, hn::Zero(d)));
-  if (HWY_UNLIKELY(!hn::AllTrue(d, is_usual))) return hn::Div(x, y);
-  const V lacks = hn::NegMulAdd(product, y, x);
-  return hn::CopySign(hn::MulAdd(lacks, inverse, product), product);
-}
-
-void quotient_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
-  const D d;
-  const V by = link->value, inverse = link->inverse;
-  return link[1].run(link + 1, i, quotient(d, a, by, inverse), quotient(d, b, by, inverse),
-                     quotient(d, c, by, inverse), quotient(d, e, by, inverse));
 }
 
 /// Ends a chain: stores its results at `other`.
@@ -265,11 +240,7 @@ ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
       kernels.divides = side == ChainSide::kLeft;
       return kernels;
     }
-    case ScalarOp::kQuotient: {
-      ChainKernels kernels = binary<DivOp>(side);
-      kernels.is_quotient = side == ChainSide::kLeft;
-      return kernels;
-    }
+    case ScalarOp::kQuotient: return binary<DivOp>(side);
     case ScalarOp::kSin: return small ? unary<SmallSinOp>() : unary<SinOp>();
     case ScalarOp::kCos: return small ? unary<SmallCosOp>() : unary<CosOp>();
     default: return {};
@@ -291,13 +262,6 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
     }
     links[k].run = reinterpret_cast<Function>(link.kernels.row);
     links[k].value = hn::Set(d, *other);
-#if HWY_NATIVE_FMA
-    if (link.kernels.is_quotient && std::abs(*other) >= kLeastDivisor &&
-        std::abs(*other) <= kMostDivisor) {
-      links[k].run = quotient_link;
-      links[k].inverse = hn::Set(d, 1.0f / *other);
-    }
-#endif
     // Division by a row's value, as in divide() of vector_ops.cpp: results must be equal.
     if (!link.kernels.divides) continue;
     const float reciprocal = 1.0f / *other;
@@ -313,7 +277,7 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
   links[t.links.size()] = {size == 1                 ? store_bytes_link
                            : t.past_cache && aligned ? stream_link
                                                      : store_link,
-                           result, hn::Zero(d), hn::Zero(d)};
+                           result, hn::Zero(d)};
 }
 
 /// Elements from i on of a row at `from`, in the chain's representation.
@@ -373,8 +337,7 @@ void run_links(const ChainArgs& t) {
     float *first = padded[kMaxChain], *result = padded[kMaxChain + 1];
     if (t.start.per_column) pad(first, start, start_size);
     std::byte* target = static_cast<std::byte*>(links[t.links.size()].other) + i * result_size;
-    links[t.links.size()] = {result_size == 1 ? store_bytes_link : store_link, result, hn::Zero(d),
-                             hn::Zero(d)};
+    links[t.links.size()] = {result_size == 1 ? store_bytes_link : store_link, result, hn::Zero(d)};
     run(reinterpret_cast<const std::byte*>(first), 0);
     std::memcpy(target, result, (n - i) * result_size);
   }

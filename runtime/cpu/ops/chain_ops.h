@@ -23,8 +23,7 @@ using ChainFunction = void (*)();
 /// per row. Equal if the link has no other operand.
 struct ChainKernels {
   ChainFunction columns = nullptr, row = nullptr;
-  bool divides = false;      // by the other operand
-  bool is_quotient = false;  // the same, rounded once
+  bool divides = false;  // by the other operand
 };
 
 /// Returns null functions if chains do not support the operator with operands and a result of

@@ -182,17 +182,19 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
   if (!domain.columns || x_.linear) {
     const std::int64_t start = fixed + (domain.columns ? tile.x0 * x_step : 0);
     const bool usable = same_type && domain.columns && (x_step == 0 || x_step == 1);
-    const bool regular = (!domain.rows || y_.linear || rows == 1) && access_.gathers.empty();
     Walker y(y_walk_, domain.rows ? tile.y0 : 0);
+    const bool regular =
+        (!domain.rows || rows == 1 || y.run(rows) == rows) && access_.gathers.empty();
+    const std::int64_t y_step = domain.rows && rows > 1 ? y.run_step() : 0;
     if (usable && (regular || rows == 1)) {
       const std::int64_t offset = start + (domain.rows ? y.offset() : 0) +
                                   (access_.gathers.empty() ? 0 : gathered_offset(gathered, 0, 0));
-      return {buffer + offset * size, domain.rows && rows > 1 ? y_.step : 0, x_step == 1};
+      return {buffer + offset * size, y_step, x_step == 1};
     }
     if (!domain.columns && regular) {
       // One value per row, stored contiguously, so that operators process all rows at once.
-      load_run(access_.storage, buffer + (start + (domain.rows ? y.offset() : 0)) * size,
-               domain.rows ? y_.step : 0, target, rows);
+      load_run(access_.storage, buffer + (start + (domain.rows ? y.offset() : 0)) * size, y_step,
+               target, rows);
       return {target, domain.rows ? 1 : 0, false};
     }
     if (same_type && x_step == 1 && access_.gathers.empty()) {
@@ -345,12 +347,12 @@ bool TileAccess::in_place(std::byte* buffer, const Tile& tile, Domain domain, st
   if (compute_ != access_.storage || !access_.is_plain() || !access_.gathers.empty() ||
       !domain.columns || !x_.linear || (x_.step != 1 && tile.cols > 1))
     return false;
-  if (domain.rows && !y_.linear && tile.rows > 1) return false;
   const Walker y(y_walk_, domain.rows ? tile.y0 : 0);
+  if (domain.rows && y.run(tile.rows) < tile.rows) return false;
   const std::int64_t offset =
       fixed_offset(tile) + tile.x0 * x_.step + (domain.rows ? y.offset() : 0);
   address = buffer + offset * static_cast<std::int64_t>(storage_size_);
-  row_stride = domain.rows && tile.rows > 1 ? y_.step : tile.cols;
+  row_stride = domain.rows && tile.rows > 1 ? y.run_step() : tile.cols;
   return true;
 }
 

@@ -451,9 +451,8 @@ void TileProgram::run(std::span<std::byte* const> buffers,
   if (tiles == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
   const auto team =
       static_cast<int>(std::min(static_cast<std::int64_t>(threads_), std::ssize(workspaces)));
-  // With few tiles, splits their repetitions.
-  const std::int64_t chunks =
-      std::clamp<std::int64_t>(groups(threads::parts_of(team), tiles), 1, s.repeats);
+  // With few tiles, splits their repetitions among threads; each computes again what repeats.
+  const std::int64_t chunks = std::clamp<std::int64_t>(groups(team, tiles), 1, s.repeats);
   const std::int64_t items = tiles * chunks;
 
   const auto run_tile = [&](Worker& worker, std::int64_t i, std::int64_t j) {

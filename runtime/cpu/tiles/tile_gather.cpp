@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
-#include "runtime/cpu/ops/index_ops.h"
+#include "runtime/cpu/ops/vectors/index_ops.h"
 #include "runtime/cpu/ops/vectors/vector_moves.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_runs.h"

@@ -23,8 +23,8 @@
 
 #include "runtime/cpu/ops/chain_ops.h"
 #include "runtime/cpu/ops/scan_ops.h"
-#include "runtime/cpu/ops/table_ops.h"
 #include "runtime/cpu/ops/tile_ops.h"
+#include "runtime/cpu/ops/vectors/table_ops.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_loops.h"
 

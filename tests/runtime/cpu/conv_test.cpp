@@ -235,6 +235,8 @@ const ConvCase kConvCases[] = {
      0,
      true},
     {"depthwise_strided", 1, 5, 5, 5, {23, 41}, {3, 5}, {2, 3}, {1, 1}, {1, 2}, {0, 3}, true},
+    {"depthwise_in_pairs", 2, 5, 5, 5, {23, 41}, {3, 5}, {1, 2}, {1, 1}, {1, 2}, {0, 3}, true},
+    {"depthwise_in_wide_pairs", 1, 3, 3, 3, {9, 200}, {3, 3}, {2, 2}, {1, 2}, {1, 1}, {1, 1}, true},
     {"depthwise_dilated", 1, 5, 5, 5, {23, 41}, {3, 3}, {1, 2}, {2, 3}, {2, 3}, {2, 1}, true},
     {"depthwise_multiplied", 1, 4, 12, 4, {9, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
     {"depthwise_beyond", 1, 4, 4, 4, {3, 5}, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, true},

@@ -202,14 +202,18 @@ void look_up_vector(const std::uint32_t* source, std::int64_t, const std::int32_
 void find_lookups_vector(const std::int32_t* offsets, std::int64_t count, std::int32_t* starts) {
   const hn::ScalableTag<std::int32_t> d;
   const auto n = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto lower = hn::FirstN(d, static_cast<std::size_t>(n / 2));
   for (std::int64_t i = 0; i + n <= count; i += n) {
-    const auto start_of = [&](std::int64_t first, std::int64_t end) -> std::int32_t {
-      const auto [least, most] = std::minmax_element(offsets + i + first, offsets + i + end);
-      return *most - *least < n ? *least : -1;
+    const auto start_of = [&](auto some) -> std::int32_t {
+      const std::int32_t least = hn::GetLane(hn::MinOfLanes(d, some));
+      return hn::GetLane(hn::MaxOfLanes(d, some)) - least < n ? least : -1;
     };
-    const std::int32_t whole = start_of(0, n);
-    *starts++ = whole >= 0 ? whole : start_of(0, n / 2);
-    *starts++ = whole >= 0 ? whole : start_of(n / 2, n);
+    // The other half repeats one of this half's elements.
+    const auto all = hn::LoadU(d, offsets + i), first = hn::Set(d, offsets[i]),
+               middle = hn::Set(d, offsets[i + n / 2]);
+    const std::int32_t whole = start_of(all);
+    *starts++ = whole >= 0 ? whole : start_of(hn::IfThenElse(lower, all, first));
+    *starts++ = whole >= 0 ? whole : start_of(hn::IfThenElse(lower, middle, all));
   }
 }
 

@@ -58,21 +58,27 @@ HWY_INLINE void binary_row(const float* a, const float* b, float* out, std::size
   store_tail(d, Op::apply(d, va, vb), out + i, n - i);
 }
 
+template <class Op, bool kColumnsA, bool kColumnsB>
+void binary_rows(const OpArgs& t) {
+  const auto n = static_cast<std::size_t>(t.cols);
+  const float *a = static_cast<const float*>(t.args[0].data),
+              *b = static_cast<const float*>(t.args[1].data);
+  auto* out = static_cast<float*>(t.result);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    binary_row<Op, kColumnsA, kColumnsB>(a, b, out, n);
+    a += t.args[0].row_stride;
+    b += t.args[1].row_stride;
+    out += t.result_stride;
+  }
+}
+
 template <class Op>
 void binary(const OpArgs& t) {
   if (t.cols == 0) return;
-  const auto n = static_cast<std::size_t>(t.cols);
-  for (std::int64_t r = 0; r < t.rows; ++r) {
-    const float* a = static_cast<const float*>(t.args[0].data) + r * t.args[0].row_stride;
-    const float* b = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
-    float* out = static_cast<float*>(t.result) + r * t.result_stride;
-    if (t.args[0].per_column)
-      t.args[1].per_column ? binary_row<Op, true, true>(a, b, out, n)
-                           : binary_row<Op, true, false>(a, b, out, n);
-    else
-      t.args[1].per_column ? binary_row<Op, false, true>(a, b, out, n)
-                           : binary_row<Op, false, false>(a, b, out, n);
-  }
+  if (t.args[0].per_column)
+    t.args[1].per_column ? binary_rows<Op, true, true>(t) : binary_rows<Op, true, false>(t);
+  else
+    t.args[1].per_column ? binary_rows<Op, false, true>(t) : binary_rows<Op, false, false>(t);
 }
 
 /// Division of a row by one number multiplies by its reciprocal, at a quarter of the cost. Error:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/ops/index_ops.h"
+#include "runtime/cpu/ops/vectors/index_ops.h"
 
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/ops/vectors/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/cpu/ops/index_ops.cpp"
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/vectors/index_ops.cpp"
 #include <hwy/foreach_target.h>
 // Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>

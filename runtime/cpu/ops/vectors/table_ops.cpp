@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu/ops/table_ops.h"
+#include "runtime/cpu/ops/vectors/table_ops.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX2 | HWY_AVX3)
 #define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/cpu/ops/table_ops.cpp"
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/vectors/table_ops.cpp"
 #include <hwy/foreach_target.h>
 // Highway requires this order: after foreach_target.h.
 #include <hwy/highway.h>
