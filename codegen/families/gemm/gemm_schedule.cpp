@@ -26,32 +26,18 @@ constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
 
 // All rows of a grouped matmul.
-constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192, 32768, 131072};
-
-/// How many tiles of `tile` rows a group has on average, if rows choose `groups` groups evenly:
-/// their counts vary about m / groups as normal deviates.
-double tiles_of_group(double m, double groups, double tile) {
-  const double mean = m / groups, deviation = std::sqrt(mean * (1 - 1 / groups));
-  double sum = 0;
-  for (double begun = 0; begun < mean + 4 * deviation + 1; begun += tile)
-    sum += begun == 0 ? 1 - std::pow(1 - 1 / groups, m)
-                      : std::erfc((begun + 0.5 - mean) / (deviation * std::sqrt(2.0))) / 2;
-  return sum;
-}
+constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192};
 
 /// The estimated time for `m` rows. Rows of a grouped matmul are expected to choose groups evenly:
-/// the tiles of all groups are then side by side.
+/// the matrices of those that have rows are then side by side.
 double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) {
   const auto groups = static_cast<double>(problem.product.groups);
-  if (groups <= 1) return s.tile->estimate(problem, s, m);
-  const auto all = static_cast<double>(m);
-  const double used = groups * (1 - std::pow(1 - 1 / groups, all));
-  const auto rows = std::max<std::int64_t>(std::llround(std::ceil(all / used)), 1);
-  const double tiles = groups * tiles_of_group(all, groups, s.m);
+  if (groups == 0) return s.tile->estimate(problem, s, m);
+  const double used = groups * (1 - std::pow(1 - 1 / groups, static_cast<double>(m)));
   GemmProblem each = problem;
-  each.n = static_cast<std::int64_t>(static_cast<double>(problem.n) * std::max(tiles, 1.0) /
-                                     static_cast<double>(ceil_div(rows, std::int64_t{s.m})));
-  return s.tile->estimate(each, s, rows);
+  each.n = static_cast<std::int64_t>(static_cast<double>(problem.n) * std::max(used, 1.0));
+  const auto rows = static_cast<std::int64_t>(std::ceil(static_cast<double>(m) / used));
+  return s.tile->estimate(each, s, std::max<std::int64_t>(rows, 1));
 }
 
 /// Rows of a group up to which its time is that of reading its weights.
