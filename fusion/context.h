@@ -99,6 +99,7 @@ struct PagingOptions {
   /// Of a sequence; 0: as many as the model's range and position tables allow. page_caches sets the
   /// result.
   std::int64_t max_positions = 0;
+  bool counts_experts = false;  // adds the output of expert_offsets
 };
 
 /// Names of inputs, an output and sizes in a plan made with PagingOptions.
@@ -115,6 +116,8 @@ inline constexpr char kSamplingReals[] = "sampling_reals",
                       kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
                       kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
                       kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs";
+/// Of mixtures of experts, [mixtures, experts + 1]: the first row of each expert.
+inline constexpr char kExpertOffsets[] = "expert_offsets";
 /// Of what an encoder gives: how many of its positions a token's sequence has, and their blocks.
 inline constexpr char kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables";
 inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples[] = "samples",

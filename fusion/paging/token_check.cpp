@@ -28,6 +28,23 @@ class TokenCheck {
   }
 
  private:
+  /// Whether the node is the first of those that make the output of expert_offsets of what a
+  /// mixture's rows were sorted by.
+  bool counts_experts(const Node& node) const {
+    if (node.op->name != "Slice" || mixtures_.role(node.inputs[0]) != RowRole::kOffsets)
+      return false;
+    for (ValueId value = node.outputs[0];;) {
+      for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
+        if (graph_.outputs()[i] == value)
+          return graph_.output_names()[i] == paged_names::kExpertOffsets;
+      const auto& users = graph_.users(value);
+      if (users.size() != 1) return false;
+      const Node& next = graph_.node(users[0]);
+      if (next.op->name != "Reshape" && next.op->name != "Concat") return false;
+      value = next.outputs[0];
+    }
+  }
+
   /// Attention over the caches, and nodes that write rows of them.
   bool is_paged(const Node& node) const {
     if (node.op->name == "Attention") return node.attrs.get_int("paged") != 0;
@@ -62,7 +79,7 @@ class TokenCheck {
     if ((node.op->name == "Slice" && counts(node.attrs, "starts")) ||
         (node.op->name == "Pad" && (counts(node.attrs, "begins") || counts(node.attrs, "ends"))))
       refuse_node(node, "it takes tokens by their number in the sequence");
-    if (mixtures_.is_inside(node)) return;
+    if (mixtures_.is_inside(node) || counts_experts(node)) return;
     const auto mixes = [&] { refuse_node(node, "it is not known to compute token by token"); };
     if (std::ranges::any_of(node.inputs,
                             [&](ValueId input) { return mixtures_.role(input).has_value(); }))

@@ -552,6 +552,28 @@ class CachePager {
     throw PagingRefused("no output is logits [samples, vocabulary]");
   }
 
+  /// [mixtures, experts + 1]: the first sorted row of each expert; rows of padding are behind.
+  ValueId expert_offsets() {
+    std::vector<ValueId> rows;
+    std::int64_t experts = 0;
+    for (const Node& node : graph_.nodes()) {
+      if (node.op->name != "GroupByIndex" || mixtures_.role(node.outputs[1]) != RowRole::kOffsets)
+        continue;
+      const std::int64_t own = mixtures_.experts(node.inputs[0]);
+      if (experts != 0 && own != experts)
+        throw PagingRefused(fmt::format(
+            "its mixtures have {} and {} experts, and expert-counts are one number", experts, own));
+      experts = own;
+      const ValueId offsets =
+          b_.add("Slice", {mapped_[node.outputs[1].position()]},
+                 {{"starts", Shape{Dim(0)}}, {"steps", Ints{1}}, {"shape", Shape{Dim(own + 1)}}});
+      rows.push_back(shaped(offsets, {Dim(1), Dim(own + 1)}));
+    }
+    if (rows.empty()) throw PagingRefused("no mixture of experts was recognised (expert-counts)");
+    return rows.size() == 1 ? rows[0]
+                            : b_.add("Concat", std::move(rows), {{"axis", std::int64_t{0}}});
+  }
+
   void finish_outputs() {
     ValueId logits;
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
@@ -577,6 +599,7 @@ class CachePager {
       }
       b_.output(graph_.output_names()[i], value);
     }
+    if (options_.counts_experts) b_.output(paged_names::kExpertOffsets, expert_offsets());
     const GraphBuilder::OriginScope scope(b_, {"sampler"});
     if (size_of(b_.type(logits).dtype) > 4) logits = as(logits, DType::kFloat32);
     sampler_.draw(b_, logits);

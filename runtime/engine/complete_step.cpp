@@ -12,6 +12,13 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
   if (result.samples.size() != plan.samples.size())
     throw internal_error("the executor drew {} samples of {}", result.samples.size(),
                          plan.samples.size());
+  stats_.expert_tokens.resize(std::max(stats_.expert_tokens.size(), result.expert_tokens.size()));
+  for (std::size_t m = 0; m < result.expert_tokens.size(); ++m) {
+    const auto& counts = result.expert_tokens[m];
+    auto& all = stats_.expert_tokens[m];
+    all.resize(std::max(all.size(), counts.size()));
+    for (std::size_t e = 0; e < counts.size(); ++e) all[e] += counts[e];
+  }
   // A sequence may have ended or been preempted since the step was planned. After preemption its
   // blocks differ, but its drawn token still counts.
   for (const SequenceStep& step : plan.sequences) {

@@ -88,7 +88,9 @@ struct SampleResult {
 
 struct StepResult {
   std::vector<SampleResult> samples;  // in the order of the plan
-  double idle_seconds = 0;            // idle time after this step although another step was started
+  /// Tokens of each expert of each mixture in the step, by mixture; empty: not counted.
+  std::vector<std::vector<std::uint64_t>> expert_tokens;
+  double idle_seconds = 0;  // idle time after this step although another step was started
 };
 
 }  // namespace sinter::engine

@@ -23,7 +23,7 @@ inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
                       kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs",
                       kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables",
-                      kTextLengths[] = "text_lengths";
+                      kTextLengths[] = "text_lengths", kExpertOffsets[] = "expert_offsets";
 }  // namespace serving_names
 
 /// The bindings that the engine uses of such a plan, and its maximum sizes.
@@ -51,6 +51,12 @@ struct ServingPlan {
     std::int64_t positions = 0;          // maximum for all sequences
   };
   std::optional<Crossed> crossed;
+  /// Of plans that count the tokens of each expert.
+  struct Experts {
+    std::size_t offsets = 0;  // an output [mixtures, experts + 1]
+    std::int64_t mixtures = 0, experts = 0;
+  };
+  std::optional<Experts> experts;
 
   int vocabulary = 0;
   int tokens = 0, sequences = 0, samples = 0;  // maxima of a step

@@ -53,6 +53,31 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
+TEST(Paging, ExpertsAreCountedOnRequest) {
+  const auto counted = [](const std::string& text) {
+    Context context;
+    context.paging.emplace();
+    context.paging->block_size = kBlock;
+    context.paging->counts_experts = true;
+    return page_caches(ir::parse_graph(text), context);
+  };
+  const Graph graph = counted(golden("mixture_of_experts"));
+  const auto at = std::ranges::find(graph.output_names(), paged_names::kExpertOffsets);
+  ASSERT_NE(at, graph.output_names().end());
+  const ir::TensorType& type =
+      graph.type(graph.outputs()[static_cast<std::size_t>(at - graph.output_names().begin())]);
+  EXPECT_EQ(type.dtype, DType::kInt32);
+  EXPECT_EQ(type.shape, (Shape{Dim(1), Dim(5)}));
+  const Graph plain = paged(golden("mixture_of_experts"));
+  EXPECT_EQ(std::ranges::count(plain.output_names(), paged_names::kExpertOffsets), 0);
+  try {
+    counted(golden("rows_at_their_positions"));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no mixture of experts was recognised"));
+  }
+}
+
 struct Sequence {
   std::int64_t before, tokens;
 };

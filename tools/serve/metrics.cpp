@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/metrics.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace sinter::tools {
@@ -92,6 +94,17 @@ std::string metrics_text(const ModelRegistry& registry) {
   counter("step_sequences_total", "Sequences of all steps: batch sizes, summed.",
           of(&EngineStats::step_sequences));
   counter("step_tokens_total", "Tokens of all steps.", of(&EngineStats::step_tokens));
+  if (std::ranges::any_of(models, [](const auto& m) { return !m.second.expert_tokens.empty(); })) {
+    text +=
+        "# HELP sinter_expert_tokens_total Tokens that each expert of each mixture computed.\n"
+        "# TYPE sinter_expert_tokens_total counter\n";
+    for (const auto& [label, stats] : models)
+      for (std::size_t m = 0; m < stats.expert_tokens.size(); ++m)
+        for (std::size_t e = 0; e < stats.expert_tokens[m].size(); ++e)
+          text += fmt::format(
+              "sinter_expert_tokens_total{{model=\"{}\",mixture=\"{}\",expert=\"{}\"}} {}\n", label,
+              m, e, stats.expert_tokens[m][e]);
+  }
   counter("preemptions_total", "Sequences that gave up their blocks for others.",
           of(&EngineStats::preemptions));
   counter("prefix_tokens_total", "Tokens that were looked up in the prefix cache.",

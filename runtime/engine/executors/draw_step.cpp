@@ -125,6 +125,16 @@ StepResult PagedExecutor::draw() {
   const auto drawn = session_.output(plan_.drawn).as<std::int32_t>();
   const ToldRows told_of_rows = told_rows();
   StepResult result;
+  if (plan_.experts) {
+    const auto offsets = session_.output(plan_.experts->offsets).as<std::int32_t>();
+    const auto columns = static_cast<std::size_t>(plan_.experts->experts) + 1;
+    for (std::size_t first = 0; first + columns <= offsets.size(); first += columns) {
+      auto& counts = result.expert_tokens.emplace_back();
+      for (std::size_t e = first + 1; e < first + columns; ++e)
+        counts.push_back(static_cast<std::uint64_t>(
+            std::max<std::int64_t>(0, std::int64_t{offsets[e]} - offsets[e - 1])));
+    }
+  }
   for (const Wanted& wanted : running_.wanted) {
     SlotSampler& sampler = sampler_of(wanted.slot);
     if (!wanted.by_plan) {

@@ -225,6 +225,8 @@ struct EngineStats {
   std::uint64_t prefix_tokens = 0, prefix_hit_tokens = 0;  // tokens looked up in the prefix cache,
                                                            // and tokens found
   std::uint64_t draft_tokens = 0, accepted_draft_tokens = 0;
+  /// Tokens that each expert computed, by mixture and expert; of plans with expert-counts=1.
+  std::vector<std::vector<std::uint64_t>> expert_tokens;
   DurationHistogram queue, first_token, between_tokens;
   double idle_seconds = 0;     // the executor was idle although requests existed
   double waiting_seconds = 0;  // no requests existed

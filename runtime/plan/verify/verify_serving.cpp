@@ -136,6 +136,7 @@ class ServingChecker {
     if (find(plan_.inputs, names::kTextLengths))
       found_.lengths = check_binding(plan_.inputs, "input", names::kTextLengths, DType::kInt32,
                                      std::span(&kPerToken, 1));
+    check_experts();
     check_crossed();
     check_caches();
     check_.where.clear();
@@ -274,6 +275,26 @@ class ServingChecker {
     check_most(Size::kLikeliest, kMostLikeliest, "likeliest tokens");
     told.most = static_cast<int>(most(Size::kLikeliest));
     found_.logprobs = told;
+  }
+
+  void check_experts() {
+    const auto at = find(plan_.outputs, names::kExpertOffsets);
+    if (!at) return;
+    check_.where = fmt::format("output '{}'", names::kExpertOffsets);
+    const fb::BindingT& binding = *plan_.outputs[*at];
+    const auto type = static_cast<DType>(binding.dtype);
+    if (type != DType::kInt32) check_.fail("it is of type {}, not i32", to_string(type));
+    if (is_state(binding)) check_.fail("it is a state");
+    if (binding.shape.size() != 2) check_.fail("it has {} dimensions, not 2", binding.shape.size());
+    std::array<std::int64_t, 2> shape{};
+    constexpr std::int64_t kMost = 1 << 16;
+    for (std::size_t d = 0; d < 2; ++d) {
+      const Bound size = bound(binding.shape[d]);
+      require(!size.is_symbol && size.number > static_cast<std::int64_t>(d) && size.number <= kMost,
+              d, "a number of mixtures, or of experts and one");
+      shape[d] = size.number;
+    }
+    found_.experts = ServingPlan::Experts{*at, shape[0], shape[1] - 1};
   }
 
   /// Bytes per position of `input` [.., positions, columns]; only the number of positions is

@@ -324,5 +324,20 @@ TEST(Durations, FallIntoBuckets) {
   EXPECT_DOUBLE_EQ(DurationHistogram::upper_seconds(10), 0.1024);
 }
 
+TEST(Scheduler, TokensOfExpertsAddUp) {
+  Serving serving;
+  serving.add(request_of(5, 3));
+  const StepPlan first = serving.scheduler.plan(serving.now);
+  auto result = serving.executor.run(first);
+  result.expert_tokens = {{3, 0, 7}, {10, 0, 0}};
+  serving.scheduler.complete(first, result, serving.now);
+  const StepPlan second = serving.scheduler.plan(serving.now);
+  result = serving.executor.run(second);
+  result.expert_tokens = {{0, 1, 1}, {0, 0, 2}};
+  serving.scheduler.complete(second, result, serving.now);
+  EXPECT_THAT(serving.scheduler.stats().expert_tokens,
+              ElementsAre(ElementsAre(3, 1, 8), ElementsAre(10, 0, 2)));
+}
+
 }  // namespace
 }  // namespace sinter::testing

@@ -50,7 +50,8 @@ constexpr bool have_same_names() {
       {written::kTokenLogprobs, read::kTokenLogprobs},
       {written::kCrossLimits, read::kCrossLimits},
       {written::kTextLengths, read::kTextLengths},
-      {written::kCrossTables, read::kCrossTables}};
+      {written::kCrossTables, read::kCrossTables},
+      {written::kExpertOffsets, read::kExpertOffsets}};
   return std::ranges::all_of(kNames, [](const auto& pair) { return pair.first == pair.second; });
 }
 static_assert(have_same_names());

@@ -21,19 +21,22 @@ constexpr std::array kFields = {
     Field{"step-tokens", &PagingOptions::max_step_tokens, 65536},
     Field{"positions", &PagingOptions::max_positions, 1 << 20},
     Field{"few-tokens", &PagingOptions::few_tokens, 1024},
+    Field{"expert-counts", &PagingOptions::expert_counts, 1},
 };
 
 [[noreturn]] void refuse_paging(std::string_view part, std::string_view why) {
   throw usage_error(
-      "serve: '{}' {}; write some of block=B, sequences=N, step-tokens=N, positions=N and "
-      "few-tokens=N divided by commas, for example block=32,sequences=64; or auto, on, off",
+      "serve: '{}' {}; write some of block=B, sequences=N, step-tokens=N, positions=N, "
+      "few-tokens=N and expert-counts=1 divided by commas, for example block=32,sequences=64; or "
+      "auto, on, off",
       part, why);
 }
 
 }  // namespace
 
 fusion::PagingOptions to_fusion(const PagingOptions& paging) {
-  return {paging.block_size, paging.max_sequences, paging.max_step_tokens, paging.max_positions};
+  return {paging.block_size, paging.max_sequences, paging.max_step_tokens, paging.max_positions,
+          paging.expert_counts != 0};
 }
 
 std::vector<EntryLimits> entries_of(const PagingOptions& paging) {

@@ -225,7 +225,8 @@ struct PagingOptions {
   std::int64_t max_sequences = 256;     // per step
   std::int64_t max_step_tokens = 2048;  // tokens of all sequences in a step
   std::int64_t max_positions = 0;       // per sequence; 0: the model's limit, from its tables
-  std::int64_t few_tokens = 0;  // maximum tokens of steps with dedicated kernels; 0: one token
+  std::int64_t few_tokens = 0;     // maximum tokens of steps with dedicated kernels; 0: one token
+  std::int64_t expert_counts = 0;  // 1: steps tell the tokens of each expert of mixtures
 };
 /// "" or several of "block=16,sequences=256,step-tokens=2048,positions=8192,few-tokens=8".
 SINTER_API PagingOptions parse_paging(std::string_view text);
