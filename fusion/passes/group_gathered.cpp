@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls of one row by a matrix that was gathered for it: batched spellings of mixtures of
-// experts (einsum over gathered weights, batched matmuls). What is computed element by element between two of them
-// stays in the order of the rows, and one Route makes their indices.
+// experts (einsum over gathered weights, batched matmuls). What is computed element by element
+// between two of them stays in the order of the rows, and one Route makes their indices.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -161,13 +161,8 @@ class Grouper {
     if (is_in_front && node->op->name == "Route" &&
         b_->type(node->outputs[0]).shape == b_->type(indices).shape)
       return node->outputs[0];
-    indices = cast(*b_, indices, DType::kInt32);
-    if (is_in_front) return indices;
-    const auto number = [&](std::int64_t value) {
-      return b_->scalar(DType::kInt32, static_cast<double>(value));
-    };
-    return b_->add("Where", {b_->add("Less", {indices, number(0)}),
-                             b_->add("Add", {indices, number(count)}), indices});
+    return is_in_front ? cast(*b_, indices, DType::kInt32)
+                       : fusion::from_front(*b_, indices, count);
   }
 
   ValueId product(const GatheredProduct& found, const Node& node, std::span<const ValueId> inputs) {

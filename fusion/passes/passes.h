@@ -18,8 +18,8 @@ Graph quantize_weights(const Graph& graph, Context& context);
 Graph fold_constants(const Graph& graph, Context& context);
 /// Replaces exporter idioms (patterns/idioms.cpp) by operators.
 Graph recognise(const Graph& graph, Context& context);
-/// Replaces mixtures that are spelled as a part for each expert by rows sorted by expert and grouped
-/// matmuls, if the target has these.
+/// Replaces mixtures that are spelled as a part for each expert by rows sorted by expert and
+/// grouped matmuls, if the target has these.
 Graph recognise_mixtures(const Graph& graph, Context& context);
 /// Folds constant scales and shifts after a matmul or convolution into its weights and bias.
 Graph fold_scales(const Graph& graph, Context& context);
@@ -70,7 +70,8 @@ Graph merge_projections(const Graph& graph, Context& context);
 Graph lay_out_weights(const Graph& graph, Context& context);
 /// Groups the updates of Scatters by row, so that rows are combined side by side.
 Graph group_updates(const Graph& graph, Context& context);
-/// Regions of routing: a Route, and what sorts choices by expert, if the target has a kernel for it.
+/// Regions of routing: a Route, and what sorts choices by expert, if the target has a kernel for
+/// it.
 Graph fuse_routes(const Graph& graph, Context& context);
 /// Regions of attention with views of operands and of its result.
 Graph fuse_attention(const Graph& graph, Context& context);

@@ -117,7 +117,7 @@ class Bench:
         return self.modules[row.model]
 
     def plan(self, name, row, shape, tokens):
-        """The plan of the row for up to so many tokens."""
+        """The row's plan for 1 to `tokens` tokens, and the seconds of its compilation, or None if it was there."""
         path = self.folder / f"{row.model}.onnx"
         if not path.exists():
             began = time.perf_counter()

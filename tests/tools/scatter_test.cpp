@@ -65,7 +65,7 @@ struct ScatterCase {
   std::int64_t rows, width, count;
   const char* combine = "sum";
   bool zeros = false, gathered = false, scaled = false;
-  std::int64_t busy = 0;  // so many of ten updates go to one row
+  std::int64_t busy = 0;  // of ten updates, how many go to one row
   const char* index = "i64";
   bool by_element = false;  // an index for each element
 };

@@ -249,10 +249,7 @@ SINTER_DEVICE void find_top(const CellProblem& p, const typename Shape::T* data,
       for (i64 e = at; e < all; ++e) take(from[e]);
     }
   }
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    const u32 other = __shfl_xor_sync(0xffffffffu, top, lanes);
-    top = other > top ? other : top;
-  }
+  top = reduce_lanes<Max, 32>(top);
   if (threadIdx.x % 32 == 0 && top > *static_cast<volatile u32*>(common)) atomicMax(common, top);
 }
 

@@ -28,7 +28,10 @@ constexpr std::int64_t kValuesOfBlock = 4096;  // fewer are not worth a block
 constexpr int kTableBlocks = 2;                // of a multiprocessor
 // As in combine_any_order.cuh.
 constexpr int kCellThreads = 256, kCellTile = 1024;
-constexpr std::int64_t kAgainBlocks = 512;
+constexpr std::int64_t kAgainBlocks = 512;  // of kernels that mostly end at once
+/// Kernels of a sum in cells; where one unit is found for all values, and cells may be summed
+/// again.
+constexpr std::size_t kCellKernels = 3, kCellKernelsWithUnit = 7;
 constexpr int kCellTableThreads = 512, kCellTableBlocks = 4;
 /// Float16 values of which this many have sums of 63 bits.
 constexpr std::int64_t kMostHalves = (1 << 22) - 2;
@@ -414,7 +417,8 @@ std::vector<Dim> CellSums::scratch_bytes() const {
 }
 std::size_t CellSums::kernels(const ExprTable& exprs) const {
   const bool is_float_sum = combine == Combine::kSum && is_float(dtype);
-  return is_float_sum && !is_half_fixed(dtype, count, exprs) ? 7 : 3;
+  const bool again = is_float_sum && !is_half_fixed(dtype, count, exprs);
+  return again ? kCellKernelsWithUnit : kCellKernels;
 }
 
 EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32_t>& scratch,
@@ -471,7 +475,7 @@ EmittedKernel emit_cell_sums(const CellSums& sums, const std::vector<std::uint32
     add("_place", of_values, "vic", "y", "place_winners<{}>(p, values, index, cells, y);");
     return text.finish();
   }
-  const bool again = sums.kernels(exprs) == 7;
+  const bool again = sums.kernels(exprs) == kCellKernelsWithUnit;
   add("", of_result, "d", "cto", "begin_cells<{}>(p, data, cells, {});");
   if (again) {
     const std::int64_t tile = kCellTile * (16 / static_cast<std::int64_t>(size_of(sums.dtype)));

@@ -4,7 +4,7 @@
 // offsets of groups of `depth` k's are absent where they have no elements. `low` and `high` are the
 // 16 numbers of codes of 4 bits, the first in the least byte; both 0: the codes are integers, and
 // `zero` is the zero point of all beside `zero_points`. If `block` is not 0, rows of x are rounded
-// to 8 bits by blocks of so many elements.
+// to 8 bits, with a scale for each `block` elements.
 #include "runtime/plan/operators/operator_def.h"
 #include "runtime/plan/panels/quant_panels.h"
 

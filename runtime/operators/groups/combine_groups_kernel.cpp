@@ -12,7 +12,8 @@ namespace sinter::runtime::cpu {
 namespace {
 
 constexpr std::int64_t kColumns = 2048;  // that are combined at a time, in cache
-/// Sums of so many are added up, so that errors do not grow with a row's updates.
+/// Updates in a partial sum. Partial sums are added up, so that errors do not grow with a row's
+/// updates.
 constexpr std::int64_t kRun = 256;
 constexpr std::int64_t kAhead = 6;  // rows that are asked for before they are read
 
