@@ -26,7 +26,7 @@ constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
 
 // All rows of a grouped matmul.
-constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192};
+constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192, 32768};
 
 /// Expected tiles of a group with `mean` rows, more or fewer by chance: the sum of the chances
 /// that there is a row behind 0, 1, .. tiles, by the normal distribution.
