@@ -62,9 +62,11 @@ std::vector<LuCase> all_cases() {
     cases.push_back({1, 65, is_inverse, DType::kFloat32, 0, 5000});  // in shared memory after all
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 160, 5000});
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 0, 0, "sm_80"});
-    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 1600});  // narrower
+    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 3000});  // narrower
+    cases.push_back({1, 121, is_inverse, DType::kFloat64, 120, 2500, 2});
     // Longer than shared memory holds.
-    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 0, 0, "sm_90", 48 * 1024});
+    cases.push_back({2, 162, is_inverse, DType::kFloat32, 0, 5000, 0, "sm_90", 12 * 1024});
+    cases.push_back({1, 120, is_inverse, DType::kFloat64, 115, 3000, 1, "sm_90", 20 * 1024});
   }
   return cases;
 }
