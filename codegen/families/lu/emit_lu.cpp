@@ -100,15 +100,17 @@ class LuEmitter {
     std::string function, schedule;
     Dim blocks;
     int threads = 0;
+    bool is_alone = false;  // on a multiprocessor: a block gets all registers
     std::int64_t shared_bytes = 0, most_rows = 0;
   };
   void add(plan::fb::KernelStepT& step, const Launch& launch, KernelParameters& args,
            const std::string& body) {
     const std::string end = args.end_of_blocks(launch.blocks, "blockIdx.x");
     text_ += fmt::format(
-        "\n// schedule: {}\nextern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}}}\n",
-        launch.schedule, launch.threads, signature_text(launch.function, args.texts()),
-        args.lines(), end, body);
+        "\n// schedule: {}\nextern \"C\" __global__ void __launch_bounds__({}{})\n{} "
+        "{{\n{}{}{}}}\n",
+        launch.schedule, launch.threads, launch.is_alone ? ", 1" : "",
+        signature_text(launch.function, args.texts()), args.lines(), end, body);
     auto variant = std::make_unique<plan::fb::KernelVariantT>();
     const auto most = ir::upper_bound(p_.n, exprs_.ranges());
     if (!most || *most > launch.most_rows)
@@ -185,6 +187,7 @@ class LuEmitter {
          .schedule = fmt::format("lu panels width={} threads={}", panel_.width, kLargeThreads),
          .blocks = p_.count * of_matrix * is_needed,
          .threads = kLargeThreads,
+         .is_alone = true,
          .shared_bytes =
              large_bytes(panel_.width, element) + panel_.rows * (panel_.width + 1) * element,
          .most_rows = kMostMatrixRows},
