@@ -22,7 +22,7 @@ struct LuCase {
   bool is_inverse = false;
   DType type = DType::kFloat32;
   std::int64_t least = 0, most = 0;  // of a size that the run finds; 0: it is known
-  double special = 0;                // 1: a matrix is singular, 2: one has a NaN
+  double special = 0;  // 1: a matrix is singular, 2: one has a NaN, 3: all are 2 and -0
   const char* architecture = "sm_90";
   int shared_bytes = 0;  // of a block; 0: the device's
 
@@ -36,6 +36,10 @@ struct LuCase {
     if (special == 1)
       for (std::int64_t i = 0; i < n * n; ++i)
         values[last + static_cast<std::size_t>(i)] = i / n == i % n && i % n < n - 1 ? 2 : 0;
+    for (std::size_t i = 0; special == 3 && i < values.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i) % (n * n);
+      values[i] = at / n == at % n ? 2 : -0.0;
+    }
     if (special == 2) values[values.size() - static_cast<std::size_t>(n + 1)] = NAN;
     return ir::Tensor::from_doubles(type, {count, n, n}, values);
   }
@@ -51,6 +55,8 @@ std::vector<LuCase> all_cases() {
     cases.push_back({0, 5, is_inverse});
     cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 0, 1});
     cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 0, 2});
+    cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 0, 3});
+    cases.push_back({1, 40, is_inverse, DType::kFloat64, 0, 0, 3});
     cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 100});
     cases.push_back({1, 50, is_inverse, DType::kFloat32, 0, 100});
     // By panels.
