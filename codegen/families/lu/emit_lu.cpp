@@ -85,8 +85,10 @@ class LuEmitter {
     args.buffer(fmt::format("{}* y", storage_name(p_.type)), p_.y);
     if (is_large()) args.buffer("u64* records", scratch_[2]);
     const std::string n = args.dim(p_.n);
+    // All variants of a step have the same parameters.
+    const std::string records = is_large() ? args.dim(p_.count * panel_count()) : "";
     small(args, n);
-    if (is_large()) clear(args);
+    if (is_large()) clear(args, records);
     kernel_.step.args = args.args();
     if (is_large()) panels();
     kernel_.source = std::move(text_);
@@ -151,9 +153,8 @@ class LuEmitter {
 
   Dim panel_count() const { return ir::ceil_div(p_.n, Dim(panel_.width), exprs_.ranges()); }
 
-  void clear(KernelParameters& args) {
+  void clear(KernelParameters& args, const std::string& count) {
     const Dim records = p_.count * panel_count();
-    const std::string count = args.dim(records);
     add(kernel_.step,
         {.function = next_name(),
          .schedule = "lu clear",

@@ -175,6 +175,10 @@ TEST(Sort, KernelsCompileForEveryArchitecture) {
   for (const std::int64_t count : {1, 5000})
     for (int type = 0; type < kDTypeCount; ++type) {
       if (static_cast<DType>(type) == DType::kBool || is_float8(static_cast<DType>(type))) continue;
+      // Few are selected by entries of each size.
+      if (count == 1 && static_cast<DType>(type) != DType::kFloat32 &&
+          static_cast<DType>(type) != DType::kInt64)
+        continue;
       codegen::ExprTable exprs({{"n", {1, 50000, nullptr}}});
       codegen::SortProblem problem;
       problem.dtype = static_cast<DType>(type);
@@ -223,10 +227,11 @@ TEST(Sort, TilesAddUpCountsOfThoseBefore) {
   args.buffer("u32* y", 1);
   codegen::EmittedKernel kernel;
   kernel.source =
-      "#include \"radix.cuh\"\nextern \"C\" __global__ void add(const u64* records, u32* y) {\n"
+      "#include \"radix.cuh\"\nextern \"C\" __global__ void add_tiles(const u64* records, u32* y) "
+      "{\n"
       "  y[threadIdx.x] = count_before(records, threadIdx.x, 1);\n}\n";
   auto variant = std::make_unique<plan::fb::KernelVariantT>();
-  variant->function = "add";
+  variant->function = "add_tiles";
   variant->grid = {exprs.intern(1), exprs.intern(1), exprs.intern(1)};
   constexpr std::uint32_t kTiles = 23;
   variant->block = {kTiles, 1, 1};
