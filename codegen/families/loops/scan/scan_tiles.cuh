@@ -8,10 +8,9 @@
 // publishes the group's total, and then the result of the row through the group. What lies before a
 // group is the nearest group's result that is there, then the totals of the groups in between, one
 // after the other: the same sum whichever result that was.
-//
-// A block waits only for blocks with smaller numbers, which the hardware starts before it.
 #pragma once
 
+#include "published.cuh"
 #include "scan.cuh"
 
 constexpr u32 kScanGroup = 32;
