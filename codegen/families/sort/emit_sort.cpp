@@ -23,11 +23,10 @@ constexpr int kSortBlockThreads = 128;  // of blocks with several short rows
 constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cuh
 constexpr int kMergeThreads = 256;
 constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // indices have 32 bits
-/// Pieces of the longest row that is merged. An H200 takes 19 ps for an element of 8 bytes in each
-/// merge (16 million took 13 in 4 ms), and moves 24 bytes for it in each radix pass, 8 ps at 3
-/// TB/s: 8 passes are as much as 3.4 merges, the 4 of 4 bytes as 2.2. Of one short row launches are
-/// what counts, 3 us each: 1 + 2 beside 2 and a pass for each byte.
-constexpr std::int64_t kMostMergedPieces = 4;
+// Seconds of an H200. A merge reads and writes entries at 1.7 TB/s: 16 million of 16 bytes took 13
+// in 4 ms. Radix passes move keys and indices at 3 TB/s, an estimate; a block sorts a byte of an
+// element in 4 ps.
+constexpr double kLaunch = 3e-6, kMergeRate = 1.7e12, kRadixRate = 3e12, kByteOfPiece = 4e-12;
 // As in radix_rows.cuh.
 constexpr int kRadixThreads = 256, kClearWords = 2048, kDigits = 256;
 constexpr std::int64_t kMostParts = 512;
@@ -35,6 +34,26 @@ constexpr int kRadixBlocks = 3;  // of a multiprocessor
 std::int64_t radix_tile(DType dtype) { return kRadixThreads * (size_of(dtype) == 8 ? 12 : 16); }
 
 int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
+
+/// The longest row that is merged: beyond, a pass for each byte takes less than pieces and merges.
+std::int64_t longest_merged(const SortProblem& problem, int piece, const Ranges& ranges) {
+  const Dim all = problem.outer * problem.inner;
+  const auto rows = static_cast<double>(
+      ir::upper_bound(all, ranges).value_or(ir::lower_bound(all, ranges).value_or(1)));
+  const auto bytes = static_cast<double>(size_of(problem.dtype));
+  const double moved = 2 * entry_bytes(problem.dtype) / kMergeRate;
+  const double by_radix = bytes * (bytes == 8 ? 24 : 16) / kRadixRate;
+  std::int64_t longest = piece;
+  for (int merges = 1; longest < kLongest; ++merges) {
+    const double elements = rows * static_cast<double>(2 * longest);
+    // A block sort and merges, or clearing, counting and passes.
+    if ((1 + merges) * kLaunch + elements * (merges * moved + bytes * kByteOfPiece) >
+        (2 + bytes) * kLaunch + elements * by_radix)
+      break;
+    longest *= 2;
+  }
+  return longest;
+}
 
 /// Counts of each byte of each row, and records of each tile.
 Dim radix_words(const SortProblem& problem, const Dim& tiles) {
@@ -242,7 +261,8 @@ SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
     schedule.groups =
         std::max(32, static_cast<int>(std::bit_ceil(2 * static_cast<std::uint64_t>(*asked))));
   // Of few elements hardly anything is left to merge.
-  schedule.merged = schedule.groups > 0 ? kLongest : kMostMergedPieces * schedule.piece;
+  schedule.merged =
+      schedule.groups > 0 ? kLongest : longest_merged(problem, schedule.piece, exprs.ranges());
   if (most > schedule.merged) schedule.digits = static_cast<int>(size_of(problem.dtype));
   schedule.has_pieces =
       ir::lower_bound(problem.length, exprs.ranges()).value_or(0) <= schedule.merged;
