@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
 #include "runtime/plan/plan_data.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 
 namespace sinter::test {
@@ -144,6 +145,31 @@ TEST(CudaLu, KernelsComputeWhatTheReferenceComputes) {
       const double scale = test.is_inverse ? size : std::abs(expected[c].at(i));
       ASSERT_NEAR(got.at(i), expected[c].at(i), most * scale) << i;
     }
+  }
+}
+
+TEST(CudaLu, KernelsCompileForEveryArchitecture) {
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  std::vector<codegen::DeviceModel> devices;
+  for (const std::string& each : architectures) devices.push_back(codegen::cuda_device(each));
+  for (std::size_t a = 0; a < architectures.size(); ++a) {
+    std::vector<std::string> sources;
+    for (const DType type : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
+      codegen::ExprTable exprs({{"n", ir::Range{1, 1024}}});
+      codegen::LuProblem problem;
+      problem.x = 0;
+      problem.y = 1;
+      problem.type = type;
+      problem.n = ir::Dim::symbol("n");
+      problem.is_inverse = type != DType::kFloat32;
+      codegen::KernelRequest request;
+      request.name = "lu";
+      request.device = &devices[a];
+      const std::vector<std::uint32_t> scratch = {2, 3, 4, 5, 6};
+      sources.push_back(emit_lu(problem, scratch, request, exprs).source);
+    }
+    for (const auto& kernel : codegen::compile_cuda(sources, std::vector{architectures[a]}))
+      EXPECT_GT(kernel[0].code.size(), 100u) << architectures[a];
   }
 }
 
