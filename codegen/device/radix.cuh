@@ -158,6 +158,8 @@ struct RadixMemory {
   }
 };
 
+constexpr i64 kMostParts = 512;  // of a row whose digits are counted, each by a block
+
 /// Counts of digits of a row in memory: kDigits for each pass. Copies keep lanes with equal digits
 /// apart; where a whole warp has one digit, one lane counts.
 template <class Key, int kPasses, int kThreads, int kEach>

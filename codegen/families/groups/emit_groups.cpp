@@ -16,6 +16,7 @@ namespace {
 // As in group_by_index.cuh.
 constexpr int kGroupThreads = 256, kGroupTile = 2048, kDigits = 256;
 constexpr std::int64_t kClearWords = 2048;  // of a block that clears
+constexpr std::int64_t kMostParts = 512;    // as in radix.cuh
 /// Rows whose starts the block that sorts finds as well.
 constexpr std::int64_t kRowsOfTile = 4096;
 // As in combine_groups.cuh.
@@ -228,7 +229,8 @@ class IndexGroupsEmitter {
     keys(args, 0);
     args.buffer("u64* words", scratch_[0]);
     const std::string problem = problem_text(args, g_.count, g_.rows);
-    text_.add({"_count", {tiles()}, kGroupThreads}, args, args.lines(),
+    const Dim parts = ir::min(tiles(), Dim(kMostParts), exprs_.ranges());
+    text_.add({"_count", {parts}, kGroupThreads}, args, args.lines(),
               problem + fmt::format("  count_digits<{}>(p, keys, words);\n", passes_), limited());
   }
 

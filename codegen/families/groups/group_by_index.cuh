@@ -34,13 +34,13 @@ template <int kPasses>
 SINTER_DEVICE void clear_counts(const IndexProblem& p, u64* words) {
   memory_of<kPasses>(p, words).clear();
 }
-/// Of a tile.
 template <int kPasses, class Index>
 SINTER_DEVICE void count_digits(const IndexProblem& p, const Index* index, u64* words) {
   const RadixMemory<kPasses> memory = memory_of<kPasses>(p, words);
-  if (i64(blockIdx.x) >= memory.tiles) return;
+  const i64 parts = min_size(memory.tiles, kMostParts);
+  if (i64(blockIdx.x) >= parts) return;
   __shared__ RadixCounts<u32, kPasses, kGroupThreads, kGroupEach> counts;
-  counts.count(p.count, blockIdx.x, memory.tiles, memory.counts(0),
+  counts.count(p.count, blockIdx.x, parts, memory.counts(0),
                [&](i64 i) { return row_of(p, index[i]); });
 }
 /// A pass: keys and positions (at first the elements' own) of a tile to their places by one digit.

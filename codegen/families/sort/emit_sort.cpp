@@ -24,7 +24,7 @@ constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cu
 constexpr int kMergeThreads = 256;
 constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // indices have 32 bits
 // Seconds of an H200. A merge reads and writes entries at 1.7 TB/s: 16 million of 16 bytes took 13
-// in 4 ms. Radix passes move keys and indices at 3 TB/s, an estimate; a block sorts a byte of an
+// in 4 ms. Estimates: radix passes move keys and indices at 3 TB/s, and a block sorts a byte of an
 // element in 4 ps.
 constexpr double kLaunch = 3e-6, kMergeRate = 1.7e12, kRadixRate = 3e12, kByteOfPiece = 4e-12;
 // As in radix_rows.cuh.

@@ -13,7 +13,6 @@ struct RadixRows {
   static constexpr int kThreads = 256, kEach = sizeof(Key) == 8 ? 12 : 16;
   static constexpr int kTile = kThreads * kEach;
   static constexpr int kPasses = sizeof(Element);
-  static constexpr i64 kMostParts = 512;  // of a row whose digits are counted
 
   SINTER_DEVICE static i64 tiles_of(const SortProblem& p) {
     return p.length > Shape::kMostMerged ? (p.length + kTile - 1) / kTile : 0;
