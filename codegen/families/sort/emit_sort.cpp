@@ -31,7 +31,9 @@ constexpr double kLaunch = 3e-6, kMergeRate = 1.7e12, kRadixRate = 3e12, kByteOf
 constexpr int kRadixThreads = 256, kClearWords = 2048, kDigits = 256;
 constexpr std::int64_t kMostParts = 512;
 constexpr int kRadixBlocks = 3;  // of a multiprocessor
-std::int64_t radix_tile(DType dtype) { return kRadixThreads * (size_of(dtype) == 8 ? 12 : 16); }
+std::int64_t radix_tile(DType dtype) {
+  return std::int64_t{kRadixThreads} * (size_of(dtype) == 8 ? 12 : 16);
+}
 
 int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
 
