@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codegen/families/linear_attention/linear_attention_problem.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::codegen {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kUnsupported, why); }
+
+constexpr std::int64_t kMostSize = 256;  // of keys; registers hold the rows of a state
+constexpr std::int64_t kMostReads = 8;
+constexpr std::int64_t kTile = 16;    // rows and columns of a fragment
+constexpr std::int64_t kPad = 8;      // elements between rows in shared memory
+constexpr std::int64_t kLanes = 512;  // bytes of a fragment of a warp
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+std::string no_state_kernel(const ir::LinearAttention& layer, DType type) {
+  if (size_of(type) > 4) return fmt::format("there is no kernel for {}", to_string(type));
+  if (!layer.key_size.is_constant() || !layer.value_size.is_constant())
+    return "the sizes of its states are known only when it runs";
+  if (layer.key_size.value() > kMostSize || layer.key_size.value() < 1 ||
+      layer.value_size.value() < 1)
+    return fmt::format("states have {} rows; registers hold 1 to {}", layer.key_size.value(),
+                       kMostSize);
+  if (layer.out_heads() / layer.heads() > kMostReads)
+    return fmt::format("{} queries read each state; registers hold {}",
+                       layer.out_heads() / layer.heads(), kMostReads);
+  return "";
+}
+
+LinearAttentionProblem read_linear_attention(const Region& region) {
+  const Graph& body = *region.node.body;
+  const Node* node = body.nodes().size() == 1 ? &body.nodes()[0] : nullptr;
+  if (node == nullptr || node->op->name != "LinearAttention")
+    refuse("a region of kind 'linear_attention' must be one LinearAttention of values in memory");
+  LinearAttentionProblem problem;
+  std::vector<ir::TensorType> types;
+  std::vector<StateOperand> operands;
+  for (const ValueId input : node->inputs) {
+    const auto at = body.input_number(input);
+    if (!at) refuse("an operand of a LinearAttention is not in memory");
+    types.push_back(body.type(input));
+    operands.push_back({region.inputs[*at], types.back().dtype});
+    if (size_of(types.back().dtype) > 4)
+      refuse(fmt::format("there is no kernel for {}", to_string(types.back().dtype)));
+  }
+  problem.layer = ir::linear_attention(node->attrs, types);
+  if (const std::string why = no_state_kernel(problem.layer, types[0].dtype); !why.empty())
+    refuse(why);
+  problem.query = operands[0];
+  problem.key = operands[1];
+  problem.value = operands[2];
+  const auto take = [&](const std::optional<std::size_t>& input,
+                        std::optional<StateOperand>& operand) {
+    if (input) operand = operands[*input];
+  };
+  const ir::LinearAttentionInputs& inputs = problem.layer.inputs;
+  take(inputs.decay, problem.decay);
+  take(inputs.beta, problem.beta);
+  take(inputs.erase, problem.erase);
+  take(inputs.state, problem.state);
+  for (std::size_t i = 0; i < body.outputs().size(); ++i) {
+    const ValueId value = body.outputs()[i];
+    if (body.producer(value) != node) refuse("a result of the region is not the layer's");
+    (value == node->outputs[0] ? problem.out : problem.new_state) =
+        StateOperand{region.outputs[i], body.type(value).dtype};
+  }
+  return problem;
+}
+
+std::vector<std::uint32_t> LinearAttentionProblem::buffers() const {
+  std::vector<std::uint32_t> all = {query.buffer, key.buffer, value.buffer};
+  for (const auto* operand : {&decay, &beta, &erase, &state, &out, &new_state})
+    if (*operand) all.push_back((*operand)->buffer);
+  return all;
+}
+
+std::string LinearAttentionProblem::to_string() const {
+  std::string text = fmt::format(
+      "linear attention {} scale {} by channel {} states {}x{} of {} heads {} {} {} batch {} "
+      "length {} {}",
+      ir::to_string(layer.rule), layer.scale, layer.by_channel, key_size(), value_size(),
+      layer.heads(), layer.query_heads, layer.key_heads, layer.value_heads, layer.batch.to_string(),
+      layer.length.to_string(), sinter::to_string(query.type));
+  for (const auto* operand : {&decay, &beta, &erase, &state, &out, &new_state})
+    text += *operand ? fmt::format(" {}", sinter::to_string((*operand)->type)) : " none";
+  return text;
+}
+
+Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {
+  return layer.batch * Dim(layer.heads()) *
+         ir::ceil_div(layer.length, Dim(kChunkTokens), exprs.ranges());
+}
+
+namespace {
+
+struct RecordParts {
+  std::int64_t shared = 0, added = 0;  // bytes: of what all slices read, and of the columns
+};
+RecordParts record_parts(const LinearAttentionProblem& problem) {
+  constexpr std::int64_t kTiles = kChunkTokens / kTile;
+  const std::int64_t keys = problem.key_size() / kTile, values = problem.value_size() / kTile;
+  const std::int64_t of_keys = problem.layer.rule == ir::UpdateRule::kLinear ? 2 : 3;
+  return {(of_keys * kTiles * keys + kTiles * (kTiles + 1) / 2) * kLanes +
+              (problem.decay ? problem.key_size() * 4 : 0),
+          kTiles * values * kLanes};
+}
+
+}  // namespace
+
+std::int64_t LinearAttentionProblem::record_bytes() const {
+  const RecordParts parts = record_parts(*this);
+  return parts.shared + parts.added;
+}
+
+std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
+  const std::int64_t keys = problem.key_size(), values = problem.value_size();
+  const bool erases = problem.layer.rule != ir::UpdateRule::kLinear;
+  return kChunkTokens * 2 * (2 * (keys + kPad) + values + kPad) +
+         kChunkTokens * 4 * (problem.layer.by_channel ? keys + 4 : 1) +
+         aligned((erases ? kChunkTokens : 1) * (kChunkTokens + 4) * 4) + kChunkTokens * 4;
+}
+
+std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule) {
+  const std::int64_t stage =
+      record_parts(problem).shared + kChunkTokens / kTile * (schedule.slice / kTile) * kLanes;
+  return schedule.stages * stage +
+         (problem.key_size() + kChunkTokens) * (schedule.slice + kPad) * 2;
+}
+
+std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
+  if (size_of(query.type) != 2) return "chunks are products of 16 bits";
+  if (layer.rule == ir::UpdateRule::kGeneralDelta) return "its rule is general";
+  if (layer.out_heads() != layer.heads()) return "several queries read each state";
+  if (key_size() % 64 != 0) return "its keys are no multiple of 64";
+  if (value_size() % kTile != 0) return "its values are no multiple of 16";
+  if (operand_bytes(*this) > device.block_shared_bytes ||
+      chunk_bytes(*this, {kTile, 1, {}}) > device.block_shared_bytes)
+    return fmt::format("a chunk does not fit the shared memory of {}", device.architecture);
+  return "";
+}
+
+std::string ChunkSchedule::to_string() const {
+  return fmt::format("linear_attention slice={} stages={}", slice, stages);
+}
+
+std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, ExprTable& exprs,
+                                         const DeviceModel& device, const std::string& forced) {
+  constexpr int kMostStages = 3;
+  // Wider slices read less; narrower ones are more blocks, of which each multiprocessor needs one.
+  constexpr double kFullShare = 0.75;
+  constexpr std::int64_t kWidest = 64;
+  std::vector<ChunkSchedule> all;
+  for (std::int64_t slice = kTile; slice <= kWidest; slice *= 2) {
+    if (problem.value_size() % slice != 0) break;
+    for (int stages = kMostStages; stages > 0; --stages) {
+      ChunkSchedule schedule{slice, stages, {}};
+      if (chunk_bytes(problem, schedule) > device.block_shared_bytes) continue;
+      if (forced == schedule.to_string()) return {schedule};
+      if (all.empty() || all.back().slice < slice) all.push_back(schedule);
+    }
+  }
+  if (!forced.empty())
+    throw Error(ErrorCode::kUsage, fmt::format("schedule '{}' is none of this layer's: '{}' is",
+                                               forced, all.front().to_string()));
+  const Dim& batch = problem.layer.batch;
+  const std::int64_t least = ir::lower_bound(batch, exprs.ranges()).value_or(0);
+  const auto most = ir::upper_bound(batch, exprs.ranges());
+  std::vector<ChunkSchedule> chosen;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i + 1 == all.size()) {
+      chosen.push_back(all[i]);
+      break;
+    }
+    // Sequences with which the next slices are too few blocks.
+    const std::int64_t blocks = problem.layer.heads() * (problem.value_size() / all[i + 1].slice);
+    const auto few = static_cast<std::int64_t>(kFullShare * device.multiprocessors);
+    const std::int64_t limit = (few + blocks - 1) / blocks - 1;
+    if (limit < least) continue;
+    chosen.push_back(all[i]);
+    if (most && *most <= limit) break;
+    chosen.back().conditions.emplace_back(exprs.intern(batch), 1, limit);
+  }
+  return chosen;
+}
+
+}  // namespace sinter::codegen
