@@ -213,7 +213,7 @@ struct ChunkStates {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const i64 token = chunk * Record::kTokens + warp * 16 + g + i * 8;
-      if (layer.out == nullptr || token >= layer.length) continue;
+      if (token >= layer.length) continue;
       T* const row =
           layer.out + Shape::out_row(sequence * layer.length + token, state_head, 0) + column;
 #pragma unroll
@@ -253,6 +253,6 @@ struct ChunkStates {
       store_out(chunk, out);
       if constexpr (kStages == 1) __syncthreads();
     }
-    if (layer.new_state != nullptr) store_states(states);
+    store_states(states);
   }
 };

@@ -29,7 +29,7 @@ TokenSchedule token_schedule(const LinearAttentionProblem& problem) {
   const std::int64_t keys = problem.key_size(), values = problem.value_size();
   TokenSchedule schedule;
   const std::int64_t widest =
-      kVectorBytes / static_cast<std::int64_t>(size_of(problem.state_type()));
+      kVectorBytes / static_cast<std::int64_t>(size_of(problem.new_state.type));
   while (schedule.width < widest && values % (schedule.width * 2) == 0) schedule.width *= 2;
   schedule.slice = schedule.width;
   while (schedule.slice < kColumns && schedule.slice < values) schedule.slice *= 2;
@@ -76,7 +76,7 @@ class StateEmitter {
         "                       {}, {}, {}, {}, {:.9e}f}};\n",
         rule(), gate(), p_.key_size(), p_.value_size(), p_.layer.heads(), p_.layer.query_heads,
         p_.layer.key_heads, p_.layer.value_heads, storage_name(p_.query.type), type_of(p_.decay),
-        type_of(p_.beta), type_of(p_.erase), storage_name(p_.state_type()), query, key, value,
+        type_of(p_.beta), type_of(p_.erase), storage_name(p_.new_state.type), query, key, value,
         decay, beta, erase, state, out, new_state, length,
         static_cast<double>(static_cast<float>(p_.layer.scale)));
   }
@@ -151,9 +151,9 @@ class StateEmitter {
     args_.buffer(fmt::format("const {}* {}", storage_name(operand->type), name), operand->buffer);
     return name;
   }
-  std::string result(const char* name, const std::optional<StateOperand>& operand, bool is_used) {
-    if (!operand || !is_used) return "nullptr";
-    args_.buffer(fmt::format("{}* {}", storage_name(operand->type), name), operand->buffer);
+  std::string result(const char* name, const StateOperand& operand, bool is_used) {
+    if (!is_used) return "nullptr";
+    args_.buffer(fmt::format("{}* {}", storage_name(operand.type), name), operand.buffer);
     return name;
   }
 

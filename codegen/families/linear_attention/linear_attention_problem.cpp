@@ -9,10 +9,6 @@
 namespace sinter::codegen {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kUnsupported, why); }
-
-constexpr std::int64_t kMostSize = 256;  // of keys; registers hold the rows of a state
-constexpr std::int64_t kMostReads = 8;
 constexpr std::int64_t kTile = 16;    // rows and columns of a fragment
 constexpr std::int64_t kPad = 8;      // elements between rows in shared memory
 constexpr std::int64_t kLanes = 512;  // bytes of a fragment of a warp
@@ -21,64 +17,37 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace
 
-std::string no_state_kernel(const ir::LinearAttention& layer, DType type) {
-  if (size_of(type) > 4) return fmt::format("there is no kernel for {}", to_string(type));
-  if (!layer.key_size.is_constant() || !layer.value_size.is_constant())
-    return "the sizes of its states are known only when it runs";
-  if (layer.key_size.value() > kMostSize || layer.key_size.value() < 1 ||
-      layer.value_size.value() < 1)
-    return fmt::format("states have {} rows; registers hold 1 to {}", layer.key_size.value(),
-                       kMostSize);
-  if (layer.out_heads() / layer.heads() > kMostReads)
-    return fmt::format("{} queries read each state; registers hold {}",
-                       layer.out_heads() / layer.heads(), kMostReads);
-  return "";
-}
-
-LinearAttentionProblem read_linear_attention(const Region& region) {
-  const Graph& body = *region.node.body;
-  const Node* node = body.nodes().size() == 1 ? &body.nodes()[0] : nullptr;
-  if (node == nullptr || node->op->name != "LinearAttention")
-    refuse("a region of kind 'linear_attention' must be one LinearAttention of values in memory");
+LinearAttentionProblem read_linear_attention(const OperatorRegion& region) {
   LinearAttentionProblem problem;
-  std::vector<ir::TensorType> types;
-  std::vector<StateOperand> operands;
-  for (const ValueId input : node->inputs) {
-    const auto at = body.input_number(input);
-    if (!at) refuse("an operand of a LinearAttention is not in memory");
-    types.push_back(body.type(input));
-    operands.push_back({region.inputs[*at], types.back().dtype});
-    if (size_of(types.back().dtype) > 4)
-      refuse(fmt::format("there is no kernel for {}", to_string(types.back().dtype)));
-  }
-  problem.layer = ir::linear_attention(node->attrs, types);
-  if (const std::string why = no_state_kernel(problem.layer, types[0].dtype); !why.empty())
-    refuse(why);
-  problem.query = operands[0];
-  problem.key = operands[1];
-  problem.value = operands[2];
-  const auto take = [&](const std::optional<std::size_t>& input,
-                        std::optional<StateOperand>& operand) {
-    if (input) operand = operands[*input];
+  problem.layer = ir::linear_attention(region.node.attrs, region.body.types(region.node.inputs));
+  const auto input = [&](std::size_t i) {
+    return StateOperand{region.buffer(i), region.type(i).dtype};
   };
-  const ir::LinearAttentionInputs& inputs = problem.layer.inputs;
-  take(inputs.decay, problem.decay);
-  take(inputs.beta, problem.beta);
-  take(inputs.erase, problem.erase);
-  take(inputs.state, problem.state);
-  for (std::size_t i = 0; i < body.outputs().size(); ++i) {
-    const ValueId value = body.outputs()[i];
-    if (body.producer(value) != node) refuse("a result of the region is not the layer's");
-    (value == node->outputs[0] ? problem.out : problem.new_state) =
-        StateOperand{region.outputs[i], body.type(value).dtype};
-  }
+  const auto optional = [&](const std::optional<std::size_t>& i) {
+    return i ? std::optional(input(*i)) : std::nullopt;
+  };
+  const auto result = [&](std::size_t i) {
+    return StateOperand{region.region.outputs[i], region.body.type(region.node.outputs[i]).dtype};
+  };
+  problem.query = input(0);
+  problem.key = input(1);
+  problem.value = input(2);
+  const ir::LinearAttentionInputs& which = problem.layer.inputs;
+  problem.decay = optional(which.decay);
+  problem.beta = optional(which.beta);
+  problem.erase = optional(which.erase);
+  problem.state = optional(which.state);
+  problem.out = result(0);
+  problem.new_state = result(1);
   return problem;
 }
 
 std::vector<std::uint32_t> LinearAttentionProblem::buffers() const {
   std::vector<std::uint32_t> all = {query.buffer, key.buffer, value.buffer};
-  for (const auto* operand : {&decay, &beta, &erase, &state, &out, &new_state})
+  for (const auto* operand : {&decay, &beta, &erase, &state})
     if (*operand) all.push_back((*operand)->buffer);
+  all.push_back(out.buffer);
+  all.push_back(new_state.buffer);
   return all;
 }
 
@@ -89,9 +58,9 @@ std::string LinearAttentionProblem::to_string() const {
       ir::to_string(layer.rule), layer.scale, layer.by_channel, key_size(), value_size(),
       layer.heads(), layer.query_heads, layer.key_heads, layer.value_heads, layer.batch.to_string(),
       layer.length.to_string(), sinter::to_string(query.type));
-  for (const auto* operand : {&decay, &beta, &erase, &state, &out, &new_state})
+  for (const auto* operand : {&decay, &beta, &erase, &state})
     text += *operand ? fmt::format(" {}", sinter::to_string((*operand)->type)) : " none";
-  return text;
+  return text + " " + sinter::to_string(new_state.type);
 }
 
 Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {

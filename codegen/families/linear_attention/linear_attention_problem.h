@@ -9,7 +9,7 @@
 
 #include <sinter/dtype.h>
 
-#include "codegen/families/family.h"
+#include "codegen/families/operator_family.h"
 #include "codegen/targets/device_model.h"
 #include "ir/recurrence/linear_attention.h"
 
@@ -23,13 +23,11 @@ struct StateOperand {
 
 struct LinearAttentionProblem {
   ir::LinearAttention layer;
-  StateOperand query, key, value;
+  StateOperand query, key, value, out, new_state;
   std::optional<StateOperand> decay, beta, erase, state;
-  std::optional<StateOperand> out, new_state;  // those that are read
 
   std::int64_t key_size() const { return layer.key_size.value(); }
   std::int64_t value_size() const { return layer.value_size.value(); }
-  DType state_type() const { return new_state ? new_state->type : DType::kFloat32; }
   /// All operands in memory, in the order of the kernels' parameters.
   std::vector<std::uint32_t> buffers() const;
   /// Everything except the buffers.
@@ -45,10 +43,7 @@ struct LinearAttentionProblem {
 /// Tokens in a chunk.
 inline constexpr std::int64_t kChunkTokens = 64;
 
-/// Throws Error(kUnsupported) for other regions, and for sizes and types that no kernel takes.
-LinearAttentionProblem read_linear_attention(const Region& region);
-/// Why no kernel takes the node, which is a LinearAttention; empty if one does.
-std::string no_state_kernel(const ir::LinearAttention& layer, DType type);
+LinearAttentionProblem read_linear_attention(const OperatorRegion& region);
 
 /// Columns of the states that a block has, and the chunks in its shared memory.
 struct ChunkSchedule {

@@ -174,7 +174,7 @@ struct TokenStates {
   }
 
   SINTER_DEVICE void store_out(i64 t, const float (&sums)[kSums]) const {
-    if (layer.out == nullptr || !exists || first_row != 0) return;
+    if (!exists || first_row != 0) return;
     const i64 at = sequence * layer.length + t;
 #pragma unroll
     for (int read = 0; read < kReads; ++read) {
@@ -208,7 +208,6 @@ struct TokenStates {
       update(state, token, static_cast<int>(t % 2), sums);
       store_out(t, sums);
     }
-    if (layer.new_state == nullptr) return;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       Vec<State, kWidth> row;

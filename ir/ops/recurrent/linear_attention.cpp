@@ -288,6 +288,9 @@ std::vector<OpDef> linear_attention_ops() {
               {"decay", AttrKind::kInt, Attr(std::int64_t{0})},
               {"state", AttrKind::kInt, Attr(std::int64_t{0})}};
   op.infer = infer_linear_attention;
+  // Behind query, key and value: exponents, and what their products add up to.
+  op.numerics.operands = {Rounding::kRelative, Rounding::kRelative, Rounding::kRelative,
+                          Rounding::kExponent};
   op.evaluate = [](const Attrs& attrs, Tensors inputs, Types outputs) {
     return Evaluation(attrs, inputs).run(outputs);
   };

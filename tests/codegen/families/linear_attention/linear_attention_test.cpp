@@ -117,17 +117,15 @@ LinearAttentionProblem problem_of(const Layer& layer) {
   return problem;
 }
 std::uint32_t records_of(const LinearAttentionProblem& problem) {
-  return problem.new_state->buffer + 1;
+  return problem.new_state.buffer + 1;
 }
 
 const ir::Ranges kRanges = {{"batch", {0, 64}}, {"length", {0, 4096}}};
 
-codegen::KernelRequest request_of(const LinearAttentionProblem& problem, const std::string& name,
-                                  const codegen::DeviceModel& device) {
+codegen::KernelRequest request_of(const std::string& name, const codegen::DeviceModel& device) {
   codegen::KernelRequest request;
   request.name = name;
   request.device = &device;
-  (void)problem;
   return request;
 }
 
@@ -147,13 +145,7 @@ double most_error(DType type, DType state) {
   return 1.5e-3;
 }
 
-struct Run {
-  const char* which;  // "tokens" or "chunks"
-  std::vector<codegen::EmittedKernel> kernels;
-  codegen::ExprTable exprs{kRanges};
-};
-
-/// Compares all lengths; `which` as in Run.
+/// Compares for all (batch, length); `which` kernels: "tokens" or "chunks".
 void check(std::span<const Layer> layers, const char* which,
            const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes,
            const char* architecture = "sm_90") {
@@ -169,13 +161,13 @@ void check(std::span<const Layer> layers, const char* which,
     first.push_back(all.size());
     const std::string name = fmt::format("{}_{}", which, l);
     if (std::string(which) == "tokens") {
-      all.push_back(emit_token_states(problem, request_of(problem, name, device), exprs));
+      all.push_back(emit_token_states(problem, request_of(name, device), exprs));
     } else {
       ASSERT_EQ(problem.no_chunks(device), "");
       all.push_back(emit_chunk_operands(problem, records_of(problem),
-                                        request_of(problem, name + "_operands", device), exprs));
+                                        request_of(name + "_operands", device), exprs));
       all.push_back(emit_chunk_states(problem, records_of(problem), layers[l].schedule,
-                                      request_of(problem, name + "_states", device), exprs));
+                                      request_of(name + "_states", device), exprs));
     }
   }
   first.push_back(all.size());
@@ -211,8 +203,8 @@ void check(std::span<const Layer> layers, const char* which,
           library.run(all[k].step, variant, values, memory);
       }
       const double most = most_error(layer.type, layer.state.value_or(kF32));
-      EXPECT_LE(error_of(expected[0], memory[problem.out->buffer]), most) << "out";
-      EXPECT_LE(error_of(expected[1], memory[problem.new_state->buffer]), most) << "new_state";
+      EXPECT_LE(error_of(expected[0], memory[problem.out.buffer]), most) << "out";
+      EXPECT_LE(error_of(expected[1], memory[problem.new_state.buffer]), most) << "new_state";
     }
   }
 }
@@ -284,15 +276,14 @@ TEST(LinearAttentionKernels, CompileForEveryArchitecture) {
     const LinearAttentionProblem problem = problem_of(layer);
     codegen::ExprTable exprs(kRanges);
     const codegen::DeviceModel& device = codegen::reference_device();
-    sources.push_back(
-        emit_token_states(problem, request_of(problem, "tokens", device), exprs).source);
+    sources.push_back(emit_token_states(problem, request_of("tokens", device), exprs).source);
     if (!problem.no_chunks(device).empty()) continue;
-    sources.push_back(emit_chunk_operands(problem, records_of(problem),
-                                          request_of(problem, "operands", device), exprs)
-                          .source);
-    sources.push_back(emit_chunk_states(problem, records_of(problem), "",
-                                        request_of(problem, "states", device), exprs)
-                          .source);
+    sources.push_back(
+        emit_chunk_operands(problem, records_of(problem), request_of("operands", device), exprs)
+            .source);
+    sources.push_back(
+        emit_chunk_states(problem, records_of(problem), "", request_of("states", device), exprs)
+            .source);
   }
   const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   for (const auto& kernels : codegen::compile_cuda(sources, architectures))
