@@ -60,7 +60,7 @@ std::string LinearAttentionProblem::to_string() const {
       layer.length.to_string(), sinter::to_string(query.type));
   for (const auto* operand : {&decay, &beta, &erase, &state})
     text += *operand ? fmt::format(" {}", sinter::to_string((*operand)->type)) : " none";
-  return text + " " + sinter::to_string(new_state.type);
+  return text + fmt::format(" {}", sinter::to_string(new_state.type));
 }
 
 Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {
