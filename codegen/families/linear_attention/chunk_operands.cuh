@@ -82,13 +82,18 @@ struct ChunkOperands {
   /// differences would be no numbers.
   SINTER_DEVICE static float gate_of(float x) { return (x < -200.0f ? -200.0f : x) * 1.44269504f; }
   SINTER_DEVICE void sum_channels() const {
+    constexpr int kAtOnce = 32;  // loads on their way
     for (int c = static_cast<int>(threadIdx.x); c < kKeySize; c += kThreads) {
       float sum = 0.0f;
-#pragma unroll 8
-      for (int row = 0; row < kTokens; ++row) {
-        const float x = widen(layer.decay[head(row) * kKeySize + c]);
-        if (row < left) sum += gate_of(x);
-        memory.gates[row][c] = sum;
+      for (int begin = 0; begin < kTokens; begin += kAtOnce) {
+        float x[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) x[i] = widen(layer.decay[head(begin + i) * kKeySize + c]);
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (begin + i < left) sum += gate_of(x[i]);
+          memory.gates[begin + i][c] = sum;
+        }
       }
     }
   }

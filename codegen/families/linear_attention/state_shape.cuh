@@ -3,6 +3,7 @@
 #pragma once
 
 #include "approximate.cuh"
+#include "cluster.cuh"
 #include "mma.cuh"
 #include "vector.cuh"
 
