@@ -25,7 +25,7 @@ struct ChunkStates {
 
   struct Stage {
     uint4 shared[Record::kAdded];  // what all slices read
-    uint4 added[Record::kTiles][kSliceTiles][kLanes];
+    uint4 added[Record::kTiles][kSliceTiles * kLanes];
   };
   struct Memory {
     Stage stages[kStages];
@@ -66,7 +66,7 @@ struct ChunkStates {
       for (int i = static_cast<int>(threadIdx.x); i < kUnits; i += kThreads) {
         const int row = i / (kSliceTiles * kLanes), at = i % (kSliceTiles * kLanes);
         cp_async<16>(
-            &stage.added[row][0][at],
+            &stage.added[row][at],
             from + Record::kAdded + (row * Record::kValueTiles + column / 16) * kLanes + at);
       }
     }
@@ -158,7 +158,7 @@ struct ChunkStates {
 #pragma unroll
     for (int pair = 0; pair < kPairs; ++pair) {
       u32 added[4];
-      load_tile(added, stage.added[warp][own_column / 16 + pair]);
+      load_tile(added, stage.added[warp] + (own_column / 16 + pair) * kLanes);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         updates[pair][i / 2][i % 2 * 2] = low_of<T>(added[i]);

@@ -140,7 +140,8 @@ std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, 
     throw Error(ErrorCode::kUsage, fmt::format("schedule '{}' is none of this layer's: '{}' is",
                                                forced, all.front().to_string()));
   const Dim& batch = problem.layer.batch;
-  const std::int64_t least = ir::lower_bound(batch, exprs.ranges()).value_or(0);
+  const std::int64_t least =
+      std::max<std::int64_t>(ir::lower_bound(batch, exprs.ranges()).value_or(1), 1);
   const auto most = ir::upper_bound(batch, exprs.ranges());
   std::vector<ChunkSchedule> chosen;
   for (std::size_t i = 0; i < all.size(); ++i) {
