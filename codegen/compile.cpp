@@ -284,6 +284,7 @@ class Compiler {
       }
       choice.tactics.push_back(std::move(written));
     }
+    choice.samples = std::move(step.samples);
     if (is_choice)
       step.step.work.Set(std::move(choice));
     else

@@ -43,6 +43,21 @@ SINTER_DEVICE u32 key_of(u8 x) { return x; }
 SINTER_DEVICE u64 key_of(i64 x) { return static_cast<u64>(x) ^ 0x8000000000000000ull; }
 SINTER_DEVICE u64 key_of(u64 x) { return x; }
 
+// Keys that have as many bytes as the element, for sorts by bytes.
+SINTER_DEVICE u32 half_key(u16 bits, u16 infinity) {
+  if ((bits & 0x7fffu) > infinity) return 0xffffu;
+  if (bits == 0x8000u) bits = 0;
+  return (bits & 0x8000u) != 0 ? u32(bits) ^ 0xffffu : bits | 0x8000u;
+}
+template <class T>
+SINTER_DEVICE auto short_key_of(T x) {
+  return key_of(x);
+}
+SINTER_DEVICE u32 short_key_of(f16 x) { return half_key(x.bits, 0x7c00); }
+SINTER_DEVICE u32 short_key_of(bf16 x) { return half_key(x.bits, 0x7f80); }
+SINTER_DEVICE u32 short_key_of(i16 x) { return static_cast<u16>(x) ^ 0x8000u; }
+SINTER_DEVICE u32 short_key_of(i8 x) { return static_cast<u8>(x) ^ 0x80u; }
+
 /// The key of a number that is not NaN, in fewer instructions.
 SINTER_DEVICE u32 key_of_number(float x) {
   const u32 bits = bits_of(x + 0.0f);  // -0 becomes +0

@@ -66,6 +66,8 @@ SINTER_DEVICE u16 exchange(u16 x, int mask) {
   return static_cast<u16>(__shfl_xor_sync(0xffffffffu, static_cast<int>(x), mask));
 }
 
+SINTER_DEVICE bool all_lanes(bool x) { return __ballot_sync(0xffffffffu, x) == 0xffffffffu; }
+
 /// Reduces over groups of kLanes neighbouring lanes (a power of two, at most 32). All lanes of the
 /// warp take part; each gets its group's result.
 template <class Combine, int kLanes, class T>

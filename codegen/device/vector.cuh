@@ -80,6 +80,31 @@ SINTER_DEVICE Vec<T, N> load_kept(const T* p) {
   return load<N>(p);
 }
 
+/// An element that is read once: it leaves the caches before what is read again.
+template <class T>
+SINTER_DEVICE T load_once(const T* p) {
+#ifdef __CUDACC__
+  T result;
+  if constexpr (sizeof(T) == 8) {
+    u64 bits;
+    asm volatile("ld.global.cs.u64 %0, [%1];" : "=l"(bits) : "l"(p));
+    memcpy(&result, &bits, sizeof(T));
+    return result;
+  } else if constexpr (sizeof(T) == 4) {
+    u32 bits;
+    asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(bits) : "l"(p));
+    memcpy(&result, &bits, sizeof(T));
+    return result;
+  } else if constexpr (sizeof(T) == 2) {
+    u16 bits;
+    asm volatile("ld.global.cs.u16 %0, [%1];" : "=h"(bits) : "l"(p));
+    memcpy(&result, &bits, sizeof(T));
+    return result;
+  }
+#endif
+  return *p;
+}
+
 template <class T, int N>
 SINTER_DEVICE void store(T* p, const Vec<T, N>& x) {
   constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;

@@ -68,7 +68,8 @@ struct Tactic {
 struct StepTactics {
   /// Its buffers and its cost (set_cost). An empty name means the region's name.
   StepT step;
-  std::vector<Tactic> tactics;  // best guess first; the last has no conditions
+  std::vector<Tactic> tactics;                      // best guess first; the last has no conditions
+  std::vector<plan::fb::IndexSample> samples = {};  // of its integers, while tactics are timed
 };
 
 /// A family's state during the compilation of one plan.

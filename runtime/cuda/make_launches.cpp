@@ -321,6 +321,14 @@ struct Binder {
             buffers.address[loop.counter], mechanism}};
   }
 
+  /// How the integers of a buffer are sampled; null: as zeros.
+  static const fb::IndexSample* sample_of(const fb::StepT& step, std::uint32_t buffer) {
+    const fb::TacticStepT* choice = step.work.AsTacticStep();
+    if (!choice) return nullptr;
+    const auto at = std::ranges::find(choice->samples, buffer, &fb::IndexSample::buffer);
+    return at == choice->samples.end() ? nullptr : &*at;
+  }
+
   /// Sample data overwrite neither inputs nor weights nor states.
   std::vector<OperandSamples::Operand> operands_to_fill(const fb::StepT& step) const {
     std::vector<OperandSamples::Operand> operands;
@@ -329,6 +337,11 @@ struct Binder {
       const auto type = static_cast<DType>(buffer.dtype);
       if (buffer.kind == fb::BufferKind::Arena)
         operands.push_back({buffers.address[id], bytes(id), is_sampled(type)});
+      if (const fb::IndexSample* sample = sample_of(step, id);
+          sample && buffer.kind == fb::BufferKind::Arena) {
+        operands.back().index_bytes = size_of(type);
+        operands.back().last = std::clamp<std::int64_t>(value(sample->last()), 0, INT32_MAX);
+      }
     }
     return operands;
   }

@@ -97,6 +97,7 @@ class RegionTactics {
     if (product_.is_scratch()) result.step.writes.push_back(product_.between());
     if (product_.prologue_rows()) result.step.writes.push_back(*product_.prologue_rows());
     set_cost(result.step, product_.work(), plan_.exprs);
+    result.samples = product_.index_samples();
     const std::vector<GemmTactic> tactics = gemm_tactics(product_, asked_, kernels());
     for (const GemmTactic& tactic : tactics) {
       read_packed(tactic, result.step);

@@ -26,13 +26,32 @@ constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
 
 // All rows of a grouped matmul.
-constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192};
+constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192, 32768};
 
-/// The estimated time for `m` rows. Rows of a grouped matmul are expected to choose groups evenly:
-/// the matrices of those that have rows are then side by side.
+/// Expected tiles of a group with `mean` rows, more or fewer by chance: the sum of the chances
+/// that there is a row behind 0, 1, .. tiles, by the normal distribution.
+double tiles_of_group(double mean, int rows) {
+  const double deviation = std::sqrt(2 * mean);
+  double tiles = 0;
+  for (double behind = 0;; behind += rows) {
+    const double chance = 0.5 * std::erfc((behind + 0.5 - mean) / deviation);
+    tiles += chance;
+    if (behind > mean && chance < 1e-3) return tiles;
+  }
+}
+
+/// The estimated time for `m` rows. Rows of a grouped matmul are expected to choose groups by
+/// chance: the matrices of those that have rows are then side by side. Persistent blocks take the
+/// tiles of all groups one after the other.
 double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) {
   const auto groups = static_cast<double>(problem.product.groups);
   if (groups == 0) return s.tile->estimate(problem, s, m);
+  if (problem.product.by_warpgroups) {
+    const double tiles = groups * tiles_of_group(static_cast<double>(m) / groups, s.m);
+    GemmProblem each = problem;
+    each.n = static_cast<std::int64_t>(static_cast<double>(problem.n) * std::max(tiles, 1.0));
+    return s.tile->estimate(each, s, s.m);
+  }
   const double used = groups * (1 - std::pow(1 - 1 / groups, static_cast<double>(m)));
   GemmProblem each = problem;
   each.n = static_cast<std::int64_t>(static_cast<double>(problem.n) * std::max(used, 1.0));

@@ -122,6 +122,25 @@ StepCost GemmStep::work_of_groups() const {
           gemm_arithmetic(left_type_, plan::fb::MathMode::Default)};
 }
 
+std::vector<plan::fb::IndexSample> GemmStep::index_samples() const {
+  if (!is_grouped()) return {};
+  const Node& node = gemm_node(*nodes_.matmul->body);
+  const auto sample = [&](const Node& region, ValueId indices, const Dim& last) {
+    const auto at = region.body->input_number(indices);
+    if (!at) throw Error(ErrorCode::kInternal, "indices are no input of their region");
+    return plan::fb::IndexSample(input_buffer(region.inputs[*at]), exprs_.intern(last));
+  };
+  std::vector samples = {sample(*nodes_.matmul, node.inputs.back(),
+                                nodes_.matmul->body->type(node.outputs[0]).shape[0])};
+  if (!nodes_.prologue) return samples;
+  const Graph& body = *nodes_.prologue->body;
+  for (const Node& gather : body.nodes())
+    if (gather.op->name == "Gather" && body.input_number(gather.inputs[1]))
+      samples.push_back(sample(*nodes_.prologue, gather.inputs[1],
+                               body.type(gather.inputs[0]).shape[0] - Dim(1)));
+  return samples;
+}
+
 void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
   const std::uint32_t writes[] = {between_};
   if (!is_float(left_type_) || is_eight_bit()) {

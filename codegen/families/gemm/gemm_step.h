@@ -64,6 +64,8 @@ class GemmStep {
   std::optional<LoopProgramT> loops(bool with_epilogue) const;
   /// Traffic, without intermediate values of the step.
   StepCost work() const;
+  /// Rows that choose groups evenly, and gathered rows that are all different.
+  std::vector<plan::fb::IndexSample> index_samples() const;
 
  private:
   std::uint32_t input_buffer(ValueId value) const;

@@ -172,8 +172,8 @@ struct CellProblem {
 };
 
 /// A tile's values: calls before(k, i, e) for all of a thread's, which loads, and then(k, i, row,
-/// e) afterwards, so that loads do not wait for atomics. i: element of the values, `row`: its row
-/// in them, e: element of the result.
+/// e) afterwards, so that loads do not wait for atomics. What is read once leaves the L2 to cells.
+/// i: element of the values, `row`: its row in them, e: element of the result.
 template <class Shape, class Before, class Then>
 SINTER_DEVICE void for_values(const CellProblem& p, const typename Shape::Index* index, i64 tile,
                               const Before& before, const Then& then) {
@@ -187,7 +187,7 @@ SINTER_DEVICE void for_values(const CellProblem& p, const typename Shape::Index*
     rows[k] = Shape::kWidth > 0
                   ? i / width
                   : static_cast<i64>(quotient(static_cast<u64>(i), static_cast<u64>(width)));
-    to[k] = i < all ? index[Shape::kByElement ? i : rows[k]] : 0;
+    to[k] = i >= all ? 0 : Shape::kByElement ? load_once(index + i) : index[rows[k]];
   }
 #pragma unroll
   for (int k = 0; k < kCellEach; ++k) {
@@ -262,7 +262,7 @@ SINTER_DEVICE void add_values(const CellProblem& p, const typename Shape::T* val
     const int bits = bits_of_values(p.count);
     const u32 top = Shape::Cells::kTops ? common[0] : static_cast<u32>(kHalfTop);
     for_values<Shape>(
-        p, index, blockIdx.x, [&](int k, i64 i, i64) { x[k] = widen(values[i]); },
+        p, index, blockIdx.x, [&](int k, i64 i, i64) { x[k] = widen(load_once(values + i)); },
         [&](int k, i64, i64, i64 e) {
           const u32 own = top_of(x[k]);
           if (own >= kPlusInfinity) {
@@ -280,7 +280,7 @@ SINTER_DEVICE void add_values(const CellProblem& p, const typename Shape::T* val
     for_values<Shape>(
         p, index, blockIdx.x,
         [&](int k, i64 i, i64 e) {
-          x[k] = widen(values[i]);
+          x[k] = widen(load_once(values + i));
           // What is read may be old, and then less.
           known[k] =
               Shape::Cells::kReads ? *static_cast<volatile typename Shape::Word*>(&cells[e]) : 0;

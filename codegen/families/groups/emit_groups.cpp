@@ -15,6 +15,8 @@ namespace {
 
 // As in group_by_index.cuh.
 constexpr int kGroupThreads = 256, kGroupTile = 2048, kDigits = 256;
+constexpr std::int64_t kClearWords = 2048;  // of a block that clears
+constexpr std::int64_t kMostParts = 512;    // as in radix.cuh
 /// Rows whose starts the block that sorts finds as well.
 constexpr std::int64_t kRowsOfTile = 4096;
 // As in combine_groups.cuh.
@@ -135,11 +137,17 @@ bool IndexGroups::is_tile(const ExprTable& exprs) const {
 bool IndexGroups::has_few_rows(const ExprTable& exprs) const {
   return most_of(rows, exprs) <= kRowsOfTile;
 }
+namespace {
+/// Counts of each pass, and records of each tile.
+Dim memory_words(const IndexGroups& groups, const ExprTable& exprs) {
+  return Dim(groups.passes(exprs) * kDigits / 2) +
+         blocks_of(groups.count, kGroupTile, exprs) * Dim(kDigits);
+}
+}  // namespace
 std::vector<Dim> IndexGroups::scratch_bytes(const ExprTable& exprs) const {
   const Dim words = count * Dim(4);
   if (is_tile(exprs)) return has_few_rows(exprs) ? std::vector<Dim>{} : std::vector<Dim>{words};
-  const Dim counts = blocks_of(count, kGroupTile, exprs) * Dim(4 * kDigits);
-  std::vector<Dim> bytes = {counts, Dim(4 * kDigits), words};
+  std::vector<Dim> bytes = {memory_words(*this, exprs) * Dim(8), words};
   // A pass reads what the one before it wrote; the last writes the order.
   if (passes(exprs) > 1) bytes.insert(bytes.end(), {words, words});
   if (passes(exprs) > 2) bytes.push_back(words);
@@ -148,7 +156,7 @@ std::vector<Dim> IndexGroups::scratch_bytes(const ExprTable& exprs) const {
 
 std::size_t kernels_behind(const IndexGroups& groups, const ExprTable& exprs) {
   if (groups.is_tile(exprs)) return groups.has_few_rows(exprs) ? 0 : 1;
-  return 3 * static_cast<std::size_t>(groups.passes(exprs));
+  return 2 + static_cast<std::size_t>(groups.passes(exprs));
 }
 
 namespace {
@@ -172,19 +180,17 @@ class IndexGroupsEmitter {
       if (!g_.has_few_rows(exprs_)) starts(scratch_[0], "_starts");
       return text_.finish();
     }
-    for (int pass = 0; pass < passes_; ++pass) {
-      count(pass);
-      add_counts(pass);
-      place(pass);
-    }
+    clear();
+    count();
+    for (int pass = 0; pass < passes_; ++pass) move(pass);
     starts(keys_behind(passes_ - 1), "_starts");
     return text_.finish();
   }
 
  private:
-  std::uint32_t keys_behind(int pass) const { return scratch_[pass % 2 == 0 ? 2 : 3]; }
+  std::uint32_t keys_behind(int pass) const { return scratch_[pass % 2 == 0 ? 1 : 2]; }
   std::uint32_t positions_behind(int pass) const {
-    return pass + 1 == passes_ ? g_.order : scratch_[pass % 2 == 0 ? 4 : 5];
+    return pass + 1 == passes_ ? g_.order : scratch_[pass % 2 == 0 ? 3 : 4];
   }
   const Dim tiles() const { return blocks_of(g_.count, kGroupTile, exprs_); }
   std::vector<Dim> limited() const { return {g_.count, g_.rows + Dim(1)}; }
@@ -195,11 +201,6 @@ class IndexGroupsEmitter {
     else
       args.buffer("const u32* __restrict__ keys", keys_behind(pass - 1));
   }
-  /// Later passes differ in what they read and write alone, but the first reads indices.
-  std::string name(std::string_view what, int pass) const {
-    return fmt::format("_{}{}", what, pass == 0 ? "_first" : "");
-  }
-
   void tile() {
     const bool has_starts = g_.has_few_rows(exprs_);
     KernelParameters args(exprs_);
@@ -214,38 +215,39 @@ class IndexGroupsEmitter {
               limited());
   }
 
-  void count(int pass) {
+  void clear() {
     KernelParameters args(exprs_);
-    keys(args, pass);
-    args.buffer("u32* counts", scratch_[0]);
-    args.number("shift", 8 * pass);
+    args.buffer("u64* words", scratch_[0]);
     const std::string problem = problem_text(args, g_.count, g_.rows);
-    text_.add({pass == 0 ? "" : "_count", {tiles()}, kGroupThreads, pass > 1}, args, args.lines(),
-              problem + "  count_digits(p, keys, counts, int(shift));\n", limited());
+    text_.add({"", {blocks_of(memory_words(g_, exprs_), kClearWords, exprs_)}, kGroupThreads}, args,
+              args.lines(), problem + fmt::format("  clear_counts<{}>(p, words);\n", passes_),
+              limited());
   }
 
-  void add_counts(int pass) {
+  void count() {
     KernelParameters args(exprs_);
-    args.buffer("u32* counts", scratch_[0]);
-    args.buffer("u32* totals", scratch_[1]);
+    keys(args, 0);
+    args.buffer("u64* words", scratch_[0]);
     const std::string problem = problem_text(args, g_.count, g_.rows);
-    text_.add({"_add", {Dim(kDigits)}, kGroupThreads, pass > 0}, args, args.lines(),
-              problem + "  add_counts(p, counts, totals);\n", limited());
+    const Dim parts = ir::min(tiles(), Dim(kMostParts), exprs_.ranges());
+    text_.add({"_count", {parts}, kGroupThreads}, args, args.lines(),
+              problem + fmt::format("  count_digits<{}>(p, keys, words);\n", passes_), limited());
   }
 
-  void place(int pass) {
+  void move(int pass) {
     KernelParameters args(exprs_);
     keys(args, pass);
     if (pass > 0) args.buffer("const u32* __restrict__ positions", positions_behind(pass - 1));
-    args.buffer("const u32* __restrict__ counts", scratch_[0]);
-    args.buffer("const u32* __restrict__ totals", scratch_[1]);
+    args.buffer("u64* words", scratch_[0]);
     args.buffer("u32* __restrict__ new_keys", keys_behind(pass));
     args.buffer("u32* __restrict__ new_positions", positions_behind(pass));
-    args.number("shift", 8 * pass);
+    args.number("pass", pass);
     const std::string problem = problem_text(args, g_.count, g_.rows);
-    text_.add({name("place", pass), {tiles()}, kGroupThreads, pass > 1}, args, args.lines(),
-              problem + fmt::format("  place_digits(p, keys, {}, counts, totals, new_keys, "
-                                    "new_positions, int(shift));\n",
+    text_.add({pass == 0 ? "_move_first" : "_move", {tiles()}, kGroupThreads, pass > 1}, args,
+              args.lines(),
+              problem + fmt::format("  move_digits<{}>(p, keys, {}, words, new_keys, "
+                                    "new_positions, int(pass));\n",
+                                    passes_,
                                     pass == 0 ? "static_cast<const u32*>(nullptr)" : "positions"),
               limited());
   }

@@ -15,7 +15,8 @@
 
 namespace sinter::codegen {
 
-/// GroupByIndex. Up to a tile of indices one block sorts; more take three kernels for each digit.
+/// GroupByIndex. Up to a tile of indices one block sorts; of more, memory is cleared,
+/// digits are counted, and each takes a kernel.
 struct IndexGroups {
   std::uint32_t index = 0, order = 0, starts = 0;  // plan buffers
   DType index_type = DType::kInt64;
@@ -26,7 +27,7 @@ struct IndexGroups {
   /// One block does all; it finds the starts, too, of so few rows.
   bool is_tile(const ExprTable& exprs) const;
   bool has_few_rows(const ExprTable& exprs) const;
-  /// Two buffers of keys, two of positions, counts and totals; those that are not needed are empty.
+  /// Counts and records, up to two buffers of keys, up to two of positions.
   std::vector<Dim> scratch_bytes(const ExprTable& exprs) const;
 };
 /// How many kernels follow the first.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indices grouped by value: a stable radix sort of (row, position), eight bits in a pass, and where
-// each row begins. Every position in the order follows from counts alone.
+// Indices grouped by value: a stable radix sort of (row, position), and where each row begins.
 #pragma once
 
-#include "lanes.cuh"
+#include "radix.cuh"
 
-constexpr int kGroupThreads = 256, kGroupWarps = kGroupThreads / 32, kDigits = 256;
+constexpr int kGroupThreads = 256;
 constexpr int kGroupEach = 8;  // indices of a thread
 constexpr int kGroupTile = kGroupThreads * kGroupEach;
 
@@ -27,99 +26,38 @@ SINTER_DEVICE u32 key_at(const IndexProblem& p, const i64* index, i64 i) {
   return row_of(p, index[i]);
 }
 
-SINTER_DEVICE u32 digit_of(u32 key, int shift) { return key >> shift & (kDigits - 1); }
-
-/// counts[digit * tiles + tile]: how many keys of a tile have the digit.
-template <class Key>
-SINTER_DEVICE void count_digits(const IndexProblem& p, const Key* keys, u32* counts, int shift) {
-  __shared__ u32 here[kDigits];
-  const i64 tiles = (p.count + kGroupTile - 1) / kGroupTile, tile = blockIdx.x;
-  if (tile >= tiles) return;
-  here[threadIdx.x] = 0;
-  __syncthreads();
-  for (int k = 0; k < kGroupEach; ++k) {
-    const i64 i = tile * kGroupTile + k * kGroupThreads + threadIdx.x;
-    if (i < p.count) atomicAdd(&here[digit_of(key_at(p, keys, i), shift)], 1u);
-  }
-  __syncthreads();
-  counts[threadIdx.x * tiles + tile] = here[threadIdx.x];
+template <int kPasses>
+SINTER_DEVICE RadixMemory<kPasses> memory_of(const IndexProblem& p, u64* words) {
+  return {words, 1, (p.count + kGroupTile - 1) / kGroupTile};
 }
-
-/// A block adds up the counts of one digit: each becomes that of the tiles before.
-SINTER_DEVICE void add_counts(const IndexProblem& p, u32* counts, u32* totals) {
-  __shared__ u32 scratch[kGroupWarps];
-  const i64 tiles = (p.count + kGroupTile - 1) / kGroupTile;
-  u32* of_digit = counts + blockIdx.x * tiles;
-  u32 total = 0;
-  for (i64 first = 0; first < tiles; first += kGroupThreads) {
-    const i64 tile = first + threadIdx.x;
-    const u32 here = tile < tiles ? of_digit[tile] : 0;
-    const u32 sum = running_sum(here, scratch);
-    if (tile < tiles) of_digit[tile] = total + sum - here;
-    for (int warp = 0; warp < kGroupWarps; ++warp) total += scratch[warp];
-  }
-  if (threadIdx.x == 0) totals[blockIdx.x] = total;
+template <int kPasses>
+SINTER_DEVICE void clear_counts(const IndexProblem& p, u64* words) {
+  memory_of<kPasses>(p, words).clear();
 }
-
-/// Ranks of a tile's keys among those of the same digit, warp by warp: warp w has elements
-/// [256 w, 256 w + 256), a thread one of each 32. `seen` has kGroupWarps * kDigits counts.
-SINTER_DEVICE void rank_tile(const u32 (&keys)[kGroupEach], u32 live, int shift, u32* seen,
-                             u32 (&ranks)[kGroupEach]) {
-  const int lane = threadIdx.x % 32;
-  u32* own = seen + threadIdx.x / 32 * kDigits;
-  for (int d = lane; d < kDigits; d += 32) own[d] = 0;
-  __syncwarp();
-#pragma unroll
-  for (int k = 0; k < kGroupEach; ++k) {
-    const bool is_live = live >> k & 1;
-    const u32 digit = digit_of(keys[k], shift);
-    const u32 peers = lanes_alike(is_live ? digit : kDigits);
-    const u32 before = peers & ((1u << lane) - 1);
-    const u32 known = own[digit];
-    __syncwarp();
-    if (is_live && before == 0) own[digit] = known + __popc(peers);
-    __syncwarp();
-    ranks[k] = known + __popc(before);
-  }
+template <int kPasses, class Index>
+SINTER_DEVICE void count_digits(const IndexProblem& p, const Index* index, u64* words) {
+  const RadixMemory<kPasses> memory = memory_of<kPasses>(p, words);
+  const i64 parts = min_size(memory.tiles, kMostParts);
+  if (i64(blockIdx.x) >= parts) return;
+  __shared__ RadixCounts<u32, kPasses, kGroupThreads, kGroupEach> counts;
+  counts.count(p.count, blockIdx.x, parts, memory.counts(0),
+               [&](i64 i) { return row_of(p, index[i]); });
 }
-
-SINTER_DEVICE int element_of_tile(int k) {
-  return threadIdx.x / 32 * (32 * kGroupEach) + k * 32 + threadIdx.x % 32;
-}
-
-/// A pass: keys and positions (at first the elements' own) to their places by one digit.
-template <class Key>
-SINTER_DEVICE void place_digits(const IndexProblem& p, const Key* keys, const u32* positions,
-                                const u32* counts, const u32* totals, u32* new_keys,
-                                u32* new_positions, int shift) {
-  __shared__ u32 seen[kGroupWarps * kDigits], scratch[kGroupWarps];
-  const i64 tiles = (p.count + kGroupTile - 1) / kGroupTile, tile = blockIdx.x;
-  if (tile >= tiles) return;
-  u32 own[kGroupEach], ranks[kGroupEach], live = 0;
-#pragma unroll
-  for (int k = 0; k < kGroupEach; ++k) {
-    const i64 i = tile * kGroupTile + element_of_tile(k);
-    own[k] = i < p.count ? key_at(p, keys, i) : 0;
-    if (i < p.count) live |= 1u << k;
-  }
-  rank_tile(own, live, shift, seen, ranks);
-  // Digits before this one, tiles before this one, warps before each one.
-  const u32 all = totals[threadIdx.x];
-  u32 before = running_sum(all, scratch) - all + counts[threadIdx.x * tiles + tile];
-  for (int warp = 0; warp < kGroupWarps; ++warp) {
-    const u32 here = seen[warp * kDigits + threadIdx.x];
-    seen[warp * kDigits + threadIdx.x] = before;
-    before += here;
-  }
-  __syncthreads();
-#pragma unroll
-  for (int k = 0; k < kGroupEach; ++k) {
-    if (!(live >> k & 1)) continue;
-    const i64 i = tile * kGroupTile + element_of_tile(k);
-    const u32 to = seen[threadIdx.x / 32 * kDigits + digit_of(own[k], shift)] + ranks[k];
-    new_keys[to] = own[k];
-    new_positions[to] = positions == nullptr ? static_cast<u32>(i) : positions[i];
-  }
+/// A pass: keys and positions (at first the elements' own) of a tile to their places by one digit.
+template <int kPasses, class Key>
+SINTER_DEVICE void move_digits(const IndexProblem& p, const Key* keys, const u32* positions,
+                               u64* words, u32* new_keys, u32* new_positions, int pass) {
+  const RadixMemory<kPasses> memory = memory_of<kPasses>(p, words);
+  if (i64(blockIdx.x) >= memory.tiles) return;
+  __shared__ RadixPass<u32, kGroupThreads, kGroupEach> tile;
+  tile.move(
+      p.count, blockIdx.x, pass, memory.counts(0) + pass * kDigits, memory.records(0),
+      [&](i64 i) { return key_at(p, keys, i); },
+      [&](i64 i) { return positions == nullptr ? static_cast<u32>(i) : positions[i]; },
+      [&](u32 place, u32 key, u32 position) {
+        new_keys[place] = key;
+        new_positions[place] = position;
+      });
 }
 
 /// The first element of ascending `keys` that is not less than `row`.
@@ -143,53 +81,22 @@ SINTER_DEVICE void find_starts(const IndexProblem& p, const u32* keys, i32* star
 template <class Index, int kPasses>
 SINTER_DEVICE void group_tile(const IndexProblem& p, const Index* index, u32* order, u32* keys,
                               i32* starts) {
-  __shared__ u32 seen[kGroupWarps * kDigits], scratch[kGroupWarps];
-  __shared__ u32 sorted[kGroupTile], at[kGroupTile];
-  u32 own[kGroupEach], position[kGroupEach], ranks[kGroupEach], live = 0;
+  typedef BlockRadix<u32, kGroupThreads, kGroupEach> Radix;
+  __shared__ Radix radix;
+  const int count = static_cast<int>(p.count);
+  u32 own[kGroupEach];
 #pragma unroll
   for (int k = 0; k < kGroupEach; ++k) {
-    const int i = element_of_tile(k);
-    own[k] = i < p.count ? row_of(p, index[i]) : 0;
-    position[k] = i;
-    if (i < p.count) live |= 1u << k;
+    const int i = Radix::Tile::element(k);
+    own[k] = i < count ? row_of(p, index[i]) : ~0u;
   }
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const int shift = 8 * pass;
-    rank_tile(own, live, shift, seen, ranks);
-    __syncthreads();
-    u32 all = 0;
-    for (int warp = 0; warp < kGroupWarps; ++warp) all += seen[warp * kDigits + threadIdx.x];
-    u32 before = running_sum(all, scratch) - all;
-    for (int warp = 0; warp < kGroupWarps; ++warp) {
-      const u32 here = seen[warp * kDigits + threadIdx.x];
-      seen[warp * kDigits + threadIdx.x] = before;
-      before += here;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kGroupEach; ++k) {
-      if (!(live >> k & 1)) continue;
-      const u32 to = seen[threadIdx.x / 32 * kDigits + digit_of(own[k], shift)] + ranks[k];
-      sorted[to] = own[k];
-      at[to] = position[k];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kGroupEach; ++k) {
-      if (!(live >> k & 1)) continue;
-      own[k] = sorted[element_of_tile(k)];
-      position[k] = at[element_of_tile(k)];
-    }
+  radix.sort(own, count, kPasses);
+  for (int i = threadIdx.x; i < count; i += kGroupThreads) {
+    order[i] = radix.positions[i];
+    if (keys != nullptr) keys[i] = radix.keys[i];
   }
-#pragma unroll
-  for (int k = 0; k < kGroupEach; ++k) {
-    if (!(live >> k & 1)) continue;
-    order[element_of_tile(k)] = position[k];
-    if (keys != nullptr) keys[element_of_tile(k)] = own[k];
-  }
-  __syncthreads();
   for (i64 row = threadIdx.x; keys == nullptr && row <= p.rows; row += kGroupThreads)
-    starts[row] = static_cast<i32>(first_of_row(sorted, p.count, u32(row)));
+    starts[row] = static_cast<i32>(first_of_row(radix.keys, p.count, u32(row)));
 }
 
 // ---- the last position of each row

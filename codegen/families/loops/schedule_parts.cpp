@@ -13,11 +13,15 @@ namespace sinter::codegen {
 using plan::fb::InstrKind;
 
 int unit_strides(const ProgramAnalysis& analysis, int dim) {
-  if (dim < 0) return 0;
+  if (dim < 0 || analysis.outer_dims() == 0) return 0;
+  // What is the same in adjacent rows, as the weights of a weighted sum of rows, is small.
+  const DimSet rows = (analysis.inner_dims() & dim_bit(dim)) != 0
+                          ? dim_bit(analysis.last_dim(analysis.outer_dims()))
+                          : analysis.outer_dims();
   const auto runs_along = [&](std::size_t i) {
     const std::uint32_t access = analysis.instr(i).access;
     const DimSet dims = analysis.access_dims(access);
-    return (dims & analysis.inner_dims()) != 0 && (dims & analysis.outer_dims()) != 0 &&
+    return (dims & analysis.inner_dims()) != 0 && (dims & rows) != 0 &&
            analysis.stride(access, dim) == ir::Dim(1);
   };
   return static_cast<int>(std::ranges::count_if(analysis.live_accesses(), runs_along));

@@ -29,7 +29,7 @@ std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const ir::Dim
 bool is_long_operation(ScalarOp op);
 
 /// Number of loads and stores with stride one along `dim` that vary with rows and with their
-/// elements: the memory traffic of a reduction.
+/// elements, adjacent ones at least: the memory traffic of a reduction.
 int unit_strides(const ProgramAnalysis& analysis, int dim);
 
 /// Bytes of the widest element accessed for each element of a row that also varies along `dims`.

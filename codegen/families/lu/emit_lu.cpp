@@ -18,7 +18,8 @@ constexpr std::int64_t kSharedBytes = 96 * 1024;
 constexpr std::int64_t kRowsOfFewThreads = 32;
 constexpr std::int64_t kMostMatrixRows = std::int64_t{1} << 20;
 // As in LargeLu of lu_panels.cuh.
-constexpr int kLargeThreads = 512, kLargeRows = 128, kLargeColumns = 64;
+constexpr int kLargeThreads = 512, kPart = 4;
+constexpr int kClearThreads = 256;
 
 std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
 
@@ -34,29 +35,33 @@ int threads_of(std::int64_t n) {
   return n <= 8 ? 32 : n <= 16 ? 64 : n <= 32 ? 128 : n <= 64 ? 256 : 512;
 }
 
-constexpr std::int64_t kWidest = 32;
+constexpr std::int64_t kWidest = 32, kNarrowest = 8;
 /// Size of LargeLu::Memory.
 std::int64_t large_bytes(std::int64_t width, std::int64_t element) {
-  const std::int64_t elements =
-      width * width + 2 * width * kLargeColumns + kLargeRows * (width + 1);
-  return search_bytes(kLargeThreads, element) + elements * element + 3 * width * 4;
+  return search_bytes(kLargeThreads, element) + 3 * width * width * element + 3 * width * 4 + 8;
+}
+/// Rows of a panel that lie in so much shared memory.
+std::int64_t panel_rows(std::int64_t shared_bytes, std::int64_t width, std::int64_t element) {
+  const std::int64_t left = shared_bytes - large_bytes(width, element);
+  return std::max<std::int64_t>(0, left / ((width + 1) * element));
+}
+std::int64_t most_rows(const LuProblem& problem, const ExprTable& exprs) {
+  return ir::upper_bound(problem.n, exprs.ranges()).value_or(kMostMatrixRows);
 }
 
 /// Columns of a panel, and its rows that shared memory holds.
 struct PanelShape {
   std::int64_t width, rows;
 };
-/// The widest panels that lie in shared memory whole. If none do, not the narrowest: the first ones
-/// have most rows.
+/// The widest panels that lie in shared memory whole. If none do, not the narrowest: shorter ones
+/// still do.
 PanelShape panel_shape(const LuProblem& problem, const DeviceModel& device,
                        const ExprTable& exprs) {
-  const std::int64_t element = bytes_of(problem.compute_type());
-  const std::int64_t most = ir::upper_bound(problem.n, exprs.ranges()).value_or(kMostMatrixRows);
+  const std::int64_t element = bytes_of(problem.compute_type()), most = most_rows(problem, exprs);
   const auto shape = [&](std::int64_t width) {
-    const std::int64_t left = device.block_shared_bytes - large_bytes(width, element);
-    return PanelShape{width, std::clamp<std::int64_t>(left / ((width + 1) * element), 0, most)};
+    return PanelShape{width, std::min(most, panel_rows(device.block_shared_bytes, width, element))};
   };
-  for (std::int64_t width = kWidest * 4 / element; width >= 8; width /= 2)
+  for (std::int64_t width = kWidest * 4 / element; width >= kNarrowest; width /= 2)
     if (shape(width).rows == most) return shape(width);
   return shape(16);
 }
@@ -77,13 +82,15 @@ class LuEmitter {
             fmt::format("#include \"{}\"\n", is_large() ? "lu_panels.cuh" : "lu.cuh");
     KernelParameters args(exprs_);
     args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.type)), p_.x);
-    if (is_large()) add_scratch(args, "");
     args.buffer(fmt::format("{}* y", storage_name(p_.type)), p_.y);
+    if (is_large()) args.buffer("u64* records", scratch_[2]);
     const std::string n = args.dim(p_.n);
+    // All variants of a step have the same parameters.
+    const std::string records = is_large() ? args.dim(p_.count * panel_count()) : "";
     small(args, n);
-    if (is_large()) factor(args, n);
+    if (is_large()) clear(args, records);
     kernel_.step.args = args.args();
-    if (p_.kernels_behind(exprs_) > 0) solve();
+    if (is_large()) panels();
     kernel_.source = std::move(text_);
     return std::move(kernel_);
   }
@@ -91,24 +98,21 @@ class LuEmitter {
  private:
   bool is_large() const { return p_.may_be_large(exprs_); }
 
-  void add_scratch(KernelParameters& args, const std::string& qualifier) {
-    args.buffer(fmt::format("{}{}* factors", qualifier, compute_), scratch_[0]);
-    args.buffer(qualifier + "i32* numbers", scratch_[1]);
-  }
-
   struct Launch {
     std::string function, schedule;
     Dim blocks;
-    int threads = 0, cluster = 1;
+    int threads = 0;
+    bool is_alone = false;  // on a multiprocessor: a block gets all registers
     std::int64_t shared_bytes = 0, most_rows = 0;
   };
   void add(plan::fb::KernelStepT& step, const Launch& launch, KernelParameters& args,
            const std::string& body) {
     const std::string end = args.end_of_blocks(launch.blocks, "blockIdx.x");
     text_ += fmt::format(
-        "\n// schedule: {}\nextern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}}}\n",
-        launch.schedule, launch.threads, signature_text(launch.function, args.texts()),
-        args.lines(), end, body);
+        "\n// schedule: {}\nextern \"C\" __global__ void __launch_bounds__({}{})\n{} "
+        "{{\n{}{}{}}}\n",
+        launch.schedule, launch.threads, launch.is_alone ? ", 1" : "",
+        signature_text(launch.function, args.texts()), args.lines(), end, body);
     auto variant = std::make_unique<plan::fb::KernelVariantT>();
     const auto most = ir::upper_bound(p_.n, exprs_.ranges());
     if (!most || *most > launch.most_rows)
@@ -117,7 +121,6 @@ class LuEmitter {
     variant->schedule = launch.schedule;
     variant->grid = {exprs_.intern(launch.blocks), exprs_.intern(1), exprs_.intern(1)};
     variant->block = {static_cast<std::uint32_t>(launch.threads), 1, 1};
-    variant->cluster = static_cast<std::uint32_t>(launch.cluster);
     variant->shared_bytes = static_cast<std::uint32_t>(launch.shared_bytes);
     step.variants.push_back(std::move(variant));
   }
@@ -148,53 +151,53 @@ class LuEmitter {
     }
   }
 
-  void factor(KernelParameters& args, const std::string& n) {
-    const int cluster = std::min(8, request_.device->cluster_blocks);
-    const std::int64_t element = bytes_of(p_.compute_type());
+  Dim panel_count() const { return ir::ceil_div(p_.n, Dim(panel_.width), exprs_.ranges()); }
+
+  void clear(KernelParameters& args, const std::string& count) {
+    const Dim records = p_.count * panel_count();
     add(kernel_.step,
         {.function = next_name(),
-         .schedule = fmt::format("lu panels width={} threads={} cluster={}", panel_.width,
-                                 kLargeThreads, cluster),
-         .blocks = p_.count * Dim(cluster),
-         .threads = kLargeThreads,
-         .cluster = cluster,
-         .shared_bytes =
-             large_bytes(panel_.width, element) + panel_.rows * (panel_.width + 1) * element,
+         .schedule = "lu clear",
+         .blocks = ir::ceil_div(records, Dim(kClearThreads), exprs_.ranges()),
+         .threads = kClearThreads,
          .most_rows = kMostMatrixRows},
-        args,
-        fmt::format(
-            "  LargeLu<{}, {}>::factor<{}, {}, {}>(x, factors, numbers, y, blockIdx.x / {}, "
-            "blockIdx.x % {}, int({}), {});\n",
-            compute_, panel_.width, storage_name(p_.type), p_.is_inverse, cluster, cluster, cluster,
-            n, panel_.rows));
+        args, fmt::format("  clear_records(records, {});\n", count));
   }
 
-  void solve() {
+  void panels() {
     KernelParameters args(exprs_);
-    add_scratch(args, "const ");
-    const bool is_narrow = scratch_.size() > 2;
-    if (is_narrow) args.buffer(compute_ + "* solved", scratch_[2]);
+    args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.type)), p_.x);
+    args.buffer(compute_ + "* factors", scratch_[0]);
+    args.buffer("i32* swapped", scratch_[1]);
+    args.buffer("u64* records", scratch_[2]);
+    args.buffer("double* products", scratch_[3]);
+    if (scratch_.size() > 4) args.buffer(compute_ + "* work", scratch_[4]);
     args.buffer(fmt::format("{}* y", storage_name(p_.type)), p_.y);
+    const Dim of_matrix = panel_count() * Dim(p_.is_inverse ? 2 : 1);
+    const std::string n = args.dim(p_.n), each = args.dim(of_matrix);
     const Ranges& ranges = exprs_.ranges();
-    const Dim chunks = ir::ceil_div(p_.n, Dim(kLargeColumns), ranges);
-    const std::string n = args.dim(p_.n), each = args.dim(chunks);
     // No blocks for matrices that lay in shared memory.
     const Dim is_needed =
         p_.may_be_small(exprs_)
             ? ir::min(ir::floor_div(p_.n, Dim(p_.most_in_shared() + 1), ranges), Dim(1), ranges)
             : Dim(1);
+    const std::int64_t element = bytes_of(p_.compute_type());
     plan::fb::KernelStepT step;
     add(step,
-        {.function = request_.name + "_solve",
-         .schedule = fmt::format("lu solve width={} threads={}", panel_.width, kLargeThreads),
-         .blocks = p_.count * chunks * is_needed,
+        {.function = request_.name + "_panels",
+         .schedule = fmt::format("lu panels width={} threads={}", panel_.width, kLargeThreads),
+         .blocks = p_.count * of_matrix * is_needed,
          .threads = kLargeThreads,
-         .shared_bytes = large_bytes(panel_.width, bytes_of(p_.compute_type())),
+         .is_alone = true,
+         .shared_bytes =
+             large_bytes(panel_.width, element) + panel_.rows * (panel_.width + 1) * element,
          .most_rows = kMostMatrixRows},
         args,
-        fmt::format("  LargeLu<{}, {}>::solve(factors, numbers, {}, y, blockIdx.x / {}, "
-                    "int(blockIdx.x % {}), int({}));\n",
-                    compute_, panel_.width, is_narrow ? "solved" : "y", each, each, n));
+        fmt::format("  typedef LargeLu<{}, {}> Lu;\n"
+                    "  const Lu::Factors f = {{factors, swapped, records, products, int({})}};\n"
+                    "  Lu::run<{}, {}>(x, f, {}, y, blockIdx.x / {}, int(blockIdx.x % {}), {});\n",
+                    compute_, panel_.width, n, storage_name(p_.type), p_.is_inverse,
+                    scratch_.size() > 4 ? "work" : "nullptr", each, each, panel_.rows));
     step.args = args.args();
     kernel_.more.push_back(std::move(step));
   }
@@ -227,13 +230,18 @@ bool LuProblem::may_be_large(const ExprTable& exprs) const {
 }
 std::vector<Dim> LuProblem::scratch_bytes(const ExprTable& exprs) const {
   if (!may_be_large(exprs)) return {};
-  const Dim matrices = count * n * n * Dim(bytes_of(compute_type()));
-  std::vector<Dim> bytes = {matrices, count * (n + Dim(kWidest + 1)) * Dim(4)};
-  if (is_inverse && size_of(type) < size_of(compute_type())) bytes.push_back(matrices);
+  const std::int64_t element = bytes_of(compute_type());
+  const Dim columns = n + Dim(kWidest - 1);  // of whole panels
+  const Dim panels = ir::ceil_div(n, Dim(kNarrowest), exprs.ranges());
+  std::vector<Dim> bytes = {count * columns * (n + Dim(kPart - 1)) * Dim(element),
+                            count * columns * Dim(4), count * panels * Dim(8),
+                            count * panels * Dim(8)};
+  if (most_rows(*this, exprs) > panel_rows(kSharedBytes, kNarrowest, element))
+    bytes.push_back(count * columns * n * Dim((is_inverse ? 2 : 1) * element));
   return bytes;
 }
 std::size_t LuProblem::kernels_behind(const ExprTable& exprs) const {
-  return is_inverse && may_be_large(exprs) ? 1 : 0;
+  return may_be_large(exprs) ? 1 : 0;
 }
 
 EmittedKernel emit_lu(const LuProblem& problem, const std::vector<std::uint32_t>& scratch,

@@ -24,8 +24,8 @@ struct LuProblem {
   std::int64_t most_in_shared() const;
   bool may_be_small(const ExprTable& exprs) const;
   bool may_be_large(const ExprTable& exprs) const;
-  /// Of large matrices: their factors, integers and, if results are narrower than what is computed,
-  /// solutions.
+  /// Of large matrices: their factors, swapped rows, records and products of panels; panels
+  /// themselves, if some device's shared memory may not hold them.
   std::vector<Dim> scratch_bytes(const ExprTable& exprs) const;
   /// Kernels behind the first.
   std::size_t kernels_behind(const ExprTable& exprs) const;

@@ -6,7 +6,8 @@
 // the rows below.
 #pragma once
 
-#include "reduce.cuh"
+#include "lanes.cuh"
+#include "order.cuh"
 
 SINTER_DEVICE int least(int a, int b) { return a < b ? a : b; }
 
@@ -26,12 +27,22 @@ template <class C>
 SINTER_DEVICE Pivot<C> larger(Pivot<C> a, Pivot<C> b) {
   return b.size > a.size || (b.size == a.size && b.row < a.row) ? b : a;
 }
+/// Bits that order sizes, 0 for none. -0, whose size is -0, is a zero.
+SINTER_DEVICE u64 size_bits(float size) {
+  return size < 0 ? 0 : u64(bits_of(size + 0.0f) + 1) << 32;
+}
+SINTER_DEVICE u64 size_bits(double size) { return size < 0 ? 0 : bits_of(size + 0.0) + 1; }
+/// Sizes meet 32 bits at a time, and the lane that has the largest tells the rest.
 template <class C>
 SINTER_DEVICE Pivot<C> largest_of_warp(Pivot<C> x) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2)
-    x = larger(x, Pivot<C>{exchange(x.size, mask), exchange(x.value, mask), exchange(x.row, mask)});
-  return x;
+  const u64 bits = size_bits(x.size);
+  const u32 high = static_cast<u32>(bits >> 32), low = static_cast<u32>(bits);
+  bool is_largest = high == greatest_of_lanes(high);
+  if (sizeof(C) > 4) is_largest = low == greatest_of_lanes(is_largest ? low : 0) && is_largest;
+  const u32 row = static_cast<u32>(x.row);
+  const u32 first = least_of_lanes(is_largest ? row : ~0u);
+  const int lane = lowest_lane(__ballot_sync(0xffffffffu, is_largest && row == first));
+  return {from_lane(x.size, lane), from_lane(x.value, lane), static_cast<i32>(first)};
 }
 
 /// Shared memory of a block that looks for pivots: two turns, so that one barrier is enough.

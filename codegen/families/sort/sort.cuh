@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorts the elements of rows: blocks sort pieces of a row in shared memory, then pairs of sorted
 // runs are merged through global memory. Entries are pairs of key and index and thus all different:
-// the result is unique, and the sort is stable.
+// the result is unique, and the sort is stable. Longer rows: radix_rows.cuh.
 #pragma once
 
 #include "order.cuh"
-#include "reduce.cuh"
+#include "radix.cuh"
 
 /// A 32-bit key above a 32-bit index.
 struct Entry32 {
@@ -36,18 +36,30 @@ struct Entry64 {
 
 /// T: storage type of elements; Entry: depends on the key size. kThreads adjacent threads sort
 /// kPiece elements, a power of two, kEach at a time each; a block has kPieces pieces. kGroups > 0:
-/// few elements are asked for, and kPieces is 1 (select_first).
+/// few elements are asked for, and kPieces is 1 (select_first). Rows of more than kMostMerged
+/// elements are not sorted here.
 template <class T, class EntryType, bool kIsDescending, int kPieceElements, int kPieceThreads,
-          int kBlockPieces, int kSelectGroups = 0>
+          int kBlockPieces, int kSelectGroups, i64 kMostOfMerges>
 struct SortShape {
   typedef T Element;
   typedef EntryType Entry;
+  typedef typename Entry::Key Key;
+  static constexpr i64 kMostMerged = kMostOfMerges;
   static constexpr bool kDescending = kIsDescending;
   static constexpr int kPiece = kPieceElements, kThreads = kPieceThreads, kPieces = kBlockPieces;
   static constexpr int kEach = kPiece / kThreads, kGroups = kSelectGroups;
   // One entry in eight is left out, so that threads that have eight neighbours each, or every
   // eighth entry, use different banks.
   static constexpr int kPlaces = kPiece + kPiece / 8;
+  // A radix sort takes a pass for each byte of the elements, whatever their number: from 2,048 on
+  // at most 8 passes of 14 instructions for each element and shared memory twice, where the bitonic
+  // sort takes 66 steps of 8 and shared memory 24 times.
+  static constexpr bool kRadix = kPiece >= 2048;
+  /// Of as many bytes as the element.
+  SINTER_DEVICE static Key key(T x) {
+    const Key key = short_key_of(x);
+    return kDescending ? ~key : key;
+  }
 };
 SINTER_DEVICE int place_of(int entry) { return entry + entry / 8; }
 
@@ -178,35 +190,18 @@ SINTER_DEVICE bool select_first(const typename Shape::Entry (&own)[Shape::kEach]
   return true;
 }
 
-/// Sorts every piece of every row. A row of one piece is then done; otherwise the first `count`
-/// elements of each piece go to `runs`.
-template <class Shape>
-SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Element* x,
-                               typename Shape::Entry* runs, i64* y) {
+/// Calls keep(i, entry) for the first `kept` entries of a piece in order: `here` elements at
+/// `from`, whose numbers in the row begin at `first`.
+template <class Shape, class Keep>
+SINTER_DEVICE void sort_piece(const SortProblem& p, const typename Shape::Element* from, i64 first,
+                              i64 here, i64 kept, const Keep& keep) {
   typedef typename Shape::Entry Entry;
   __shared__ Entry all[Shape::kPieces * Shape::kPlaces];
   const int thread = threadIdx.x % Shape::kThreads;
   Entry* entries = all + threadIdx.x / Shape::kThreads * Shape::kPlaces;
-  const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
-  // A grid for the largest sizes has excess blocks.
-  if (pieces == 0) return;
-  const i64 piece = i64(blockIdx.x) * Shape::kPieces + threadIdx.x / Shape::kThreads;
-  const i64 row = piece / pieces, first = piece % pieces * Shape::kPiece;
-  const i64 here = row < p.rows ? least(Shape::kPiece, p.length - first) : 0;
-  const typename Shape::Element* from =
-      x + (row / p.inner * p.length + first) * p.inner + row % p.inner;
   const auto entry_of = [&](int i) {
-    if (i >= here) return Entry::last();
-    const typename Entry::Key key = key_of(from[i * p.inner]);
-    return Entry::of(Shape::kDescending ? ~key : key, static_cast<u32>(first + i));
-  };
-  const i64 kept = least(p.count, here);
-  const auto keep = [&](i64 i, Entry entry) {
-    if (pieces == 1)
-      store_index(p, y, row, i, entry.index());
-    else
-      runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
-          entry;
+    return i < here ? Entry::of(Shape::key(from[i * p.inner]), static_cast<u32>(first + i))
+                    : Entry::last();
   };
   if constexpr (Shape::kGroups > 0) {
     Entry own[Shape::kEach];
@@ -234,6 +229,65 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
     for (; steps > 0; steps -= 3) merge_steps<Shape, 3>(entries, thread, size, 1 << (steps - 3));
   }
   for (i64 i = thread; i < kept; i += Shape::kThreads) keep(i, entries[place_of(int(i))]);
+}
+
+/// The same by radix; for a piece that is the block's only one.
+template <class Shape, class Keep>
+SINTER_DEVICE void sort_piece_by_radix(const SortProblem& p, const typename Shape::Element* from,
+                                       i64 first, i64 here, i64 kept, const Keep& keep) {
+  typedef typename Shape::Entry Entry;
+  typedef typename Shape::Key Key;
+  typedef BlockRadix<Key, Shape::kThreads, Shape::kEach> Radix;
+  __shared__ union {
+    Radix radix;
+    Entry entries[Shape::kThreads];  // of select_first
+  } memory;
+  Key own[Shape::kEach];
+#pragma unroll
+  for (int k = 0; k < Shape::kEach; ++k) {
+    const int e = Radix::Tile::element(k);
+    own[k] = e < here ? Shape::key(from[e * p.inner]) : static_cast<Key>(~Key(0));
+  }
+  if constexpr (Shape::kGroups > 0) {
+    Entry candidates[Shape::kEach];
+#pragma unroll
+    for (int k = 0; k < Shape::kEach; ++k) {
+      const int e = Radix::Tile::element(k);
+      candidates[k] = e < here ? Entry::of(own[k], static_cast<u32>(first + e)) : Entry::last();
+    }
+    if (select_first<Shape>(candidates, kept, memory.entries, keep)) return;
+  }
+  memory.radix.sort(own, static_cast<int>(here), sizeof(typename Shape::Element));
+  for (int i = threadIdx.x; i < kept; i += Shape::kThreads)
+    keep(i, Entry::of(memory.radix.keys[i], static_cast<u32>(first + memory.radix.positions[i])));
+}
+
+/// Sorts every piece of every row. A row of one piece is then done; otherwise the first `count`
+/// elements of each piece go to `runs`.
+template <class Shape>
+SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Element* x,
+                               typename Shape::Entry* runs, i64* y) {
+  typedef typename Shape::Entry Entry;
+  const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
+  // A grid for the largest sizes has excess blocks.
+  if (pieces == 0 || p.length > Shape::kMostMerged) return;
+  const i64 piece = i64(blockIdx.x) * Shape::kPieces + threadIdx.x / Shape::kThreads;
+  const i64 row = piece / pieces, first = piece % pieces * Shape::kPiece;
+  const i64 here = row < p.rows ? least(Shape::kPiece, p.length - first) : 0;
+  const typename Shape::Element* from =
+      x + (row / p.inner * p.length + first) * p.inner + row % p.inner;
+  const i64 kept = least(p.count, here);
+  const auto keep = [&](i64 i, Entry entry) {
+    if (pieces == 1)
+      store_index(p, y, row, i, entry.index());
+    else
+      runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
+          entry;
+  };
+  if constexpr (Shape::kRadix)
+    sort_piece_by_radix<Shape>(p, from, first, here, kept, keep);
+  else
+    sort_piece<Shape>(p, from, first, here, kept, keep);
 }
 
 /// How many of the first `count` entries of two sorted runs together come from `a`; for one warp,
@@ -267,7 +321,7 @@ SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry*
   __shared__ i64 splits[2];
   const i64 stored = least(run, p.count), merged = least(2 * run, p.count);
   const i64 pairs = (p.length + 2 * run - 1) / (2 * run), tiles = (merged + kTile - 1) / kTile;
-  if (p.length <= run || tiles == 0) return;
+  if (p.length <= run || tiles == 0 || p.length > Shape::kMostMerged) return;
   const i64 row = i64(blockIdx.x) / (pairs * tiles), pair = i64(blockIdx.x) / tiles % pairs;
   const i64 first = i64(blockIdx.x) % tiles * kTile;
   const i64 begin = pair * 2 * run, pitch = run_pitch<Shape>(p);

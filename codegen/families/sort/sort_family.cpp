@@ -47,17 +47,14 @@ class SortFamily final : public OperatorFamily {
             elements * Dim(levels)};
   }
 
-  /// One launch if a block can sort every row, otherwise merges follow.
+  /// One launch if a block can sort every row.
   Tactic kernels(const OperatorRegion& region, PlanContext& plan, StepT& step) const override {
     const SortProblem p = problem_of(region);
     const SortSchedule schedule = choose_sort(p, plan.exprs);
     std::vector<std::uint32_t> scratch;
-    if (schedule.passes > 0) {
-      const ir::TensorType bytes{DType::kUInt8, {sort_scratch_bytes(p, schedule, plan.exprs)}};
-      for (int b = 0; b < std::min(schedule.passes, 2); ++b)
-        scratch.push_back(plan.buffers.scratch(bytes));
-      step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());
-    }
+    for (const Dim& bytes : sort_scratch_bytes(p, schedule, plan.exprs))
+      scratch.push_back(plan.buffers.scratch({DType::kUInt8, {bytes}}));
+    step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());
     std::string signature = fmt::format("sort {}", p.descending);
     for (const Dim& dim : {p.outer, p.length, p.inner, p.count}) signature += " " + dim.to_string();
     std::vector<std::uint32_t> buffers = {p.input, p.output};
@@ -66,9 +63,9 @@ class SortFamily final : public OperatorFamily {
                             [p, scratch](const KernelRequest& request, ExprTable& exprs) {
                               return emit_sort(p, scratch, request.name, request.origins, exprs);
                             });
-    if (schedule.passes > 0) {
+    if (schedule.kernels() > 1) {
       tactic.name = "sort";
-      tactic.parts.resize(static_cast<std::size_t>(schedule.passes) + 1);
+      tactic.parts.resize(schedule.kernels());
     }
     return tactic;
   }

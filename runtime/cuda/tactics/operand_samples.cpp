@@ -2,6 +2,8 @@
 #include "runtime/cuda/tactics/operand_samples.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <random>
 
 namespace sinter::runtime {
@@ -23,12 +25,29 @@ std::vector<std::uint16_t> sample_halves() {
   return halves;
 }
 
+void fill_ascending(const graphs::Driver& driver, const OperandSamples::Operand& operand,
+                    CUstream stream) {
+  const std::size_t count = operand.bytes / operand.index_bytes;
+  std::vector<std::byte> values(count * operand.index_bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double share = count < 2 ? 0 : static_cast<double>(i) / static_cast<double>(count - 1);
+    const auto value = static_cast<std::int64_t>(share * static_cast<double>(operand.last));
+    std::memcpy(&values[i * operand.index_bytes], &value, operand.index_bytes);  // little-endian
+  }
+  driver.memcpy_htod_async(operand.address, values.data(), values.size(), stream);
+  driver.stream_synchronize(stream);
+}
+
 }  // namespace
 
 void OperandSamples::fill(CUstream stream) {
   const graphs::Driver& driver = context_->driver();
   for (const Operand& operand : std::exchange(operands_, {})) {
     if (operand.bytes == 0) continue;
+    if (operand.index_bytes != 0) {
+      fill_ascending(driver, operand, stream);
+      continue;
+    }
     if (!operand.is_number) {
       driver.memset_d8_async(operand.address, 0, operand.bytes, stream);
       continue;

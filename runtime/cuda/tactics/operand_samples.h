@@ -25,7 +25,9 @@ class OperandSamples {
   struct Operand {
     CUdeviceptr address = 0;
     std::uint64_t bytes = 0;
-    bool is_number = false;  // others may be indices and are set to zero
+    bool is_number = false;       // others may be indices and are set to zero
+    std::size_t index_bytes = 0;  // of integers that ascend from 0 to `last`; 0: not such
+    std::int64_t last = 0;
   };
 
   explicit OperandSamples(graphs::ContextPtr context) : context_(std::move(context)) {}

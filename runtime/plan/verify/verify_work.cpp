@@ -95,6 +95,13 @@ void verify_choice(const Checker& check, const fb::StepT& step, const fb::Tactic
         check.fail("its tactic '{}' does not write buffer {}", tactic->name, buffer);
     uses.writes.insert(written.begin(), written.end());
   }
+  for (const fb::IndexSample& sample : choice.samples) {
+    const auto type = static_cast<DType>(check.buffer(sample.buffer(), "its indices").dtype);
+    check.expression(sample.last(), "the greatest of its indices");
+    if ((type != DType::kInt32 && type != DType::kInt64) || !uses.reads.contains(sample.buffer()))
+      check.fail("its sample of indices is in buffer {}, which it does not read as integers",
+                 sample.buffer());
+  }
 }
 
 }  // namespace

@@ -8,17 +8,15 @@
 // publishes the group's total, and then the result of the row through the group. What lies before a
 // group is the nearest group's result that is there, then the totals of the groups in between, one
 // after the other: the same sum whichever result that was.
-//
-// A block waits only for blocks with smaller numbers, which the hardware starts before it.
 #pragma once
 
+#include "published.cuh"
 #include "scan.cuh"
 
 constexpr u32 kScanGroup = 32;
 constexpr u32 kOwnTotal = 1, kWholeResult = 2;  // states of a record; 0: nothing yet
 
-/// The tile of a row that a block has. A record is two words, each with half a value below the
-/// record's state: no fence need order value and state. Records are zero before the kernel starts.
+/// The tile of a row that a block has. A record is two words (published.cuh).
 struct ScanLine {
   u64* records;  // of each scan: of each row: its tiles', then its groups'
   u64 row, rows;
@@ -28,29 +26,6 @@ struct ScanLine {
     return records + 2 * ((scan * rows + row) * (tiles + groups()));
   }
 };
-
-template <class T>
-SINTER_DEVICE void publish(u64* record, u32 state, T value) {
-  u64 bits = 0;
-  memcpy(&bits, &value, sizeof(T));
-  volatile u64* words = record;
-  if (sizeof(T) > 4) words[1] = u64(state) << 32 | bits >> 32;
-  words[0] = u64(state) << 32 | u32(bits);
-}
-
-/// The record's state, and its value where that is not 0.
-template <class T>
-SINTER_DEVICE u32 published(const u64* record, T& value) {
-  const volatile u64* words = record;
-  const u64 low = words[0], high = sizeof(T) > 4 ? words[1] : low;
-  const u32 state = u32(low >> 32);
-  if (state == 0 || state != u32(high >> 32)) return 0;
-  const u64 bits = u64(u32(low)) | (sizeof(T) > 4 ? high << 32 : 0);
-  memcpy(&value, &bits, sizeof(T));
-  return state;
-}
-
-SINTER_DEVICE bool all_lanes(bool x) { return __ballot_sync(0xffffffffu, x) == 0xffffffffu; }
 
 /// The result over all tiles before the block's, whose own result is `total`; for one warp.
 template <class Combine, class T>

@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
 #include "runtime/plan/plan_data.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 
 namespace sinter::test {
@@ -22,7 +23,7 @@ struct LuCase {
   bool is_inverse = false;
   DType type = DType::kFloat32;
   std::int64_t least = 0, most = 0;  // of a size that the run finds; 0: it is known
-  double special = 0;                // 1: a matrix is singular, 2: one has a NaN
+  double special = 0;  // 1: a matrix is singular, 2: one has a NaN, 3: all are 2 and -0
   const char* architecture = "sm_90";
   int shared_bytes = 0;  // of a block; 0: the device's
 
@@ -36,6 +37,10 @@ struct LuCase {
     if (special == 1)
       for (std::int64_t i = 0; i < n * n; ++i)
         values[last + static_cast<std::size_t>(i)] = i / n == i % n && i % n < n - 1 ? 2 : 0;
+    for (std::size_t i = 0; special == 3 && i < values.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i) % (n * n);
+      values[i] = at / n == at % n ? 2 : -0.0;
+    }
     if (special == 2) values[values.size() - static_cast<std::size_t>(n + 1)] = NAN;
     return ir::Tensor::from_doubles(type, {count, n, n}, values);
   }
@@ -51,6 +56,8 @@ std::vector<LuCase> all_cases() {
     cases.push_back({0, 5, is_inverse});
     cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 0, 1});
     cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 0, 2});
+    cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 0, 3});
+    cases.push_back({1, 40, is_inverse, DType::kFloat64, 0, 0, 3});
     cases.push_back({2, 9, is_inverse, DType::kFloat32, 0, 100});
     cases.push_back({1, 50, is_inverse, DType::kFloat32, 0, 100});
     // By panels.
@@ -62,9 +69,11 @@ std::vector<LuCase> all_cases() {
     cases.push_back({1, 65, is_inverse, DType::kFloat32, 0, 5000});  // in shared memory after all
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 160, 5000});
     cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 0, 0, "sm_80"});
-    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 1600});  // narrower
+    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 3000});  // narrower
+    cases.push_back({1, 121, is_inverse, DType::kFloat64, 120, 2500, 2});
     // Longer than shared memory holds.
-    cases.push_back({1, 162, is_inverse, DType::kFloat32, 0, 0, 0, "sm_90", 48 * 1024});
+    cases.push_back({2, 162, is_inverse, DType::kFloat32, 0, 5000, 0, "sm_90", 12 * 1024});
+    cases.push_back({1, 120, is_inverse, DType::kFloat64, 115, 3000, 1, "sm_90", 20 * 1024});
   }
   return cases;
 }
@@ -136,6 +145,31 @@ TEST(CudaLu, KernelsComputeWhatTheReferenceComputes) {
       const double scale = test.is_inverse ? size : std::abs(expected[c].at(i));
       ASSERT_NEAR(got.at(i), expected[c].at(i), most * scale) << i;
     }
+  }
+}
+
+TEST(CudaLu, KernelsCompileForEveryArchitecture) {
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  std::vector<codegen::DeviceModel> devices;
+  for (const std::string& each : architectures) devices.push_back(codegen::cuda_device(each));
+  for (std::size_t a = 0; a < architectures.size(); ++a) {
+    std::vector<std::string> sources;
+    for (const DType type : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
+      codegen::ExprTable exprs({{"n", ir::Range{1, 1024}}});
+      codegen::LuProblem problem;
+      problem.x = 0;
+      problem.y = 1;
+      problem.type = type;
+      problem.n = ir::Dim::symbol("n");
+      problem.is_inverse = type != DType::kFloat32;
+      codegen::KernelRequest request;
+      request.name = "lu";
+      request.device = &devices[a];
+      const std::vector<std::uint32_t> scratch = {2, 3, 4, 5, 6};
+      sources.push_back(emit_lu(problem, scratch, request, exprs).source);
+    }
+    for (const auto& kernel : codegen::compile_cuda(sources, std::vector{architectures[a]}))
+      EXPECT_GT(kernel[0].code.size(), 100u) << architectures[a];
   }
 }
 

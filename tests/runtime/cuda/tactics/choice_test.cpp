@@ -291,6 +291,10 @@ const BadChoice kDamages[] = {
        p.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 0;
      },
      "clusters of 0 blocks"},
+    {"sample_of_floats", [](ChoicePlan& p) { p.choice().samples.emplace_back(p.x, p.n); },
+     "which it does not read as integers"},
+    {"bad_sample", [](ChoicePlan& p) { p.choice().samples.emplace_back(p.x, 99999); },
+     "the greatest of its indices"},
     {"on_cpu", [](ChoicePlan& p) { p.builder.meta.target = "cpu"; },
      "a choice cannot run on target 'cpu'"},
 };

@@ -14,6 +14,7 @@ namespace sinter::testing {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 class OperandSamplesTest : public CudaTest {
  protected:
@@ -65,6 +66,18 @@ TEST_F(OperandSamplesTest, WhatMayBeIndicesIsZero) {
   samples->set({{memory.address(), memory.size(), false}});
   samples->fill(nullptr);
   EXPECT_THAT(values_of<std::int64_t>(memory), Each(0));
+}
+
+TEST_F(OperandSamplesTest, IndicesAscendToTheirLast) {
+  const graphs::DeviceMemory offsets(context, 5 * sizeof(std::int32_t)),
+      rows(context, 3 * sizeof(std::int64_t)), one(context, sizeof(std::int32_t));
+  samples->set({{offsets.address(), offsets.size(), false, 4, 10},
+                {rows.address(), rows.size(), false, 8, INT32_MAX},
+                {one.address(), one.size(), false, 4, 10}});
+  samples->fill(nullptr);
+  EXPECT_THAT(values_of<std::int32_t>(offsets), ElementsAre(0, 2, 5, 7, 10));
+  EXPECT_THAT(values_of<std::int64_t>(rows), ElementsAre(0, INT32_MAX / 2, INT32_MAX));
+  EXPECT_THAT(values_of<std::int32_t>(one), ElementsAre(0));
 }
 
 TEST_F(OperandSamplesTest, AStepIsFilledOnce) {

@@ -8,6 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
+#include "fusion/pipeline.h"
+#include "ir/text/text.h"
+#include "runtime/plan/plan_data.h"
 #include "tests/codegen/families/gemm/gemm_check.h"
 #include "tests/codegen/families/gemm/quantized_graphs.h"
 
@@ -248,6 +253,27 @@ TEST(CudaGrouped, ChosenSchedulesTakeAnyRows) {
   check.add("wide", grouped_graph("f32", "m", kGroups, 72, 136), "", rows);
   EXPECT_EQ(check.run(), "");
   check.expect_code();
+}
+
+// While tactics are timed, rows choose groups evenly: with offsets of zero no group has rows.
+TEST(CudaGrouped, TimedRowsChooseGroupsEvenly) {
+  fusion::Context context;
+  context.target = codegen::cuda_target().traits();
+  codegen::CompileOptions options;
+  options.target = &codegen::cuda_target();
+  options.architectures = {"sm_90"};
+  const auto compiled = codegen::compile(
+      fusion::run_pipeline(ir::parse_graph(grouped_graph("f16", "4096", 4, 72, 136)), context)
+          .graph,
+      options);
+  const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));
+  ASSERT_EQ(parsed->meta.steps.size(), 1u);
+  const auto* choice = parsed->meta.steps[0]->work.AsTacticStep();
+  ASSERT_NE(choice, nullptr);
+  ASSERT_EQ(choice->samples.size(), 1u);
+  const auto& buffer = *parsed->meta.buffers[choice->samples[0].buffer()];
+  EXPECT_EQ(static_cast<DType>(buffer.dtype), DType::kInt32);
+  EXPECT_EQ(parsed->meta.expressions[choice->samples[0].last()].value(), 4096);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scan and ArgSort: from regions to loops, and kernels on the emulator.
+// Scan: from regions to loops, and kernels on the emulator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/error.h>
@@ -10,7 +10,6 @@
 #include "tests/codegen/emulation/region_check.h"
 #ifdef SINTER_WITH_CUDA
 #include "codegen/families/loops/emit_loops.h"
-#include "codegen/families/sort/emit_sort.h"
 #include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_check.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
@@ -208,16 +207,6 @@ std::vector<codegen::EmittedKernel> compiled_kernels() {
   for (const OrderedCase& test : kOrderedCases)
     kernels.push_back(
         emit_loops(lowered_program(exprs, ir::parse_graph(test.text)).request(test.name), exprs));
-  for (int type = 0; type < kDTypeCount; ++type) {
-    if (static_cast<DType>(type) == DType::kBool || is_float8(static_cast<DType>(type))) continue;
-    codegen::SortProblem problem;
-    problem.dtype = static_cast<DType>(type);
-    problem.outer = problem.inner = 3;
-    problem.length = ir::Dim::symbol("n");
-    problem.count = 1;
-    problem.descending = type % 2 == 0;
-    kernels.push_back(emit_sort(problem, {2, 3}, "sort_" + std::to_string(type), {}, exprs));
-  }
   return kernels;
 }
 
@@ -228,128 +217,6 @@ TEST(Ordered, KernelsCompileForEveryArchitecture) {
       codegen::compile_cuda(sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"});
   for (const auto& kernel : compiled)
     for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.code.size(), 100u);
-}
-
-struct SortCase {
-  DType type;
-  std::vector<std::int64_t> shape;
-  int axis;
-  std::int64_t count;
-  bool descending;
-  bool symbolic = false;  // the axis is n, up to 12000
-  bool crowded = false;   // few groups of a piece have all of the least elements
-};
-
-TEST(Sort, KernelsRunOnTheEmulator) {
-  const SortCase cases[] = {
-      {DType::kFloat32, {3, 1}, 1, 1, false},
-      {DType::kFloat32, {70, 5}, 1, 2, true},
-      {DType::kFloat16, {2, 100, 3}, 1, 100, false},
-      {DType::kInt64, {3, 300}, 1, 7, true},
-      {DType::kUInt8, {2, 2048}, 1, 2048, true},
-      {DType::kFloat32, {1, 2049}, 1, 3, true},
-      {DType::kFloat32, {2, 9000}, 1, 9000, false},
-      {DType::kBFloat16, {9000, 2}, 0, 2500, true},
-      {DType::kFloat64, {1, 5000}, 1, 5000, true},
-      {DType::kInt32, {2, 11}, 1, 11, false, true},
-      {DType::kInt32, {2, 5000}, 1, 11, false, true},
-      {DType::kInt16, {2, 4095}, 1, 4095, false},
-      {DType::kFloat32, {1, 4096}, 1, 4096, true},
-      {DType::kInt32, {1, 4097}, 1, 4097, true},
-      {DType::kInt64, {1, 2047}, 1, 2047, false},
-      {DType::kUInt64, {2, 7}, 1, 7, false},
-      {DType::kFloat32, {1, 20001}, 1, 150, true},
-      {DType::kFloat32, {2, 4096}, 1, 8, true},
-      {DType::kFloat16, {1, 9001}, 1, 100, true},
-      {DType::kInt64, {1, 5000}, 1, 40, true},
-      {DType::kInt8, {3, 1024}, 1, 5, false},
-      {DType::kFloat32, {2, 1500, 2}, 1, 1, false},
-      {DType::kInt32, {1, 4096}, 1, 8, false, false, true},
-  };
-  std::vector<codegen::EmittedKernel> kernels;
-  codegen::ExprTable exprs({{"n", {11, 12000, nullptr}}});
-  for (const SortCase& test : cases) {
-    codegen::SortProblem problem;
-    problem.input = 0;
-    problem.output = 1;
-    problem.dtype = test.type;
-    problem.outer = problem.inner = 1;
-    for (std::size_t d = 0; d < test.shape.size(); ++d) {
-      if (static_cast<int>(d) == test.axis) continue;
-      ir::Dim& rows = static_cast<int>(d) < test.axis ? problem.outer : problem.inner;
-      rows = rows * ir::Dim(test.shape[d]);
-    }
-    problem.length =
-        test.symbolic ? ir::Dim::symbol("n") : test.shape[static_cast<std::size_t>(test.axis)];
-    problem.count = test.count;
-    problem.descending = test.descending;
-    exprs.intern(codegen::sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs));
-    kernels.push_back(
-        emit_sort(problem, {2, 3}, "sort_" + std::to_string(kernels.size()), {}, exprs));
-  }
-  const EmulatedKernels library(kernels);
-  for (std::size_t c = 0; c < kernels.size(); ++c) {
-    const SortCase& test = cases[c];
-    SCOPED_TRACE(kernels[c].step.variants[0]->schedule + " " + std::to_string(c));
-    const std::int64_t n = test.shape[static_cast<std::size_t>(test.axis)];
-    // Few different values: ties are common; the first is a NaN of floats.
-    std::vector<double> values;
-    std::int64_t elements = 1;
-    for (const std::int64_t dim : test.shape) elements *= dim;
-    for (std::int64_t i = 0; i < elements; ++i)
-      values.push_back(is_float(test.type) && i == 0
-                           ? std::nan("")
-                           : static_cast<double>((i * 7919 + 13) % 101) -
-                                 (is_signed_integer(test.type) || is_float(test.type) ? 50 : 0));
-    if (test.crowded)
-      for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = static_cast<double>(i % 512 < 112 ? i % 97 : 100 + i % 50);
-    const ir::Tensor input = ir::Tensor::from_doubles(test.type, test.shape, values);
-    const ir::Tensor inputs[] = {input};
-    const ir::Tensor expected = ir::evaluate_op(ir::get_op("ArgSort"),
-                                                {{"axis", std::int64_t{test.axis}},
-                                                 {"count", std::vector<ir::Dim>{test.count}},
-                                                 {"descending", std::int64_t{test.descending}}},
-                                                inputs)[0];
-    plan::fb::PlanT plan;
-    exprs.write(plan);
-    std::vector<std::int64_t> symbols(plan.symbols.size(), n);
-    const auto sizes = plan::evaluate_expressions(plan, symbols);
-    Memory memory(4);
-    memory[0].assign(input.bytes().begin(), input.bytes().end());
-    memory[1].assign(expected.bytes().size(), std::byte{0xa5});
-    const std::int64_t entry = size_of(test.type) == 8 ? 16 : 8, piece = 32768 / entry;
-    const auto scratch =
-        static_cast<std::size_t>(elements / n * ((n + piece - 1) / piece) *
-                                 std::min<std::int64_t>(test.count, piece) * entry);
-    memory[2].assign(scratch, std::byte{0});
-    memory[3].assign(scratch, std::byte{0});
-    const auto run = [&](const plan::fb::KernelStepT& step) {
-      if (sizes[step.variants[0]->grid[0]] > 0) library.run(step, 0, sizes, memory);
-    };
-    run(kernels[c].step);
-    for (const auto& step : kernels[c].more) run(step);
-    for (std::int64_t i = 0; i < expected.element_count(); ++i)
-      ASSERT_EQ(ir::load_as_int(DType::kInt64, memory[1].data() + i * 8), expected.at_int(i))
-          << "place " << i;
-  }
-}
-
-TEST(Sort, RowsThatFitTakeOneKernel) {
-  codegen::ExprTable exprs({});
-  codegen::SortProblem problem;
-  problem.outer = 8;
-  problem.length = 64;
-  problem.inner = 1;
-  problem.count = 4;
-  EXPECT_EQ(choose_sort(problem, exprs).to_string(), "sort piece=64 threads=8x16 passes=0");
-  EXPECT_EQ(sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs), ir::Dim(0));
-  problem.length = 100000;
-  EXPECT_EQ(choose_sort(problem, exprs).to_string(),
-            "sort piece=4096 threads=512x1 passes=5 groups=32");
-  // Only what may be among the first of the row is kept of each piece.
-  EXPECT_EQ(sort_scratch_bytes(problem, choose_sort(problem, exprs), exprs),
-            ir::Dim(8 * 25 * 4 * 8));
 }
 
 #endif
