@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fusion/passes/passes.h"
+#include "fusion/recurrences/chunked_delta.h"
 #include "fusion/recurrences/chunked_scan.h"
 #include "fusion/regions/rebuild.h"
 
@@ -10,6 +11,7 @@ Graph recognise_recurrences(const Graph& graph, Context& context) {
   for (const Node& node : graph.nodes()) {
     std::string why;
     auto piece = chunked_scan(graph, node, why);
+    if (!piece && why.empty()) piece = chunked_delta(graph, node, why);
     if (!piece && why.empty()) continue;
     decide(context, node, node, piece.has_value(),
            piece ? "a recurrence over tokens, spelled by chunks"
