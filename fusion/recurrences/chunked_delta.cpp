@@ -54,6 +54,10 @@ class ChunkedDelta {
     why_ = why;
     return false;
   }
+  /// Of all chunks, which states are not.
+  bool is_solved(const Element& factor) const {
+    return terms_.is(factor, "Add") != nullptr && factor.index.size() == 5;
+  }
   bool is_exp(const Element& factor) const { return terms_.is(factor, "Exp") != nullptr; }
 
   /// The number at `index` of an integer value: a position, the same everywhere, or a constant that
@@ -346,8 +350,7 @@ class ChunkedDelta {
     {
       const Dim j = Dim::symbol(value.sums[0].first);
       auto factors = value.factors;
-      const auto solution = take_factor(
-          factors, [&](const Element& factor) { return terms_.is(factor, "Add") != nullptr; });
+      const auto solution = take_factor(factors, [&](const Element& f) { return is_solved(f); });
       if (!solution || !is_solution(*solution, chunk, row, j))
         return why_.empty() ? no("what a chunk writes is not solved for its values") : false;
       if (!sequences_.is(factors[0], chunk, j, channel_, scaled_value_))
@@ -356,8 +359,7 @@ class ChunkedDelta {
     const Term held = terms_.product(terms_.operand(last, 1));
     const bool is_zero = held.factor == 0;
     auto factors = held.factors;
-    const auto solution = take_factor(
-        factors, [&](const Element& factor) { return terms_.is(factor, "Add") != nullptr; });
+    const auto solution = take_factor(factors, [&](const Element& f) { return is_solved(f); });
     const auto power = take_factor(factors, [&](const Element& factor) { return is_exp(factor); });
     if ((!is_zero && held.factor != 1) || held.sums.size() != 2 || !solution || !power)
       return no("what the state holds is not solved for");

@@ -43,19 +43,23 @@ bool Sequences::is_token(const Dim& index) const {
   return rows == 1 && chunks <= 1;
 }
 
-/// A token's own value: [.., tokens, ..] of all chunks, at one token and nothing of another. What
-/// sums or decays is none, though it may look alike where there is one chunk.
+/// A token's own value: [.., tokens, ..] of all chunks, at one token and nothing of another.
 bool Sequences::is_of_token(const Element& element) const {
   const Shape& shape = graph_.type(element.value).shape;
   if (element.value == stop_) return true;
   if (shape.size() > 4 || graph_.is_constant(element.value)) return false;
-  if (const Node* node = graph_.producer(element.value)) {
-    const std::string_view op = node->op->name;
-    if (op == "Add" || op == "Sub" || op == "MatMul" || op == "ReduceSum" || op == "Where" ||
-        op == "Exp")
+  // With one chunk, its own values may look like those of tokens.
+  if (chunks_.count == Dim(1)) {
+    const Element last = terms_.source(element);
+    const Node* node = graph_.producer(last.value);
+    const std::string_view op = node == nullptr ? "" : node->op->name;
+    // Projections have fewer dimensions.
+    const bool is_large = last.index.size() >= 4;
+    if (op == "Exp" || (is_large && (op == "Add" || op == "Sub" || op == "MatMul" ||
+                                     op == "ReduceSum" || op == "Where")))
       return false;
     const auto decays = [&](std::size_t i) {
-      return terms_.is(terms_.source(terms_.operand(element, i)), "Exp") != nullptr;
+      return terms_.is(terms_.source(terms_.operand(last, i)), "Exp") != nullptr;
     };
     if (op == "Mul" && (decays(0) || decays(1))) return false;
   }
