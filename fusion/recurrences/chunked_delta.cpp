@@ -227,7 +227,8 @@ class ChunkedDelta {
     sequences_.stop_at(before.value);
     const bool is_solved = is_row_and_product(written, before, i, place);
     sequences_.stop_at({});
-    return is_solved || no("a row of its system is not itself and its product with the rows before");
+    return is_solved ||
+           no("a row of its system is not itself and its product with the rows before");
   }
   bool is_row_and_product(const Element& written, const Element& before, std::int64_t i,
                           const Dim& place) {

@@ -85,8 +85,6 @@ class ChunkedScan {
 
   /// What the chunk's own tokens give.
   bool is_within(const Term& term) {
-    printf("within: factor %g sums %zu factors %zu\n", term.factor, term.sums.size(), term.factors.size());
-    for (auto& f : term.factors) { printf("   %s %s [", graph_.producer(f.value) ? graph_.producer(f.value)->op->name.c_str() : "in", ir::to_string(graph_.type(f.value)).c_str()); for (auto& d : f.index) printf(" %s,", d.to_string().c_str()); printf("]\n"); }
     if (term.factor != 1 || term.sums.size() != 2 || term.factors.size() != 4) return false;
     auto factors = term.factors;
     const auto power = take_factor(

@@ -101,9 +101,10 @@ std::optional<Sequence> Sequences::as_sequence(const Element& element, const Dim
              return element.index[d] == token && shape[d] == chunks_.count * Dim(chunks_.length);
            }) &&
       (!channel || take(3, [&](std::size_t d) { return element.index[d] == *channel; })) &&
-      take(2, is_head) && take(0, [&](std::size_t d) {
-        return element.index[d] == batch_ && shape[d] == chunks_.batch;
-      });
+      take(
+          0,
+          [&](std::size_t d) { return element.index[d] == batch_ && shape[d] == chunks_.batch; }) &&
+      take(2, is_head);
   return fits ? std::optional(result) : std::nullopt;
 }
 
