@@ -43,7 +43,7 @@ bool Sequences::is_token(const Dim& index) const {
   return rows == 1 && chunks <= 1;
 }
 
-/// A token's own value: [.., tokens, ..] of all chunks, at one token and nothing of another.
+/// A value of tokens, [.., tokens, ..] of all chunks, at one token and nothing of another.
 bool Sequences::is_of_token(const Element& element) const {
   const Shape& shape = graph_.type(element.value).shape;
   if (element.value == stop_) return true;

@@ -255,8 +255,16 @@ int count_of(const ir::Graph& graph, std::string_view op) {
   return count;
 }
 
-void expect_found(const ir::Graph& graph, const std::string& rule) {
+/// Of a target with kernels for all rules.
+Context context_of_target() {
   Context context;
+  for (const char* const rule : {"linear", "delta"})
+    context.target.formats.push_back({.op = "LinearAttention", .left = kF32, .right = rule});
+  return context;
+}
+
+void expect_found(const ir::Graph& graph, const std::string& rule) {
+  Context context = context_of_target();
   const ir::Graph found = recognise_recurrences(graph, context);
   std::string reasons;
   for (const Decision& decision : context.decisions) reasons += decision.reason + "\n";
@@ -275,8 +283,8 @@ void expect_found(const ir::Graph& graph, const std::string& rule) {
       ASSERT_NEAR(now[o].at(i), expected[o].at(i), 1e-10) << o << " " << i;
 }
 
-void expect_refused(const ir::Graph& graph, const std::string& why) {
-  Context context;
+void expect_refused(const ir::Graph& graph, const std::string& why,
+                    Context context = context_of_target()) {
   EXPECT_EQ(count_of(recognise_recurrences(graph, context), "LinearAttention"), 0);
   ASSERT_FALSE(context.decisions.empty());
   EXPECT_THAT(context.decisions.back().reason, testing::HasSubstr(why));
@@ -289,6 +297,11 @@ TEST(Recurrences, Mamba2ThatIsNone) {
   expect_refused(mamba2({.shifted_mask = true}), "the decays between a chunk's tokens");
   expect_refused(mamba2({.other_keys = true}), "the state is written with other keys or values");
   expect_refused(mamba2({.other_decay = true}), "what a token writes does not decay");
+}
+
+TEST(Recurrences, StayAsSpelledWithoutAKernel) {
+  expect_refused(mamba2(), "this target has no kernel for it", Context());
+  expect_refused(gated_delta(2), "this target has no kernel for it", Context());
 }
 
 TEST(Recurrences, GatedDeltaByChunks) {

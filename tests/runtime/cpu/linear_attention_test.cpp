@@ -29,12 +29,13 @@ struct Layer {
   std::int64_t out_heads() const { return std::max(query_heads, heads()); }
 };
 
+const std::vector<std::int64_t> kAbsent{0, 0, 0, 0};
+
 /// Query, key, value, decay, beta, erase and state: shapes of the operator's inputs. Absent ones
 /// have no elements.
 std::vector<std::vector<std::int64_t>> shapes_of(const Layer& l) {
-  const std::vector<std::int64_t> none{0, 0, 0, 0};
   const auto optional = [&](bool is_there, std::vector<std::int64_t> shape) {
-    return is_there ? shape : none;
+    return is_there ? shape : kAbsent;
   };
   return {
       {l.batch, l.length, l.query_heads, l.keys},
@@ -142,7 +143,7 @@ std::pair<Values, Values> run(const Layer& l, const std::vector<Values>& in, int
   std::vector<PlanBuilder::Tensor> operands;
   const auto type_of = [&](std::size_t i) { return i < 3 ? l.type : i == 6 ? l.state_type : kF32; };
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    if (count_of(shapes[i]) > 0 || i < 3)
+    if (shapes[i] != kAbsent)
       operands.push_back(b.input_of(fmt::format("x{}", i), type_of(i), ids(shapes[i])));
     else
       operands.push_back({operands[0].buffer, ids({0, 0, 0, 0})});
@@ -163,7 +164,7 @@ std::pair<Values, Values> run(const Layer& l, const std::vector<Values>& in, int
   Session session(b.build(), options);
   std::vector<std::vector<std::byte>> bytes(shapes.size());
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    if (in[i].empty() && i > 2) continue;
+    if (shapes[i] == kAbsent) continue;
     bytes[i].resize(in[i].size() * size_of(type_of(i)));
     for (std::size_t e = 0; e < in[i].size(); ++e)
       set_element(type_of(i), bytes[i], static_cast<std::int64_t>(e), in[i][e]);
