@@ -195,6 +195,21 @@ bool Terms::is_number(const Element& element, double number) const {
 std::optional<std::int64_t> Terms::diagonal(const Element& flag, bool value, const Dim& row,
                                             const Dim& column) const {
   const Element last = source(flag);
+  if (const Node* node = graph_.producer(last.value)) {
+    // A comparison of positions: true where `gap` is not negative.
+    const std::string_view op = node->op->name;
+    const bool is_less = op == "LessOrEqual" || op == "Less";
+    if (!is_less && op != "GreaterOrEqual" && op != "Greater") return std::nullopt;
+    const Element a = operand(last, is_less ? 1 : 0), b = operand(last, is_less ? 0 : 1);
+    const auto left = ir::index_of_value(graph_, a.value, a.index, ranges_),
+               right = ir::index_of_value(graph_, b.value, b.index, ranges_);
+    if (!left || !right) return std::nullopt;
+    Dim gap = *left - *right;
+    if (op == "Less" || op == "Greater") gap = gap - Dim(1);
+    if (!value) gap = Dim(0) - gap - Dim(1);
+    const Dim k = row - column - gap;
+    return k.is_constant() ? std::optional(k.value()) : std::nullopt;
+  }
   const auto& constant = graph_.value(last.value).constant;
   if (constant == nullptr || constant->dtype() != DType::kBool) return std::nullopt;
   // Strides of the row and of the column; nothing else moves.

@@ -82,24 +82,22 @@ void microsoft_causal_conv_with_state(NodeContext& node) {
 
 // ---- Gates, computed in float32
 
-constexpr DType kWide = DType::kFloat32;
-
 ValueId over_heads(NodeContext& node, std::size_t i, const char* what, ValueId x) {
   const ValueId value = node.input(i, what);
   if (node.rank(x) == 0) node.invalid("input {} has no heads", node.type(x));
   check_shape(node, value, what, {node.shape(x).back()});
-  return node.cast(value, kWide);
+  return node.cast(value, kGateType);
 }
 
 void linear_attention_gate(NodeContext& node) {
   const ValueId a = node.input(0, "a");
-  const ValueId raw = node.add("Add", {node.cast(a, kWide), over_heads(node, 1, "dt_bias", a)});
+  const ValueId raw = node.add("Add", {node.cast(a, kGateType), over_heads(node, 1, "dt_bias", a)});
   const ValueId decay =
       node.add("Mul", {node.add("Softplus", {raw}), over_heads(node, 2, "decay_scale", a)});
   node.output(0, node.cast(decay, node.dtype(a)));
   if (!node.output_is_used(1)) return;
   const ValueId b = node.input(3, "b");
-  node.output(1, node.cast(node.add("Sigmoid", {node.cast(b, kWide)}), node.dtype(a)));
+  node.output(1, node.cast(node.add("Sigmoid", {node.cast(b, kGateType)}), node.dtype(a)));
 }
 
 void gated_rms_norm(NodeContext& node) {
@@ -120,9 +118,9 @@ void gated_rms_norm(NodeContext& node) {
   Shape split = shape;
   split.back() = *heads;
   split.push_back(channels);
-  const auto wide = [&](ValueId value) { return node.reshape(node.cast(value, kWide), split); };
+  const auto wide = [&](ValueId value) { return node.reshape(node.cast(value, kGateType), split); };
   const ValueId normal =
-      node.add("RmsNorm", {wide(x), node.cast(scale, kWide)},
+      node.add("RmsNorm", {wide(x), node.cast(scale, kGateType)},
                {{"axis", std::ssize(split) - 1}, {"epsilon", node.attr_float("epsilon", 1e-6F)}});
   const ValueId factor = node.add(activation == "sigmoid" ? "Sigmoid" : "Silu", {wide(gate)});
   node.output(node.cast(node.reshape(node.add("Mul", {normal, factor}), shape), node.dtype(x)));

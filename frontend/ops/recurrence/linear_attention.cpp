@@ -104,23 +104,21 @@ void microsoft_linear_attention(NodeContext& node) { add_layer(node, true, read_
 
 // ---- GatedDeltaNet
 
-constexpr DType kWide = DType::kFloat32;
-
 /// Rows of unit length.
 ValueId unit_rows(NodeContext& node, ValueId x) {
-  constexpr double kEpsilon = 1e-6;
-  const ValueId wide = node.cast(x, kWide);
+  constexpr double kEpsilon = 1e-12;
+  const ValueId wide = node.cast(x, kGateType);
   const ValueId squares =
       node.add("ReduceSumSquare", {wide}, {{"axes", Ints{3}}, {"keepdims", std::int64_t{1}}});
   const ValueId factor =
-      node.add("Rsqrt", {node.add("Add", {squares, node.constant(kWide, kEpsilon)})});
+      node.add("Rsqrt", {node.add("Add", {squares, node.constant(kGateType, kEpsilon)})});
   return node.cast(node.add("Mul", {wide, factor}), node.dtype(x));
 }
 
 /// Input `i`, a parameter [heads], or [heads, size] or [heads * size], as [heads] or [heads, size].
 ValueId parameter(NodeContext& node, std::size_t i, const char* what, std::int64_t heads,
                   const Dim& size, bool by_channel) {
-  ValueId value = node.cast(node.input(i, what), kWide);
+  ValueId value = node.cast(node.input(i, what), kGateType);
   if (node.rank(value) == 1 && node.shape(value)[0] == Dim(heads))
     return by_channel ? node.reshape(value, {Dim(heads), Dim(1)}) : value;
   if (!by_channel || (node.rank(value) == 1 && node.shape(value)[0] != Dim(heads) * size))
@@ -140,11 +138,11 @@ ValueId gate_of(NodeContext& node, ValueId decay, std::int64_t heads, const Dim&
     return parameter(node, i, what, heads, key_size, by_channel);
   };
   const ValueId rate = node.add("Exp", {of(7, "a_log")});
-  const ValueId raw = node.add("Add", {node.cast(decay, kWide), of(8, "dt_bias")});
+  const ValueId raw = node.add("Add", {node.cast(decay, kGateType), of(8, "dt_bias")});
   if (is_softplus) return node.add("Neg", {node.add("Mul", {rate, node.add("Softplus", {raw})})});
   const double bound = node.attr_float("gate_lower_bound", -5.0);
-  return node.add(
-      "Mul", {node.add("Sigmoid", {node.add("Mul", {rate, raw})}), node.constant(kWide, bound)});
+  return node.add("Mul", {node.add("Sigmoid", {node.add("Mul", {rate, raw})}),
+                          node.constant(kGateType, bound)});
 }
 
 void gated_delta_net(NodeContext& node) {
@@ -211,7 +209,7 @@ void gated_delta_net(NodeContext& node) {
     layer.beta = by_token(node.input(5, "beta"));
     const std::string activation = node.attr_string("beta_activation", "none");
     if (activation == "sigmoid")
-      layer.beta = node.add("Sigmoid", {node.cast(layer.beta, kWide)});
+      layer.beta = node.add("Sigmoid", {node.cast(layer.beta, kGateType)});
     else if (activation != "none")
       node.invalid("attribute 'beta_activation' has the unknown value '" + activation + "'");
   }

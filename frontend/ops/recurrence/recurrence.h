@@ -9,6 +9,9 @@
 
 namespace sinter::frontend {
 
+/// What gates are computed in.
+inline constexpr DType kGateType = DType::kFloat32;
+
 /// Operands of the operator LinearAttention (ir/ops/recurrent/linear_attention.cpp), in its shapes.
 struct Recurrence {
   ValueId query, key, value;

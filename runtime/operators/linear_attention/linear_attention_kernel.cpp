@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "runtime/cpu/ops/element.h"
-#include "runtime/operators/linear_attention/chunk.h"
+#include "runtime/cpu/ops/recurrence/chunk.h"
 #include "runtime/operators/operator_kernel.h"
 
 namespace sinter::runtime::cpu {

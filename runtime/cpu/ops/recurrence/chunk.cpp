@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/operators/linear_attention/chunk.h"
+#include "runtime/cpu/ops/recurrence/chunk.h"
 
 #include <algorithm>
 #include <cmath>
