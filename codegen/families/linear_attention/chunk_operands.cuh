@@ -123,15 +123,13 @@ struct ChunkOperands {
   SINTER_DEVICE float decay(int to, int from, int channel) const {
     return Shape::kGate == kUngated ? 1.0f : power_of_two(gate(to, channel) - gate(from, channel));
   }
-  /// e^G.
-  SINTER_DEVICE float decay(int to, int channel) const {
+  SINTER_DEVICE float decay(int to, int channel) const {  // e^G
     return Shape::kGate == kUngated ? 1.0f : power_of_two(gate(to, channel));
   }
   SINTER_DEVICE static u32 scaled(u32 pair, float low, float high) {
     return pack_pair<T>(low_of<T>(pair) * low, high_of<T>(pair) * high);
   }
 
-  // ---- operands as they are, with gates
   SINTER_DEVICE void store_tile(int tile, const u32 (&x)[4]) const {
     record[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
   }
@@ -213,7 +211,7 @@ struct ChunkOperands {
       other[i] = scaled(other[i], decay(middle, before, own), decay(middle, before, own + 1));
     }
   }
-  /// The same of this warp's tokens with each other, in float32 with each pair's own gates.
+  /// Of this warp's tokens with each other, in float32 with each pair's own gates.
   SINTER_DEVICE void multiply_own_tokens(float (&scores)[2][4], float (&keys)[2][4]) const {
     const int base = warp * 16;
     for (int c = 0; c < kKeySize; c += 2) {
@@ -254,13 +252,9 @@ struct ChunkOperands {
     for (int block = 0; block <= warp; ++block) {
       float scores[2][4] = {}, keys[2][4] = {};
       if constexpr (kByChannel) {
-        if (block == warp)
-          multiply_own_tokens(scores, keys);
-        else
-          multiply_tokens(block * 16, scores, keys);
-      } else {
-        multiply_tokens(block * 16, scores, keys);
+        if (block == warp) multiply_own_tokens(scores, keys);
       }
+      if (!kByChannel || block < warp) multiply_tokens(block * 16, scores, keys);
       u32 packed[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // a register has two columns of row i % 2 of half i / 2
