@@ -60,6 +60,12 @@ const std::vector<Pass>& pipeline() {
          .needs = {&kWeightsRead, &kConstantsFolded, &kIdiomsRecognised},
          .only_when_fusing = true,
          .removes = "it is part of a mixture of experts, whose rows are sorted by expert"},
+        // Masks of chunks are constants; gates keep their types in lower_precision.
+        {.name = "recognise_recurrences",
+         .run = recognise_recurrences,
+         .needs = {&kConstantsFolded},
+         .only_when_fusing = true,
+         .removes = "it is part of a recurrence over tokens"},
         // Scales are folded before weights are rounded to 8 bits or a lower precision.
         {.name = "fold_scales",
          .run = fold_scales,

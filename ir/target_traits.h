@@ -55,7 +55,8 @@ struct OperandFormats {
   /// multiples of this; so must be columns of a GroupedMatMul. Without scales: k or the number of
   /// channels from which these kernels are faster than 16-bit ones.
   std::int64_t unit = 1;
-  std::int64_t least = 1, most = INT64_MAX;  // columns; heads; `most`: groups, experts of a Route
+  std::int64_t least = 1, most = INT64_MAX;  // columns; heads; `most`: groups, experts of a
+                                             // Route, key channels of a LinearAttention
   bool zeros_in_left = false;                // zero points are converted to the left type
   bool offsets = false;                      // groups may have offsets
 };

@@ -11,6 +11,7 @@
 
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
+#include "ir/recurrence/linear_attention.h"
 
 namespace sinter::codegen {
 
@@ -172,8 +173,8 @@ bool PlanBuffers::is_state(ValueId input) const {
 
 namespace {
 
-/// An input that a node updates and the output with the new value: a Scatter's data, or a loop's
-/// state.
+/// An input that a node updates and the output with the new value: a Scatter's data, a loop's
+/// state, or a LinearAttention's, each element of which is read and written by one thread.
 struct Changed {
   std::size_t input = 0, output = 0;
   bool reads_once = false;  // nothing else in the node reads that input
@@ -187,6 +188,14 @@ std::vector<Changed> changed_by(const Node& node) {
   }
   for (const ScatterRegion& region : scatter_regions(node))
     all.push_back({region.data, region.result, region.reads_once});
+  if (node.op->kind == OpKind::kFused && node.attrs.get_string("kind") == "linear_attention") {
+    const Graph& body = *node.body;
+    const Node& layer = body.nodes()[0];
+    const auto state = ir::linear_attention_inputs(layer.attrs).state;
+    const auto input = state ? position_of(body.inputs(), layer.inputs[*state]) : std::nullopt;
+    const auto output = position_of(body.outputs(), layer.outputs[1]);
+    if (input && output) all.push_back({*input, *output, true});
+  }
   return all;
 }
 

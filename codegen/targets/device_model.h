@@ -46,6 +46,8 @@ inline constexpr std::int64_t kFewRows = 16;
 /// Rows of its left operand, and queries of attention that share keys, up to which each block
 /// computes them itself.
 inline constexpr std::int64_t kGemmPrologueRows = 8, kAttentionPrologueRows = 16;
+/// Key channels of a LinearAttention whose states registers hold.
+inline constexpr std::int64_t kMostStateRows = 256;
 
 /// The device to which numbers of devices without a file of their own were fitted: an H200.
 const DeviceModel& reference_device();

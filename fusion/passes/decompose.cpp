@@ -167,6 +167,30 @@ bool has_transform(const TargetTraits& target, const Graph& graph, const Node& n
          !ir::transform_radices(node.attrs.get_int("length")).empty();
 }
 
+/// Why no kernel of the target computes the LinearAttention; empty if one does. Its formats name
+/// queries and the update rule.
+std::string recurrence_refusal(const TargetTraits& target, const Graph& graph, const Node& node) {
+  const std::string& rule = node.attrs.get_string("rule");
+  const DType type = graph.type(node.inputs[0]).dtype;
+  const ir::OperandFormats* const row = target.takes("LinearAttention", type, rule, false);
+  if (row == nullptr)
+    return fmt::format("this target has no kernel for states of tokens in {} with the rule {}",
+                       to_string(type), rule);
+  const auto is_wide = [&](ValueId value) {
+    return size_of(graph.type(value).dtype) > size_of(DType::kFloat32);
+  };
+  if (std::ranges::any_of(node.inputs, is_wide) || std::ranges::any_of(node.outputs, is_wide))
+    return "kernels for states of tokens take floats of up to 32 bits";
+  if (row->most == INT64_MAX) return "";
+  const Dim &keys = graph.type(node.inputs[1]).shape[3],
+            &values = graph.type(node.inputs[2]).shape[3];
+  if (!keys.is_constant() || !values.is_constant() || keys.value() < 1 || values.value() < 1 ||
+      keys.value() > row->most)
+    return fmt::format("this target's kernels hold states of known sizes, of up to {} rows",
+                       row->most);
+  return "";
+}
+
 bool has_routing(const TargetTraits& target, const Graph& graph, const Node& node) {
   const TensorType& logits = graph.type(node.inputs[0]);
   const ir::OperandFormats* const row =
@@ -273,6 +297,11 @@ Graph decompose(const Graph& graph, Context& context) {
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Route" && !has_routing(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
+        if (node.op->name == "LinearAttention")
+          if (const std::string no = recurrence_refusal(context.target, old, node); !no.empty()) {
+            decide(context, node, node, false, no + ": it is a loop over tokens");
+            return node.op->composite().decompose(builder, node, inputs);
+          }
         if (node.op->name == "Dft" && !has_transform(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv") {

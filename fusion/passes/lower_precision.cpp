@@ -247,9 +247,18 @@ class Lowering {
                               std::make_shared<const Graph>(lowering.finish_body(made)));
   }
 
+  /// Queries, keys and values are narrow; states, which add up, and gates keep their types.
+  std::vector<ValueId> lower_linear_attention(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs)
+      inputs.push_back(operand(input, inputs.size() < 3 ? policy_.narrow() : kWide));
+    return builder_.add_multi(node.op->name, inputs, node.attrs);
+  }
+
   std::vector<ValueId> lower(const Node& node) {
     const OpKind kind = node.op->kind;
     if (node.op->name == "Recurrent") return lower_recurrent(node);
+    if (node.op->name == "LinearAttention") return lower_linear_attention(node);
     if (kind == OpKind::kWhile) return lower_loop(node);
     if (!has_wide_float(node)) return add(node, kWide, node.attrs);
     if (accumulates(node)) {

@@ -21,6 +21,8 @@ Graph recognise(const Graph& graph, Context& context);
 /// Replaces mixtures that are spelled as a part for each expert by rows sorted by expert and
 /// grouped matmuls, if the target has these.
 Graph recognise_mixtures(const Graph& graph, Context& context);
+/// Replaces recurrences over tokens that are spelled by chunks or as loops by LinearAttention.
+Graph recognise_recurrences(const Graph& graph, Context& context);
 /// Folds constant scales and shifts after a matmul or convolution into its weights and bias.
 Graph fold_scales(const Graph& graph, Context& context);
 /// Folds constant scales and shifts of columns before decision trees into their thresholds.

@@ -32,6 +32,7 @@
   X(sampling)       \
   X(tree)           \
   X(recurrent)      \
+  X(linear_attention) \
   X(custom)
 // clang-format on
 

@@ -21,6 +21,7 @@ from group_query_cases import group_query_cases
 from matmul_nbits_cases import matmul_nbits_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
 from quantized_weights import quantized_weights
+from recurrence_cases import recurrence_cases
 
 
 def recurrent_cases():
@@ -282,4 +283,5 @@ if __name__ == "__main__":
     matmul_nbits_cases()
     float8_cases()
     edge_cases()
+    recurrence_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

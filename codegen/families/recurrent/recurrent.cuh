@@ -322,7 +322,7 @@ SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
   }
 }
 
-/// Runs all steps. Operands are as in ir/ops/recurrent.cpp; absent ones are Absent.
+/// Runs all steps. Operands are as in ir/ops/recurrent/recurrent.cpp; absent ones are Absent.
 template <class Shape, class Bias, class StateH, class StateC, class Lengths, class Y, class LastH,
           class LastC>
 SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,

@@ -19,7 +19,7 @@ namespace sinter::codegen {
 
 enum class RecurrentCell { kLstm, kGru, kResetFirstGru, kRnn };
 
-/// Operands, in the order of the kernel's parameters; see ir/ops/recurrent.cpp.
+/// Operands, in the order of the kernel's parameters; see ir/ops/recurrent/recurrent.cpp.
 enum class RecurrentRole {
   kX,
   kWeights,

@@ -34,6 +34,8 @@ ir::TargetTraits make_traits() {
       for (const char* const codes : {"i8", "i4", "f4e2m1", "iq4nl"})
         traits.formats.push_back(
             {.op = op, .left = left, .right = codes, .scaled = true, .offsets = true});
+    for (const char* const rule : {"linear", "delta", "general_delta"})
+      traits.formats.push_back({.op = "LinearAttention", .left = left, .right = rule});
     for (const char* const codes : {"i8", "f8e4m3fn"})
       traits.formats.push_back({.op = "Attention", .left = left, .right = codes, .scaled = true});
   }

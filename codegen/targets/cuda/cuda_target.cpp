@@ -41,6 +41,9 @@ std::vector<ir::OperandFormats> formats() {
   for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32})
     for (const char* const op : {"GroupedMatMul", "Route"})
       all.push_back({.op = op, .left = type, .right = to_string(type), .most = kMostGroups});
+  for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32})
+    for (const char* const rule : {"linear", "delta", "general_delta"})
+      all.push_back({.op = "LinearAttention", .left = type, .right = rule, .most = kMostStateRows});
   all.push_back({.op = "GroupedMatMul",
                  .left = DType::kFloat8E4M3FN,
                  .right = "f8e4m3fn",

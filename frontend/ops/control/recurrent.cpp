@@ -27,7 +27,8 @@ struct Layer {
   ValueId x;  // [steps, batch, inputs]
 };
 
-/// Operands of the steps of all directions; see ir/ops/recurrent.cpp. Missing inputs are invalid.
+/// Operands of the steps of all directions; see ir/ops/recurrent/recurrent.cpp. Missing inputs are
+/// invalid.
 struct Operands {
   ValueId projected, recurrent, recurrent_bias, h, c, lengths;
   ValueId peepholes;  // [directions, 3 * hidden]

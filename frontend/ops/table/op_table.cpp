@@ -46,6 +46,7 @@ constexpr OpFamily kFamilies[] = {
     {"recurrent layers", &kRecurrentOps, Types::kFloats},
     {"attention", &kAttentionOps, Types::kFloats},
     {"state-space models", &kStateSpaceOps, Types::kFloats},
+    {"linear attention", &kLinearAttentionOps, Types::kFloats},
     {"control flow", &kControlFlowOps, Types::kAny},
     {"ai.onnx.ml tree ensembles", &kTreeOps, Types::kNumbers},
     {"ai.onnx.ml linear models", &kLinearModelOps, Types::kNumbers},

@@ -70,11 +70,11 @@ std::vector<OpAttribute> attributes_of(const OpRow& row);
 extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps, kShapeOps,
     kSliceOps, kGeneratorOps, kNormalizationOps, kMatmulOps, kEinsumOps, kQuantizeOps, kSignalOps,
     kConvolutionOps, kDeformConvOps, kPoolingOps, kControlFlowOps, kRecurrentOps, kAttentionOps,
-    kStateSpaceOps, kMicrosoftOps, kMicrosoftNormalisationOps, kMicrosoftConvolutionOps,
-    kMicrosoftAttentionOps, kMicrosoftGroupQueryOps, kMicrosoftMultiHeadOps,
-    kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps, kMicrosoftIntegerOps,
-    kMicrosoftQlinearOps, kTrtOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps,
-    kUniqueOps, kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps,
+    kStateSpaceOps, kLinearAttentionOps, kMicrosoftOps, kMicrosoftNormalisationOps,
+    kMicrosoftConvolutionOps, kMicrosoftAttentionOps, kMicrosoftGroupQueryOps,
+    kMicrosoftMultiHeadOps, kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps,
+    kMicrosoftIntegerOps, kMicrosoftQlinearOps, kTrtOps, kIndexOps, kRankingOps, kSelectionOps,
+    kSuppressionOps, kUniqueOps, kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps,
     kSupportVectorOps, kFeatureOps;
 
 struct OpFamily {

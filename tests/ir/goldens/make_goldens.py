@@ -19,6 +19,7 @@ from float8_goldens import block_products, float8, float8_products
 from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, normal, one, wide
 from group_goldens import grouped
 from linear_algebra_goldens import linear_algebra
+from linear_attention_goldens import linear_attention
 from mixture_goldens import mixtures
 from ordered_goldens import ordered
 from pointwise_goldens import far_out, parametric, pointwise, rare_pointwise
@@ -404,7 +405,7 @@ def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
                   quantized, packed_attention, float8, float8_products, block_products, far_out,
-                  grouped, transforms, linear_algebra, mixtures):
+                  grouped, transforms, linear_algebra, mixtures, linear_attention):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of LinearAttention that needs no state: a block for each chunk of a sequence and state makes
+// its ChunkRecord. Four warps have 16 tokens each.
+#pragma once
+
+#include "chunk_record.cuh"
+
+template <class Shape, class Layer>
+struct ChunkOperands {
+  typedef ChunkRecord<Shape> Record;
+  typedef typename Layer::Element T;
+  static constexpr int kThreads = 128, kTokens = Record::kTokens;
+  static constexpr int kKeySize = Shape::kKeySize, kValueSize = Shape::kValueSize;
+  static constexpr bool kByChannel = Shape::kGate == kGatedByChannel;
+  static constexpr bool kErases = Shape::kErases;
+  static constexpr int kPad = 8;  // elements; keeps rows in different banks
+  static constexpr int kGateRow = kByChannel ? kKeySize + 4 : 1;
+  static constexpr int kHalf = kTokens / 2;
+
+  struct Memory {
+    alignas(16) T query[kTokens][kKeySize + kPad];
+    alignas(16) T key[kTokens][kKeySize + kPad];
+    alignas(16) T value[kTokens][kValueSize + kPad];
+    alignas(16) float gates[kTokens][kGateRow];                    // binary logarithms of e^G
+    alignas(16) float matrix[kErases ? kTokens : 1][kTokens + 4];  // A, then its inverse
+    float beta[kTokens];
+  };
+
+  const Layer& layer;
+  Memory& memory;
+  uint4* record;
+  i64 sequence, first;   // of the layer, and the chunk's first token
+  int state_head, left;  // tokens of the chunk
+  int warp, lane, g, t;  // a fragment's first row and column of this lane
+
+  SINTER_DEVICE ChunkOperands(const Layer& layer_, Memory& memory_, uint4* records)
+      : layer(layer_), memory(memory_) {
+    const i64 chunks = Record::chunks(layer.length), own = static_cast<i64>(blockIdx.x);
+    record = records + own * Record::kUnits;
+    first = own % chunks * kTokens;
+    state_head = static_cast<int>(own / chunks % Shape::kStates);
+    sequence = own / chunks / Shape::kStates;
+    left = static_cast<int>(min_size(layer.length - first, kTokens));
+    warp = static_cast<int>(threadIdx.x) / 32;
+    lane = static_cast<int>(threadIdx.x) % 32;
+    g = lane / 4;
+    t = lane % 4 * 2;
+  }
+
+  SINTER_DEVICE i64 token(int row) const {
+    return sequence * layer.length + first + (row < left ? row : 0);
+  }
+  SINTER_DEVICE i64 head(int row) const { return token(row) * Shape::kStates + state_head; }
+
+  // ---- into shared memory
+  template <int kSize, class Row>
+  SINTER_DEVICE void copy_rows(T (&to)[kTokens][kSize + kPad], const T* from, Row row_of) const {
+    constexpr int kUnits = kSize / 8;
+    for (int i = static_cast<int>(threadIdx.x); i < kTokens * kUnits; i += kThreads) {
+      const int row = i / kUnits, column = i % kUnits * 8;
+      cp_async<16>(&to[row][column], from + row_of(token(row)) + column, row < left);
+    }
+  }
+  SINTER_DEVICE void load() const {
+    copy_rows<kKeySize>(memory.query, layer.query,
+                        [&](i64 at) { return Shape::query_row(at, state_head, 0); });
+    copy_rows<kKeySize>(memory.key, layer.key,
+                        [&](i64 at) { return Shape::key_row(at, state_head); });
+    copy_rows<kValueSize>(memory.value, layer.value,
+                          [&](i64 at) { return Shape::value_row(at, state_head); });
+    cp_async_commit();
+    if constexpr (kByChannel) sum_channels();
+    if constexpr (Shape::kGate == kGatedByHead) sum_gates();
+    if constexpr (kErases) {
+      const int row = static_cast<int>(threadIdx.x);
+      if (row < kTokens) memory.beta[row] = row < left ? widen(layer.beta[head(row)]) : 0.0f;
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+  }
+  /// A gate in binary logarithms. What is less than any number is e^-200, no infinity, whose
+  /// differences would be no numbers.
+  SINTER_DEVICE static float gate_of(float x) { return (x < -200.0f ? -200.0f : x) * 1.44269504f; }
+  SINTER_DEVICE void sum_channels() const {
+    constexpr int kAtOnce = 32;  // loads on their way
+    for (int c = static_cast<int>(threadIdx.x); c < kKeySize; c += kThreads) {
+      float sum = 0.0f;
+      for (int begin = 0; begin < kTokens; begin += kAtOnce) {
+        float x[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) x[i] = widen(layer.decay[head(begin + i) * kKeySize + c]);
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (begin + i < left) sum += gate_of(x[i]);
+          memory.gates[begin + i][c] = sum;
+        }
+      }
+    }
+  }
+  SINTER_DEVICE void sum_gates() const {
+    if (warp != 0) return;
+    float own[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = lane * 2 + i;
+      own[i] = row < left ? gate_of(widen(layer.decay[head(row)])) : 0.0f;
+    }
+    float sum = own[0] + own[1];
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const float before = __shfl_up_sync(0xffffffffu, sum, distance);
+      if (lane >= distance) sum += before;
+    }
+    memory.gates[lane * 2][0] = sum - own[1];
+    memory.gates[lane * 2 + 1][0] = sum;
+  }
+
+  // ---- gates
+  SINTER_DEVICE float gate(int row, int channel) const {
+    return Shape::kGate == kUngated ? 0.0f : memory.gates[row][kByChannel ? channel : 0];
+  }
+  /// e^(G[to] - G[from]) of a channel.
+  SINTER_DEVICE float decay(int to, int from, int channel) const {
+    return Shape::kGate == kUngated ? 1.0f : power_of_two(gate(to, channel) - gate(from, channel));
+  }
+  SINTER_DEVICE float decay(int to, int channel) const {  // e^G
+    return Shape::kGate == kUngated ? 1.0f : power_of_two(gate(to, channel));
+  }
+  SINTER_DEVICE static u32 scaled(u32 pair, float low, float high) {
+    return pack_pair<T>(low_of<T>(pair) * low, high_of<T>(pair) * high);
+  }
+
+  SINTER_DEVICE void store_tile(int tile, const u32 (&x)[4]) const {
+    record[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
+  }
+  /// Register i of a fragment has rows g + i % 2 * 8 and columns t + i / 2 * 8 and the next.
+  SINTER_DEVICE void store_queries() const {
+    for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
+      u32 x[4];
+      load_rows(x, memory.query, tile);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp * 16 + g + i % 2 * 8, channel = tile * 16 + t + i / 2 * 8;
+        x[i] =
+            scaled(x[i], layer.scale * decay(row, channel), layer.scale * decay(row, channel + 1));
+      }
+      store_tile(Record::kQuery + warp * Record::kKeyTiles + tile, x);
+    }
+  }
+  /// Transposed: rows are channels, columns this warp's tokens.
+  SINTER_DEVICE void store_keys() const {
+    for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
+      u32 x[4];
+      load_matrix_x4_transposed(
+          x, &memory.key[warp * 16 + lane / 16 * 8 + lane % 8][tile * 16 + lane / 8 % 2 * 8]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int channel = tile * 16 + g + i % 2 * 8, row = warp * 16 + t + i / 2 * 8;
+        x[i] = scaled(x[i], decay(kTokens - 1, row, channel), decay(kTokens - 1, row + 1, channel));
+      }
+      store_tile(Record::kKey + tile * Record::kTiles + warp, x);
+    }
+  }
+  SINTER_DEVICE void store_decays() const {
+    if constexpr (Shape::kGate != kUngated) {
+      float* const decays = reinterpret_cast<float*>(record + Record::kDecays);
+      for (int c = static_cast<int>(threadIdx.x); c < kKeySize; c += kThreads)
+        decays[c] = decay(kTokens - 1, c);
+    }
+  }
+  /// The fragment of this warp's rows and of 16 columns.
+  template <int kRow>
+  SINTER_DEVICE void load_rows(u32 (&x)[4], const T (&from)[kTokens][kRow], int tile) const {
+    load_matrix_x4(x, &from[warp * 16 + lane % 16][tile * 16 + lane / 16 * 8]);
+  }
+  /// Right operands of two instructions whose 8 columns are rows of `from`, of a channel tile.
+  template <int kRow>
+  SINTER_DEVICE void load_columns(u32 (&x)[4], const T (&from)[kTokens][kRow], int rows,
+                                  int tile) const {
+    load_matrix_x4(x, &from[rows + lane / 16 * 8 + lane % 8][tile * 16 + lane / 8 % 2 * 8]);
+  }
+
+  // ---- products of tokens
+  /// Query and key products of this warp's tokens with 16 others of which gates of all channels
+  /// are the same or none are.
+  SINTER_DEVICE void multiply_tokens(int others, float (&scores)[2][4], float (&keys)[2][4]) const {
+    for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
+      u32 query[4], key[4], other[4];
+      load_rows(query, memory.query, tile);
+      load_columns(other, memory.key, others, tile);
+      if constexpr (kErases) load_rows(key, memory.key, tile);
+      if constexpr (kByChannel) between_blocks(tile, others, query, key, other);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        mma_16x8x16<T>(scores[j], query, other[2 * j], other[2 * j + 1]);
+        if constexpr (kErases) mma_16x8x16<T>(keys[j], key, other[2 * j], other[2 * j + 1]);
+      }
+    }
+  }
+  /// Gates of both sides up to the end of the tokens before this warp's: none grows.
+  SINTER_DEVICE void between_blocks(int tile, int others, u32 (&query)[4], u32 (&key)[4],
+                                    u32 (&other)[4]) const {
+    const int middle = warp * 16 - 1;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = warp * 16 + g + i % 2 * 8, channel = tile * 16 + t + i / 2 * 8;
+      const float low = decay(row, middle, channel), high = decay(row, middle, channel + 1);
+      query[i] = scaled(query[i], low, high);
+      if constexpr (kErases) key[i] = scaled(key[i], low, high);
+      const int before = others + i / 2 * 8 + g, own = tile * 16 + t + i % 2 * 8;
+      other[i] = scaled(other[i], decay(middle, before, own), decay(middle, before, own + 1));
+    }
+  }
+  /// Of this warp's tokens with each other, in float32 with each pair's own gates.
+  SINTER_DEVICE void multiply_own_tokens(float (&scores)[2][4], float (&keys)[2][4]) const {
+    const int base = warp * 16;
+    for (int c = 0; c < kKeySize; c += 2) {
+      float gates[2][2], query[2][2], key[2][2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) load_pair(base + g + i * 8, c, gates[i], query[i], key[i]);
+#pragma unroll
+      for (int column = 0; column < 4; ++column) {
+        const int j = column / 2, from = base + j * 8 + t + column % 2;
+        float gate[2], unused[2], other[2];
+        load_pair(from, c, gate, unused, other);
+#pragma unroll
+        for (int i = j; i < 2; ++i) {  // columns from 8 on have no rows up to 8
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            const float product = other[k] * power_of_two(gates[i][k] - gate[k]);
+            const int at = i * 2 + column % 2;
+            scores[j][at] = fmaf(query[i][k], product, scores[j][at]);
+            if constexpr (kErases) keys[j][at] = fmaf(key[i][k], product, keys[j][at]);
+          }
+        }
+      }
+    }
+  }
+  SINTER_DEVICE void load_pair(int row, int channel, float (&gates)[2], float (&query)[2],
+                               float (&key)[2]) const {
+    const auto own_gates = ::load<2>(&memory.gates[row][kByChannel ? channel : 0]);
+    const auto own_query = ::load<2>(&memory.query[row][channel]);
+    const auto own_key = ::load<2>(&memory.key[row][channel]);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      gates[k] = own_gates.v[k];
+      query[k] = widen(own_query, k);
+      key[k] = widen(own_key, k);
+    }
+  }
+  SINTER_DEVICE void store_scores() const {
+    for (int block = 0; block <= warp; ++block) {
+      float scores[2][4] = {}, keys[2][4] = {};
+      if constexpr (kByChannel) {
+        if (block == warp) multiply_own_tokens(scores, keys);
+      }
+      if (!kByChannel || block < warp) multiply_tokens(block * 16, scores, keys);
+      u32 packed[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // a register has two columns of row i % 2 of half i / 2
+        const int row = warp * 16 + g + i % 2 * 8, column = block * 16 + t + i / 2 * 8;
+        float pair[2], matrix[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const int at = i % 2 * 2 + k;
+          const float factor = kByChannel ? 1.0f : decay(row, column + k, 0);
+          pair[k] = column + k <= row ? scores[i / 2][at] * factor * layer.scale : 0.0f;
+          matrix[k] =
+              kErases && column + k < row ? keys[i / 2][at] * factor * memory.beta[row] : 0.0f;
+        }
+        packed[i] = pack_pair<T>(pair[0], pair[1]);
+        if constexpr (kErases) {
+          memory.matrix[row][column] = matrix[0];
+          memory.matrix[row][column + 1] = matrix[1];
+        }
+      }
+      store_tile(Record::score_tile(warp, block), packed);
+    }
+  }
+
+  // ---- the inverse
+  /// Inverts I + A in place in float32: both halves of the diagonal by substitution, a column for
+  /// each lane, then the lower left as -(lower right) A (upper left).
+  SINTER_DEVICE void invert() const {
+    if (warp < 2) {
+      const int corner = warp * kHalf;
+      float column[kHalf];
+#pragma unroll
+      for (int i = 0; i < kHalf; ++i) {
+        float sums[4] = {i == lane ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int k = 0; k < i; ++k)
+          sums[k % 4] = fmaf(-memory.matrix[corner + i][corner + k], column[k], sums[k % 4]);
+        column[i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      }
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < kHalf; ++i) memory.matrix[corner + i][corner + lane] = column[i];
+    } else if constexpr (kByChannel) {
+      decay_keys();
+    }
+    __syncthreads();
+    multiply_halves(kHalf, 0, 0, 0, 0, kHalf, 1.0f);  // upper right: not used otherwise
+    __syncthreads();
+    multiply_halves(kHalf, kHalf, 0, kHalf, kHalf, 0, -1.0f);
+    __syncthreads();
+  }
+  /// A quarter of the matrix is `sign` times the product of two others.
+  SINTER_DEVICE void multiply_halves(int a_row, int a_column, int b_row, int b_column, int to_row,
+                                     int to_column, float sign) const {
+    const int row = static_cast<int>(threadIdx.x) / 4,
+              column = static_cast<int>(threadIdx.x) % 4 * 8;
+    float sums[8] = {};
+#pragma unroll 8
+    for (int k = 0; k < kHalf; ++k) {
+      const float a = memory.matrix[a_row + row][a_column + k];
+      const auto b = ::load<8>(&memory.matrix[b_row + k][b_column + column]);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sums[j] = fmaf(a, b.v[j], sums[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      memory.matrix[to_row + row][to_column + column + j] = sign * sums[j];
+  }
+  /// Keys with their gates, in place, by the last two warps.
+  SINTER_DEVICE void decay_keys() const {
+    for (int i = static_cast<int>(threadIdx.x) - kThreads / 2; i < kTokens * kKeySize / 2;
+         i += kThreads / 2) {
+      const int row = i / (kKeySize / 2), channel = i % (kKeySize / 2) * 2;
+      u32 pair;
+      memcpy(&pair, &memory.key[row][channel], 4);
+      pair = scaled(pair, decay(row, channel), decay(row, channel + 1));
+      memcpy(&memory.key[row][channel], &pair, 4);
+    }
+  }
+
+  // ---- what is added and what is erased
+  /// This warp's rows of the inverse times beta, negative for what is erased.
+  SINTER_DEVICE void load_inverse(u32 (&x)[4][4], bool erases) const {
+#pragma unroll
+    for (int tile = 0; tile < 4; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp * 16 + g + i % 2 * 8, column = tile * 16 + t + i / 2 * 8;
+        float pair[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          float factor = memory.beta[column + k];
+          if (erases) factor *= kByChannel ? -1.0f : -decay(column + k, 0);
+          pair[k] = tile <= warp ? memory.matrix[row][column + k] * factor : 0.0f;
+        }
+        x[tile][i] = pack_pair<T>(pair[0], pair[1]);
+      }
+    }
+  }
+  template <int kRow>
+  SINTER_DEVICE void store_products(const u32 (&x)[4][4], const T (&from)[kTokens][kRow],
+                                    int columns, uint4* to) const {
+    for (int c = 0; c < columns; ++c) {
+      float sums[2][4] = {};
+#pragma unroll
+      for (int tile = 0; tile < 4; ++tile) {
+        if (tile > warp) continue;
+        u32 b[4];
+        load_matrix_x4_transposed(b, &from[tile * 16 + lane % 16][c * 16 + lane / 16 * 8]);
+        mma_16x8x16<T>(sums[0], x[tile], b[0], b[1]);
+        mma_16x8x16<T>(sums[1], x[tile], b[2], b[3]);
+      }
+      to[c * Record::kLanes + lane] =
+          uint4{pack_pair<T>(sums[0][0], sums[0][1]), pack_pair<T>(sums[0][2], sums[0][3]),
+                pack_pair<T>(sums[1][0], sums[1][1]), pack_pair<T>(sums[1][2], sums[1][3])};
+    }
+  }
+
+  SINTER_DEVICE void run() const {
+    load();
+    store_queries();
+    store_keys();
+    store_decays();
+    store_scores();
+    uint4* const added = record + Record::kAdded + warp * Record::kValueTiles * Record::kLanes;
+    if constexpr (kErases) {
+      __syncthreads();
+      invert();
+      u32 x[4][4];
+      load_inverse(x, false);
+      store_products(x, memory.value, Record::kValueTiles, added);
+      load_inverse(x, true);
+      store_products(x, memory.key, Record::kKeyTiles,
+                     record + (Record::kErased + warp * Record::kKeyTiles) * Record::kLanes);
+    } else {
+      for (int tile = 0; tile < Record::kValueTiles; ++tile) {
+        u32 x[4];
+        load_rows(x, memory.value, tile);
+        added[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
+      }
+    }
+  }
+};

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What chunk_operands.cuh leaves for chunk_states.cuh of each chunk of 64 tokens.
+//
+// Before a chunk the state is S; G are sums of the log gates from the chunk's start up to and with
+// each token. The delta rule's updates u of all tokens of the chunk solve a unit lower triangular
+// system (the WY form; Yang et al., "Parallelizing Linear Transformers with the Delta Rule over
+// Sequence Length", 2024; with gates "Gated Delta Networks", 2024):
+//   (I + A) u = beta (value - (key e^G) S),  A[i][j] = beta[i] sum_c key[i] key[j] e^(G[i] - G[j])
+// for j < i, so that with T = (I + A)^-1
+//   u = added - erased S,  added = T beta value,  erased = T beta (key e^G)
+//   out = scale ((query e^G) S + scores u),  scores[i][j] = sum_c query[i] key[j] e^(G[i] - G[j])
+//   S <- e^(G of the last token) S + (key e^(G of the last token - G))^T u
+// Without the delta rule u = value. No exponent is positive where no gate is.
+#pragma once
+
+#include "state_shape.cuh"
+
+/// Matrices lie as tiles of 16 x 16 that lanes load as fragments of an MMA's left operand
+/// (mma.cuh), 16 bytes each; `added` lies as accumulators of two neighbouring instructions, which
+/// is the same.
+template <class Shape>
+struct ChunkRecord {
+  static constexpr int kTokens = 64, kTile = 16, kTiles = kTokens / kTile;
+  static constexpr int kKeyTiles = Shape::kKeySize / kTile;
+  static constexpr int kValueTiles = Shape::kValueSize / kTile;
+  static constexpr int kLanes = 32;
+  static_assert(Shape::kKeySize % 64 == 0 && Shape::kValueSize % kTile == 0, "whole tiles");
+  static_assert(Shape::kReads == 1, "a query for each state");
+
+  // First tiles of: -erased [token][key], query [token][key], key [key][token] and the lower tiles
+  // of scores [token][token].
+  static constexpr int kErased = 0;
+  static constexpr int kQuery = kErased + (Shape::kErases ? kTiles * kKeyTiles : 0);
+  static constexpr int kKey = kQuery + kTiles * kKeyTiles;
+  static constexpr int kScores = kKey + kTiles * kKeyTiles;
+  // First units of 16 bytes of: the state's decays, a float for each key channel, and `added`.
+  static constexpr int kDecays = (kScores + kTiles * (kTiles + 1) / 2) * kLanes;
+  static constexpr int kAdded = kDecays + (Shape::kGate != kUngated ? Shape::kKeySize * 4 / 16 : 0);
+  static constexpr int kUnits = kAdded + kTiles * kValueTiles * kLanes;
+
+  SINTER_DEVICE static constexpr int score_tile(int row, int column) {
+    return kScores + row * (row + 1) / 2 + column;
+  }
+  SINTER_DEVICE static i64 chunks(i64 length) { return (length + kTokens - 1) / kTokens; }
+};

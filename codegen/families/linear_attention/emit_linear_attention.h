@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a LinearAttention: one for few tokens, and two for prompts.
+#pragma once
+
+#include "codegen/emit/kernel_request.h"
+#include "codegen/families/linear_attention/linear_attention_problem.h"
+
+namespace sinter::codegen {
+
+/// Token by token: token_states.cuh.
+EmittedKernel emit_token_states(const LinearAttentionProblem& problem, const KernelRequest& request,
+                                ExprTable& exprs);
+/// Chunks, first without and then with their states: chunk_operands.cuh, chunk_states.cuh. They
+/// meet in buffer `records` of LinearAttentionProblem::record_bytes() for each of chunks().
+EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem, std::uint32_t records,
+                                  const KernelRequest& request, ExprTable& exprs);
+EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, std::uint32_t records,
+                                const std::string& schedule, const KernelRequest& request,
+                                ExprTable& exprs);
+
+}  // namespace sinter::codegen

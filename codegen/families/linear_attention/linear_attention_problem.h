@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A region of one LinearAttention (ir/ops/recurrent/linear_attention.cpp), as its kernels see it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sinter/dtype.h>
+
+#include "codegen/families/operator_family.h"
+#include "codegen/targets/device_model.h"
+#include "ir/recurrence/linear_attention.h"
+
+namespace sinter::codegen {
+
+/// A value in memory.
+struct StateOperand {
+  std::uint32_t buffer = 0;  // of the plan
+  DType type = DType::kFloat32;
+};
+
+struct LinearAttentionProblem {
+  ir::LinearAttention layer;
+  StateOperand query, key, value, out, new_state;
+  std::optional<StateOperand> decay, beta, erase, state;
+
+  std::int64_t key_size() const { return layer.key_size.value(); }
+  std::int64_t value_size() const { return layer.value_size.value(); }
+  /// All operands in memory, in the order of the kernels' parameters.
+  std::vector<std::uint32_t> buffers() const;
+  /// Everything except the buffers.
+  std::string to_string() const;
+
+  /// Chunks of all sequences and states, and the bytes of the record of each (chunk_record.cuh).
+  Dim chunks(const ExprTable& exprs) const;
+  std::int64_t record_bytes() const;
+  /// Why the kernels for chunks do not take the layer on `device`; empty if they do.
+  std::string no_chunks(const DeviceModel& device) const;
+};
+
+/// Tokens in a chunk.
+inline constexpr std::int64_t kChunkTokens = 64;
+
+LinearAttentionProblem read_linear_attention(const OperatorRegion& region);
+
+/// Columns of the states that a block has, and the chunks in its shared memory.
+struct ChunkSchedule {
+  std::int64_t slice = 0;
+  int stages = 0;
+  std::vector<Condition> conditions;
+
+  /// "linear_attention slice=32 stages=3".
+  std::string to_string() const;
+  int threads() const { return static_cast<int>(slice > 32 ? slice * 4 : 128); }
+};
+/// Bytes of shared memory of a block of ChunkOperands and of ChunkStates; the kernels assert them.
+std::int64_t operand_bytes(const LinearAttentionProblem& problem);
+std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule);
+/// In the order in which the runtime tests their conditions; the last has none. `forced`, if not
+/// empty, is the only one, in to_string() form; Error(kUsage) if it is none of the layer's.
+std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, ExprTable& exprs,
+                                         const DeviceModel& device, const std::string& forced);
+
+}  // namespace sinter::codegen

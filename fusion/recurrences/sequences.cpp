@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fusion/recurrences/sequences.h"
+
+#include <algorithm>
+
+namespace sinter::fusion {
+
+bool depends_on(const Element& element, const Dim& symbol) {
+  const auto name = symbol.as_symbol();
+  return name && std::ranges::any_of(element.index, [&](const Dim& dim) {
+           const auto symbols = dim.symbols();
+           return std::ranges::find(symbols, *name) != symbols.end();
+         });
+}
+
+std::optional<Element> take_factor(std::vector<Element>& factors,
+                                   const std::function<bool(const Element&)>& fits) {
+  const auto found = std::ranges::find_if(factors, fits);
+  if (found == factors.end() || std::find_if(found + 1, factors.end(), fits) != factors.end())
+    return std::nullopt;
+  Element result = std::move(*found);
+  factors.erase(found);
+  return result;
+}
+
+/// chunk * length + row: a symbol of a chunk's rows, and another or a constant that is a multiple
+/// of the length.
+bool Sequences::is_token(const Dim& index) const {
+  int rows = 0, chunks = 0;
+  for (const Dim::Term& term : index.terms()) {
+    const bool is_symbol =
+        term.factors.size() == 1 && term.factors[0]->kind == ir::DimAtom::Kind::kSymbol;
+    if (is_symbol && term.coefficient == 1 &&
+        ir::upper_bound(Dim::symbol(term.factors[0]->name), terms_.ranges()) ==
+            chunks_.length - 1) {
+      ++rows;
+    } else if (term.coefficient % chunks_.length == 0 && (is_symbol || term.factors.empty())) {
+      ++chunks;
+    } else {
+      return false;
+    }
+  }
+  return rows == 1 && chunks <= 1;
+}
+
+/// A value of tokens, [.., tokens, ..] of all chunks, at one token and nothing of another.
+bool Sequences::is_of_token(const Element& element) const {
+  const Shape& shape = graph_.type(element.value).shape;
+  if (element.value == stop_) return true;
+  if (shape.size() > 4 || graph_.is_constant(element.value)) return false;
+  // With one chunk, its own values may look like those of tokens.
+  if (chunks_.count == Dim(1)) {
+    const Element last = terms_.source(element);
+    const Node* node = graph_.producer(last.value);
+    const std::string_view op = node == nullptr ? "" : node->op->name;
+    // Projections have fewer dimensions.
+    const bool is_large = last.index.size() >= 4;
+    if (op == "Exp" || (is_large && (op == "Add" || op == "Sub" || op == "MatMul" ||
+                                     op == "ReduceSum" || op == "Where")))
+      return false;
+    const auto decays = [&](std::size_t i) {
+      return terms_.is(terms_.source(terms_.operand(last, i)), "Exp") != nullptr;
+    };
+    if (op == "Mul" && (decays(0) || decays(1))) return false;
+  }
+  const Dim tokens = chunks_.count * Dim(chunks_.length);
+  int found = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] == tokens && element.index[d] != head_ && is_token(element.index[d])) ++found;
+  return found == 1;
+}
+
+std::optional<Sequence> Sequences::as_sequence(const Element& element, const Dim& token,
+                                               const std::optional<Dim>& channel) const {
+  const Shape& shape = graph_.type(element.value).shape;
+  const std::size_t rank = channel ? 4 : 3;
+  if (shape.size() != rank || !chunks_.heads.is_constant()) return std::nullopt;
+  Sequence result{element.value, std::vector<std::size_t>(rank, rank), 0};
+  std::vector<bool> used(rank, false);
+  const auto take = [&](std::size_t role, const auto& fits) {
+    for (std::size_t d = 0; d < rank; ++d)
+      if (!used[d] && fits(d)) {
+        used[d] = true;
+        result.order[role] = d;
+        return true;
+      }
+    return false;
+  };
+  const auto is_head = [&](std::size_t d) {
+    const std::int64_t heads = chunks_.heads.value();
+    if (!shape[d].is_constant() || shape[d].value() < 1 || heads % shape[d].value() != 0)
+      return false;
+    result.heads = shape[d].value();
+    const Dim group(heads / result.heads);
+    return element.index[d] ==
+           (result.heads == 1 ? Dim(0) : ir::floor_div(head_, group, terms_.ranges()));
+  };
+  const bool fits =
+      take(1,
+           [&](std::size_t d) {
+             return element.index[d] == token && shape[d] == chunks_.count * Dim(chunks_.length);
+           }) &&
+      (!channel || take(3, [&](std::size_t d) { return element.index[d] == *channel; })) &&
+      take(
+          0,
+          [&](std::size_t d) { return element.index[d] == batch_ && shape[d] == chunks_.batch; }) &&
+      take(2, is_head);
+  return fits ? std::optional(result) : std::nullopt;
+}
+
+std::optional<Sequence> Sequences::find(Element element, const Dim& chunk, const Dim& row,
+                                        const std::optional<Dim>& channel) const {
+  const Dim token = Dim(chunks_.length) * chunk + row;
+  std::optional<Sequence> found;
+  for (;;) {
+    if (auto now = as_sequence(element, token, channel)) found = std::move(now);
+    auto next = terms_.behind(element);
+    if (!next) return found;
+    element = std::move(*next);
+  }
+}
+
+bool Sequences::is(const Element& element, const Dim& chunk, const Dim& row,
+                   const std::optional<Dim>& channel, std::optional<Sequence>& known) const {
+  auto found = find(element, chunk, row, channel);
+  if (!found) return false;
+  if (!known)
+    known = std::move(found);
+  else
+    return *found == *known;
+  return true;
+}
+
+std::optional<Element> Sequences::running_sum(const Element& element, const Dim& row) const {
+  const Element last = terms_.source(element);
+  const Node* scan = terms_.is(last, "Scan");
+  if (scan == nullptr || scan->attrs.get_string("combine") != "sum" ||
+      scan->attrs.get_int("exclusive") != 0 || scan->attrs.get_int("reverse") != 0 ||
+      last.index[static_cast<std::size_t>(scan->attrs.get_int("axis"))] != row)
+    return std::nullopt;
+  return Element{scan->inputs[0], last.index};
+}
+
+std::vector<ValueId> add_linear_attention(GraphBuilder& builder,
+                                          std::span<const Sequence> sequences,
+                                          std::span<const ValueId> given, DType type,
+                                          double scale) {
+  std::vector<ValueId> inputs;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    ValueId value = given[i];
+    const auto& order = sequences[i].order;
+    if (!std::ranges::is_sorted(order))
+      value = builder.add("Transpose", {value}, {{"perm", Ints(order.begin(), order.end())}});
+    if (i < 3 && builder.type(value).dtype != type)
+      value = builder.add("Cast", {value}, {{"to", type}});
+    inputs.push_back(value);
+  }
+  return builder.add_multi("LinearAttention", inputs,
+                           {{"rule", std::string(given.size() > 4 ? "delta" : "linear")},
+                            {"scale", scale},
+                            {"decay", std::int64_t{1}},
+                            {"state", std::int64_t{0}}});
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of tokens (queries, keys, gates, ..), from whose chunks a recurrence is spelled.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fusion/recurrences/terms.h"
+
+namespace sinter::fusion {
+
+/// A value [batch, tokens, heads, channels] or [batch, tokens, heads], in some order of dimensions.
+/// Consecutive heads of the recurrence may share one.
+struct Sequence {
+  ValueId value;
+  std::vector<std::size_t> order;  // the dimensions of batch, tokens, heads and channels
+  std::int64_t heads = 0;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
+};
+
+/// Tokens chunk * length + row.
+struct Chunks {
+  Dim batch, count, heads;  // how many
+  std::int64_t length = 0;
+};
+
+class Sequences {
+ public:
+  Sequences(const Graph& graph, Chunks chunks)
+      : graph_(graph),
+        chunks_(std::move(chunks)),
+        terms_(graph, [this](const Element& element) { return is_of_token(element); }) {}
+
+  Terms& terms() { return terms_; }
+  const Chunks& chunks() const { return chunks_; }
+  /// Symbols of the batch and head of which elements are looked at.
+  void set_symbols(Dim batch, Dim head) {
+    batch_ = std::move(batch);
+    head_ = std::move(head);
+  }
+
+  /// Terms end at elements of `value`, too; at none if it is invalid.
+  void stop_at(ValueId value) { stop_ = value; }
+
+  /// The value furthest behind views of `element` that is a sequence, at token (chunk, row) and at
+  /// channel `channel` or, if that is nothing, without channels.
+  std::optional<Sequence> find(Element element, const Dim& chunk, const Dim& row,
+                               const std::optional<Dim>& channel) const;
+  /// Whether that is `known`; learns it if nothing is known.
+  bool is(const Element& element, const Dim& chunk, const Dim& row,
+          const std::optional<Dim>& channel, std::optional<Sequence>& known) const;
+
+  /// The inclusive running sum whose element `element` is, at `row` of its axis: the element of
+  /// what is summed up to there.
+  std::optional<Element> running_sum(const Element& element, const Dim& row) const;
+
+ private:
+  bool is_of_token(const Element& element) const;
+  bool is_token(const Dim& index) const;
+  std::optional<Sequence> as_sequence(const Element& element, const Dim& token,
+                                      const std::optional<Dim>& channel) const;
+
+  const Graph& graph_;
+  Chunks chunks_;
+  Terms terms_;
+  Dim batch_, head_;
+  ValueId stop_;
+};
+
+/// Whether an index of `element` depends on `symbol`.
+bool depends_on(const Element& element, const Dim& symbol);
+/// Takes the only factor for which `fits` is true out of `factors`.
+std::optional<Element> take_factor(std::vector<Element>& factors,
+                                   const std::function<bool(const Element&)>& fits);
+
+/// Adds a LinearAttention of query, key, value, decay and, if there are five, beta. Values of
+/// sequences `given` are in the orders of `sequences`. The first three get type `type`.
+std::vector<ValueId> add_linear_attention(GraphBuilder& builder,
+                                          std::span<const Sequence> sequences,
+                                          std::span<const ValueId> given, DType type, double scale);
+
+}  // namespace sinter::fusion

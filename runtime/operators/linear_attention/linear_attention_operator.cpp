@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// LinearAttention of ir/ops/recurrent/linear_attention.cpp. "rule" is 0 (linear), 1 (delta) or 2
+// (general_delta); "decay" 0 (none), 1 (by head) or 2 (by channel); "state" says whether there is
+// one. Operands that these leave out have no elements.
+#include <algorithm>
+
+#include "runtime/plan/operators/operator_def.h"
+
+namespace sinter::plan {
+namespace {
+
+bool divides(std::int64_t a, std::int64_t b) {
+  return a > 0 && b > 0 && std::max(a, b) % std::min(a, b) == 0;
+}
+
+std::string refuse(const OperatorSizes& sizes) {
+  const std::int64_t heads = sizes["heads"], batch = sizes["batch"], length = sizes["length"],
+                     keys = sizes["key_size"];
+  if (!divides(sizes["key_heads"], sizes["value_heads"]) ||
+      heads != std::max(sizes["key_heads"], sizes["value_heads"]))
+    return "its states are not one for each head of keys or values";
+  if (!divides(sizes["query_heads"], heads) ||
+      sizes["out_heads"] != std::max(sizes["query_heads"], heads))
+    return "its outputs are not one for each head of queries or states";
+  const auto is_shape = [&](bool is_there, const char* first, std::int64_t wanted_first,
+                            const char* second, std::int64_t wanted_second, const char* third,
+                            std::int64_t wanted_third, const char* last, std::int64_t wanted) {
+    if (!is_there) wanted_first = wanted_second = wanted_third = wanted = 0;
+    return sizes[first] == wanted_first && sizes[second] == wanted_second &&
+           sizes[third] == wanted_third && sizes[last] == wanted;
+  };
+  const std::int64_t rule = sizes["rule"], decay = sizes["decay"];
+  if (!is_shape(decay != 0, "decay_batch", batch, "decay_length", length, "decay_heads", heads,
+                "decay_size", decay == 2 ? keys : 1))
+    return "its decays are not those of its states";
+  if (!is_shape(rule == 1, "beta_batch", batch, "beta_length", length, "beta_heads", heads,
+                "beta_size", 1))
+    return "its betas are not those of its states";
+  if (!is_shape(rule == 2, "erase_batch", batch, "erase_length", length, "erase_heads", heads,
+                "erase_size", 2 * keys))
+    return "what it erases is not two keys for each state";
+  if (!is_shape(sizes["state"] == 1, "state_batch", batch, "state_heads", heads, "state_keys", keys,
+                "state_values", sizes["value_size"]))
+    return "its first states are not those of its last";
+  return "";
+}
+
+}  // namespace
+
+const OperatorDef& linear_attention_operator() {
+  static const std::vector<DType> floats = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  static const OperatorDef def = {
+      .name = "linear_attention",
+      .inputs = {{"queries", floats, "batch length query_heads key_size"},
+                 {"keys", {}, "batch length key_heads key_size"},
+                 {"values", {}, "batch length value_heads value_size"},
+                 {"decays", floats, "decay_batch decay_length decay_heads decay_size"},
+                 {"betas", floats, "beta_batch beta_length beta_heads beta_size"},
+                 {"erased", floats, "erase_batch erase_length erase_heads erase_size"},
+                 {"states", floats, "state_batch state_heads state_keys state_values"}},
+      .outputs = {{"outputs", {}, "batch length out_heads value_size"},
+                  {"new states", floats, "batch heads key_size value_size"}},
+      .attributes = {{.name = "rule", .min = 0, .max = 2},
+                     {.name = "decay", .min = 0, .max = 2},
+                     {.name = "state", .min = 0, .max = 1},
+                     {.name = "scale", .is_float = true}},
+      .limits = {{"key_size", 0, 1 << 16},
+                 {"value_size", 0, 1 << 16},
+                 {"query_heads", 1, 1 << 20},
+                 {"key_heads", 1, 1 << 20},
+                 {"value_heads", 1, 1 << 20}},
+      .refuse = refuse,
+  };
+  return def;
+}
+
+}  // namespace sinter::plan

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// LinearAttention on the emulator against the reference, token by token and by chunks.
+#ifdef SINTER_WITH_CUDA
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/families/linear_attention/emit_linear_attention.h"
+#include "codegen/targets/cuda/cuda_target.h"
+#include "ir/graph.h"
+#include "ir/reference/evaluate.h"
+#include "runtime/plan/plan_data.h"
+#include "tests/codegen/emulation/compile_all.h"
+#include "tests/codegen/emulation/cuda_emulation.h"
+
+namespace sinter::test {
+namespace {
+
+using codegen::LinearAttentionProblem;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr DType kF16 = DType::kFloat16, kBF16 = DType::kBFloat16, kF32 = DType::kFloat32;
+
+struct Layer {
+  const char* rule;
+  const char* gate;  // "", "head", "channel"
+  std::int64_t keys = 64, values = 64;
+  std::int64_t query_heads = 1, key_heads = 1, value_heads = 1;
+  DType type = kF16, gates = kF32;
+  std::optional<DType> state = kF32;
+  double decay = 0.3;  // the size of log gates
+  const char* schedule = "";
+
+  std::int64_t heads() const { return std::max(key_heads, value_heads); }
+  bool has_gate() const { return *gate != '\0'; }
+  ir::Attrs attrs() const {
+    return {{"rule", std::string(rule)},
+            {"scale", 0.125},
+            {"decay", static_cast<std::int64_t>(has_gate())},
+            {"state", static_cast<std::int64_t>(state.has_value())}};
+  }
+  std::vector<ir::TensorType> types(const ir::Dim& batch, const ir::Dim& length) const {
+    const ir::Dim heads_dim(heads()), keys_dim(keys), values_dim(values);
+    std::vector<ir::TensorType> all = {
+        {type, {batch, length, ir::Dim(query_heads), keys_dim}},
+        {type, {batch, length, ir::Dim(key_heads), keys_dim}},
+        {type, {batch, length, ir::Dim(value_heads), values_dim}},
+    };
+    if (has_gate()) all.push_back({gates, {batch, length, heads_dim}});
+    if (std::string(gate) == "channel") all.back().shape.push_back(keys_dim);
+    if (std::string(rule) == "delta") all.push_back({type, {batch, length, heads_dim}});
+    if (std::string(rule) == "general_delta")
+      all.push_back({type, {batch, length, heads_dim, ir::Dim(2 * keys)}});
+    if (state) all.push_back({*state, {batch, heads_dim, keys_dim, values_dim}});
+    return all;
+  }
+};
+
+/// Keys and erased directions have length 1, as in all models: the state stays of one size.
+std::vector<ir::Tensor> inputs_of(const Layer& layer, std::int64_t batch, std::int64_t length) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  std::vector<ir::Tensor> all;
+  const auto types = layer.types(ir::Dim(batch), ir::Dim(length));
+  const ir::LinearAttentionInputs which = ir::linear_attention(layer.attrs(), types).inputs;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    ir::Ints shape;
+    std::int64_t count = 1;
+    for (const ir::Dim& dim : types[i].shape) {
+      shape.push_back(dim.value());
+      count *= dim.value();
+    }
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (double& value : values) {
+      value = normal(random);
+      if (i == which.decay) value = -std::abs(value) * layer.decay;
+      if (i == which.beta) value = 1 / (1 + std::exp(-value));
+    }
+    if (i == 1 || i == which.erase)
+      for (std::size_t row = 0; row < values.size(); row += static_cast<std::size_t>(layer.keys)) {
+        double squares = 0;
+        for (std::int64_t c = 0; c < layer.keys; ++c)
+          squares +=
+              values[row + static_cast<std::size_t>(c)] * values[row + static_cast<std::size_t>(c)];
+        for (std::int64_t c = 0; c < layer.keys; ++c)
+          values[row + static_cast<std::size_t>(c)] /= std::sqrt(squares);
+      }
+    all.push_back(ir::Tensor::from_doubles(types[i].dtype, shape, values));
+  }
+  return all;
+}
+
+/// Buffers are the inputs in order, out, new_state, the records of chunks.
+LinearAttentionProblem problem_of(const Layer& layer) {
+  LinearAttentionProblem problem;
+  const auto types = layer.types(ir::Dim::symbol("batch"), ir::Dim::symbol("length"));
+  problem.layer = ir::linear_attention(layer.attrs(), types);
+  const auto operand = [&](std::size_t i) {
+    return codegen::StateOperand{static_cast<std::uint32_t>(i), types[i].dtype};
+  };
+  problem.query = operand(0);
+  problem.key = operand(1);
+  problem.value = operand(2);
+  const ir::LinearAttentionInputs& which = problem.layer.inputs;
+  if (which.decay) problem.decay = operand(*which.decay);
+  if (which.beta) problem.beta = operand(*which.beta);
+  if (which.erase) problem.erase = operand(*which.erase);
+  if (which.state) problem.state = operand(*which.state);
+  const auto first = static_cast<std::uint32_t>(types.size());
+  problem.out = {first, layer.type};
+  problem.new_state = {first + 1, layer.state.value_or(kF32)};
+  return problem;
+}
+std::uint32_t records_of(const LinearAttentionProblem& problem) {
+  return problem.new_state.buffer + 1;
+}
+
+const ir::Ranges kRanges = {{"batch", {0, 64}}, {"length", {0, 4096}}};
+
+codegen::KernelRequest request_of(const std::string& name, const codegen::DeviceModel& device) {
+  codegen::KernelRequest request;
+  request.name = name;
+  request.device = &device;
+  return request;
+}
+
+/// ||found - expected|| / ||expected||; NaN where one has what the other has not.
+double error_of(const ir::Tensor& expected, const std::vector<std::byte>& bytes) {
+  const ir::Tensor found(expected.dtype(), expected.shape(), ir::Buffer::take(bytes));
+  double squares = 0, differences = 0;
+  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+    squares += expected.at(i) * expected.at(i);
+    differences += (found.at(i) - expected.at(i)) * (found.at(i) - expected.at(i));
+  }
+  return differences == 0 ? 0 : std::sqrt(differences / squares);
+}
+double most_error(DType type, DType state) {
+  if (type == kF32 && state == kF32) return 1e-5;
+  if (type == kBF16 || state == kBF16) return 1.2e-2;
+  return 1.5e-3;
+}
+
+/// Compares for all (batch, length); `which` kernels: "tokens" or "chunks".
+void check(std::span<const Layer> layers, const char* which,
+           const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes,
+           const char* architecture = "sm_90") {
+  const codegen::DeviceModel& device = codegen::cuda_device(architecture);
+  std::vector<codegen::EmittedKernel> all;
+  std::vector<codegen::ExprTable> tables;
+  tables.reserve(layers.size());
+  std::vector<std::size_t> first;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    SCOPED_TRACE(l);
+    const LinearAttentionProblem problem = problem_of(layers[l]);
+    auto& exprs = tables.emplace_back(kRanges);
+    first.push_back(all.size());
+    const std::string name = fmt::format("{}_{}", which, l);
+    if (std::string(which) == "tokens") {
+      all.push_back(emit_token_states(problem, request_of(name, device), exprs));
+    } else {
+      ASSERT_EQ(problem.no_chunks(device), "");
+      all.push_back(emit_chunk_operands(problem, records_of(problem),
+                                        request_of(name + "_operands", device), exprs));
+      all.push_back(emit_chunk_states(problem, records_of(problem), layers[l].schedule,
+                                      request_of(name + "_states", device), exprs));
+    }
+  }
+  first.push_back(all.size());
+  const EmulatedKernels library(all);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const Layer& layer = layers[l];
+    const LinearAttentionProblem problem = problem_of(layer);
+    for (const auto& [batch, length] : sizes) {
+      SCOPED_TRACE(fmt::format("layer {}: {} {}, {} of {} tokens", l, layer.rule, layer.gate, batch,
+                               length));
+      const auto inputs = inputs_of(layer, batch, length);
+      const auto expected = ir::evaluate_op(ir::get_op("LinearAttention"), layer.attrs(), inputs);
+      Memory memory;
+      for (const ir::Tensor& input : inputs)
+        memory.emplace_back(input.bytes().begin(), input.bytes().end());
+      for (const ir::Tensor& result : expected)
+        memory.emplace_back(result.bytes().size(), std::byte{0xff});
+      memory.emplace_back(static_cast<std::size_t>(batch * layer.heads() * ((length + 63) / 64) *
+                                                   problem.record_bytes()),
+                          std::byte{0xff});
+      plan::fb::PlanT plan;
+      tables[l].write(plan);
+      std::vector<std::int64_t> symbols;
+      for (const auto& symbol : plan.symbols)
+        symbols.push_back(symbol->name == "batch" ? batch : length);
+      const auto values = plan::evaluate_expressions(plan, symbols);
+      for (std::size_t k = first[l]; k < first[l + 1]; ++k) {
+        const auto& variants = all[k].step.variants;
+        std::size_t variant = 0;
+        while (variant < variants.size() && !may_run(*variants[variant], values)) ++variant;
+        ASSERT_LT(variant, variants.size());
+        if (values[variants[variant]->grid[0]] > 0)
+          library.run(all[k].step, variant, values, memory);
+      }
+      const double most = most_error(layer.type, layer.state.value_or(kF32));
+      EXPECT_LE(error_of(expected[0], memory[problem.out.buffer]), most) << "out";
+      EXPECT_LE(error_of(expected[1], memory[problem.new_state.buffer]), most) << "new_state";
+    }
+  }
+}
+
+const std::vector<std::pair<std::int64_t, std::int64_t>> kLengths = {
+    {1, 1}, {2, 2}, {1, 17}, {1, 63}, {2, 64}, {1, 65}, {1, 100}, {1, 128}, {1, 200}, {2, 0}};
+
+TEST(LinearAttentionTokens, MeanTheReference) {
+  const std::vector<Layer> layers = {
+      {"linear", "", 64, 64, 1, 1, 1, kF32},
+      {"linear", "head", 16, 24, 2, 1, 2, kBF16},
+      {"linear", "channel", 16, 1, 1, 1, 6, kF32, kF32, std::nullopt},
+      {"linear", "head", 128, 32, 4, 2, 1, kF16, kF16, kF16},
+      {"delta", "head", 128, 128, 1, 1, 2, kBF16, kF32, kBF16},
+      {"delta", "channel", 48, 20, 2, 2, 2, kF16},
+      {"delta", "", 40, 7, 3, 3, 3, kF32},
+      {"delta", "channel", 256, 16, 1, 1, 1, kF32},
+      {"general_delta", "channel", 64, 64, 2, 2, 2, kBF16},
+      {"general_delta", "", 20, 12, 4, 2, 2, kF32, kF32, std::nullopt},
+      {"linear", "head", 3, 5, 6, 1, 3, kF16},
+  };
+  check(layers, "tokens", {{1, 1}, {2, 2}, {1, 3}, {3, 5}, {1, 17}, {2, 0}});
+}
+
+TEST(LinearAttentionChunks, MeanTheReference) {
+  const std::vector<Layer> layers = {
+      {"linear", ""},
+      {"linear", "head", 64, 32, 1, 1, 3, kF16, kF32, std::nullopt},
+      {"linear", "channel", 64, 16},
+      {"delta", "", 64, 32},
+      {"delta", "head", 64, 64, 2, 1, 2, kBF16, kBF16},
+      {"delta", "channel", 64, 48},
+      {"delta", "channel", 64, 32, 1, 2, 1, kBF16, kF16, kBF16},
+  };
+  check(layers, "chunks", kLengths);
+}
+
+TEST(LinearAttentionChunks, TakeLargeStatesAndEverySchedule) {
+  const std::vector<Layer> layers = {
+      {"delta", "head", 128, 128},
+      {"delta", "channel", 128, 64},
+      {"linear", "head", 256, 64},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
+       "linear_attention slice=64 stages=2"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
+       "linear_attention slice=32 stages=1"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
+       "linear_attention slice=16 stages=3"},
+  };
+  check(layers, "chunks", {{1, 150}});
+}
+
+/// Gates that leave nothing, and that leave all.
+TEST(LinearAttentionChunks, TakeStrongGates) {
+  std::vector<Layer> layers;
+  for (const char* rule : {"linear", "delta"})
+    for (const char* gate : {"head", "channel"})
+      for (const double decay : {1e-4, 5.0, 100.0, 1e30})
+        layers.push_back({rule, gate, 64, 16, 1, 1, 1, kF16, kF32, kF32, decay});
+  check(layers, "chunks", {{1, 130}});
+}
+
+TEST(LinearAttentionKernels, CompileForEveryArchitecture) {
+  std::vector<std::string> sources;
+  for (const Layer& layer : {Layer{"delta", "head", 128, 128, 16, 16, 32, kBF16},
+                             Layer{"delta", "channel", 128, 128, 12, 12, 12, kBF16},
+                             Layer{"linear", "head", 128, 64, 1, 1, 24},
+                             Layer{"general_delta", "channel", 64, 64, 8, 8, 8}}) {
+    const LinearAttentionProblem problem = problem_of(layer);
+    codegen::ExprTable exprs(kRanges);
+    const codegen::DeviceModel& device = codegen::reference_device();
+    sources.push_back(emit_token_states(problem, request_of("tokens", device), exprs).source);
+    if (!problem.no_chunks(device).empty()) continue;
+    sources.push_back(
+        emit_chunk_operands(problem, records_of(problem), request_of("operands", device), exprs)
+            .source);
+    sources.push_back(
+        emit_chunk_states(problem, records_of(problem), "", request_of("states", device), exprs)
+            .source);
+  }
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  for (const auto& kernels : codegen::compile_cuda(sources, architectures))
+    for (const auto& kernel : kernels) EXPECT_GT(kernel.code.size(), 1000u);
+}
+
+TEST(LinearAttentionSchedules, AreWiderForMoreSequences) {
+  const LinearAttentionProblem problem = problem_of({"delta", "head", 128, 128, 16, 16, 32, kBF16});
+  codegen::ExprTable exprs(kRanges);
+  const auto& device = codegen::reference_device();
+  const auto chosen = codegen::choose_chunks(problem, exprs, device, "");
+  ASSERT_EQ(chosen.size(), 2u);
+  EXPECT_EQ(chosen[0].to_string(), "linear_attention slice=32 stages=3");
+  EXPECT_EQ(chosen[0].conditions[0].max(), 1);
+  EXPECT_EQ(chosen[1].slice, 64);
+  EXPECT_TRUE(chosen[1].conditions.empty());
+  EXPECT_THAT(
+      [&] { codegen::choose_chunks(problem, exprs, device, "linear_attention slice=8 stages=1"); },
+      ThrowsMessage<Error>(HasSubstr("is none of this layer's")));
+}
+
+TEST(LinearAttentionSchedules, RefuseChunksByName) {
+  const auto& device = codegen::reference_device();
+  const auto why = [&](const Layer& layer) { return problem_of(layer).no_chunks(device); };
+  EXPECT_THAT(why({"linear", "", 64, 64, 1, 1, 1, kF32}), HasSubstr("16 bits"));
+  EXPECT_THAT(why({"general_delta", ""}), HasSubstr("rule"));
+  EXPECT_THAT(why({"linear", "", 64, 64, 2, 1, 1}), HasSubstr("several queries"));
+  EXPECT_THAT(why({"linear", "", 80, 64}), HasSubstr("keys"));
+  EXPECT_THAT(why({"linear", "", 64, 24}), HasSubstr("values"));
+  EXPECT_THAT(problem_of({"delta", "channel", 128, 128}).no_chunks(codegen::cuda_device("sm_89")),
+              HasSubstr("sm_89"));
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
