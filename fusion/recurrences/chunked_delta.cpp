@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "fusion/recurrences/sequences.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
@@ -24,7 +23,7 @@ class ChunkedDelta {
   ChunkedDelta(const Graph& graph, const Node& node, Chunks chunks)
       : graph_(graph), node_(node), sequences_(graph, std::move(chunks)) {}
 
-  std::optional<Piece> match() {
+  std::optional<FoundRecurrence> match() {
     const std::int64_t count = sequences_.chunks().count.value();
     std::vector<Element> updates;
     Element all = terms_.any_of(node_.outputs[0]);
@@ -45,7 +44,10 @@ class ChunkedDelta {
     // The first chunk says what there is.
     for (std::int64_t c = 0; c < count; ++c)
       if (!is_chunk(updates[static_cast<std::size_t>(c)], Dim(c))) return {};
-    return piece();
+    auto found = piece();
+    if (!found) return {};
+    const Shape& query = graph_.type(query_->value).shape;
+    return FoundRecurrence{std::move(*found), "delta", query[query_->order[3]]};
   }
   const std::string& why() const { return why_; }
 
@@ -492,7 +494,8 @@ class ChunkedDelta {
 
 }  // namespace
 
-std::optional<Piece> chunked_delta(const Graph& graph, const Node& node, std::string& why) {
+std::optional<FoundRecurrence> chunked_delta(const Graph& graph, const Node& node,
+                                             std::string& why) {
   if (node.op->name != "Scatter") return std::nullopt;
   const Shape& shape = graph.type(node.outputs[0]).shape;
   // The last of them: no other Scatter writes into its result.

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fusion/recurrences/sequences.h"
-
 namespace sinter::fusion {
 namespace {
 
@@ -23,7 +21,7 @@ class ChunkedScan {
   ChunkedScan(const Graph& graph, const Node& node, Chunks chunks)
       : graph_(graph), node_(node), sequences_(graph, std::move(chunks)) {}
 
-  std::optional<Piece> match() {
+  std::optional<FoundRecurrence> match() {
     const Element element = terms_.any_of(node_.outputs[0]);
     batch_ = element.index[0];
     chunk_ = element.index[1];
@@ -36,7 +34,9 @@ class ChunkedScan {
     for (const std::size_t own : {0, 1}) {
       const Term within = terms_.product(parts[own]);
       if (!is_within(within)) continue;
-      return is_before(terms_.product(parts[1 - own])) ? std::optional(piece()) : std::nullopt;
+      if (!is_before(terms_.product(parts[1 - own]))) return {};
+      const Shape& query = graph_.type(query_->value).shape;
+      return FoundRecurrence{piece(), "linear", query[query_->order[3]]};
     }
     return {};
   }
@@ -221,7 +221,8 @@ class ChunkedScan {
 
 }  // namespace
 
-std::optional<Piece> chunked_scan(const Graph& graph, const Node& node, std::string& why) {
+std::optional<FoundRecurrence> chunked_scan(const Graph& graph, const Node& node,
+                                            std::string& why) {
   if (node.op->name != "Add") return std::nullopt;
   const Shape& shape = graph.type(node.outputs[0]).shape;
   if (shape.size() != 5 || !shape[2].is_constant() || shape[2].value() < 2 ||

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fusion/recurrences/terms.h"
+#include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 
@@ -68,6 +70,13 @@ class Sequences {
   Terms terms_;
   Dim batch_, head_;
   ValueId stop_;
+};
+
+/// What replaces a recurrence, with its update rule and the size of its keys.
+struct FoundRecurrence {
+  Piece piece;
+  std::string_view rule;
+  Dim keys;
 };
 
 /// Whether an index of `element` depends on `symbol`.
