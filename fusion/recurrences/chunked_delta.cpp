@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "fusion/recurrences/sequences.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
@@ -24,10 +23,10 @@ class ChunkedDelta {
   ChunkedDelta(const Graph& graph, const Node& node, Chunks chunks)
       : graph_(graph), node_(node), sequences_(graph, std::move(chunks)) {}
 
-  std::optional<Piece> match() {
+  std::optional<FoundRecurrence> match() {
     const std::int64_t count = sequences_.chunks().count.value();
-    std::vector<Element> updates;
-    Element all = terms_.any_of(node_.outputs[0]);
+    std::vector<ElementAt> updates;
+    ElementAt all = terms_.any_of(node_.outputs[0]);
     batch_ = all.index[0];
     head_ = all.index[1];
     channel_ = all.index[4];
@@ -45,7 +44,10 @@ class ChunkedDelta {
     // The first chunk says what there is.
     for (std::int64_t c = 0; c < count; ++c)
       if (!is_chunk(updates[static_cast<std::size_t>(c)], Dim(c))) return {};
-    return piece();
+    auto found = piece();
+    if (!found) return {};
+    const Shape& query = graph_.type(query_->value).shape;
+    return FoundRecurrence{std::move(*found), "delta", query[query_->order[3]]};
   }
   const std::string& why() const { return why_; }
 
@@ -55,18 +57,18 @@ class ChunkedDelta {
     return false;
   }
   /// Of all chunks, which states are not.
-  bool is_solved(const Element& factor) const {
+  bool is_solved(const ElementAt& factor) const {
     return terms_.is(factor, "Add") != nullptr && factor.index.size() == 5;
   }
-  bool is_exp(const Element& factor) const { return terms_.is(factor, "Exp") != nullptr; }
+  bool is_exp(const ElementAt& factor) const { return terms_.is(factor, "Exp") != nullptr; }
 
   /// The number at `index` of an integer value: a position, the same everywhere, or a constant that
   /// counts along its dimensions.
-  std::optional<Dim> number(const Element& element) const {
+  std::optional<Dim> number(const ElementAt& element) const {
     if (const auto found =
             ir::index_of_value(graph_, element.value, element.index, terms_.ranges()))
       return found;
-    const Element last = terms_.source(element);
+    const ElementAt last = terms_.source(element);
     const auto& constant = graph_.value(last.value).constant;
     if (constant == nullptr || !is_integer(constant->dtype()) || constant->element_count() == 0)
       return std::nullopt;
@@ -90,15 +92,15 @@ class ChunkedDelta {
 
   /// If `element`, which lies at `place` of dimension `axis`, is what a Scatter writes there: the
   /// element of the updates, and that of the data. The Scatter writes whole slices of the axis.
-  std::optional<std::pair<Element, Element>> written(const Element& element, std::size_t axis,
-                                                     const Dim& place) const {
+  std::optional<std::pair<ElementAt, ElementAt>> written(const ElementAt& element, std::size_t axis,
+                                                         const Dim& place) const {
     const Node* scatter = terms_.is(element, "Scatter");
     if (scatter == nullptr || scatter->attrs.get_string("combine") != "none") return std::nullopt;
     const Shape& data = graph_.type(scatter->inputs[0]).shape;
     const Shape& updates = graph_.type(scatter->inputs[1]).shape;
     if (updates.size() != data.size() || scatter->inputs.size() != data.size() + 2)
       return std::nullopt;
-    Element update{scatter->inputs[1], element.index};
+    ElementAt update{scatter->inputs[1], element.index};
     for (std::size_t d = 0; d < data.size(); ++d) {
       const bool is_axis = d == axis;
       if (is_axis ? updates[d] != Dim(1) : updates[d] != data[d]) return std::nullopt;
@@ -108,11 +110,11 @@ class ChunkedDelta {
       const auto at = number(index_element(*scatter, d, update));
       if (!at || *at != (d == axis ? place : element.index[d])) return std::nullopt;
     }
-    return std::pair(update, Element{scatter->inputs[0], element.index});
+    return std::pair(update, ElementAt{scatter->inputs[0], element.index});
   }
-  Element index_element(const Node& scatter, std::size_t d, const Element& update) const {
+  ElementAt index_element(const Node& scatter, std::size_t d, const ElementAt& update) const {
     const Shape& shape = graph_.type(scatter.inputs[d + 2]).shape;
-    Element result{scatter.inputs[d + 2], {}};
+    ElementAt result{scatter.inputs[d + 2], {}};
     const std::size_t missing = update.index.size() - shape.size();
     for (std::size_t i = 0; i < shape.size(); ++i)
       result.index.push_back(shape[i] == Dim(1) ? Dim(0) : update.index[missing + i]);
@@ -122,7 +124,7 @@ class ChunkedDelta {
   // ---- decays
 
   /// G of `chunk` at `row`.
-  bool is_sum(const Element& element, const Dim& chunk, const Dim& row) {
+  bool is_sum(const ElementAt& element, const Dim& chunk, const Dim& row) {
     auto summed = sequences_.running_sum(element, row);
     if (!summed) return false;
     if (row.is_constant()) {
@@ -132,19 +134,20 @@ class ChunkedDelta {
     return sequences_.is(*summed, chunk, row.is_constant() ? row_ : row, std::nullopt, decay_) &&
            decay_->heads == sequences_.chunks().heads.value();
   }
-  bool is_difference(const Element& element, const Dim& chunk, const Dim& row, const Dim& column) {
-    const Element last = terms_.source(element);
+  bool is_difference(const ElementAt& element, const Dim& chunk, const Dim& row,
+                     const Dim& column) {
+    const ElementAt last = terms_.source(element);
     return terms_.is(last, "Sub") != nullptr && is_sum(terms_.operand(last, 0), chunk, row) &&
            is_sum(terms_.operand(last, 1), chunk, column);
   }
   /// D[row, column].
-  bool is_decay_between(const Element& element, const Dim& chunk, const Dim& row,
+  bool is_decay_between(const ElementAt& element, const Dim& chunk, const Dim& row,
                         const Dim& column) {
     const auto outer = terms_.triangle(element, row, column);
     if (!outer || outer->k != 0 || !terms_.is_number(outer->other, 0)) return false;
-    const Element power = terms_.source(outer->kept);
+    const ElementAt power = terms_.source(outer->kept);
     if (!is_exp(power)) return false;
-    const Element exponent = terms_.operand(power, 0);
+    const ElementAt exponent = terms_.operand(power, 0);
     // Above the diagonal anything may be left out.
     const auto inner = terms_.triangle(exponent, row, column);
     return is_difference(inner && inner->k <= 0 ? inner->kept : exponent, chunk, row, column);
@@ -153,7 +156,7 @@ class ChunkedDelta {
   // ---- the triangular system
 
   /// T[row, column], of all chunks: learns or compares the sum of the identity and solved rows.
-  bool is_solution(const Element& element, const Dim& chunk, const Dim& row, const Dim& column) {
+  bool is_solution(const ElementAt& element, const Dim& chunk, const Dim& row, const Dim& column) {
     if (terms_.is(element, "Add") == nullptr || element.index.size() != 5 ||
         element.index[0] != batch_ || element.index[1] != head_ || element.index[2] != chunk ||
         element.index[3] != row || element.index[4] != column)
@@ -167,8 +170,8 @@ class ChunkedDelta {
     }
     return false;
   }
-  bool is_identity(const Element& element, const Dim& row, const Dim& column) const {
-    const Element last = terms_.source(element);
+  bool is_identity(const ElementAt& element, const Dim& row, const Dim& column) const {
+    const ElementAt last = terms_.source(element);
     const auto& constant = graph_.value(last.value).constant;
     const std::int64_t q = sequences_.chunks().length;
     if (constant == nullptr || last.index.size() < 2 || constant->element_count() != q * q ||
@@ -180,9 +183,9 @@ class ChunkedDelta {
   }
 
   /// Rows 1, 2, .. are each replaced by themselves plus their product with the rows before.
-  bool are_solved(Element element) {
+  bool are_solved(ElementAt element) {
     const std::int64_t q = sequences_.chunks().length;
-    Element all = terms_.source(element);
+    ElementAt all = terms_.source(element);
     const Dim chunk = all.index[2], column = all.index[4];
     for (std::int64_t i = q - 1; i > 0; --i) {
       all.index[3] = Dim(i);
@@ -195,13 +198,13 @@ class ChunkedDelta {
     return is_system(all, chunk, row_, column);
   }
   /// Row i of the rows `before`: its first i elements, and the product of these with the rows.
-  bool is_solved_row(const Element& update, const Element& before, std::int64_t i) {
-    const Element row = terms_.source(update);
+  bool is_solved_row(const ElementAt& update, const ElementAt& before, std::int64_t i) {
+    const ElementAt row = terms_.source(update);
     const Node* scatter = terms_.is(row, "Scatter");
     if (scatter == nullptr || scatter->attrs.get_string("combine") != "none")
       return no("a row of its triangular system is not replaced up to its diagonal");
     // The elements from the diagonal on stay.
-    const Element kept = terms_.source({scatter->inputs[0], row.index});
+    const ElementAt kept = terms_.source({scatter->inputs[0], row.index});
     if (kept.value != before.value || kept.index != before.index)
       return no("a row of its triangular system does not keep what is above the diagonal");
     const Shape& updates = graph_.type(scatter->inputs[1]).shape;
@@ -210,7 +213,7 @@ class ChunkedDelta {
       return no("a row of its triangular system is not replaced up to its diagonal");
     // Those before it are written, each at its own place.
     const Dim place = terms_.symbol(Dim(i));
-    Element written{scatter->inputs[1], row.index};
+    ElementAt written{scatter->inputs[1], row.index};
     for (std::size_t d = 0; d < data.size(); ++d) {
       if (row.index[d] != before.index[4]) {
         if (updates[d] != data[d]) return no("a row of its system is not replaced as a whole");
@@ -230,18 +233,18 @@ class ChunkedDelta {
     return is_solved ||
            no("a row of its system is not itself and its product with the rows before");
   }
-  bool is_row_and_product(const Element& written, const Element& before, std::int64_t i,
+  bool is_row_and_product(const ElementAt& written, const ElementAt& before, std::int64_t i,
                           const Dim& place) {
     const auto parts = terms_.addends(written);
     if (parts.size() != 2) return false;
-    const auto is_row = [&](const Element& element, const Dim& at_row, const Dim& at_column) {
-      Element wanted = before;
+    const auto is_row = [&](const ElementAt& element, const Dim& at_row, const Dim& at_column) {
+      ElementAt wanted = before;
       wanted.index[3] = at_row;
       wanted.index[4] = at_column;
       return element.value == wanted.value && element.index == wanted.index;
     };
     for (const std::size_t own : {0, 1}) {
-      const Term sum = terms_.product(parts[1 - own]);
+      const ProductTerm sum = terms_.product(parts[1 - own]);
       if (!is_row(parts[own], Dim(i), place)) continue;
       if (sum.factor != 1 || sum.factors.size() != 2 || sum.sums.size() > 1) break;
       if (sum.sums.empty() != (i == 1) || (i > 1 && sum.sums[0].second != Dim(i))) break;
@@ -254,18 +257,19 @@ class ChunkedDelta {
     return false;
   }
   /// A[row, column].
-  bool is_system(const Element& element, const Dim& chunk, const Dim& row, const Dim& column) {
-    const Term term = terms_.product(element);
+  bool is_system(const ElementAt& element, const Dim& chunk, const Dim& row, const Dim& column) {
+    const ProductTerm term = terms_.product(element);
     const auto below = term.factor == -1 && term.factors.size() == 1 && term.sums.empty()
                            ? terms_.triangle(term.factors[0], row, column)
                            : std::nullopt;
     if (!below || below->k != 1 || !terms_.is_number(below->other, 0))
       return no("its triangular system is not strictly lower");
-    const Term inside = terms_.product(below->kept);
+    const ProductTerm inside = terms_.product(below->kept);
     auto factors = inside.factors;
     const auto decay = take_factor(
-        factors, [&](const Element& factor) { return terms_.is(factor, "Where") != nullptr; });
-    const auto key = take_factor(factors, [&](const Element& f) { return depends_on(f, column); });
+        factors, [&](const ElementAt& factor) { return terms_.is(factor, "Where") != nullptr; });
+    const auto key =
+        take_factor(factors, [&](const ElementAt& f) { return depends_on(f, column); });
     if (inside.factor != 1 || inside.sums.size() != 1 || !decay || !key || factors.size() != 1)
       return no("its triangular system is no product of keys and decays");
     const Dim size = Dim::symbol(inside.sums[0].first);
@@ -279,15 +283,15 @@ class ChunkedDelta {
 
   // ---- one chunk
 
-  bool is_chunk(const Element& update, const Dim& chunk) {
+  bool is_chunk(const ElementAt& update, const Dim& chunk) {
     const auto parts = terms_.addends(update);
     if (parts.size() != 2) return false;
     for (const std::size_t own : {0, 1}) {
-      const Term within = terms_.product(parts[own]);
+      const ProductTerm within = terms_.product(parts[own]);
       if (within.sums.size() != 1 || within.factors.size() != 2 || within.factor != 1) continue;
       auto factors = within.factors;
       const auto scores = take_factor(
-          factors, [&](const Element& factor) { return terms_.is(factor, "Where") != nullptr; });
+          factors, [&](const ElementAt& factor) { return terms_.is(factor, "Where") != nullptr; });
       if (!scores) continue;
       const Dim column = Dim::symbol(within.sums[0].first);
       return is_read(terms_.product(parts[1 - own]), chunk) && are_scores(*scores, chunk, column) &&
@@ -297,11 +301,12 @@ class ChunkedDelta {
   }
 
   /// q_row' exp(G_row) S.
-  bool is_read(const Term& term, const Dim& chunk) {
+  bool is_read(const ProductTerm& term, const Dim& chunk) {
     auto factors = term.factors;
     const bool is_zero = term.factor == 0;
-    const auto power = take_factor(factors, [&](const Element& f) { return is_exp(f); });
-    const auto query = take_factor(factors, [&](const Element& f) { return depends_on(f, row_); });
+    const auto power = take_factor(factors, [&](const ElementAt& f) { return is_exp(f); });
+    const auto query =
+        take_factor(factors, [&](const ElementAt& f) { return depends_on(f, row_); });
     if ((!is_zero && term.factor != 1) || term.sums.size() != 1 || !power || !query ||
         factors.size() != (is_zero ? 0 : 1))
       return no("what a chunk gives is not read from the state before it");
@@ -313,22 +318,23 @@ class ChunkedDelta {
     return is_state(is_zero ? std::nullopt : std::optional(factors[0]), size);
   }
   /// Element [size, channel] of the state before the chunk; of the first chunk's zeros, nothing.
-  bool is_state(const std::optional<Element>& element, const Dim& size) {
+  bool is_state(const std::optional<ElementAt>& element, const Dim& size) {
     if (!state_) return element ? no("its first state is not zero") : true;
     const bool fits = element && element->value == *state_ &&
                       element->index == std::vector<Dim>{batch_, head_, size, channel_};
     return fits || no("it reads another state than the one before it leaves");
   }
 
-  bool are_scores(const Element& element, const Dim& chunk, const Dim& column) {
+  bool are_scores(const ElementAt& element, const Dim& chunk, const Dim& column) {
     const auto below = terms_.triangle(element, row_, column);
     if (!below || below->k != 0 || !terms_.is_number(below->other, 0))
       return no("tokens of a chunk see later ones");
-    const Term term = terms_.product(below->kept);
+    const ProductTerm term = terms_.product(below->kept);
     auto factors = term.factors;
     const auto decay = take_factor(
-        factors, [&](const Element& factor) { return terms_.is(factor, "Where") != nullptr; });
-    const auto key = take_factor(factors, [&](const Element& f) { return depends_on(f, column); });
+        factors, [&](const ElementAt& factor) { return terms_.is(factor, "Where") != nullptr; });
+    const auto key =
+        take_factor(factors, [&](const ElementAt& f) { return depends_on(f, column); });
     if (term.factor != 1 || term.sums.size() != 1 || !decay || !key || factors.size() != 1)
       return no("scores of a chunk are no products of queries, keys and decays");
     const Dim size = Dim::symbol(term.sums[0].first);
@@ -340,34 +346,35 @@ class ChunkedDelta {
   }
 
   /// u at `row`: learns its value.
-  bool is_written(const Element& element, const Dim& chunk, const Dim& row) {
-    const Element last = terms_.source(element);
+  bool is_written(const ElementAt& element, const Dim& chunk, const Dim& row) {
+    const ElementAt last = terms_.source(element);
     if (terms_.is(last, "Sub") == nullptr)
       return no("what a chunk writes is no difference of values and what the state holds");
     written_ = last.value;
-    const Term value = terms_.product(terms_.operand(last, 0));
+    const ProductTerm value = terms_.product(terms_.operand(last, 0));
     if (value.factor != 1 || value.sums.size() != 1 || value.factors.size() != 2)
       return no("what a chunk writes is not solved for its values");
     {
       const Dim j = Dim::symbol(value.sums[0].first);
       auto factors = value.factors;
-      const auto solution = take_factor(factors, [&](const Element& f) { return is_solved(f); });
+      const auto solution = take_factor(factors, [&](const ElementAt& f) { return is_solved(f); });
       if (!solution || !is_solution(*solution, chunk, row, j))
         return why_.empty() ? no("what a chunk writes is not solved for its values") : false;
       if (!sequences_.is(factors[0], chunk, j, channel_, scaled_value_))
         return no("its values are no values of tokens");
     }
-    const Term held = terms_.product(terms_.operand(last, 1));
+    const ProductTerm held = terms_.product(terms_.operand(last, 1));
     const bool is_zero = held.factor == 0;
     auto factors = held.factors;
-    const auto solution = take_factor(factors, [&](const Element& f) { return is_solved(f); });
-    const auto power = take_factor(factors, [&](const Element& factor) { return is_exp(factor); });
+    const auto solution = take_factor(factors, [&](const ElementAt& f) { return is_solved(f); });
+    const auto power =
+        take_factor(factors, [&](const ElementAt& factor) { return is_exp(factor); });
     if ((!is_zero && held.factor != 1) || held.sums.size() != 2 || !solution || !power)
       return no("what the state holds is not solved for");
     Dim j, size;
     for (const auto& [name, extent] : held.sums)
       (depends_on(*solution, Dim::symbol(name)) ? j : size) = Dim::symbol(name);
-    const auto key = take_factor(factors, [&](const Element& f) { return depends_on(f, j); });
+    const auto key = take_factor(factors, [&](const ElementAt& f) { return depends_on(f, j); });
     if (!key || factors.size() != (is_zero ? 0 : 1) || !is_solution(*solution, chunk, row, j) ||
         !sequences_.is(*key, chunk, j, size, scaled_key_) ||
         !is_sum(terms_.operand(*power, 0), chunk, j))
@@ -392,18 +399,18 @@ class ChunkedDelta {
     return true;
   }
   bool is_next_state(ValueId value, const Dim& chunk) {
-    const Element element = terms_.any_of(value);
+    const ElementAt element = terms_.any_of(value);
     if (element.index.size() != 4) return false;
-    Element own = at(at(element, element.index[0], batch_), element.index[1], head_);
+    ElementAt own = at(at(element, element.index[0], batch_), element.index[1], head_);
     own = at(own, own.index[3], channel_);
     const Dim size = own.index[2], last(sequences_.chunks().length - 1);
     bool keeps = false, writes = false;
-    for (const Element& part : {terms_.operand(own, 0), terms_.operand(own, 1)}) {
-      const Term term = terms_.product(part);
+    for (const ElementAt& part : {terms_.operand(own, 0), terms_.operand(own, 1)}) {
+      const ProductTerm term = terms_.product(part);
       auto factors = term.factors;
-      const auto power = take_factor(factors, [&](const Element& f) { return is_exp(f); });
+      const auto power = take_factor(factors, [&](const ElementAt& f) { return is_exp(f); });
       if (!power) return false;
-      const Element exponent = terms_.operand(*power, 0);
+      const ElementAt exponent = terms_.operand(*power, 0);
       if (term.sums.empty()) {
         keeps =
             is_sum(exponent, chunk, last) &&
@@ -415,7 +422,7 @@ class ChunkedDelta {
       if (term.sums.size() != 1 || term.factor != 1 || factors.size() != 2) return false;
       const Dim j = Dim::symbol(term.sums[0].first);
       const auto update =
-          take_factor(factors, [&](const Element& factor) { return factor.value == written_; });
+          take_factor(factors, [&](const ElementAt& factor) { return factor.value == written_; });
       writes = update && update->index == std::vector<Dim>{batch_, head_, j, channel_} &&
                sequences_.is(factors[0], chunk, j, size, key_) &&
                is_difference(exponent, chunk, last, j);
@@ -428,7 +435,7 @@ class ChunkedDelta {
   /// `scaled` = `plain` * beta: learns or compares beta. Nothing is known of `plain` before if it
   /// is the values.
   bool is_by_beta(const Sequence& scaled, std::optional<Sequence>& plain) {
-    const Element element = terms_.any_of(scaled.value);
+    const ElementAt element = terms_.any_of(scaled.value);
     const Node* mul = terms_.is(element, "Mul");
     if (mul == nullptr) return no("keys or values are not multiplied by beta");
     const Dim b = element.index[scaled.order[0]], t = element.index[scaled.order[1]],
@@ -438,8 +445,8 @@ class ChunkedDelta {
     // Any token: chunk * length + row.
     const Dim chunk = terms_.symbol(sequences_.chunks().count), row = terms_.symbol(Dim(length));
     for (const std::size_t i : {0, 1}) {
-      const Element rate = at(terms_.operand(element, i), t, chunk * Dim(length) + row),
-                    rest = at(terms_.operand(element, 1 - i), t, chunk * Dim(length) + row);
+      const ElementAt rate = at(terms_.operand(element, i), t, chunk * Dim(length) + row),
+                      rest = at(terms_.operand(element, 1 - i), t, chunk * Dim(length) + row);
       auto beta = sequences_.find(rate, chunk, row, std::nullopt);
       auto value = sequences_.find(rest, chunk, row, n);
       if (!beta || !value || beta->heads != sequences_.chunks().heads.value()) continue;
@@ -492,7 +499,8 @@ class ChunkedDelta {
 
 }  // namespace
 
-std::optional<Piece> chunked_delta(const Graph& graph, const Node& node, std::string& why) {
+std::optional<FoundRecurrence> chunked_delta(const Graph& graph, const Node& node,
+                                             std::string& why) {
   if (node.op->name != "Scatter") return std::nullopt;
   const Shape& shape = graph.type(node.outputs[0]).shape;
   // The last of them: no other Scatter writes into its result.

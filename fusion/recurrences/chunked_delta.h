@@ -6,13 +6,14 @@
 #include <optional>
 #include <string>
 
-#include "fusion/regions/rebuild.h"
+#include "fusion/recurrences/sequences.h"
 
 namespace sinter::fusion {
 
 /// `node`, a Scatter that stores the outputs of the last chunk, as a LinearAttention, with the last
 /// state if that is read. Otherwise `why` says what does not fit; empty if it is nothing of the
 /// kind.
-std::optional<Piece> chunked_delta(const Graph& graph, const Node& node, std::string& why);
+std::optional<FoundRecurrence> chunked_delta(const Graph& graph, const Node& node,
+                                             std::string& why);
 
 }  // namespace sinter::fusion

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fusion/recurrences/sequences.h"
-
 namespace sinter::fusion {
 namespace {
 
@@ -23,8 +21,8 @@ class ChunkedScan {
   ChunkedScan(const Graph& graph, const Node& node, Chunks chunks)
       : graph_(graph), node_(node), sequences_(graph, std::move(chunks)) {}
 
-  std::optional<Piece> match() {
-    const Element element = terms_.any_of(node_.outputs[0]);
+  std::optional<FoundRecurrence> match() {
+    const ElementAt element = terms_.any_of(node_.outputs[0]);
     batch_ = element.index[0];
     chunk_ = element.index[1];
     row_ = element.index[2];
@@ -34,9 +32,11 @@ class ChunkedScan {
     const auto parts = terms_.addends(element);
     if (parts.size() != 2) return {};
     for (const std::size_t own : {0, 1}) {
-      const Term within = terms_.product(parts[own]);
+      const ProductTerm within = terms_.product(parts[own]);
       if (!is_within(within)) continue;
-      return is_before(terms_.product(parts[1 - own])) ? std::optional(piece()) : std::nullopt;
+      if (!is_before(terms_.product(parts[1 - own]))) return {};
+      const Shape& query = graph_.type(query_->value).shape;
+      return FoundRecurrence{piece(), "linear", query[query_->order[3]]};
     }
     return {};
   }
@@ -47,23 +47,23 @@ class ChunkedScan {
     why_ = why;
     return false;
   }
-  bool is_exp(const Element& factor) const { return terms_.is(factor, "Exp") != nullptr; }
+  bool is_exp(const ElementAt& factor) const { return terms_.is(factor, "Exp") != nullptr; }
   Dim last_row() const { return Dim(sequences_.chunks().length - 1); }
 
   /// `element` is the decay of token (chunk, row).
-  bool is_decay(const Element& element, const Dim& chunk, const Dim& row) {
+  bool is_decay(const ElementAt& element, const Dim& chunk, const Dim& row) {
     return sequences_.is(element, chunk, row, std::nullopt, decay_) &&
            decay_->heads == sequences_.chunks().heads.value();
   }
   /// `element` is the sum of the decays of `chunk` up to token `row`.
-  bool is_sum_of_decays(const Element& element, const Dim& chunk, const Dim& row) {
+  bool is_sum_of_decays(const ElementAt& element, const Dim& chunk, const Dim& row) {
     const auto summed = sequences_.running_sum(element, row);
     if (!summed) return false;
     // The sum's row may be a constant, of which the token is one: any stands for it.
     return is_decay(row.is_constant() ? with_row(*summed, element, row) : *summed, chunk,
                     row.is_constant() ? row_ : row);
   }
-  Element with_row(Element summed, const Element& element, const Dim& row) const {
+  ElementAt with_row(ElementAt summed, const ElementAt& element, const Dim& row) const {
     const Node& scan = *graph_.producer(terms_.source(element).value);
     const auto axis = static_cast<std::size_t>(scan.attrs.get_int("axis"));
     if (summed.index[axis] == row) summed.index[axis] = row_;
@@ -73,7 +73,7 @@ class ChunkedScan {
   /// `element` is the sum, over rows j with column < j <= row, of `summand(j)`, and -inf above the
   /// diagonal: a running sum of what lies below the diagonal.
   template <typename Summand>
-  bool is_segment_sum(const Element& element, const Dim& row, const Dim& column,
+  bool is_segment_sum(const ElementAt& element, const Dim& row, const Dim& column,
                       const Summand& summand) {
     const auto outer = terms_.triangle(element, row, column);
     if (!outer || outer->k != 0 || !terms_.is_number(outer->other, -INFINITY)) return false;
@@ -84,25 +84,25 @@ class ChunkedScan {
   }
 
   /// What the chunk's own tokens give.
-  bool is_within(const Term& term) {
+  bool is_within(const ProductTerm& term) {
     if (term.factor != 1 || term.sums.size() != 2 || term.factors.size() != 4) return false;
     auto factors = term.factors;
     const auto power = take_factor(
-        factors, [&](const Element& factor) { return terms_.is(factor, "Exp") != nullptr; });
+        factors, [&](const ElementAt& factor) { return terms_.is(factor, "Exp") != nullptr; });
     const auto value =
-        take_factor(factors, [&](const Element& factor) { return depends_on(factor, channel_); });
+        take_factor(factors, [&](const ElementAt& factor) { return depends_on(factor, channel_); });
     const auto query =
-        take_factor(factors, [&](const Element& factor) { return depends_on(factor, row_); });
+        take_factor(factors, [&](const ElementAt& factor) { return depends_on(factor, row_); });
     if (!power || !value || !query) return false;
-    const Element& key = factors[0];
+    const ElementAt& key = factors[0];
     Dim column, size;
     for (const auto& [name, extent] : term.sums)
       (depends_on(*value, Dim::symbol(name)) ? column : size) = Dim::symbol(name);
     if (!column.as_symbol() || !size.as_symbol() || !depends_on(key, column) ||
         !depends_on(key, size))
       return false;
-    const Element exponent = terms_.operand(*power, 0);
-    if (!is_segment_sum(exponent, row_, column, [&](const Element& summand, const Dim& row) {
+    const ElementAt exponent = terms_.operand(*power, 0);
+    if (!is_segment_sum(exponent, row_, column, [&](const ElementAt& summand, const Dim& row) {
           return is_decay(summand, chunk_, row);
         }))
       return no("the decays between a chunk's tokens are no sums of one for each token and head");
@@ -116,17 +116,18 @@ class ChunkedScan {
   }
 
   /// What the state before the chunk gives.
-  bool is_before(const Term& term) {
+  bool is_before(const ProductTerm& term) {
     auto factors = term.factors;
     if (term.factor != 1 || term.sums.size() != 2 || factors.size() != 4)
       return no("what it adds is not read from a state before the chunk");
     // exp(G_l), and the decays between chunks.
-    const auto token_power = take_factor(
-        factors, [&](const Element& factor) { return is_exp(factor) && depends_on(factor, row_); });
+    const auto token_power = take_factor(factors, [&](const ElementAt& factor) {
+      return is_exp(factor) && depends_on(factor, row_);
+    });
     const auto chunk_power = take_factor(
-        factors, [&](const Element& factor) { return terms_.is(factor, "Exp") != nullptr; });
+        factors, [&](const ElementAt& factor) { return terms_.is(factor, "Exp") != nullptr; });
     const auto query =
-        take_factor(factors, [&](const Element& factor) { return depends_on(factor, row_); });
+        take_factor(factors, [&](const ElementAt& factor) { return depends_on(factor, row_); });
     if (!token_power || !chunk_power || !query)
       return no("what it adds is not read from a state before the chunk");
     Dim other, size;
@@ -136,9 +137,9 @@ class ChunkedScan {
       return no("the state is read with other queries");
     if (!is_sum_of_decays(terms_.operand(*token_power, 0), chunk_, row_))
       return no("the state does not decay as the chunk's own tokens do");
-    const Element between = terms_.operand(*chunk_power, 0);
+    const ElementAt between = terms_.operand(*chunk_power, 0);
     const bool decays =
-        is_segment_sum(between, chunk_, other, [&](const Element& summand, const Dim& chunk) {
+        is_segment_sum(between, chunk_, other, [&](const ElementAt& summand, const Dim& chunk) {
           return is_total_of_chunk_before(summand, chunk);
         });
     if (!decays) return no("states do not decay from chunk to chunk by the sums of its tokens");
@@ -146,13 +147,13 @@ class ChunkedScan {
   }
 
   /// The sum of all decays of chunk - 1, and 0 of the first: a Pad in front.
-  bool is_total_of_chunk_before(const Element& element, const Dim& chunk) {
-    const Element last = terms_.source(element);
+  bool is_total_of_chunk_before(const ElementAt& element, const Dim& chunk) {
+    const ElementAt last = terms_.source(element);
     const Node* pad = terms_.is(last, "Pad");
     if (pad == nullptr || pad->attrs.get_float("fill") != 0) return false;
     const auto& begins = pad->attrs.get_dims("begins");
     const auto& ends = pad->attrs.get_dims("ends");
-    Element inner{pad->inputs[0], last.index};
+    ElementAt inner{pad->inputs[0], last.index};
     for (std::size_t d = 0; d < begins.size(); ++d) {
       const bool is_chunk = inner.index[d] == chunk;
       if (ends[d] != Dim(0) || begins[d] != Dim(is_chunk ? 1 : 0)) return false;
@@ -164,31 +165,31 @@ class ChunkedScan {
   }
 
   /// A Concat of a zero state and those that each chunk adds.
-  bool are_states(const Element& element, const Dim& chunk, const Dim& size) {
-    const Element last = terms_.source(element);
+  bool are_states(const ElementAt& element, const Dim& chunk, const Dim& size) {
+    const ElementAt last = terms_.source(element);
     const Node* concat = terms_.is(last, "Concat");
     if (concat == nullptr || concat->inputs.size() != 2)
       return no("states of chunks are not behind a first one");
     const auto axis = static_cast<std::size_t>(concat->attrs.get_int("axis"));
     if (last.index[axis] != chunk || graph_.type(concat->inputs[0]).shape[axis] != Dim(1))
       return no("states of chunks are not behind a first one");
-    Element first{concat->inputs[0], last.index}, added{concat->inputs[1], last.index};
+    ElementAt first{concat->inputs[0], last.index}, added{concat->inputs[1], last.index};
     first.index[axis] = Dim(0);
     added.index[axis] = chunk_;
     if (!terms_.is_number(first, 0)) return no("the first state is not zero");
-    const Term term = terms_.product(added);
+    const ProductTerm term = terms_.product(added);
     auto factors = term.factors;
     const auto power = take_factor(
-        factors, [&](const Element& factor) { return terms_.is(factor, "Exp") != nullptr; });
+        factors, [&](const ElementAt& factor) { return terms_.is(factor, "Exp") != nullptr; });
     const auto key =
-        take_factor(factors, [&](const Element& factor) { return depends_on(factor, size); });
+        take_factor(factors, [&](const ElementAt& factor) { return depends_on(factor, size); });
     if (term.factor != 1 || term.sums.size() != 1 || !power || !key || factors.size() != 1)
       return no("what a chunk adds to the state is no sum over its tokens");
     const Dim column = Dim::symbol(term.sums[0].first);
     if (!sequences_.is(*key, chunk_, column, size, key_) ||
         !sequences_.is(factors[0], chunk_, column, channel_, value_))
       return no("the state is written with other keys or values");
-    const Element exponent = terms_.source(terms_.operand(*power, 0));
+    const ElementAt exponent = terms_.source(terms_.operand(*power, 0));
     if (terms_.is(exponent, "Sub") == nullptr ||
         !is_sum_of_decays(terms_.operand(exponent, 0), chunk_, last_row()) ||
         !is_sum_of_decays(terms_.operand(exponent, 1), chunk_, column))
@@ -221,7 +222,8 @@ class ChunkedScan {
 
 }  // namespace
 
-std::optional<Piece> chunked_scan(const Graph& graph, const Node& node, std::string& why) {
+std::optional<FoundRecurrence> chunked_scan(const Graph& graph, const Node& node,
+                                            std::string& why) {
   if (node.op->name != "Add") return std::nullopt;
   const Shape& shape = graph.type(node.outputs[0]).shape;
   if (shape.size() != 5 || !shape[2].is_constant() || shape[2].value() < 2 ||

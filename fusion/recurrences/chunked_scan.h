@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "fusion/regions/rebuild.h"
+#include "fusion/recurrences/sequences.h"
 
 namespace sinter::fusion {
 
 /// `node` as a LinearAttention, if it adds what a chunk's own tokens and the state before it give.
 /// Otherwise `why` says what does not fit; empty if it is no such sum at all.
-std::optional<Piece> chunked_scan(const Graph& graph, const Node& node, std::string& why);
+std::optional<FoundRecurrence> chunked_scan(const Graph& graph, const Node& node, std::string& why);
 
 }  // namespace sinter::fusion

@@ -5,7 +5,7 @@
 
 namespace sinter::fusion {
 
-bool depends_on(const Element& element, const Dim& symbol) {
+bool depends_on(const ElementAt& element, const Dim& symbol) {
   const auto name = symbol.as_symbol();
   return name && std::ranges::any_of(element.index, [&](const Dim& dim) {
            const auto symbols = dim.symbols();
@@ -13,12 +13,12 @@ bool depends_on(const Element& element, const Dim& symbol) {
          });
 }
 
-std::optional<Element> take_factor(std::vector<Element>& factors,
-                                   const std::function<bool(const Element&)>& fits) {
+std::optional<ElementAt> take_factor(std::vector<ElementAt>& factors,
+                                     const std::function<bool(const ElementAt&)>& fits) {
   const auto found = std::ranges::find_if(factors, fits);
   if (found == factors.end() || std::find_if(found + 1, factors.end(), fits) != factors.end())
     return std::nullopt;
-  Element result = std::move(*found);
+  ElementAt result = std::move(*found);
   factors.erase(found);
   return result;
 }
@@ -44,13 +44,13 @@ bool Sequences::is_token(const Dim& index) const {
 }
 
 /// A value of tokens, [.., tokens, ..] of all chunks, at one token and nothing of another.
-bool Sequences::is_of_token(const Element& element) const {
+bool Sequences::is_of_token(const ElementAt& element) const {
   const Shape& shape = graph_.type(element.value).shape;
   if (element.value == stop_) return true;
   if (shape.size() > 4 || graph_.is_constant(element.value)) return false;
   // With one chunk, its own values may look like those of tokens.
   if (chunks_.count == Dim(1)) {
-    const Element last = terms_.source(element);
+    const ElementAt last = terms_.source(element);
     const Node* node = graph_.producer(last.value);
     const std::string_view op = node == nullptr ? "" : node->op->name;
     // Projections have fewer dimensions.
@@ -70,7 +70,7 @@ bool Sequences::is_of_token(const Element& element) const {
   return found == 1;
 }
 
-std::optional<Sequence> Sequences::as_sequence(const Element& element, const Dim& token,
+std::optional<Sequence> Sequences::as_sequence(const ElementAt& element, const Dim& token,
                                                const std::optional<Dim>& channel) const {
   const Shape& shape = graph_.type(element.value).shape;
   const std::size_t rank = channel ? 4 : 3;
@@ -108,7 +108,7 @@ std::optional<Sequence> Sequences::as_sequence(const Element& element, const Dim
   return fits ? std::optional(result) : std::nullopt;
 }
 
-std::optional<Sequence> Sequences::find(Element element, const Dim& chunk, const Dim& row,
+std::optional<Sequence> Sequences::find(ElementAt element, const Dim& chunk, const Dim& row,
                                         const std::optional<Dim>& channel) const {
   const Dim token = Dim(chunks_.length) * chunk + row;
   std::optional<Sequence> found;
@@ -120,7 +120,7 @@ std::optional<Sequence> Sequences::find(Element element, const Dim& chunk, const
   }
 }
 
-bool Sequences::is(const Element& element, const Dim& chunk, const Dim& row,
+bool Sequences::is(const ElementAt& element, const Dim& chunk, const Dim& row,
                    const std::optional<Dim>& channel, std::optional<Sequence>& known) const {
   auto found = find(element, chunk, row, channel);
   if (!found) return false;
@@ -131,14 +131,14 @@ bool Sequences::is(const Element& element, const Dim& chunk, const Dim& row,
   return true;
 }
 
-std::optional<Element> Sequences::running_sum(const Element& element, const Dim& row) const {
-  const Element last = terms_.source(element);
+std::optional<ElementAt> Sequences::running_sum(const ElementAt& element, const Dim& row) const {
+  const ElementAt last = terms_.source(element);
   const Node* scan = terms_.is(last, "Scan");
   if (scan == nullptr || scan->attrs.get_string("combine") != "sum" ||
       scan->attrs.get_int("exclusive") != 0 || scan->attrs.get_int("reverse") != 0 ||
       last.index[static_cast<std::size_t>(scan->attrs.get_int("axis"))] != row)
     return std::nullopt;
-  return Element{scan->inputs[0], last.index};
+  return ElementAt{scan->inputs[0], last.index};
 }
 
 std::vector<ValueId> add_linear_attention(GraphBuilder& builder,

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fusion/recurrences/terms.h"
+#include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 
@@ -32,7 +34,7 @@ class Sequences {
   Sequences(const Graph& graph, Chunks chunks)
       : graph_(graph),
         chunks_(std::move(chunks)),
-        terms_(graph, [this](const Element& element) { return is_of_token(element); }) {}
+        terms_(graph, [this](const ElementAt& element) { return is_of_token(element); }) {}
 
   Terms& terms() { return terms_; }
   const Chunks& chunks() const { return chunks_; }
@@ -47,20 +49,20 @@ class Sequences {
 
   /// The value furthest behind views of `element` that is a sequence, at token (chunk, row) and at
   /// channel `channel` or, if that is nothing, without channels.
-  std::optional<Sequence> find(Element element, const Dim& chunk, const Dim& row,
+  std::optional<Sequence> find(ElementAt element, const Dim& chunk, const Dim& row,
                                const std::optional<Dim>& channel) const;
   /// Whether that is `known`; learns it if nothing is known.
-  bool is(const Element& element, const Dim& chunk, const Dim& row,
+  bool is(const ElementAt& element, const Dim& chunk, const Dim& row,
           const std::optional<Dim>& channel, std::optional<Sequence>& known) const;
 
   /// The inclusive running sum whose element `element` is, at `row` of its axis: the element of
   /// what is summed up to there.
-  std::optional<Element> running_sum(const Element& element, const Dim& row) const;
+  std::optional<ElementAt> running_sum(const ElementAt& element, const Dim& row) const;
 
  private:
-  bool is_of_token(const Element& element) const;
+  bool is_of_token(const ElementAt& element) const;
   bool is_token(const Dim& index) const;
-  std::optional<Sequence> as_sequence(const Element& element, const Dim& token,
+  std::optional<Sequence> as_sequence(const ElementAt& element, const Dim& token,
                                       const std::optional<Dim>& channel) const;
 
   const Graph& graph_;
@@ -70,11 +72,18 @@ class Sequences {
   ValueId stop_;
 };
 
+/// What replaces a recurrence, with its update rule and the size of its keys.
+struct FoundRecurrence {
+  Piece piece;
+  std::string_view rule;
+  Dim keys;
+};
+
 /// Whether an index of `element` depends on `symbol`.
-bool depends_on(const Element& element, const Dim& symbol);
+bool depends_on(const ElementAt& element, const Dim& symbol);
 /// Takes the only factor for which `fits` is true out of `factors`.
-std::optional<Element> take_factor(std::vector<Element>& factors,
-                                   const std::function<bool(const Element&)>& fits);
+std::optional<ElementAt> take_factor(std::vector<ElementAt>& factors,
+                                     const std::function<bool(const ElementAt&)>& fits);
 
 /// Adds a LinearAttention of query, key, value, decay and, if there are five, beta. Values of
 /// sequences `given` are in the orders of `sequences`. The first three get type `type`.

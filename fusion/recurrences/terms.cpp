@@ -11,8 +11,8 @@
 
 namespace sinter::fusion {
 
-Element at(const Element& element, const Dim& from, const Dim& to) {
-  Element result = element;
+ElementAt at(const ElementAt& element, const Dim& from, const Dim& to) {
+  ElementAt result = element;
   if (const auto symbol = from.as_symbol())
     for (Dim& dim : result.index) dim = dim.substitute({{*symbol, to}});
   return result;
@@ -25,13 +25,13 @@ Dim Terms::symbol(const Dim& extent) {
   return Dim::symbol(name);
 }
 
-Element Terms::any_of(ValueId value) {
-  Element element{value, {}};
+ElementAt Terms::any_of(ValueId value) {
+  ElementAt element{value, {}};
   for (const Dim& extent : graph_.type(value).shape) element.index.push_back(symbol(extent));
   return element;
 }
 
-const Node* Terms::is(const Element& element, std::string_view op) const {
+const Node* Terms::is(const ElementAt& element, std::string_view op) const {
   const Node* node = graph_.producer(element.value);
   return node != nullptr && node->op->name == op ? node : nullptr;
 }
@@ -41,7 +41,7 @@ bool Terms::holds(const ir::ViewSource::Guard& guard) const {
          ir::proves_le(guard.value + Dim(1), guard.extent, ranges_);
 }
 
-std::optional<Element> Terms::behind(const Element& element) const {
+std::optional<ElementAt> Terms::behind(const ElementAt& element) const {
   const Node* node = graph_.producer(element.value);
   if (node == nullptr || node->outputs.size() != 1) return std::nullopt;
   const std::vector<TensorType> types = graph_.types(node->inputs);
@@ -54,12 +54,12 @@ std::optional<Element> Terms::behind(const Element& element) const {
     // Guards exclude each other: of several sources one that is sure is the only one.
     const auto found = std::ranges::find_if(sources, holds_all);
     if (found == sources.end()) return std::nullopt;
-    Element result{node->inputs[static_cast<std::size_t>(found->input)], found->index};
+    ElementAt result{node->inputs[static_cast<std::size_t>(found->input)], found->index};
     for (Dim& dim : result.index) dim = ir::simplify(dim, ranges_);
     return result;
   }
   if (const ir::TakeDef* take = node->op->take()) {
-    Element result{node->inputs[0], {}};
+    ElementAt result{node->inputs[0], {}};
     const auto places = take->map(node->attrs, types, element.index);
     for (std::size_t d = 0; d < places.size(); ++d) {
       if (places[d].input < 0) {
@@ -77,29 +77,29 @@ std::optional<Element> Terms::behind(const Element& element) const {
   if (node->op->name == "Cast" && is_float(types[0].dtype) &&
       is_float(graph_.type(element.value).dtype) &&
       size_of(types[0].dtype) <= size_of(graph_.type(element.value).dtype))
-    return Element{node->inputs[0], element.index};
+    return ElementAt{node->inputs[0], element.index};
   return std::nullopt;
 }
 
-Element Terms::source(Element element) const {
+ElementAt Terms::source(ElementAt element) const {
   while (auto next = behind(element)) element = std::move(*next);
   return element;
 }
 
-Element Terms::operand(const Element& element, std::size_t i) const {
+ElementAt Terms::operand(const ElementAt& element, std::size_t i) const {
   const Node& node = *graph_.producer(element.value);
   const Shape& shape = graph_.type(node.inputs[i]).shape;
-  Element result{node.inputs[i], {}};
+  ElementAt result{node.inputs[i], {}};
   const std::size_t missing = element.index.size() - shape.size();
   for (std::size_t d = 0; d < shape.size(); ++d)
     result.index.push_back(shape[d] == Dim(1) ? Dim(0) : element.index[missing + d]);
   return result;
 }
 
-std::vector<Element> Terms::addends(const Element& element) const {
-  std::vector<Element> open{element}, found;
+std::vector<ElementAt> Terms::addends(const ElementAt& element) const {
+  std::vector<ElementAt> open{element}, found;
   while (!open.empty()) {
-    Element next = open.back();
+    ElementAt next = open.back();
     open.pop_back();
     while (!is_leaf_(next)) {
       auto further = behind(next);
@@ -116,13 +116,13 @@ std::vector<Element> Terms::addends(const Element& element) const {
   return found;
 }
 
-Term Terms::product(const Element& element) {
-  Term term;
+ProductTerm Terms::product(const ElementAt& element) {
+  ProductTerm term;
   multiply(element, term);
   return term;
 }
 
-void Terms::multiply(Element element, Term& term) {
+void Terms::multiply(ElementAt element, ProductTerm& term) {
   for (;;) {
     if (is_leaf_(element)) break;
     if (auto next = behind(element)) {
@@ -154,7 +154,7 @@ void Terms::multiply(Element element, Term& term) {
       const Shape& shape = graph_.type(node->inputs[0]).shape;
       const Ints& axes = node->attrs.get_ints("axes");
       const bool keeps = node->attrs.get_int("keepdims") != 0;
-      Element inner{node->inputs[0], {}};
+      ElementAt inner{node->inputs[0], {}};
       std::size_t from = 0;
       for (std::size_t d = 0; d < shape.size(); ++d) {
         const bool is_summed = std::ranges::find(axes, static_cast<std::int64_t>(d)) != axes.end();
@@ -169,7 +169,7 @@ void Terms::multiply(Element element, Term& term) {
       const std::size_t rank = element.index.size();
       const Dim inner = summed(a.back());
       const auto side = [&](std::size_t i, const Shape& shape, const Dim& row, const Dim& column) {
-        Element result{node->inputs[i], {}};
+        ElementAt result{node->inputs[i], {}};
         for (std::size_t d = 0; d + 2 < shape.size(); ++d)
           result.index.push_back(shape[d] == Dim(1) ? Dim(0)
                                                     : element.index[rank - shape.size() + d]);
@@ -186,21 +186,21 @@ void Terms::multiply(Element element, Term& term) {
   term.factors.push_back(std::move(element));
 }
 
-bool Terms::is_number(const Element& element, double number) const {
-  const Element last = source(element);
+bool Terms::is_number(const ElementAt& element, double number) const {
+  const ElementAt last = source(element);
   const auto found = splat_value(graph_, last.value);
   return found && *found == number;
 }
 
-std::optional<std::int64_t> Terms::diagonal(const Element& flag, bool value, const Dim& row,
+std::optional<std::int64_t> Terms::diagonal(const ElementAt& flag, bool value, const Dim& row,
                                             const Dim& column) const {
-  const Element last = source(flag);
+  const ElementAt last = source(flag);
   if (const Node* node = graph_.producer(last.value)) {
     // A comparison of positions: true where `gap` is not negative.
     const std::string_view op = node->op->name;
     const bool is_less = op == "LessOrEqual" || op == "Less";
     if (!is_less && op != "GreaterOrEqual" && op != "Greater") return std::nullopt;
-    const Element a = operand(last, is_less ? 1 : 0), b = operand(last, is_less ? 0 : 1);
+    const ElementAt a = operand(last, is_less ? 1 : 0), b = operand(last, is_less ? 0 : 1);
     const auto left = ir::index_of_value(graph_, a.value, a.index, ranges_),
                right = ir::index_of_value(graph_, b.value, b.index, ranges_);
     if (!left || !right) return std::nullopt;
@@ -237,11 +237,11 @@ std::optional<std::int64_t> Terms::diagonal(const Element& flag, bool value, con
   return std::nullopt;
 }
 
-std::optional<Terms::Triangle> Terms::triangle(const Element& element, const Dim& row,
+std::optional<Terms::Triangle> Terms::triangle(const ElementAt& element, const Dim& row,
                                                const Dim& column) const {
-  const Element last = source(element);
+  const ElementAt last = source(element);
   if (is(last, "Where") == nullptr) return std::nullopt;
-  const Element flag = operand(last, 0);
+  const ElementAt flag = operand(last, 0);
   for (const bool value : {true, false})
     if (const auto k = diagonal(flag, value, row, column))
       return Triangle{*k, operand(last, value ? 1 : 2), operand(last, value ? 2 : 1)};

@@ -302,6 +302,10 @@ TEST(Recurrences, Mamba2ThatIsNone) {
 TEST(Recurrences, StayAsSpelledWithoutAKernel) {
   expect_refused(mamba2(), "this target has no kernel for it", Context());
   expect_refused(gated_delta(2), "this target has no kernel for it", Context());
+  Context narrow = context_of_target();
+  for (auto& row : narrow.target.formats) row.most = kKeys - 1;
+  expect_refused(mamba2(), "this target has no kernel for it", narrow);
+  expect_refused(gated_delta(2), "this target has no kernel for it", narrow);
 }
 
 TEST(Recurrences, GatedDeltaByChunks) {
