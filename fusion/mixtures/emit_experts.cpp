@@ -206,7 +206,8 @@ ValueId ExpertTemplate::emit(GraphBuilder& b, std::span<const ValueId> reads) co
       const auto routed =
           add_route(b, *routing_, logits, has_bias ? e.reads.at(routing_->bias) : ValueId());
       e.reads.insert_or_assign(branches_[0].choices, routed[0]);
-      e.reads.insert_or_assign(shares_, routed[1]);
+      const ValueId shares = routing_->shares;
+      e.reads.insert_or_assign(shares, mixtures::cast(b, routed[1], graph_.type(shares).dtype));
     }
     e.rows =
         ir::sort_by_expert(b, choices(b, e.reads.at(branches_[0].choices)), std::ssize(branches_));

@@ -6,6 +6,11 @@
 namespace sinter::fusion::mixtures {
 
 inline ValueId cast(GraphBuilder& b, ValueId value, DType type) {
+  // Indices that were i32 before they became i64 still fit.
+  const Node* wider = type == DType::kInt32 ? b.producer(value) : nullptr;
+  if (wider != nullptr && wider->op->name == "Cast" && b.type(value).dtype == DType::kInt64 &&
+      b.type(wider->inputs[0]).dtype == type)
+    return wider->inputs[0];
   return b.type(value).dtype == type ? value : b.add("Cast", {value}, {{"to", type}});
 }
 inline ValueId reshape(GraphBuilder& b, ValueId value, const Shape& shape) {

@@ -66,24 +66,20 @@ class MixtureFinder {
       if (sort.op->name != "ArgSort" || graph_.type(sort.outputs[0]).shape.size() != 2 ||
           !choose_experts(sort.outputs[0]))
         continue;
-      // The last shares: others lead to them.
-      const ValueId choices = sort.outputs[0];
-      std::optional<Routing> routing;
-      ValueId shares;
-      for (const Node& node : graph_.nodes())
-        if (node.outputs.size() == 1)
-          if (auto found = find_routing(graph_, choices, node.outputs[0])) {
-            routing = std::move(found);
-            shares = node.outputs[0];
-          }
+      const auto routing = find_routing(graph_, sort);
       if (!routing) continue;
-      decide(context_, sort, *graph_.producer(shares), true, "the routing of a mixture of experts");
-      Piece piece{.reads = {routing->logits}, .writes = {choices, shares}};
+      const ValueId choices = sort.outputs[0], shares = routing->shares;
+      const Node& last = shares.valid() ? *graph_.producer(shares) : sort;
+      decide(context_, sort, last, true, "the routing of a mixture of experts");
+      Piece piece{.reads = {routing->logits}, .writes = {choices}};
       if (routing->bias.valid()) piece.reads.push_back(routing->bias);
-      piece.emit = [routing, type = graph_.type(choices).dtype](GraphBuilder& b,
-                                                                std::span<const ValueId> reads) {
+      if (shares.valid()) piece.writes.push_back(shares);
+      piece.emit = [this, routing, writes = piece.writes](GraphBuilder& b,
+                                                          std::span<const ValueId> reads) {
         std::vector<ValueId> routed = add_route(b, *routing, reads[0], reads.back());
-        routed[0] = mixtures::cast(b, routed[0], type);
+        routed.resize(writes.size());
+        for (std::size_t i = 0; i < writes.size(); ++i)
+          routed[i] = mixtures::cast(b, routed[i], graph_.type(writes[i]).dtype);
         return routed;
       };
       pieces.push_back(std::move(piece));
@@ -205,7 +201,8 @@ Graph without_idle_experts(const Graph& graph, Context& context) {
 }  // namespace
 
 Graph recognise_mixtures(const Graph& graph, Context& context) {
-  const std::vector<Piece> pieces = MixtureFinder(graph, context).find();
+  MixtureFinder finder(graph, context);
+  const std::vector<Piece> pieces = finder.find();
   return without_idle_experts(pieces.empty() ? graph : rebuild(graph, pieces), context);
 }
 
