@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "fusion/context.h"
 
 namespace sinter::fusion::mixtures {
@@ -16,5 +18,10 @@ inline ValueId cast(GraphBuilder& b, ValueId value, DType type) {
 inline ValueId reshape(GraphBuilder& b, ValueId value, const Shape& shape) {
   return b.type(value).shape == shape ? value : b.add("Reshape", {value}, {{"shape", shape}});
 }
+
+/// Constants of the same shape, of each expert, as one [experts, rows, columns]. `matrix` is
+/// [rows, columns]; empty: that of the constants.
+ValueId stacked(GraphBuilder& b, const Graph& graph, const std::vector<ValueId>& values,
+                const Ints& matrix = {});
 
 }  // namespace sinter::fusion::mixtures

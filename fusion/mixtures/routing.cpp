@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <set>
 
+#include "fusion/mixtures/choices.h"
 #include "fusion/mixtures/nodes.h"
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
-#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {
@@ -54,28 +54,14 @@ bool is_column_sum(const Graph& graph, const Node* node, ValueId of) {
          node->attrs.get_ints("axes") == Ints{1} && graph.type(node->outputs[0]).shape.size() == 2;
 }
 
-/// Whether `take` is scores[token, choices[token, i]].
-bool is_choice_of(const Graph& graph, const Node& take, ValueId choices) {
-  if (take.op->name != "Take" || take.inputs.size() != 3 || take.inputs[2] != choices) return false;
-  Ranges ranges = graph.ranges();
-  const Shape& rows = graph.type(take.inputs[1]).shape;
-  const std::vector<Dim> index = ir::index_symbols(graph.type(take.outputs[0]).shape, ranges);
-  if (rows.size() != 2 || rows[0] != graph.type(choices).shape[0] || rows[1] != Dim(1))
-    return false;
-  const std::vector<Dim> at{index[0], Dim(0)};
-  const auto token = ir::index_of_value(graph, take.inputs[1], at, ranges);
-  return token && *token == index[0];
-}
-
-/// The scores of an ArgSort that chooses the greatest of each token; invalid if it does not.
-ValueId ranked_by(const Graph& graph, const Node& sort) {
-  if (sort.op->name != "ArgSort" || sort.attrs.get_int("descending") == 0) return {};
-  const TensorType& all = graph.type(sort.inputs[0]);
-  const Shape& chosen = graph.type(sort.outputs[0]).shape;
-  const bool fits = all.shape.size() == 2 && all.shape[1].is_constant() &&
-                    chosen[1].is_constant() && chosen[1].value() >= 1 &&
-                    is_last(sort.attrs.get_int("axis")) && is_routed_float(all.dtype);
-  return fits ? sort.inputs[0] : ValueId();
+/// The scores whose greatest of each token are the choices; invalid if they are none.
+ValueId ranked_by(const Graph& graph, ValueId choices) {
+  const auto greatest = find_greatest(graph, choices);
+  if (!greatest || greatest->count < 1) return {};
+  const TensorType& all = graph.type(greatest->scores);
+  const bool fits =
+      all.shape.size() == 2 && all.shape[1].is_constant() && is_routed_float(all.dtype);
+  return fits ? greatest->scores : ValueId();
 }
 
 }  // namespace
@@ -88,8 +74,7 @@ std::vector<ValueId> add_route(GraphBuilder& b, const Routing& routing, ValueId 
 }
 
 std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId shares) {
-  const Node* sort = producer_of(graph, choices, "ArgSort");
-  const ValueId sorted = sort != nullptr ? ranked_by(graph, *sort) : ValueId();
+  const ValueId sorted = ranked_by(graph, choices);
   if (!sorted.valid() || !is_routed_float(graph.type(shares).dtype)) return std::nullopt;
   const Shape& all = graph.type(sorted).shape;
   const Shape& chosen = graph.type(choices).shape;
@@ -124,9 +109,11 @@ std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId
     value = own.logits;
   }
   const Node* take = graph.producer(before_widening(graph, value));
-  if (take == nullptr || !is_choice_of(graph, *take, choices)) return std::nullopt;
+  if (take == nullptr || !takes_at(graph, *take, choices)) return std::nullopt;
   ValueId ranked = sorted;
   const ValueId scores = take->inputs[0];
+  const auto groups = ranked != scores ? find_expert_groups(graph, ranked) : std::nullopt;
+  if (groups) ranked = groups->scores;
   if (const Node* sum = producer_of(graph, ranked, "Add"); sum != nullptr && ranked != scores) {
     const std::size_t other = sum->inputs[0] == scores ? 1 : 0;
     const TensorType& bias = graph.type(sum->inputs[other]);
@@ -142,7 +129,8 @@ std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId
     name = own.name;
     result.logits = own.logits;
   } else {
-    if (result.bias.valid()) return std::nullopt;  // of logits, which Route adds to scores
+    // Of logits, where Route adds scores.
+    if (result.bias.valid() || groups) return std::nullopt;
     result.logits = scores;
   }
   result.logits = before_widening(graph, result.logits);
@@ -152,13 +140,18 @@ std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId
                   {"normalise", std::int64_t{normalises}},
                   {"epsilon", epsilon},
                   {"scale", scale}};
+  if (groups) {
+    result.attrs.set("groups", groups->groups);
+    result.attrs.set("kept_groups", groups->kept);
+    result.attrs.set("group_scores", groups->best);
+    result.attrs.set("zero_outside", std::int64_t{groups->zero_outside});
+  }
   return result;
 }
 
-std::optional<Routing> find_routing(const Graph& graph, const Node& sort) {
-  const ValueId ranked = ranked_by(graph, sort);
+std::optional<Routing> find_routing(const Graph& graph, ValueId choices) {
+  const ValueId ranked = ranked_by(graph, choices);
   if (!ranked.valid()) return std::nullopt;
-  const ValueId choices = sort.outputs[0];
   const Shape& chosen = graph.type(choices).shape;
   // What is computed from scores at the choices, in order.
   std::optional<Routing> result;

@@ -18,8 +18,8 @@ struct Routing {
 /// The Route that gives `choices` and `shares`, both [tokens, chosen]; nothing if there is none.
 /// Scores, and what shares are made of, may be 16-bit floats: a Route does not round them.
 std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId shares);
-/// The Route in place of an ArgSort that chooses experts, with the last shares that it can give.
-std::optional<Routing> find_routing(const Graph& graph, const Node& sort);
+/// The same with the last shares that a Route can give beside the choices.
+std::optional<Routing> find_routing(const Graph& graph, ValueId choices);
 /// Its choices i32 and shares f32. `bias`: of no meaning without one.
 std::vector<ValueId> add_route(GraphBuilder& builder, const Routing& routing, ValueId logits,
                                ValueId bias);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matmuls of rows by matrices that were gathered for them: rows sorted by matrix.
+// Matmuls of rows by matrices that were gathered for them, or by all matrices of which most do not
+// count: rows sorted by matrix.
 #include <fmt/format.h>
 
+#include "fusion/mixtures/dense_experts.h"
 #include "fusion/mixtures/gathered_rows.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
@@ -10,7 +12,7 @@ namespace sinter::fusion {
 
 Graph group_gathered(const Graph& graph, Context& context) {
   GatheredRows rows(graph);
-  return ir::rewrite(
+  const Graph grouped = ir::rewrite(
       graph,
       [&](GraphBuilder& b, const Graph& old, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
@@ -28,6 +30,7 @@ Graph group_gathered(const Graph& graph, Context& context) {
         rows.sort(b, node);
         return std::nullopt;
       });
+  return without_idle_experts(grouped, context, Explains::kFound);
 }
 
 }  // namespace sinter::fusion

@@ -9,6 +9,7 @@
 #include "fusion/mixtures/dense_experts.h"
 #include "fusion/mixtures/expert_template.h"
 #include "fusion/mixtures/nodes.h"
+#include "fusion/mixtures/split_rows.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 
@@ -66,9 +67,10 @@ class MixtureFinder {
       if (sort.op->name != "ArgSort" || graph_.type(sort.outputs[0]).shape.size() != 2 ||
           !choose_experts(sort.outputs[0]))
         continue;
-      const auto routing = find_routing(graph_, sort);
+      const ValueId choices = sort.outputs[0];
+      const auto routing = find_routing(graph_, choices);
       if (!routing) continue;
-      const ValueId choices = sort.outputs[0], shares = routing->shares;
+      const ValueId shares = routing->shares;
       const Node& last = shares.valid() ? *graph_.producer(shares) : sort;
       decide(context_, sort, last, true, "the routing of a mixture of experts");
       Piece piece{.reads = {routing->logits}, .writes = {choices}};
@@ -174,36 +176,14 @@ class MixtureFinder {
   std::set<const Node*> refused_;
 };
 
-/// Mixtures that compute all experts for all tokens compute the chosen ones.
-Graph without_idle_experts(const Graph& graph, Context& context) {
-  const auto chooses = [](const Node& node) {
-    return node.op->name == "ArgSort" || node.op->name == "Route";
-  };
-  if (std::ranges::none_of(graph.nodes(), chooses)) return graph;
-  DenseExperts dense(graph, context.target);
-  return ir::rewrite(graph,
-                     [&](GraphBuilder& b, const Graph&, const Node& node,
-                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                       dense.visit(node, inputs);
-                       const auto sum = dense.sum(b, node);
-                       if (!sum && dense.why().empty()) return std::nullopt;
-                       const Node& last = *graph.producer(node.inputs[0]);
-                       decide(context, last, node, sum.has_value(),
-                              sum ? fmt::format("a mixture of {} experts, {} for each token: the "
-                                                "others are not computed",
-                                                dense.rows().experts, dense.rows().chosen)
-                                  : "no mixture of experts: " + dense.why());
-                       context.decisions.back().sought = "GroupedMatMul";
-                       return sum ? std::optional(std::vector{*sum}) : std::nullopt;
-                     });
-}
-
 }  // namespace
 
-Graph recognise_mixtures(const Graph& graph, Context& context) {
+Graph recognise_mixtures(const Graph& given, Context& context) {
+  const Graph graph = with_joined_rows(given, context);
   MixtureFinder finder(graph, context);
   const std::vector<Piece> pieces = finder.find();
-  return without_idle_experts(pieces.empty() ? graph : rebuild(graph, pieces), context);
+  return without_idle_experts(pieces.empty() ? graph : rebuild(graph, pieces), context,
+                              Explains::kAll);
 }
 
 }  // namespace sinter::fusion
