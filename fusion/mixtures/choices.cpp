@@ -17,10 +17,8 @@ ValueId behind(const Graph& graph, ValueId value, std::string_view op) {
   return node != nullptr ? node->inputs[0] : ValueId();
 }
 
-bool reduces(const Graph& graph, const Node& node, std::int64_t axis, bool keeps) {
-  const auto rank = std::ssize(graph.type(node.inputs[0]).shape);
-  const Ints& axes = node.attrs.get_ints("axes");
-  return (axes == Ints{axis} || axes == Ints{axis - rank}) &&
+bool reduces(const Node& node, std::int64_t axis, bool keeps) {
+  return node.attrs.get_ints("axes") == Ints{axis} &&
          (node.attrs.get_int("keepdims") != 0) == keeps;
 }
 
@@ -34,12 +32,12 @@ ValueId first_greatest(const Graph& graph, ValueId index) {
   const Node* where = producer_of(graph, least->inputs[0], "Where");
   const Node* either = where != nullptr ? producer_of(graph, where->inputs[0], "Or") : nullptr;
   const Node* equal = either != nullptr ? producer_of(graph, either->inputs[0], "Equal") : nullptr;
-  if (equal == nullptr || !reduces(graph, *least, axis, true)) return {};
+  if (equal == nullptr || !reduces(*least, axis, true)) return {};
   const ValueId scores = equal->inputs[0];
   const Node* most = producer_of(graph, equal->inputs[1], "ReduceMax");
   const Node* iota = producer_of(graph, where->inputs[1], "Iota");
   const bool fits = behind(graph, either->inputs[1], "IsNan") == scores && most != nullptr &&
-                    most->inputs[0] == scores && reduces(graph, *most, axis, true) &&
+                    most->inputs[0] == scores && reduces(*most, axis, true) &&
                     iota != nullptr && iota->attrs.get_int("axis") == axis;
   return fits ? scores : ValueId();
 }
@@ -108,8 +106,7 @@ std::optional<Greatest> find_greatest(const Graph& graph, ValueId indices) {
   const Node* sort = producer_of(graph, indices, "ArgSort");
   if (sort == nullptr || sort->attrs.get_int("descending") == 0 || !shape.back().is_constant())
     return std::nullopt;
-  const std::int64_t axis = sort->attrs.get_int("axis");
-  if (axis != -1 && axis != std::ssize(shape) - 1) return std::nullopt;
+  if (sort->attrs.get_int("axis") != std::ssize(shape) - 1) return std::nullopt;
   return Greatest{sort->inputs[0], shape.back().value()};
 }
 
@@ -154,7 +151,7 @@ std::optional<ExpertGroups> find_expert_groups(const Graph& graph, ValueId maske
     return std::nullopt;
   result.kept = kept->count;
   if ((total->op->name != "ReduceSum" && total->op->name != "ReduceMax") ||
-      graph.type(total->inputs[0]).shape.size() != 3 || !reduces(graph, *total, 2, false))
+      graph.type(total->inputs[0]).shape.size() != 3 || !reduces(*total, 2, false))
     return std::nullopt;
   // The sum of the greatest of each group, or the greatest.
   ValueId grouped = total->inputs[0];

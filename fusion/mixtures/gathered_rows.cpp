@@ -257,10 +257,6 @@ std::optional<Attrs> GatheredRows::row_attrs(const Node& node, ValueId choices) 
   const Shape& shape = graph_.type(node.outputs[0]).shape;
   const auto own = row_shape(shape, choices);
   Attrs attrs = node.attrs;
-  if (op == "Reshape") {
-    attrs.set("shape", *own);
-    return attrs;
-  }
   const std::size_t counted = lead(shape, choices);
   if (lead(graph_.type(node.inputs[0]).shape, choices) != counted) return std::nullopt;
   if (op == "Slice") {
@@ -293,6 +289,12 @@ void GatheredRows::sort(GraphBuilder& b, const Node& node) {
   const ValueId choices = sorted_.at(*first).choices;
   const Shape& shape = graph_.type(node.outputs[0]).shape;
   if (lead(shape, choices) == 0) return;
+  const ir::GraphBuilder::OriginScope scope(b, node.origins);
+  if (node.op->name == "Reshape") {
+    const ValueId rows = mixtures::reshape(b, sorted_.at(*first).value, *row_shape(shape, choices));
+    sorted_.insert_or_assign(node.outputs[0], Sorted{choices, rows});
+    return;
+  }
   const bool is_pointwise = node.op->kind == OpKind::kPointwise;
   const auto attrs = is_pointwise ? std::optional(node.attrs) : row_attrs(node, choices);
   if (!attrs) return;
@@ -303,7 +305,6 @@ void GatheredRows::sort(GraphBuilder& b, const Node& node) {
     if (!own) return;
     operands.push_back(*own);
   }
-  const ir::GraphBuilder::OriginScope scope(b, node.origins);
   sorted_.insert_or_assign(node.outputs[0],
                            Sorted{choices, b.add(node.op->name, std::move(operands), *attrs)});
 }

@@ -22,9 +22,6 @@ std::optional<std::pair<ValueId, double>> with_number(const Graph& graph, const 
   return std::nullopt;
 }
 
-/// Whether `axis` is the last of [tokens, n].
-bool is_last(std::int64_t axis) { return axis == 1 || axis == -1; }
-
 /// Floats that a Route computes with as float32.
 bool is_routed_float(DType type) { return is_arithmetic_float(type) && type != DType::kFloat64; }
 
@@ -35,7 +32,7 @@ struct Scores {
 };
 Scores scores_of(const Graph& graph, ValueId scores) {
   if (const Node* node = producer_of(graph, scores, "Softmax");
-      node != nullptr && is_last(node->attrs.get_int("axis")))
+      node != nullptr && node->attrs.get_int("axis") == 1)
     return {node->inputs[0], "softmax"};
   if (const Node* node = producer_of(graph, scores, "Sigmoid")) return {node->inputs[0], "sigmoid"};
   return {scores, "none"};
