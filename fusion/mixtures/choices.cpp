@@ -37,8 +37,8 @@ ValueId first_greatest(const Graph& graph, ValueId index) {
   const Node* most = producer_of(graph, equal->inputs[1], "ReduceMax");
   const Node* iota = producer_of(graph, where->inputs[1], "Iota");
   const bool fits = behind(graph, either->inputs[1], "IsNan") == scores && most != nullptr &&
-                    most->inputs[0] == scores && reduces(*most, axis, true) &&
-                    iota != nullptr && iota->attrs.get_int("axis") == axis;
+                    most->inputs[0] == scores && reduces(*most, axis, true) && iota != nullptr &&
+                    iota->attrs.get_int("axis") == axis;
   return fits ? scores : ValueId();
 }
 

@@ -67,8 +67,9 @@ std::optional<Shape> GatheredRows::row_shape(const Shape& shape, ValueId choices
 // ---- Matmuls
 
 /// MatMul([.., 1, k], [.., k, n]) where the right operand is Gather(matrices, choices [..]), or the
-/// left one has rows of tokens, [T, 1, 1, k]. Or MatMul([T, 1, k], [T, k, c * n]), the right operand
-/// being the Gather with its dimensions in this order. Or both operands transposed and exchanged.
+/// left one has rows of tokens, [T, 1, 1, k]. Or MatMul([T, 1, k], [T, k, c * n]), the right
+/// operand being the Gather with its dimensions in this order. Or both operands transposed and
+/// exchanged.
 std::optional<GatheredRows::Product> GatheredRows::find_product(const Node& node,
                                                                 std::size_t operand) const {
   Product found;
@@ -93,8 +94,8 @@ std::optional<GatheredRows::Product> GatheredRows::find_product(const Node& node
     return std::nullopt;
   const Shape& matrices = graph_.type(gather->inputs[0]).shape;
   const Shape& indices = graph_.type(gather->inputs[1]).shape;
-  if (matrices.size() != 3 || indices.empty() || indices.size() > 2 ||
-      !matrices[0].is_constant() || (indices.size() == 2 && !indices[1].is_constant()))
+  if (matrices.size() != 3 || indices.empty() || indices.size() > 2 || !matrices[0].is_constant() ||
+      (indices.size() == 2 && !indices[1].is_constant()))
     return std::nullopt;
   found.gather = gather;
   if (!merges) {
@@ -126,7 +127,8 @@ std::optional<GatheredRows::Product> GatheredRows::find_product(const Node& node
   if (!ir::is_plain_matmul(node)) return std::nullopt;
   for (const std::size_t operand : {1, 0}) {
     const DType type = graph_.type(node.inputs[1 - operand]).dtype;
-    if (auto found = find_product(node, operand); found && type == graph_.type(node.outputs[0]).dtype)
+    if (auto found = find_product(node, operand);
+        found && type == graph_.type(node.outputs[0]).dtype)
       return found;
   }
   return std::nullopt;
@@ -183,8 +185,8 @@ ValueId GatheredRows::product(GraphBuilder& b, const Node& node) {
   const Shape &weights = graph_.type(matrices).shape, &shape = graph_.type(node.outputs[0]).shape;
   const ValueId choices = choices_of(found.gather->inputs[1]);
   const ir::ExpertRows rows = rows_of(b, choices, weights[0].value());
-  const ValueId x = left_rows(b, found, node.inputs[1 - found.operand],
-                              weights[found.transposed ? 2 : 1]);
+  const ValueId x =
+      left_rows(b, found, node.inputs[1 - found.operand], weights[found.transposed ? 2 : 1]);
   const ValueId y = b.add("GroupedMatMul", {x, new_.at(matrices), rows.offsets},
                           {{"transposed", std::int64_t{found.transposed}}});
   const auto own = row_shape(shape, choices);
@@ -215,8 +217,8 @@ std::optional<ValueId> GatheredRows::sum(GraphBuilder& b, const Node& node) {
             (is_left ? Shape{tokens, chosen, Dim(1)} : Shape{tokens, Dim(1), chosen}))
       continue;
     const TensorType& result = graph_.type(node.outputs[0]);
-    const ValueId factors = mixtures::cast(
-        b, mixtures::reshape(b, new_.at(shares), {tokens, chosen}), DType::kFloat32);
+    const ValueId factors =
+        mixtures::cast(b, mixtures::reshape(b, new_.at(shares), {tokens, chosen}), DType::kFloat32);
     const ValueId total = ir::combine_rows(b, rows, known->second.value, factors);
     return mixtures::reshape(b, mixtures::cast(b, total, result.dtype), result.shape);
   }
@@ -300,8 +302,8 @@ void GatheredRows::sort(GraphBuilder& b, const Node& node) {
   if (!attrs) return;
   std::vector<ValueId> operands;
   for (const ValueId input : node.inputs) {
-    const auto own = is_pointwise ? operand_rows(b, input, choices, shape)
-                                  : sorted(b, input, choices);
+    const auto own =
+        is_pointwise ? operand_rows(b, input, choices, shape) : sorted(b, input, choices);
     if (!own) return;
     operands.push_back(*own);
   }

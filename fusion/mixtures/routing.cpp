@@ -154,9 +154,9 @@ std::optional<Routing> find_routing(const Graph& graph, ValueId choices) {
   std::optional<Routing> result;
   std::set<ValueId> own{choices};
   for (const Node& node : graph.nodes()) {
-    const bool is_own = node.outputs.size() == 1 && std::ranges::any_of(node.inputs, [&](ValueId v) {
-      return own.contains(v);
-    });
+    const bool is_own =
+        node.outputs.size() == 1 &&
+        std::ranges::any_of(node.inputs, [&](ValueId v) { return own.contains(v); });
     if (!is_own) continue;
     const TensorType& type = graph.type(node.outputs[0]);
     if (type.shape.size() != 2 || type.shape[0] != chosen[0] || !is_routed_float(type.dtype))

@@ -2,6 +2,7 @@
 #include "fusion/mixtures/split_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "fusion/mixtures/nodes.h"
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/mixture/expert_rows.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
@@ -22,8 +24,7 @@ using Selected = std::map<std::string, ValueId>;
 Selected sizes_from_data(const Graph& graph) {
   Selected result;
   for (const Node& node : graph.nodes())
-    if (node.op->name == "Extent")
-      result.emplace(node.attrs.get_string("symbol"), node.inputs[0]);
+    if (node.op->name == "Extent") result.emplace(node.attrs.get_string("symbol"), node.inputs[0]);
   return result;
 }
 
@@ -46,21 +47,30 @@ class SplitRows {
       for (const Node* product : parts->products) own.push_back(product->inputs[operand]);
       operands.push_back(mixtures::stacked(b, graph_, own));
     }
-    operands.push_back(grouped(b, parts->choices, std::ssize(parts->products))[1]);
+    operands.push_back(rows_of(b, parts->choices).offsets);
     const auto format = ir::ProductFormats(first.attrs).w;
     return b.add("GroupedMatMul", std::move(operands),
                  format ? ir::product_attrs(*format) : Attrs{});
   }
-  /// Indices that sort the choices of all tokens; nothing if it is another node.
-  std::optional<ValueId> order(GraphBuilder& b, const Node& node) {
-    if (node.op->name != "ArgSort" || node.attrs.get_int("descending") != 0 ||
-        !counted_.contains(choices_behind(node.inputs[0])))
-      return std::nullopt;
-    const Shape& shape = graph_.type(node.inputs[0]).shape;
-    if (shape.size() != 1 || graph_.type(node.outputs[0]).shape != shape) return std::nullopt;
-    const ValueId choices = choices_behind(node.inputs[0]);
-    const auto sorted = grouped(b, choices, *sorted_experts(graph_, choices));
-    return mixtures::cast(b, sorted[0], graph_.type(node.outputs[0]).dtype);
+  /// What a node does with indices that sort choices, by the grouped ones: indices themselves, rows
+  /// that they take, a sum of each token's rows. Nothing if it is another node.
+  std::optional<ValueId> follow(GraphBuilder& b, const Node& node) {
+    const TensorType& type = graph_.type(node.outputs[0]);
+    if (node.op->name == "ArgSort") {
+      const auto sorted = sorting(node.outputs[0]);
+      if (!sorted) return std::nullopt;
+      return mixtures::cast(b, rows_of(b, sorted->choices).order, type.dtype);
+    }
+    if (node.op->name == "Gather" && node.attrs.get_int("axis") == 0) {
+      const auto taken = sorting(node.inputs[1]);
+      if (!taken) return std::nullopt;
+      const ir::ExpertRows rows = rows_of(b, taken->choices);
+      const ValueId x = new_.at(node.inputs[0]);
+      const ValueId result =
+          taken->of_tokens ? ir::take_tokens(b, rows, x) : ir::take_choices(b, rows, x);
+      return mixtures::reshape(b, result, type.shape);
+    }
+    return node.op->name == "Scatter" ? sum(b, node) : std::nullopt;
   }
   /// Notes which choices are counted for parts.
   void find() {
@@ -84,11 +94,98 @@ class SplitRows {
     return value;
   }
 
-  std::vector<ValueId> grouped(GraphBuilder& b, ValueId choices, std::int64_t experts) {
-    const Shape& shape = graph_.type(choices).shape;
+  ir::ExpertRows rows_of(GraphBuilder& b, ValueId choices) const {
     const ValueId own = mixtures::cast(b, new_.at(choices), DType::kInt32);
-    return b.add_multi("GroupByIndex", {mixtures::reshape(b, own, {shape[0] * shape[1]})},
-                       {{"extent", Shape{Dim(experts + 1)}}});
+    return ir::sort_by_expert(b, own, *sorted_experts(graph_, choices));
+  }
+
+  /// Indices that sort choices, or the tokens of these.
+  struct Sorting {
+    ValueId choices;
+    bool of_tokens = false;
+  };
+  std::optional<Sorting> sorting(ValueId value) const {
+    bool of_tokens = false;
+    std::int64_t divisor = 1;
+    for (const Node* node = graph_.producer(value); node != nullptr;
+         node = graph_.producer(value)) {
+      const bool is_view = node->op->name == "Reshape" || node->op->name == "Cast" ||
+                           (node->op->name == "Slice" &&
+                            graph_.type(node->inputs[0]) == graph_.type(node->outputs[0]));
+      if (is_view) {
+        value = node->inputs[0];
+        continue;
+      }
+      // A quotient of floats is rounded towards zero, in several nodes; that of integers is.
+      if (const Node* quotient = whole_quotient(*node); quotient != nullptr && !of_tokens) {
+        of_tokens = true;
+        divisor = static_cast<std::int64_t>(*splat_value(graph_, quotient->inputs[1]));
+        value = quotient->inputs[0];
+        continue;
+      }
+      const Shape& shape = graph_.type(value).shape;
+      if (node->op->name != "ArgSort" || node->attrs.get_int("descending") != 0 ||
+          shape.size() != 1 || graph_.type(node->inputs[0]).shape != shape)
+        return std::nullopt;
+      const ValueId choices = choices_behind(node->inputs[0]);
+      const bool fits = counted_.contains(choices) &&
+                        (!of_tokens || graph_.type(choices).shape[1] == Dim(divisor));
+      return fits ? std::optional(Sorting{choices, of_tokens}) : std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  /// The Div of a number that is not negative by a whole one whose result, rounded, the node has.
+  const Node* whole_quotient(const Node& node) const {
+    const Node* quotient = &node;
+    if (node.op->name == "Mul") {
+      const Node* floor = producer_of(graph_, node.inputs[0], "Floor");
+      const Node* sign = producer_of(graph_, node.inputs[1], "Sign");
+      const Node* size = floor != nullptr ? producer_of(graph_, floor->inputs[0], "Abs") : nullptr;
+      if (size == nullptr || sign == nullptr || size->inputs[0] != sign->inputs[0]) return nullptr;
+      quotient = graph_.producer(size->inputs[0]);
+    } else if (!is_integer(graph_.type(node.outputs[0]).dtype)) {
+      return nullptr;
+    }
+    if (quotient == nullptr || quotient->op->name != "Div") return nullptr;
+    const auto divisor = splat_value(graph_, quotient->inputs[1]);
+    return divisor && *divisor >= 1 && *divisor == std::floor(*divisor) ? quotient : nullptr;
+  }
+
+  /// Rows times shares that are added to zeros, at the rows' tokens.
+  std::optional<ValueId> sum(GraphBuilder& b, const Node& node) {
+    const std::string& combine = node.attrs.get_string("combine");
+    if (node.inputs.size() != 4 || (combine != "sum" && combine != "add")) return std::nullopt;
+    const auto rows_at = sorting(node.inputs[2]);
+    const TensorType& result = graph_.type(node.outputs[0]);
+    const Node* column = producer_of(graph_, node.inputs[3], "Iota");
+    const Node* scaled = producer_of(graph_, node.inputs[1], "Mul");
+    const auto zero = Elements(graph_).source(node.inputs[0], std::vector<Dim>(2, Dim(0)));
+    if (!rows_at || !rows_at->of_tokens || result.shape.size() != 2 || column == nullptr ||
+        column->attrs.get_int("axis") != 1 || scaled == nullptr || !zero ||
+        splat_value(graph_, zero->value) != 0)
+      return std::nullopt;
+    const Shape& chosen = graph_.type(rows_at->choices).shape;
+    if (result.shape[0] != chosen[0] ||
+        graph_.type(node.inputs[1]).shape != Shape{chosen[0] * chosen[1], result.shape[1]})
+      return std::nullopt;
+    for (const std::size_t i : {0, 1}) {
+      ValueId shares = scaled->inputs[i];
+      while (const Node* view = producer_of(graph_, shares, "Reshape")) shares = view->inputs[0];
+      const Node* take = producer_of(graph_, shares, "Gather");
+      const auto order = take != nullptr ? sorting(take->inputs[1]) : std::nullopt;
+      const ValueId y = scaled->inputs[1 - i];
+      if (!order || order->of_tokens || order->choices != rows_at->choices ||
+          ir::element_count(graph_.type(take->inputs[0]).shape) != chosen[0] * chosen[1] ||
+          ir::element_count(graph_.type(shares).shape) != chosen[0] * chosen[1] ||
+          graph_.type(y).shape != graph_.type(node.inputs[1]).shape)
+        continue;
+      const ir::ExpertRows rows = rows_of(b, rows_at->choices);
+      const ValueId factors = mixtures::cast(
+          b, mixtures::reshape(b, new_.at(take->inputs[0]), chosen), DType::kFloat32);
+      return mixtures::cast(b, ir::combine_rows(b, rows, new_.at(y), factors), result.dtype);
+    }
+    return std::nullopt;
   }
 
   std::optional<Parts> find_parts(const Node& node) const {
@@ -193,19 +290,19 @@ class SplitRows {
 Graph with_joined_rows(const Graph& graph, Context& context) {
   SplitRows rows(graph, context.target);
   rows.find();
-  return ir::rewrite(graph,
-                     [&](GraphBuilder& b, const Graph&, const Node& node,
-                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                       rows.visit(node, inputs);
-                       if (const auto order = rows.order(b, node)) return std::vector{*order};
-                       const auto joined = rows.join(b, node);
-                       if (!joined) return std::nullopt;
-                       decide(context, *rows.product_of(node), node, true,
-                              fmt::format("a mixture of {} experts: parts of sorted rows",
-                                          node.inputs.size()));
-                       context.decisions.back().sought = "GroupedMatMul";
-                       return std::vector{*joined};
-                     });
+  return ir::rewrite(
+      graph,
+      [&](GraphBuilder& b, const Graph&, const Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        rows.visit(node, inputs);
+        if (const auto own = rows.follow(b, node)) return std::vector{*own};
+        const auto joined = rows.join(b, node);
+        if (!joined) return std::nullopt;
+        decide(context, *rows.product_of(node), node, true,
+               fmt::format("a mixture of {} experts: parts of sorted rows", node.inputs.size()));
+        context.decisions.back().sought = "GroupedMatMul";
+        return std::vector{*joined};
+      });
 }
 
 }  // namespace sinter::fusion

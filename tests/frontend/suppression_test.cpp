@@ -227,9 +227,9 @@ TEST(DataDependentShapes, AreSplitBySizesFromData) {
   const ir::Graph graph = model.import().graph;
   const auto of = [&](const ir::Ints& sizes) {
     std::vector<std::vector<double>> parts;
-    for (const Tensor& part : ir::evaluate(
-             graph, std::vector{floats({5}, {1, 2, 3, 4, 5}),
-                                Tensor::from_ints(DType::kInt64, {3}, sizes)}))
+    for (const Tensor& part :
+         ir::evaluate(graph, std::vector{floats({5}, {1, 2, 3, 4, 5}),
+                                         Tensor::from_ints(DType::kInt64, {3}, sizes)}))
       parts.push_back(part.to_doubles());
     return parts;
   };

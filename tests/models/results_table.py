@@ -46,7 +46,9 @@ def export_lines(name, result):
     rows, total = result["files"], result["summary"]
     ways = list(dict.fromkeys(r["way"] for r in sorted(rows, key=lambda r: r["way"])))
     slowest = max(r.get("compile_user_seconds", 0) for r in rows)
-    lines = ["", f"{name}: {result['gpu'] or result['cpu']}, commit {result['commit'][:10]}, {result['date']}. "
+    later = sorted({r["commit"][:10] for r in rows if "commit" in r})
+    lines = ["", f"{name}: {result['gpu'] or result['cpu']}, commit {result['commit'][:10]}, {result['date']}"
+             f"{', some files ' + ', '.join(later) if later else ''}. "
              f"{total['files']} files of {total['architectures']} architectures: {total['ok_without_options']} are right at three sizes in "
              f"one plan, without options, {total['ok_with_option']} with one; {total['refused']} refused, {total['wrong']} wrong, "
              f"{total['crash']} crash. The slowest compiles in {slowest:.1f} s of CPU time.", "",

@@ -272,10 +272,10 @@ ValueId float4_product(NodeContext& node, const Mixture& m, const ir::ExpertRows
   const bool is_one = std::ranges::all_of(of_rows, [](double x) { return x == 1; });
   const Tensor factors = Tensor::from_doubles(DType::kFloat32, {w.rows, 1}, of_rows);
   if (given.dtype() == DType::kFloat8E4M3FN)
-    return scaled_product(node, m, rows, h,
-                          ir::scaled_rows_of(ir::float4_codes(), w.block, w.columns, codes, given,
-                                             std::nullopt,
-                                             is_one ? std::nullopt : std::optional(factors)));
+    return scaled_product(
+        node, m, rows, h,
+        ir::scaled_rows_of(ir::float4_codes(), w.block, w.columns, codes, given, std::nullopt,
+                           is_one ? std::nullopt : std::optional(factors)));
   ir::GraphBuilder& b = node.builder();
   Term scales = Term(node, b.constant(given)).cast(is_one ? DType::kBFloat16 : DType::kFloat32);
   if (!is_one) scales = scales * Term(node, b.constant(factors));
