@@ -120,7 +120,10 @@ std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId
     result.bias = sum->inputs[other];
     ranked = scores;
   }
-  if (ranked != scores) return std::nullopt;
+  // Softmax and sigmoid keep the order of logits.
+  const bool ranks_logits = name.empty() && !groups && !result.bias.valid() &&
+                            scores_of(graph, scores).logits == ranked;
+  if (ranked != scores && !ranks_logits) return std::nullopt;
   if (name.empty()) {
     const Scores own = scores_of(graph, scores);
     name = own.name;
