@@ -121,8 +121,8 @@ std::optional<Routing> find_routing(const Graph& graph, ValueId choices, ValueId
     ranked = scores;
   }
   // Softmax and sigmoid keep the order of logits.
-  const bool ranks_logits = name.empty() && !groups && !result.bias.valid() &&
-                            scores_of(graph, scores).logits == ranked;
+  const bool ranks_logits =
+      name.empty() && !groups && !result.bias.valid() && scores_of(graph, scores).logits == ranked;
   if (ranked != scores && !ranks_logits) return std::nullopt;
   if (name.empty()) {
     const Scores own = scores_of(graph, scores);

@@ -51,7 +51,7 @@ def export_lines(name, result):
              f"{', some files ' + ', '.join(later) if later else ''}. "
              f"{total['files']} files of {total['architectures']} architectures: {total['ok_without_options']} are right at three sizes in "
              f"one plan, without options, {total['ok_with_option']} with one; {total['refused']} refused, {total['wrong']} wrong, "
-             f"{total['crash']} crash. The slowest compiles in {slowest:.1f} s of CPU time.", "",
+             f"{total['crash']} crash. Compiled in {slowest:.1f} s at most.", "",
              "| group | " + " | ".join(ways) + " |", "|" + "---|" * (len(ways) + 1)]
     for group in sorted({r["group"] for r in rows}):
         cells = []
@@ -170,8 +170,7 @@ def main():
     found = {name: json.loads(path.read_text()) for name, path in EXPORTS.items() if path.exists()}
     if found:
         lines += ["", "## The export zoo", "",
-                  "Written by `models/export_zoo.py` (which models, which exporters), compiled and compared by",
-                  "`tests/models/check_exports.py`. Text, decoders, vision and audio are transformers', timm's and",
+                  "`models/export_zoo.py` writes them, `tests/models/check_exports.py` compares. Text, decoders, vision and audio are transformers', timm's and",
                   "torchvision's classes in tiny configurations with seeded random weights."]
         for name, result in found.items():
             lines += export_lines(name, result)
