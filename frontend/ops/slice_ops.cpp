@@ -211,6 +211,24 @@ std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t 
   return parts;
 }
 
+/// Sizes of parts that only the run knows, one symbol for each but the last, which is the rest.
+std::vector<Dim> parts_from_data(NodeContext& node, const Dim& extent) {
+  const Term given = Term(node, node.input(1, "split")).cast(DType::kInt64);
+  const auto count = static_cast<std::int64_t>(node.output_count());
+  std::vector<Dim> parts;
+  // No part begins behind the end, whatever the sizes are.
+  Term rest = size_of_dim(node, extent);
+  Dim last = extent;
+  for (std::int64_t i = 0; i + 1 < count; ++i) {
+    const Term size = slice_one(given, 0, Dim(i)).reshape({}).with("Min", rest).with("Max", 0.0);
+    parts.push_back(node.size_from_data(size.value(), extent, fmt::format("/{}", i)));
+    rest = rest - size;
+    last = last - parts.back();
+  }
+  parts.push_back(last);
+  return parts;
+}
+
 void split(NodeContext& node) {
   const ValueId x = node.x();
   const auto axis =
@@ -219,7 +237,9 @@ void split(NodeContext& node) {
   std::int64_t count = static_cast<std::int64_t>(node.output_count());
   std::vector<Dim> parts;
   if (node.opset() >= 13 && node.has_input(1)) {
-    parts = node.sizes(1, "split");
+    const ValueId sizes = node.input(1, "split");
+    const bool is_known = node.shape(sizes) != Shape{Dim(count)} || node.folder().contents(sizes);
+    parts = is_known ? node.sizes(1, "split") : parts_from_data(node, extent);
   } else if (const auto given = node.opset() < 13 ? node.attr_ints("split") : std::nullopt) {
     parts.assign(given->begin(), given->end());
   } else {

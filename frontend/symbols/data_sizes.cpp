@@ -102,7 +102,30 @@ ValueId DataSizes::with_short_sizes(ValueId value, const std::string& name) {
                        {"shape", shape}});
 }
 
+std::optional<ValueId> DataSizes::with_all_places(ValueId value, const Dim& from, const Dim& to) {
+  const auto symbol = from.as_symbol();
+  if (!symbol || ir::largest(from, builder_.ranges()) != to) return std::nullopt;
+  const ir::Node* node = builder_.producer(value);
+  if (node == nullptr) return std::nullopt;
+  if (node->op->name == "SelectIndices")
+    return node->attrs.get_dims("count")[0] == from
+               ? std::optional(folder_.iota(to, builder_.type(value).dtype))
+               : std::nullopt;
+  if (node->op->name != "Reshape" && node->op->name != "Transpose") return std::nullopt;
+  const std::string op = node->op->name;
+  ir::Attrs attrs = node->attrs;
+  const auto input = with_all_places(node->inputs[0], from, to);
+  if (!input) return std::nullopt;
+  if (op == "Reshape") {
+    ir::Shape shape = builder_.type(value).shape;
+    for (Dim& dim : shape) dim = dim.substitute({{*symbol, to}});
+    attrs.set("shape", shape);
+  }
+  return builder_.add(op, {*input}, attrs);
+}
+
 ValueId DataSizes::with_size(ValueId value, const Dim& from, const Dim& to) {
+  if (const auto all = with_all_places(value, from, to)) return *all;
   const ir::Shape shape = builder_.type(value).shape;
   // Repeats the last element beyond the end.
   const ValueId zero = builder_.constant(ir::Tensor::scalar(DType::kInt64, 0));

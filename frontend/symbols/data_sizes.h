@@ -48,6 +48,8 @@ class DataSizes {
   bool give(std::vector<ValueId>& inputs, const Dim& from, const Dim& to);
   /// `value` with size `to` in place of `from`.
   ValueId with_size(ValueId value, const Dim& from, const Dim& to);
+  /// The same for places of flags all of which are true, as `to` is the most that `from` may be.
+  std::optional<ValueId> with_all_places(ValueId value, const Dim& from, const Dim& to);
   std::string unique(const std::string& name) const;
   /// `count` is an i64 scalar.
   Dim new_size(ValueId count, const std::string& name, const std::optional<Dim>& most);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "fusion/mixtures/nodes.h"
 #include "fusion/mixtures/routing.h"
 #include "fusion/patterns/producer.h"
@@ -323,6 +325,30 @@ std::optional<ValueId> DenseExperts::product(GraphBuilder& b, const Node& node, 
   const ir::GraphBuilder::OriginScope scope(b, node.origins);
   return b.add("GroupedMatMul", {*left, matrices, rows_.offsets},
                {{"transposed", std::int64_t{is_transposed}}});
+}
+
+Graph without_idle_experts(const Graph& graph, Context& context, Explains explains) {
+  const auto chooses = [](const Node& node) {
+    return node.op->name == "ArgSort" || node.op->name == "Route";
+  };
+  if (std::ranges::none_of(graph.nodes(), chooses)) return graph;
+  DenseExperts dense(graph, context.target);
+  return ir::rewrite(graph,
+                     [&](GraphBuilder& b, const Graph&, const Node& node,
+                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+                       dense.visit(node, inputs);
+                       const auto sum = dense.sum(b, node);
+                       if (!sum && (dense.why().empty() || explains == Explains::kFound))
+                         return std::nullopt;
+                       const Node& last = *graph.producer(node.inputs[0]);
+                       decide(context, last, node, sum.has_value(),
+                              sum ? fmt::format("a mixture of {} experts, {} for each token: the "
+                                                "others are not computed",
+                                                dense.rows().experts, dense.rows().chosen)
+                                  : "no mixture of experts: " + dense.why());
+                       context.decisions.back().sought = "GroupedMatMul";
+                       return sum ? std::optional(std::vector{*sum}) : std::nullopt;
+                     });
 }
 
 }  // namespace sinter::fusion

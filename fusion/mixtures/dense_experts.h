@@ -62,4 +62,9 @@ class DenseExperts {
   std::string why_;
 };
 
+/// Mixtures that compute all experts for all tokens compute the chosen ones. kFound: says nothing
+/// of what looks like one.
+enum class Explains { kAll, kFound };
+Graph without_idle_experts(const Graph& graph, Context& context, Explains explains);
+
 }  // namespace sinter::fusion

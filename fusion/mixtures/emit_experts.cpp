@@ -5,23 +5,10 @@
 #include "fusion/mixtures/expert_template.h"
 #include "fusion/mixtures/nodes.h"
 #include "fusion/regions/rebuild.h"
-#include "fusion/transforms.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
-
-/// Constants [rows, columns] of each expert as one [experts, rows, columns].
-ValueId stacked(GraphBuilder& b, const Graph& graph, const std::vector<ValueId>& values,
-                const Ints& matrix) {
-  std::vector<Tensor> parts;
-  for (const ValueId value : values) parts.push_back(graph.value(value).constant->reshaped(matrix));
-  const auto count = std::ssize(parts);
-  const Tensor all = ir::derive(
-      kJoinedRows, {{"present", Ints(parts.size(), 1)}, {"rows", Ints(parts.size(), matrix[0])}},
-      parts);
-  return b.constant(all.reshaped({count, matrix[0], matrix[1]}));
-}
 
 std::vector<std::string> origins_of(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<std::string> origins;
@@ -86,7 +73,7 @@ ValueId ExpertTemplate::own_rows(Emission& e, const Step& own, const Shape& out,
                                  std::size_t axis) const {
   const Tensor& one = *graph_.value(own.values[0]).constant;
   const std::int64_t size = one.element_count();
-  const ValueId all = stacked(e.b, graph_, own.values, {1, size});
+  const ValueId all = mixtures::stacked(e.b, graph_, own.values, {1, size});
   const ValueId table = mixtures::reshape(e.b, all, {Dim(std::ssize(own.values)), Dim(size)});
   Shape shape(out.size(), Dim(1));
   const std::size_t missing = out.size() - one.shape().size();
@@ -133,7 +120,7 @@ ValueId ExpertTemplate::made(Emission& e, std::size_t at) const {
       std::vector<ValueId> operands{mixtures::reshape(e.b, inputs[0], {row_count_, k})};
       for (std::size_t i = 1; i < step.inputs.size(); ++i) {
         const std::vector<ValueId>& own = steps_[step.inputs[i]].values;
-        operands.push_back(stacked(e.b, graph_, own, graph_.value(own[0]).constant->shape()));
+        operands.push_back(mixtures::stacked(e.b, graph_, own));
       }
       operands.push_back(e.rows.offsets);
       const auto format = ir::ProductFormats(first->attrs).w;
@@ -206,7 +193,8 @@ ValueId ExpertTemplate::emit(GraphBuilder& b, std::span<const ValueId> reads) co
       const auto routed =
           add_route(b, *routing_, logits, has_bias ? e.reads.at(routing_->bias) : ValueId());
       e.reads.insert_or_assign(branches_[0].choices, routed[0]);
-      e.reads.insert_or_assign(shares_, routed[1]);
+      const ValueId shares = routing_->shares;
+      e.reads.insert_or_assign(shares, mixtures::cast(b, routed[1], graph_.type(shares).dtype));
     }
     e.rows =
         ir::sort_by_expert(b, choices(b, e.reads.at(branches_[0].choices)), std::ssize(branches_));

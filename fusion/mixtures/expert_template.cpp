@@ -53,7 +53,6 @@ void ExpertTemplate::find_route() {
     if (step.kind != Kind::kChoices || step.by_expert || routing_) continue;
     if (graph_.type(branches_[0].choices).shape.size() != 2) continue;
     routing_ = find_routing(graph_, branches_[0].choices, step.data);
-    if (routing_) shares_ = step.data;
   }
 }
 
@@ -68,7 +67,7 @@ void ExpertTemplate::find_reads() {
     read(branches_[0].choices);
   }
   for (const Step& step : steps_) {
-    if (step.data != shares_) read(step.data);
+    if (!routing_ || step.data != routing_->shares) read(step.data);
     if (step.kind == Kind::kOuter) read(step.values[0]);
   }
 }

@@ -81,7 +81,6 @@ class ExpertTemplate {
   std::map<ValueId, std::size_t> known_;  // by the first branch's value
   std::vector<ValueId> reads_;
   std::optional<Routing> routing_;
-  ValueId shares_;  // that the Route gives beside the choices
   std::size_t result_ = 0;
   Dim row_count_;
   std::string why_;

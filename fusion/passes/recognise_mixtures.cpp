@@ -9,6 +9,7 @@
 #include "fusion/mixtures/dense_experts.h"
 #include "fusion/mixtures/expert_template.h"
 #include "fusion/mixtures/nodes.h"
+#include "fusion/mixtures/split_rows.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 
@@ -66,24 +67,21 @@ class MixtureFinder {
       if (sort.op->name != "ArgSort" || graph_.type(sort.outputs[0]).shape.size() != 2 ||
           !choose_experts(sort.outputs[0]))
         continue;
-      // The last shares: others lead to them.
       const ValueId choices = sort.outputs[0];
-      std::optional<Routing> routing;
-      ValueId shares;
-      for (const Node& node : graph_.nodes())
-        if (node.outputs.size() == 1)
-          if (auto found = find_routing(graph_, choices, node.outputs[0])) {
-            routing = std::move(found);
-            shares = node.outputs[0];
-          }
+      const auto routing = find_routing(graph_, choices);
       if (!routing) continue;
-      decide(context_, sort, *graph_.producer(shares), true, "the routing of a mixture of experts");
-      Piece piece{.reads = {routing->logits}, .writes = {choices, shares}};
+      const ValueId shares = routing->shares;
+      const Node& last = shares.valid() ? *graph_.producer(shares) : sort;
+      decide(context_, sort, last, true, "the routing of a mixture of experts");
+      Piece piece{.reads = {routing->logits}, .writes = {choices}};
       if (routing->bias.valid()) piece.reads.push_back(routing->bias);
-      piece.emit = [routing, type = graph_.type(choices).dtype](GraphBuilder& b,
-                                                                std::span<const ValueId> reads) {
+      if (shares.valid()) piece.writes.push_back(shares);
+      piece.emit = [this, routing, writes = piece.writes](GraphBuilder& b,
+                                                          std::span<const ValueId> reads) {
         std::vector<ValueId> routed = add_route(b, *routing, reads[0], reads.back());
-        routed[0] = mixtures::cast(b, routed[0], type);
+        routed.resize(writes.size());
+        for (std::size_t i = 0; i < writes.size(); ++i)
+          routed[i] = mixtures::cast(b, routed[i], graph_.type(writes[i]).dtype);
         return routed;
       };
       pieces.push_back(std::move(piece));
@@ -178,35 +176,14 @@ class MixtureFinder {
   std::set<const Node*> refused_;
 };
 
-/// Mixtures that compute all experts for all tokens compute the chosen ones.
-Graph without_idle_experts(const Graph& graph, Context& context) {
-  const auto chooses = [](const Node& node) {
-    return node.op->name == "ArgSort" || node.op->name == "Route";
-  };
-  if (std::ranges::none_of(graph.nodes(), chooses)) return graph;
-  DenseExperts dense(graph, context.target);
-  return ir::rewrite(graph,
-                     [&](GraphBuilder& b, const Graph&, const Node& node,
-                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                       dense.visit(node, inputs);
-                       const auto sum = dense.sum(b, node);
-                       if (!sum && dense.why().empty()) return std::nullopt;
-                       const Node& last = *graph.producer(node.inputs[0]);
-                       decide(context, last, node, sum.has_value(),
-                              sum ? fmt::format("a mixture of {} experts, {} for each token: the "
-                                                "others are not computed",
-                                                dense.rows().experts, dense.rows().chosen)
-                                  : "no mixture of experts: " + dense.why());
-                       context.decisions.back().sought = "GroupedMatMul";
-                       return sum ? std::optional(std::vector{*sum}) : std::nullopt;
-                     });
-}
-
 }  // namespace
 
-Graph recognise_mixtures(const Graph& graph, Context& context) {
-  const std::vector<Piece> pieces = MixtureFinder(graph, context).find();
-  return without_idle_experts(pieces.empty() ? graph : rebuild(graph, pieces), context);
+Graph recognise_mixtures(const Graph& given, Context& context) {
+  const Graph graph = with_joined_rows(given, context);
+  MixtureFinder finder(graph, context);
+  const std::vector<Piece> pieces = finder.find();
+  return without_idle_experts(pieces.empty() ? graph : rebuild(graph, pieces), context,
+                              Explains::kAll);
 }
 
 }  // namespace sinter::fusion

@@ -110,10 +110,19 @@ std::optional<Piece> with_power_scales(ConstantValues& values, const Node& node)
 
 std::set<std::size_t> choosing_products(const Graph& graph) {
   std::set<std::size_t> found;
-  std::vector<bool> decides(graph.values().size());
+  // selects: integers and flags that say which elements are selected.
+  std::vector<bool> decides(graph.values().size()), selects = decides;
   const auto& nodes = graph.nodes();
   for (std::size_t i = nodes.size(); i-- > 0;) {
     const Node& node = nodes[i];
+    const bool is_selecting =
+        node.op->name == "SelectIndices" || std::ranges::any_of(node.outputs, [&](ValueId output) {
+          return selects[output.position()];
+        });
+    if (is_selecting && node.op->name == "ArgSort") decides[node.inputs[0].position()] = true;
+    for (const ValueId input : node.inputs)
+      if (is_selecting && node.op->name != "ArgSort" && !is_float(graph.type(input).dtype))
+        selects[input.position()] = true;
     if (node.op->name == "GroupedMatMul") {
       decides[node.inputs.back().position()] = true;
       continue;

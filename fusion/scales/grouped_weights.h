@@ -38,8 +38,8 @@ ValueId group_of_rows(GraphBuilder& builder, ValueId offsets, const Dim& rows, s
 /// as e8m0 (MXFP4).
 std::optional<Piece> with_power_scales(ConstantValues& values, const Node& node);
 
-/// The matmuls (node indices) whose results say which group rows are in: routers of mixtures, where
-/// a rounding error changes what is computed.
+/// The matmuls (node indices) whose results say which group rows are in, or whose order says which
+/// elements are selected: routers of mixtures, where a rounding error changes what is computed.
 std::set<std::size_t> choosing_products(const Graph& graph);
 
 }  // namespace sinter::fusion

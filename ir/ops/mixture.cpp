@@ -8,6 +8,7 @@
 // the scores without the bias, divided by their sum + "epsilon" with "normalise", times "scale".
 // With "groups" = g, the experts are g equal groups. A group's score is the sum of its
 // "group_scores" greatest scores + bias; experts of the "kept_groups" best groups can be chosen.
+// With "zero_outside" those of others are ranked as if scores + bias were 0 (transformers' way).
 // sparsemixer (Liu et al., "GRIN"): of each choice, in order, the share is its weight in a softmax
 // over what has not been chosen, without logits farther than 2 * "jitter" below, relatively.
 #include <limits>
@@ -59,7 +60,8 @@ std::vector<TensorType> infer_route(const Attrs& attrs, Types inputs) {
       best > experts / groups)
     invalid(fmt::format("{} of {} groups of {} experts cannot be kept by their {} greatest scores",
                         kept, groups, experts, best));
-  const std::int64_t most = experts / groups * kept;
+  const bool has_zeros = attrs.get_int("zero_outside") != 0;
+  const std::int64_t most = has_zeros ? experts : experts / groups * kept;
   if (k < 1 || k > most)
     invalid(fmt::format("k is {}, but there are {} experts to choose from", k, most));
   const Shape shape{logits[0], Dim(k)};
@@ -140,7 +142,8 @@ class Router {
         best == 1 ? reduce(b_, "ReduceMax", grouped, 2, false)
                   : reduce(b_, "ReduceSum", at(grouped, first_of(grouped, best)), 2, false);
     const ValueId kept = is_among(first_of(totals, attrs_.get_int("kept_groups")), groups);
-    const ValueId low = number(-std::numeric_limits<double>::infinity());
+    const bool has_zeros = attrs_.get_int("zero_outside") != 0;
+    const ValueId low = number(has_zeros ? 0 : -std::numeric_limits<double>::infinity());
     const ValueId masked = where(reshape(b_, kept, {tokens_, Dim(groups), Dim(1)}), grouped, low);
     return reshape(b_, masked, {tokens_, Dim(experts_)});
   }
@@ -203,7 +206,8 @@ std::vector<OpDef> mixture_ops() {
                         {"jitter", AttrKind::kFloat, Attr(0.01)},
                         integer("groups", 1),
                         integer("kept_groups", 1),
-                        integer("group_scores", 1)},
+                        integer("group_scores", 1),
+                        integer("zero_outside", 0)},
               .infer = infer_route,
               .evaluate = reference::evaluate_route,
               .detail = CompositeDef{decompose_route}};

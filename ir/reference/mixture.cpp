@@ -79,9 +79,10 @@ class TokenRouter {
         totals[g] += of_group[e];
     }
     const Chosen kept = greatest(totals, attrs_.get_int("kept_groups"));
+    const bool has_zeros = attrs_.get_int("zero_outside") != 0;
     for (std::size_t e = 0; e < choice.size(); ++e)
       if (std::ranges::count(kept, e / size) == 0)
-        choice[e] = -std::numeric_limits<double>::infinity();
+        choice[e] = has_zeros ? 0 : -std::numeric_limits<double>::infinity();
   }
 
   /// The share of choice `i` by sparsemixer.

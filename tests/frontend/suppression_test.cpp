@@ -219,6 +219,42 @@ TEST(DataDependentShapes, AreSplitWithAShorterLastPart) {
   EXPECT_EQ(found[2].to_doubles(), (std::vector<double>{5}));
 }
 
+TEST(DataDependentShapes, AreSplitBySizesFromData) {
+  ModelBuilder model(18);
+  model.input("x", DType::kFloat32, {"n"}).input("sizes", DType::kInt64, {3});
+  model.node("Identity", {"sizes"}, {"s"}).node("Split", {"x", "s"}, {"p", "q", "r"});
+  for (const char* output : {"p", "q", "r"}) model.output(output);
+  const ir::Graph graph = model.import().graph;
+  const auto of = [&](const ir::Ints& sizes) {
+    std::vector<std::vector<double>> parts;
+    for (const Tensor& part :
+         ir::evaluate(graph, std::vector{floats({5}, {1, 2, 3, 4, 5}),
+                                         Tensor::from_ints(DType::kInt64, {3}, sizes)}))
+      parts.push_back(part.to_doubles());
+    return parts;
+  };
+  using Parts = std::vector<std::vector<double>>;
+  EXPECT_EQ(of({2, 0, 3}), (Parts{{1, 2}, {}, {3, 4, 5}}));
+  EXPECT_EQ(of({0, 4, 1}), (Parts{{}, {1, 2, 3, 4}, {5}}));
+  // Sizes of another sum are no model's; nothing behind the end is read.
+  EXPECT_EQ(of({4, 9, 1}), (Parts{{1, 2, 3, 4}, {5}, {}}));
+}
+
+/// A loop over the experts that somebody chose, traced where all of them were: split in as many.
+TEST(DataDependentShapes, OfAllFlagsAreTheirNumbers) {
+  ModelBuilder model(18);
+  model.input("x", DType::kFloat32, {3}).ints("ones", {1, 1, 1});
+  model.node("NonZero", {"x"}, {"row"})
+      .node("Transpose", {"row"}, {"column"}, {attr("perm", std::vector<std::int64_t>{1, 0})})
+      .node("Split", {"column", "ones"}, {"p", "q", "r"}, {attr("axis", 0)});
+  for (const char* output : {"p", "q", "r"}) model.output(output);
+  const ir::Graph graph = model.import().graph;
+  for (const ir::Node& node : graph.nodes()) EXPECT_NE(node.op->name, "SelectIndices");
+  const auto found = ir::evaluate(graph, std::vector{floats({3}, {1, 2, 3})});
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(found[i].to_ints(), ir::Ints{static_cast<std::int64_t>(i)});
+}
+
 TEST(DataDependentShapes, WithoutABoundSayHowToGiveOne) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {8}).input("y", DType::kFloat32, {4});

@@ -180,11 +180,47 @@ constexpr const char* kMixture = R"(graph @main(%x: f32[t, 64]) ranges {t: 1..16
   return y = %y, shares = %shares
 })";
 
+/// The rows of one expert of a loop: those whose choices are it.
+constexpr const char* kSelectedRows = R"(
+graph @main(%x: f32[8, 64]) ranges {n: 0..16 data} {
+  %r = const f32[64, 4] random(1)
+  %l = MatMul(%x, %r)
+  %c = ArgSort(%l) {axis = 1, count = [2], descending = 1}
+  %one = const i64[] {1}
+  %hit = Equal(%c, %one)
+  %flags = Reshape(%hit) {shape = [1, 16]}
+  %i = Cast(%flags) {to = i32}
+  %s = ReduceSum(%i) {axes = [1], keepdims = 0}
+  %v = Cast(%s) {to = i64}
+  %z = ReduceSum(%v) {axes = [0], keepdims = 0}
+  %n = Extent(%z) {symbol = "n"}
+  %b = Scan(%v) {axis = 0, combine = "sum", exclusive = 1}
+  %j = SelectIndices(%flags, %b) {count = [n]}
+  %two = const i64[] {2}
+  %t = Div(%j, %two)
+  %rows = Gather(%x, %t) {axis = 0}
+  %w = const f32[64, 32] random(2)
+  %y = MatMul(%rows, %w)
+  return y = %y
+})";
+
 std::size_t quantized_groups(const ir::Graph& graph) {
   std::size_t count = 0;
   for (const ir::Node& node : graph.nodes())
     count += node.op->name == "GroupedMatMul" && ir::ProductFormats(node.attrs).w.has_value();
   return count;
+}
+
+/// An expert's rows are selected by the order of a router's results.
+TEST(ChosenWeights, RoutersOfLoopsAreNotRounded) {
+  Context context;
+  context.weights = options(8);
+  context.weights.last_as_others = true;
+  const ir::Graph graph = run_pass("quantize_weights", ir::parse_graph(kSelectedRows), context);
+  EXPECT_EQ(quantized_products(graph), 1U);
+  ASSERT_THAT(context.layers, SizeIs(2));
+  EXPECT_THAT(context.layers[0].kept, HasSubstr("it chooses experts"));
+  EXPECT_EQ(context.layers[1].bits, 8);
 }
 
 /// In all formats the experts' weights are rounded, and the router's are not.

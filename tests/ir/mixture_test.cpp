@@ -85,6 +85,12 @@ TEST(Route, OnlyKeptGroupsAreChosenFrom) {
   Attrs sums = two;
   sums.set("group_scores", std::int64_t{2});
   EXPECT_THAT(route({logits}, attrs(2, "none", sums))[0].to_ints(), ElementsAre(2, 3));
+  // Or all, others as if their scores were 0.
+  sums.set("zero_outside", std::int64_t{1});
+  EXPECT_THAT(route({floats({1, 4}, {9, -9, -1, 3})}, attrs(3, "none", sums))[0].to_ints(),
+              ElementsAre(3, 0, 1));
+  EXPECT_THAT(error_of([&] { route({logits}, attrs(3, "none", two)); }),
+              HasSubstr("k is 3, but there are 2 experts to choose from"));
 }
 
 TEST(Route, SparsemixerWeighsWhatIsNear) {

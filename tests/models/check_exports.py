@@ -176,6 +176,7 @@ def main():
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("-v", "--verbose", action="store_true", help="whole error messages")
     p.add_argument("--out", help="write the results as JSON")
+    p.add_argument("--into", type=Path, help="put the rows of these files into such results, each with its commit")
     a = p.parse_intermixed_args()
     a.end = time.monotonic() + a.deadline
     files = [r for r in json.loads((a.folder / "index.json").read_text())["files"] if r["exported"]]
@@ -200,6 +201,12 @@ def main():
     if a.out:
         write(a.out, {**provenance(a.commit), "target": a.target, "fuse": a.fuse, "precision": a.precision or "model",
                       "summary": result, "files": rows})
+    if a.into:
+        merged = json.loads(a.into.read_text())
+        own = {r["name"]: {**r, "commit": provenance(a.commit)["commit"]} for r in rows}
+        merged["files"] = sorted([r for r in merged["files"] if r["name"] not in own] + list(own.values()), key=lambda r: r["name"])
+        merged["summary"] = {k: v for k, v in summary(merged["files"]).items() if k in merged["summary"]}
+        write(a.into, merged)
     sys.exit(1 if result["wrong"] or result["crash"] else 0)
 
 

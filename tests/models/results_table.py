@@ -46,10 +46,12 @@ def export_lines(name, result):
     rows, total = result["files"], result["summary"]
     ways = list(dict.fromkeys(r["way"] for r in sorted(rows, key=lambda r: r["way"])))
     slowest = max(r.get("compile_user_seconds", 0) for r in rows)
-    lines = ["", f"{name}: {result['gpu'] or result['cpu']}, commit {result['commit'][:10]}, {result['date']}. "
+    later = sorted({r["commit"][:10] for r in rows if "commit" in r})
+    lines = ["", f"{name}: {result['gpu'] or result['cpu']}, commit {result['commit'][:10]}, {result['date']}"
+             f"{', some files ' + ', '.join(later) if later else ''}. "
              f"{total['files']} files of {total['architectures']} architectures: {total['ok_without_options']} are right at three sizes in "
              f"one plan, without options, {total['ok_with_option']} with one; {total['refused']} refused, {total['wrong']} wrong, "
-             f"{total['crash']} crash. The slowest compiles in {slowest:.1f} s of CPU time.", "",
+             f"{total['crash']} crash. Compiled in {slowest:.1f} s at most.", "",
              "| group | " + " | ".join(ways) + " |", "|" + "---|" * (len(ways) + 1)]
     for group in sorted({r["group"] for r in rows}):
         cells = []
@@ -168,8 +170,7 @@ def main():
     found = {name: json.loads(path.read_text()) for name, path in EXPORTS.items() if path.exists()}
     if found:
         lines += ["", "## The export zoo", "",
-                  "Written by `models/export_zoo.py` (which models, which exporters), compiled and compared by",
-                  "`tests/models/check_exports.py`. Text, decoders, vision and audio are transformers', timm's and",
+                  "`models/export_zoo.py` writes them, `tests/models/check_exports.py` compares. Text, decoders, vision and audio are transformers', timm's and",
                   "torchvision's classes in tiny configurations with seeded random weights."]
         for name, result in found.items():
             lines += export_lines(name, result)

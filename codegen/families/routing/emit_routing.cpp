@@ -107,9 +107,9 @@ class RoutingEmitter {
 
   std::string router_type() const {
     const RouteRule& r = *p_.rule;
-    return fmt::format("Router<{}, {}, {}, {}, {}, {}, {}, {}>", r.experts, p_.chosen,
+    return fmt::format("Router<{}, {}, {}, {}, {}, {}, {}, {}{}>", r.experts, p_.chosen,
                        score_name(r.scores), r.normalises, r.bias.has_value(), r.groups,
-                       r.kept_groups, r.group_scores);
+                       r.kept_groups, r.group_scores, r.zero_outside ? ", true" : "");
   }
   std::int64_t scratch_floats() const {
     if (!p_.rule) return 1;
@@ -324,9 +324,10 @@ std::size_t RoutingProblem::kernels_behind(const ExprTable& exprs) const {
 }
 
 std::string RouteRule::to_string() const {
-  return fmt::format("{} of {} bias {} groups {} {} {} normalises {} {} {} {} padding {} {}",
+  return fmt::format("{} of {} bias {} groups {} {} {} {}normalises {} {} {} {} padding {} {}",
                      scores, experts, bias.has_value(), groups, kept_groups, group_scores,
-                     normalises, epsilon, scale, jitter, is_token.has_value(), none);
+                     zero_outside ? "zero_outside " : "", normalises, epsilon, scale, jitter,
+                     is_token.has_value(), none);
 }
 std::string RoutingProblem::to_string() const {
   std::string wanted;

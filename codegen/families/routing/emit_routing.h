@@ -21,7 +21,7 @@ struct RouteRule {
   DType type = DType::kFloat32, bias_type = DType::kFloat32;
   std::int64_t experts = 0, groups = 1, kept_groups = 1, group_scores = 1;
   std::string scores;
-  bool normalises = false;
+  bool normalises = false, zero_outside = false;
   double epsilon = 0, scale = 1, jitter = 0;
   /// A bool for each token; tokens without choose `none`.
   std::optional<std::uint32_t> is_token;

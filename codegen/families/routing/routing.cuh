@@ -15,9 +15,9 @@ struct RouteNumbers {
 };
 
 /// Routes a token by a warp: kChosen of kExperts, whose kGroups equal groups compete by the sums of
-/// their kBest greatest scores for kKept places.
+/// their kBest greatest scores for kKept places; experts of others have rank 0 with kZeroOutside.
 template <int kExperts, int kChosen, RouteScores kScores, bool kNormalises, bool kHasBias,
-          int kGroups, int kKept, int kBest>
+          int kGroups, int kKept, int kBest, bool kZeroOutside = false>
 struct Router {
   static constexpr int kEach = (kExperts + 31) / 32;
   static constexpr int kGroupSize = kExperts / kGroups;
@@ -76,7 +76,7 @@ struct Router {
     }
     return total;
   }
-  /// Experts of groups that are not kept cannot be chosen.
+  /// Experts of groups that are not kept cannot be chosen, or as if their scores were 0.
   SINTER_DEVICE static void mask_groups(float (&choice)[kEach], float* scratch) {
     float* const totals = scratch + kExperts;
     __syncwarp();
@@ -96,7 +96,7 @@ struct Router {
         const u32 other = key_of(totals[g]);
         before += other > key || (other == key && g < own);
       }
-      if (before >= kKept) choice[c] = -infinity();
+      if (before >= kKept) choice[c] = kZeroOutside ? 0.0f : -infinity();
     }
   }
 

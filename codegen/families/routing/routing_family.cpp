@@ -51,6 +51,7 @@ class RoutingReader {
     rule.groups = attrs.get_int("groups");
     rule.kept_groups = attrs.get_int("kept_groups");
     rule.group_scores = attrs.get_int("group_scores");
+    rule.zero_outside = attrs.get_int("zero_outside") != 0;
     rule.scores = attrs.get_string("scores");
     rule.normalises = attrs.get_int("normalise") != 0;
     rule.epsilon = attrs.get_float("epsilon");

@@ -201,6 +201,13 @@ ValueId scaled_product(NodeContext& node, const Mixture& m, const ir::ExpertRows
   return node.add("GroupedMatMul", std::move(inputs), ir::product_attrs(format));
 }
 
+ValueId scaled_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
+                       const Term& h, const ir::ScaledTensor& weights) {
+  std::vector<ValueId> parts;
+  for (const Tensor& part : ir::parts_of(weights)) parts.push_back(node.builder().constant(part));
+  return scaled_product(node, m, rows, h, weights.format, parts);
+}
+
 /// Checks codes [experts, outputs, inputs * bits / 8] and scales for blocks, or for whole rows.
 /// Returns the rows of all experts as one matrix.
 BlockedWeights read_blocked(NodeContext& node, const Mixture& m, const Term& h,
@@ -247,33 +254,36 @@ ValueId integer_product(NodeContext& node, const Mixture& m, const ir::ExpertRow
   const ir::ScaledTensor weights =
       ir::scaled_rows_of(w.bits == 8 ? 8 : 4, w.blocks == 1 ? 0 : w.block, w.columns, values,
                          scales.reshaped({w.rows, w.blocks}), zeros);
-  std::vector<ValueId> parts;
-  for (const Tensor& part : ir::parts_of(weights)) parts.push_back(node.builder().constant(part));
-  return scaled_product(node, m, rows, h, weights.format, parts);
+  return scaled_product(node, m, rows, h, weights);
 }
 
 /// 4-bit floats with scales that are powers of two, or e4m3, and a scale for each expert.
 ValueId float4_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
                        const Term& h, const Product& product) {
   const BlockedWeights w = read_blocked(node, m, h, product);
-  const ValueId whole = node.input(product.global_scale, "global_scale");
-  check_shape(node, whole, "its global scale", {Dim(m.experts)});
-  const ValueId codes = node.builder().constant(
-      constant_input(node, product.weights, product.name).reshaped({w.rows, w.pitch()}));
-  const Term given(node, node.input(product.scales, "scales"));
-  constant_input(node, product.scales, "scales");
-  const Term of_experts =
-      Term(node, whole).cast(DType::kFloat32).reshape({Dim(m.experts), Dim(1), Dim(1)});
-  const Tensor& number = constant_input(node, product.global_scale, "global_scale");
-  const bool is_one = std::ranges::all_of(number.to_doubles(), [](double x) { return x == 1; });
-  Term scales = given.cast(is_one ? DType::kBFloat16 : DType::kFloat32);
-  if (!is_one) scales = scales * of_experts;
+  check_shape(node, node.input(product.global_scale, "global_scale"), "its global scale",
+              {Dim(m.experts)});
+  const Tensor codes = constant_input(node, product.weights, product.name)
+                           .reshaped({w.rows, w.pitch()}),
+               given = constant_input(node, product.scales, "scales").reshaped({w.rows, w.blocks});
+  std::vector<double> of_rows;
+  for (const double own : constant_input(node, product.global_scale, "global_scale").to_doubles())
+    of_rows.insert(of_rows.end(), static_cast<std::size_t>(w.rows / m.experts), own);
+  const bool is_one = std::ranges::all_of(of_rows, [](double x) { return x == 1; });
+  const Tensor factors = Tensor::from_doubles(DType::kFloat32, {w.rows, 1}, of_rows);
+  if (given.dtype() == DType::kFloat8E4M3FN)
+    return scaled_product(
+        node, m, rows, h,
+        ir::scaled_rows_of(ir::float4_codes(), w.block, w.columns, codes, given, std::nullopt,
+                           is_one ? std::nullopt : std::optional(factors)));
+  ir::GraphBuilder& b = node.builder();
+  Term scales = Term(node, b.constant(given)).cast(is_one ? DType::kBFloat16 : DType::kFloat32);
+  if (!is_one) scales = scales * Term(node, b.constant(factors));
   ir::ScaleFormat format;
   format.codes = &ir::float4_codes();
   format.scale = scales.dtype();
   format.depth = w.block;
-  return scaled_product(node, m, rows, h, format,
-                        {codes, scales.reshape({Dim(w.rows), Dim(w.blocks)}).value()});
+  return scaled_product(node, m, rows, h, format, {b.constant(codes), scales.value()});
 }
 
 void quantized_mixture(NodeContext& node) {

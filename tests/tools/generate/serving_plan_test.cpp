@@ -158,6 +158,51 @@ TEST_F(ServingPlanTest, BlocksAreThoseOfAttention) {
   EXPECT_EQ(refusal(with("block=4,positions=99999999")), "");
 }
 
+/// An output that a plan has on request: the first row of each expert, for each mixture.
+TEST_F(ServingPlanTest, OffsetsOfExpertsAreTwoNumbersOfI32) {
+  const auto of = [&](const std::function<void(fb::PlanT&, fb::BindingT&)>& change) {
+    fb::PlanT plan = PlanAccess::data(*honest_)->meta;
+    auto experts = std::make_unique<fb::BindingT>(output(plan, names::kTokenLogprobs));
+    experts->name = names::kExpertOffsets;
+    experts->dtype = static_cast<std::uint8_t>(DType::kInt32);
+    experts->shape = {constant(plan, 3), constant(plan, 5)};
+    change(plan, *experts);
+    plan.outputs.push_back(std::move(experts));
+    return serving_of(plan).experts;
+  };
+  const auto honest = of([](fb::PlanT&, fb::BindingT&) {});
+  ASSERT_TRUE(honest);
+  EXPECT_EQ(honest->mixtures, 3);
+  EXPECT_EQ(honest->experts, 4);
+  const auto refused = [&](const std::function<void(fb::PlanT&, fb::BindingT&)>& change) {
+    try {
+      of(change);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr("'expert_offsets'"));
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused([](fb::PlanT&, fb::BindingT& experts) {
+                experts.dtype = static_cast<std::uint8_t>(DType::kFloat32);
+              }),
+              HasSubstr("not i32"));
+  EXPECT_THAT(refused([](fb::PlanT&, fb::BindingT& experts) { experts.shape.pop_back(); }),
+              HasSubstr("it has 1 dimensions, not 2"));
+  for (const auto& [mixtures, offsets] :
+       {std::pair<std::int64_t, std::int64_t>{0, 5}, {3, 1}, {3, 0}, {3, -1}, {1 << 17, 5}})
+    EXPECT_NE(refused([mixtures, offsets](fb::PlanT& plan, fb::BindingT& experts) {
+                experts.shape = {constant(plan, mixtures), constant(plan, offsets)};
+              }),
+              "")
+        << mixtures << " x " << offsets;
+  EXPECT_NE(refused([](fb::PlanT& plan, fb::BindingT& experts) {
+              experts.shape[0] = input(plan, names::kIds).shape[0];
+            }),
+            "");
+}
+
 TEST_F(ServingPlanTest, NothingElseIsBound) {
   EXPECT_THAT(refusal([](fb::PlanT& plan) { input(plan, names::kTokenBiases).name = "other"; }),
               HasSubstr("'token_biases'"));

@@ -30,6 +30,7 @@ struct RoutingCase {
   std::string scores = "softmax";
   bool normalises = false, has_bias = false, has_padding = false;
   std::int64_t groups = 1, kept = 1, best = 1;
+  bool zero_outside = false;
   double scale = 1, epsilon = 0;
   DType type = DType::kFloat32;
   std::int64_t most = 0;                // of a number of tokens that is not known; 0: it is
@@ -56,6 +57,15 @@ const RoutingCase kCases[] = {
      .scale = 2.5,
      .epsilon = 1e-20},
     {.name = "groups", .tokens = 7, .experts = 36, .chosen = 5, .groups = 6, .kept = 2, .scale = 3},
+    {.name = "zeros",
+     .tokens = 8,
+     .experts = 40,
+     .chosen = 7,
+     .has_bias = true,
+     .groups = 5,
+     .kept = 1,
+     .best = 2,
+     .zero_outside = true},
     {.name = "mixer", .tokens = 6, .experts = 16, .chosen = 2, .scores = "sparsemixer"},
     {.name = "plain", .tokens = 3, .experts = 7, .chosen = 7, .scores = "none"},
     {.name = "tiles", .tokens = 200, .experts = 40, .chosen = 3, .has_padding = true, .most = 4096},
@@ -184,7 +194,8 @@ class Checked {
                           {"jitter", ir::Attr(0.01)},
                           {"groups", ir::Attr(test_.groups)},
                           {"kept_groups", ir::Attr(test_.kept)},
-                          {"group_scores", ir::Attr(test_.best)}};
+                          {"group_scores", ir::Attr(test_.best)},
+                          {"zero_outside", ir::Attr(std::int64_t{test_.zero_outside})}};
     const std::vector<ir::Tensor> results = ir::evaluate_op(ir::get_op("Route"), attrs, inputs);
     shares_ = results[1];
     auto& rule = problem_.rule.emplace();
@@ -195,6 +206,7 @@ class Checked {
     rule.groups = test_.groups;
     rule.kept_groups = test_.kept;
     rule.group_scores = test_.best;
+    rule.zero_outside = test_.zero_outside;
     rule.scores = test_.scores;
     rule.normalises = test_.normalises;
     rule.epsilon = test_.epsilon;
