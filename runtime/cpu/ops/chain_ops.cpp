@@ -34,7 +34,7 @@ struct Link {
   V second_value;
   // Where the four vectors begin: at 0, one, two, one + two. In one row, these are one and two
   // vectors; narrow rows are taken several at once.
-  std::size_t one, two;             // of `other`
+  std::size_t one, two;  // of `other`
   std::size_t second_one, second_two;
   V vector(D d, std::size_t i, std::size_t number) const {
     const float* at = static_cast<const float*>(other) + i;
@@ -88,9 +88,11 @@ struct FromIntOp {
 template <int kLow, int kHigh>
 struct ToIntOp {
   static HWY_INLINE V apply(D d, V a) {
-    const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
     const V low = hn::Set(d, static_cast<float>(kLow)),
             high = hn::Set(d, static_cast<float>(kHigh));
+    // x86's maximum with 0 is 0 for NaN.
+    constexpr bool kIsZero = HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && kLow == 0;
+    const V number = kIsZero ? a : hn::IfThenElseZero(hn::Eq(a, a), a);
     return as_held(truncated(hn::Min(hn::Max(number, low), high)));
   }
 };
@@ -171,7 +173,8 @@ template <bool kColumns, bool kSecondColumns>
 void choice_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   const auto choose = [&](std::size_t vector, V flags) {
-    return hn::IfThenElse(hn::MaskFromVec(flags), kColumns ? link->vector(d, i, vector) : link->value,
+    return hn::IfThenElse(hn::MaskFromVec(flags),
+                          kColumns ? link->vector(d, i, vector) : link->value,
                           kSecondColumns ? link->second_vector(d, i, vector) : link->second_value);
   };
   return link[1].run(link + 1, i, choose(0, a), choose(1, b), choose(2, c), choose(3, e));
@@ -399,9 +402,9 @@ void bind_links(const ChainArgs& t, std::int64_t r, const Place& place, Link* li
   std::byte* result = static_cast<std::byte*>(t.result) + r * t.result_stride * size;
   constexpr std::size_t kVector = hn::MaxLanes(D()) * sizeof(float);
   const bool aligned = reinterpret_cast<std::uintptr_t>(result) % kVector == 0;
-  links[t.links.size()] = {size == 1                 ? store_bytes_link
+  links[t.links.size()] = {size == 1                                    ? store_bytes_link
                            : t.past_cache && aligned && place.rows == 1 ? stream_link
-                                                     : store_link,
+                                                                        : store_link,
                            result,
                            nullptr,
                            hn::Zero(d),
@@ -453,7 +456,8 @@ void run_links(const ChainArgs& t) {
   Link links[kMaxChain + 1];
   HWY_ALIGN float padded[kMaxChain + 2][kMostBlock], seconds[kMaxChain][kMostBlock];
   std::int64_t first_row = 0;
-  if (const Place place{rows_of_block(t)}; place.rows > 1 && std::cmp_less_equal(place.rows, t.rows)) {
+  if (const Place place{rows_of_block(t)};
+      place.rows > 1 && std::cmp_less_equal(place.rows, t.rows)) {
     const auto together = static_cast<std::int64_t>(place.rows);
     const std::size_t one = place.one(t.start.row_stride), two = place.two(t.start.row_stride);
     const auto* start = static_cast<const std::byte*>(t.start.data);

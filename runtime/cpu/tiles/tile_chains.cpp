@@ -115,11 +115,11 @@ void TileCompiler::shorten(const Stage& stage, std::span<const std::size_t> memb
   std::vector<Chain::Step> result;
   for (std::size_t i = 0; i < members.size();) {
     if (i == 0 && is_dequantized(stage, members)) {
-      const bool is_scaled = is(3, ScalarOp::kMul) && has_row_value(steps[1]) &&
-                             has_row_value(steps[3]);
-      result.push_back(is_scaled ? Chain::Step{find_chain_dequantize(), steps[1].other,
-                                               steps[3].other}
-                                 : Chain::Step{find_chain_difference(), steps[1].other});
+      const bool is_scaled =
+          is(3, ScalarOp::kMul) && has_row_value(steps[1]) && has_row_value(steps[3]);
+      result.push_back(is_scaled
+                           ? Chain::Step{find_chain_dequantize(), steps[1].other, steps[3].other}
+                           : Chain::Step{find_chain_difference(), steps[1].other});
       i = is_scaled ? 4 : 3;
       continue;
     }

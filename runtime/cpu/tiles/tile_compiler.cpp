@@ -175,8 +175,8 @@ void TileCompiler::choose_sizes() {
       // Running values are the same for all tiles: these follow memory along its rows.
       constexpr std::int64_t kMostCarries = 1024;
       // Two tiles for each thread, so that others can take a late thread's.
-      const std::int64_t share = ceil_div(
-          s.x_count, std::max<std::int64_t>(1, ceil_div(2 * thread_count, s.z_count)));
+      const std::int64_t share =
+          ceil_div(s.x_count, std::max<std::int64_t>(1, ceil_div(2 * thread_count, s.z_count)));
       s.tile_cols = std::max(s.tile_cols, std::min(kMostCarries, ceil_div(share, 16) * 16));
       s.tile_cols = std::min(s.tile_cols, s.x_count);
       s.tile_rows = std::clamp<std::int64_t>(kTileElements / s.tile_cols, 1, s.y_count);

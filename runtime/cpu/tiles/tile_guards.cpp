@@ -34,9 +34,7 @@ std::optional<LinearIndex> form_of(const LoopProgramT& program,
   switch (instr.kind) {
     case InstrKind::Constant: return constant(instr.constant_int);
     case InstrKind::Size: return constant(expressions[instr.expression]);
-    case InstrKind::Index:
-      form.coefficients[instr.dim] = 1;
-      return form;
+    case InstrKind::Index: form.coefficients[instr.dim] = 1; return form;
     case InstrKind::Op: break;
     default: return std::nullopt;
   }

@@ -106,8 +106,7 @@ void TileCompiler::join_byte_sums(Stage& stage, const std::vector<int>& readers)
   std::vector<bool> is_joined(count_, false);
   for (TileInstr& reduce : stage.body) {
     if (reduce.kind != TileInstr::Kind::kReduce || reduce.access != TileInstr::kNone ||
-        reduce.type != DType::kInt32 ||
-        out_.reductions_[reduce.reduction].combine != Combine::kSum)
+        reduce.type != DType::kInt32 || out_.reductions_[reduce.reduction].combine != Combine::kSum)
       continue;
     const auto cast = std::ranges::find_if(stage.body, [&](const TileInstr& instr) {
       return instr.value == reduce.args[0] && instr.kind == TileInstr::Kind::kOp;
