@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop programs on the CPU: every operator, casts, indices.
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include <fmt/format.h>
@@ -205,6 +207,30 @@ TEST(CpuLoops, SumsOfBytes) {
       EXPECT_TRUE(sums.is_across());
       sums.check();
     }
+}
+
+/// Bytes other than 0 and 1 in a user's bools are ones, wherever they lie: threads share the
+/// search.
+TEST(CpuLoops, BoolsOfUsers) {
+  constexpr std::int64_t kCount = 400'001;
+  for (const std::int64_t odd : {std::int64_t{0}, std::int64_t{200'000}, kCount - 1}) {
+    PlanBuilder b;
+    const Id n = b.constant(kCount), one = b.constant(1), zero = b.constant(0);
+    const Id x = b.input("x", DType::kBool, {n});
+    const Id y = b.output("y", DType::kInt32, {n});
+    LoopBuilder l({n}, 0);
+    const Id flag = l.load(l.access(x, zero, {one}), DType::kBool);
+    l.store(l.access(y, zero, {one}), l.op(ScalarOp::kCast, {flag}, DType::kInt32), DType::kInt32);
+    b.loop("cast", std::move(l));
+    Session session(b.build());
+    std::vector<std::uint8_t> bools(kCount, 0);
+    bools[static_cast<std::size_t>(odd)] = 7;
+    session.use_input(0, {DType::kBool, {kCount}, bools.data()});
+    session.run();
+    const auto ints = session.output("y").as<std::int32_t>();
+    EXPECT_EQ(ints[static_cast<std::size_t>(odd)], 1);
+    EXPECT_EQ(std::accumulate(ints.begin(), ints.end(), 0), 1);
+  }
 }
 
 }  // namespace
