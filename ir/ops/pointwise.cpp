@@ -113,7 +113,7 @@ constexpr Row kRows[] = {
     // With parameters as operands: slope and offset, slope, bounds.
     {"HardSigmoid", "max(min(x * y + z, 1), 0)"},
     {"HardSwish", "x * max(min(x * y + z, 1), 0)"},
-    {"LeakyRelu", "select(x < 0, x * y, x)"},
+    {"LeakyRelu", "x * select(x < 0, y, 1)"},
     {"Clip", "min(max(x, y), z)"},  // the upper bound wins if the bounds are reversed
 
     {"Equal", "x == y", kCompare, kCommutes, kAbsolute},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs plans on the CPU: loop programs over tiles; GEMMs and convolutions through oneDNN.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -144,6 +145,7 @@ class CpuExecutor final : public Executor {
     const PackedWeights::Lock lock = weights_->lock();
     last_ = &prepared;
     last_shape_ = prepared.shape;
+    const Computing computing;
     bind_addresses(*prepared.shape);
     for (std::size_t i = 0; i < output_views_.size(); ++i) {
       const plan::fb::BindingT& binding = *meta_.outputs[i];
@@ -151,7 +153,6 @@ class CpuExecutor final : public Executor {
       output_views_[i].shape = prepared.shape->output_shapes[i];
       output_views_[i].data = addresses_[binding.buffer];
     }
-    const Computing computing;
     run_steps(prepared, [&](std::size_t i) { run_step(prepared, i); });
     for (std::size_t i = 0; prepared.found && i < output_views_.size(); ++i)
       for (std::size_t d = 0; d < output_views_[i].shape.size(); ++d)
@@ -302,11 +303,35 @@ class CpuExecutor final : public Executor {
     states_[index].reserve(bytes, "state", meta_.inputs[meta_.states[index]->input]->name);
   }
 
+  /// Calls visit(from, count) for all bytes, in pieces that threads share.
+  template <typename Visit>
+  void by_pieces(std::size_t bytes, const Visit& visit) const {
+    constexpr std::size_t kPiece = 64 << 10;
+    if (bytes <= 2 * kPiece) return visit(std::size_t{0}, bytes);
+    threads::run_parts(static_cast<std::int64_t>((bytes + kPiece - 1) / kPiece), threads_,
+                       [&](threads::Member& member) {
+                         while (const auto part = member.next()) {
+                           const std::size_t from = static_cast<std::size_t>(*part) * kPiece;
+                           visit(from, std::min(kPiece, bytes - from));
+                         }
+                       });
+  }
+
+  /// The check reads as much as the step that reads the bools next.
+  bool are_plain(std::span<const std::byte> bools) const {
+    std::atomic<bool> plain{true};
+    by_pieces(bools.size(), [&](std::size_t from, std::size_t count) {
+      if (!are_plain_bools(bools.subspan(from, count)))
+        plain.store(false, std::memory_order_relaxed);
+    });
+    return plain.load(std::memory_order_relaxed);
+  }
+
   /// The user's memory for input `index`, or a copy with normalized bools: kernels require 0 or 1.
   std::byte* given_input(std::size_t index, std::size_t bytes) {
     std::byte* given = given_inputs_[index];
     const auto dtype = static_cast<DType>(meta_.inputs[index]->dtype);
-    if (dtype != DType::kBool || are_plain_bools({given, bytes})) return given;
+    if (dtype != DType::kBool || are_plain({given, bytes})) return given;
     inputs_[index].reserve(bytes, "input", meta_.inputs[index]->name);
     std::memcpy(inputs_[index].data(), given, bytes);
     make_bools_plain({inputs_[index].data(), bytes});
@@ -422,7 +447,10 @@ class CpuExecutor final : public Executor {
   template <typename Step>
   void run_prepared(Prepared& prepared, Step& step) {
     if constexpr (std::is_same_v<Step, Copy>) {
-      if (step.bytes > 0) std::memcpy(addresses_[step.target], addresses_[step.source], step.bytes);
+      by_pieces(step.bytes, [&](std::size_t from, std::size_t count) {
+        if (count > 0)
+          std::memcpy(addresses_[step.target] + from, addresses_[step.source] + from, count);
+      });
     } else if constexpr (std::is_same_v<Step, Extent>) {
       set_extent(prepared, step);
     } else if constexpr (requires { step.execute(addresses_, workspace_addresses_); }) {

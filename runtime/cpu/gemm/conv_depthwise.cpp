@@ -76,20 +76,27 @@ ConvDepthwise::ConvDepthwise(const ConvProblem& p, const plan::fb::ConvStepT& st
 std::size_t ConvDepthwise::workspace_bytes() const {
   const std::int64_t rows =
       (rows_of_part_ - 1) * row_stride_ + (kernel_rows_ - 1) * row_dilation_ + 1;
-  return bytes_of((rows + 1) * stride_ * phase_pitch_ + kPlaneSlack);  // one is a line
+  return bytes_of(rows * stride_ * phase_pitch_);
 }
 
 /// Copies a padded row, deinterleaved by stride: first the elements of phase 0, then of phase 1, ..
-/// `line` has room for it as it is.
-void ConvDepthwise::copy_row(const float* from, float* to, float* line) const {
+void ConvDepthwise::copy_row(const float* from, float* to) const {
   const std::int64_t length = phase_pitch_ - kPlaneSlack;  // slack is never used in results
   if (stride_ == 2 && from != nullptr && pad_ >= 0) {
-    const std::int64_t all = 2 * length, begin = std::min(pad_, all),
-                       count = std::min(width_, all - begin);
-    std::fill_n(line, begin, 0.0F);
-    std::copy_n(from, count, line + begin);
-    std::fill_n(line + begin + count, all - begin - count + kPlaneSlack, 0.0F);
-    return part_pairs(line, to, to + phase_pitch_, length);
+    const std::int64_t count = std::clamp<std::int64_t>(2 * length - pad_, 0, width_);
+    float *even = to, *odd = to + phase_pitch_;
+    const std::int64_t before_even = std::min((pad_ + 1) / 2, length),
+                       before_odd = std::min(pad_ / 2, length);
+    // The row's first element is of the phase that the padding ends before.
+    const bool swapped = pad_ % 2 != 0;
+    float *first = swapped ? odd + before_odd : even + before_even,
+          *second = swapped ? even + before_even : odd + before_odd;
+    part_pairs(from, count, first, second);
+    std::fill_n(even, before_even, 0.0F);
+    std::fill_n(odd, before_odd, 0.0F);
+    std::fill(first + (count + 1) / 2, (swapped ? odd : even) + length, 0.0F);
+    std::fill(second + count / 2, (swapped ? even : odd) + length, 0.0F);
+    return;
   }
   for (std::int64_t phase = 0; phase < stride_; ++phase, to += phase_pitch_) {
     const std::int64_t first = phase - pad_;  // element i is input first + i * stride
@@ -120,8 +127,7 @@ void ConvDepthwise::run_part(std::int64_t plane, std::int64_t row, std::int64_t 
                      count = (rows - 1) * row_stride_ + (kernel_rows_ - 1) * row_dilation_ + 1;
   for (std::int64_t r = 0; r < count; ++r) {
     const std::int64_t at = row * row_stride_ - row_pad_ + r;
-    copy_row(at >= 0 && at < height_ ? input + at * width_ : nullptr, room + r * pitch,
-             room + count * pitch);
+    copy_row(at >= 0 && at < height_ ? input + at * width_ : nullptr, room + r * pitch);
   }
   DepthwisePlane p;
   p.in = room;

@@ -27,7 +27,7 @@ class ConvDepthwise {
  private:
   void run_part(std::int64_t plane, std::int64_t row, std::int64_t rows,
                 std::span<std::byte* const> buffers, float* room) const;
-  void copy_row(const float* from, float* to, float* line) const;
+  void copy_row(const float* from, float* to) const;
 
   const plan::fb::ConvStepT* step_;
   std::int64_t planes_, outputs_of_image_, outputs_of_channel_;

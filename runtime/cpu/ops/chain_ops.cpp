@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/ops/vectors/vector_targets.h"
@@ -27,9 +28,22 @@ using Function = void (*)(const Link*, std::size_t i, V a, V b, V c, V d);
 
 struct Link {
   Function run;
-  void* other;  // start of the operand's row
-  V value;      // the row's value, if it has one for all columns
-  V vector(D d, std::size_t i) const { return hn::LoadU(d, static_cast<const float*>(other) + i); }
+  void* other;   // start of the operand's row
+  void* second;  // the same of a second operand
+  V value;       // the row's value, if it has one for all columns
+  V second_value;
+  // Where the four vectors begin: at 0, one, two, one + two. In one row, these are one and two
+  // vectors; narrow rows are taken several at once.
+  std::size_t one, two;  // of `other`
+  std::size_t second_one, second_two;
+  V vector(D d, std::size_t i, std::size_t number) const {
+    const float* at = static_cast<const float*>(other) + i;
+    return hn::LoadU(d, at + (number & 1) * one + (number >> 1) * two);
+  }
+  V second_vector(D d, std::size_t i, std::size_t number) const {
+    const float* at = static_cast<const float*>(second) + i;
+    return hn::LoadU(d, at + (number & 1) * second_one + (number >> 1) * second_two);
+  }
 };
 
 // V also holds int32 values, as bits.
@@ -74,9 +88,11 @@ struct FromIntOp {
 template <int kLow, int kHigh>
 struct ToIntOp {
   static HWY_INLINE V apply(D d, V a) {
-    const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
     const V low = hn::Set(d, static_cast<float>(kLow)),
             high = hn::Set(d, static_cast<float>(kHigh));
+    // x86's maximum with 0 is 0 for NaN.
+    constexpr bool kIsZero = HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && kLow == 0;
+    const V number = kIsZero ? a : hn::IfThenElseZero(hn::Eq(a, a), a);
     return as_held(truncated(hn::Min(hn::Max(number, low), high)));
   }
 };
@@ -108,6 +124,25 @@ struct IntSubToFloatOp {
   }
 };
 
+// Flags are all bits of an element.
+#define SINTER_TEST(name, test)                                                     \
+  struct name {                                                                     \
+    static HWY_INLINE V apply(D d, V a, V b) { return hn::VecFromMask(d, (test)); } \
+  };
+SINTER_TEST(EqualFlags, hn::Eq(a, b))
+SINTER_TEST(NotEqualFlags, hn::Not(hn::Eq(a, b)))
+SINTER_TEST(LessFlags, hn::Lt(a, b))
+SINTER_TEST(LessEqualFlags, hn::Le(a, b))
+#undef SINTER_TEST
+
+/// What quantizing ends with: rounds, adds, and saturates.
+template <int kLow, int kHigh>
+struct RoundAddToIntOp {
+  static HWY_INLINE V apply(D d, V x, V y) {
+    return ToIntOp<kLow, kHigh>::apply(d, hn::Add(hn::Round(x), y));
+  }
+};
+
 template <class Op>
 void unary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
@@ -127,10 +162,31 @@ template <class Op, bool kColumns, bool kLeft>
 void binary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   const auto apply = [&](std::size_t vector, V value) {
-    const V other = kColumns ? link->vector(d, i + vector * hn::Lanes(d)) : link->value;
+    const V other = kColumns ? link->vector(d, i, vector) : link->value;
     return kLeft ? Op::apply(d, value, other) : Op::apply(d, other, value);
   };
   return link[1].run(link + 1, i, apply(0, a), apply(1, b), apply(2, c), apply(3, e));
+}
+
+/// Takes the first operand where a test's flag is set, else the second.
+template <bool kColumns, bool kSecondColumns>
+void choice_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
+  const D d;
+  const auto choose = [&](std::size_t vector, V flags) {
+    return hn::IfThenElse(hn::MaskFromVec(flags),
+                          kColumns ? link->vector(d, i, vector) : link->value,
+                          kSecondColumns ? link->second_vector(d, i, vector) : link->second_value);
+  };
+  return link[1].run(link + 1, i, choose(0, a), choose(1, b), choose(2, c), choose(3, e));
+}
+
+/// An integer less the first row value, times the second.
+void dequantize_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
+  const D d;
+  const auto one = [&](V x) {
+    return hn::Mul(IntSubToFloatOp::apply(d, x, link->value), link->second_value);
+  };
+  return link[1].run(link + 1, i, one(a), one(b), one(c), one(e));
 }
 
 /// Ends a chain: stores its results at `other`.
@@ -138,9 +194,10 @@ void store_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   float* at = static_cast<float*>(link->other) + i;
   hn::StoreU(a, d, at);
-  hn::StoreU(b, d, at + hn::Lanes(d));
-  hn::StoreU(c, d, at + 2 * hn::Lanes(d));
-  hn::StoreU(e, d, at + 3 * hn::Lanes(d));
+  hn::StoreU(b, d, at + link->one);
+  at += link->two;
+  hn::StoreU(c, d, at);
+  hn::StoreU(e, d, at + link->one);
 }
 
 /// The same for 8-bit integers, signed or unsigned.
@@ -196,6 +253,41 @@ ChainKernels binary(ChainSide side) {
   return {opaque(binary_link<Op, true, false>), opaque(binary_link<Op, false, false>)};
 }
 
+ChainKernels find_test(ScalarOp op, ChainSide side) {
+  const auto test = []<class Op>(ChainSide of) {
+    ChainKernels kernels = binary<Op>(of);
+    kernels.tests = true;
+    return kernels;
+  };
+  const ChainSide swapped = side == ChainSide::kLeft    ? ChainSide::kRight
+                            : side == ChainSide::kRight ? ChainSide::kLeft
+                                                        : side;
+  switch (op) {
+    case ScalarOp::kEqual: return test.template operator()<EqualFlags>(side);
+    case ScalarOp::kNotEqual: return test.template operator()<NotEqualFlags>(side);
+    case ScalarOp::kLess: return test.template operator()<LessFlags>(side);
+    case ScalarOp::kLessEqual: return test.template operator()<LessEqualFlags>(side);
+    case ScalarOp::kGreater: return test.template operator()<LessFlags>(swapped);
+    case ScalarOp::kGreaterEqual: return test.template operator()<LessEqualFlags>(swapped);
+    default: return {};
+  }
+}
+
+ChainKernels find_choice() {
+  return {opaque(choice_link<true, true>), opaque(choice_link<false, true>),
+          opaque(choice_link<true, false>), opaque(choice_link<false, false>)};
+}
+
+ChainKernels find_dequantize() {
+  ChainKernels kernels;
+  kernels.rows = kernels.columns = opaque(dequantize_link);
+  return kernels;
+}
+ChainKernels find_quantize(DType to) {
+  return to == DType::kInt8 ? binary<RoundAddToIntOp<-128, 127>>(ChainSide::kLeft)
+                            : binary<RoundAddToIntOp<0, 255>>(ChainSide::kLeft);
+}
+
 ChainKernels find_difference() { return binary<IntSubToFloatOp>(ChainSide::kLeft); }
 
 ChainKernels find_integer_kernels(ScalarOp op, ChainSide side) {
@@ -247,14 +339,50 @@ ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
   }
 }
 
+/// How a block's four vectors lie in rows: whole in one row, or in `rows` narrow ones.
+struct Place {
+  std::size_t rows = 1;
+  std::size_t one(std::int64_t row_stride) const {
+    return rows == 4 ? static_cast<std::size_t>(row_stride) : hn::Lanes(D());
+  }
+  std::size_t two(std::int64_t row_stride) const {
+    return rows == 1 ? 2 * hn::Lanes(D()) : static_cast<std::size_t>(row_stride) * (rows / 2);
+  }
+};
+
+HWY_INLINE void bind_second(D d, std::int64_t r, const ChainLink& link, const Place& place,
+                            Link& bound) {
+  const auto row_of = [r](const View& view) {
+    return const_cast<float*>(static_cast<const float*>(view.data) + r * view.row_stride);
+  };
+  const bool columns = link.other.per_column, second = link.second.per_column;
+  const ChainKernels& kernels = link.kernels;
+  bound.run = reinterpret_cast<Function>(columns  ? second ? kernels.columns : kernels.second_row
+                                         : second ? kernels.row
+                                                  : kernels.rows);
+  float *yes = row_of(link.other), *no = row_of(link.second);
+  bound.other = columns ? yes : nullptr;
+  bound.second = second ? no : nullptr;
+  bound.second_one = place.one(link.second.row_stride);
+  bound.second_two = place.two(link.second.row_stride);
+  bound.value = hn::Set(d, *yes);
+  bound.second_value = hn::Set(d, *no);
+}
+
 /// Sets up the links for row r.
-void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
+void bind_links(const ChainArgs& t, std::int64_t r, const Place& place, Link* links) {
   const D d;
   for (std::size_t k = 0; k < t.links.size(); ++k) {
     const ChainLink& link = t.links[k];
-    links[k].other = nullptr;
+    links[k].other = links[k].second = nullptr;
     links[k].run = reinterpret_cast<Function>(link.kernels.columns);
     if (link.other.data == nullptr) continue;
+    links[k].one = place.one(link.other.row_stride);
+    links[k].two = place.two(link.other.row_stride);
+    if (link.second.data != nullptr) {
+      bind_second(d, r, link, place, links[k]);
+      continue;
+    }
     const float* other = static_cast<const float*>(link.other.data) + r * link.other.row_stride;
     if (link.other.per_column) {
       links[k].other = const_cast<float*>(other);
@@ -274,10 +402,17 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
   std::byte* result = static_cast<std::byte*>(t.result) + r * t.result_stride * size;
   constexpr std::size_t kVector = hn::MaxLanes(D()) * sizeof(float);
   const bool aligned = reinterpret_cast<std::uintptr_t>(result) % kVector == 0;
-  links[t.links.size()] = {size == 1                 ? store_bytes_link
-                           : t.past_cache && aligned ? stream_link
-                                                     : store_link,
-                           result, hn::Zero(d)};
+  links[t.links.size()] = {size == 1                                    ? store_bytes_link
+                           : t.past_cache && aligned && place.rows == 1 ? stream_link
+                                                                        : store_link,
+                           result,
+                           nullptr,
+                           hn::Zero(d),
+                           hn::Zero(d),
+                           place.one(t.result_stride),
+                           place.two(t.result_stride),
+                           0,
+                           0};
 }
 
 /// Elements from i on of a row at `from`, in the chain's representation.
@@ -298,6 +433,20 @@ HWY_INLINE V one_start(D d, DType type, const std::byte* from) {
   return hn::Set(d, *reinterpret_cast<const float*>(from));
 }
 
+/// The number of rows that a block of four vectors takes, if rows are narrower; else 1.
+std::size_t rows_of_block(const ChainArgs& t) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(D())), block = 4 * lanes;
+  if (t.cols >= block || t.cols % lanes != 0 || block % t.cols != 0 || !t.start.per_column)
+    return 1;
+  const auto fits = [](const View& view) {
+    return view.data == nullptr || view.per_column || view.row_stride == 0;
+  };
+  for (const ChainLink& link : t.links)
+    if (!fits(link.other) || !fits(link.second)) return 1;
+  if (size_of(t.result_type) == 1 && t.result_stride != t.cols) return 1;
+  return static_cast<std::size_t>(block / t.cols);
+}
+
 void run_links(const ChainArgs& t) {
   constexpr std::size_t kMostBlock = 4 * hn::MaxLanes(D());
   const D d;
@@ -305,9 +454,35 @@ void run_links(const ChainArgs& t) {
   if (n == 0) return;
   const std::size_t start_size = size_of(t.start_type), result_size = size_of(t.result_type);
   Link links[kMaxChain + 1];
-  HWY_ALIGN float padded[kMaxChain + 2][kMostBlock];
-  for (std::int64_t r = 0; r < t.rows; ++r) {
-    bind_links(t, r, links);
+  HWY_ALIGN float padded[kMaxChain + 2][kMostBlock], seconds[kMaxChain][kMostBlock];
+  std::int64_t first_row = 0;
+  if (const Place place{rows_of_block(t)};
+      place.rows > 1 && std::cmp_less_equal(place.rows, t.rows)) {
+    const auto together = static_cast<std::int64_t>(place.rows);
+    const std::size_t one = place.one(t.start.row_stride), two = place.two(t.start.row_stride);
+    const auto* start = static_cast<const std::byte*>(t.start.data);
+    bind_links(t, 0, place, links);
+    Link& last = links[t.links.size()];
+    for (;;) {
+      const auto vector = [&](std::size_t at) { return load_start(d, t.start_type, start, at); };
+      links[0].run(links, 0, vector(0), vector(one), vector(two), vector(one + two));
+      first_row += together;
+      if (first_row + together > t.rows) break;
+      // The next rows: addresses alone change.
+      start += together * t.start.row_stride * static_cast<std::int64_t>(start_size);
+      last.other = static_cast<std::byte*>(last.other) +
+                   together * t.result_stride * static_cast<std::int64_t>(result_size);
+      for (std::size_t k = 0; k < t.links.size(); ++k) {
+        Link& link = links[k];
+        if (link.other != nullptr)
+          link.other = static_cast<float*>(link.other) + together * t.links[k].other.row_stride;
+        if (link.second != nullptr)
+          link.second = static_cast<float*>(link.second) + together * t.links[k].second.row_stride;
+      }
+    }
+  }
+  for (std::int64_t r = first_row; r < t.rows; ++r) {
+    bind_links(t, r, Place{}, links);
     const std::byte* start = static_cast<const std::byte*>(t.start.data) +
                              r * t.start.row_stride * static_cast<std::int64_t>(start_size);
     const V same = t.start.per_column ? hn::Zero(d) : one_start(d, t.start_type, start);
@@ -330,18 +505,28 @@ void run_links(const ChainArgs& t) {
       std::memcpy(to, static_cast<const std::byte*>(from) + i * size, (n - i) * size);
     };
     for (std::size_t k = 0; k < t.links.size(); ++k) {
-      if (links[k].other == nullptr) continue;
-      pad(padded[k], links[k].other, sizeof(float));
-      links[k].other = padded[k];
+      if (links[k].other != nullptr) {
+        pad(padded[k], links[k].other, sizeof(float));
+        links[k].other = padded[k];
+      }
+      if (links[k].second == nullptr) continue;
+      pad(seconds[k], links[k].second, sizeof(float));
+      links[k].second = seconds[k];
     }
     float *first = padded[kMaxChain], *result = padded[kMaxChain + 1];
     if (t.start.per_column) pad(first, start, start_size);
     std::byte* target = static_cast<std::byte*>(links[t.links.size()].other) + i * result_size;
-    links[t.links.size()] = {result_size == 1 ? store_bytes_link : store_link, result, hn::Zero(d)};
+    links[t.links.size()].run = result_size == 1 ? store_bytes_link : store_link;
+    links[t.links.size()].other = result;
     run(reinterpret_cast<const std::byte*>(first), 0);
     std::memcpy(target, result, (n - i) * result_size);
   }
   if (t.past_cache) hwy::FlushStream();
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  // Links leave the upper halves of registers in use, as their arguments are: code for SSE behind
+  // would wait for hundreds of cycles on some processors.
+  _mm256_zeroupper();
+#endif
 }
 
 /// One link as a separate kernel.
@@ -411,6 +596,10 @@ HWY_EXPORT(find_kernels);
 HWY_EXPORT(find_integer_kernels);
 HWY_EXPORT(find_cast);
 HWY_EXPORT(find_difference);
+HWY_EXPORT(find_test);
+HWY_EXPORT(find_dequantize);
+HWY_EXPORT(find_quantize);
+HWY_EXPORT(find_choice);
 HWY_EXPORT(find_cast_kernel);
 HWY_EXPORT(find_integer_kernel);
 HWY_EXPORT(run_links);
@@ -420,6 +609,13 @@ ChainKernels find_chain_kernels(ScalarOp op, DType type, ChainSide side, bool sm
   return type == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(find_kernels)(op, side, small)
                                  : ChainKernels{};
 }
+
+ChainKernels find_chain_test(ScalarOp op, ChainSide side) {
+  return HWY_DYNAMIC_DISPATCH(find_test)(op, side);
+}
+ChainKernels find_chain_dequantize() { return HWY_DYNAMIC_DISPATCH(find_dequantize)(); }
+ChainKernels find_chain_quantize(DType to) { return HWY_DYNAMIC_DISPATCH(find_quantize)(to); }
+ChainKernels find_chain_choice() { return HWY_DYNAMIC_DISPATCH(find_choice)(); }
 
 ChainKernels find_chain_difference() { return HWY_DYNAMIC_DISPATCH(find_difference)(); }
 

@@ -20,10 +20,13 @@ enum class ChainSide : std::uint8_t { kOnly, kLeft, kRight, kBoth };
 using ChainFunction = void (*)();
 
 /// The kernels of one link: for an operand with a value per column, and for one with a single value
-/// per row. Equal if the link has no other operand.
+/// per row. Equal if the link has no other operand. A choice has two more, for its second operand
+/// per row: with the first per column, and per row.
 struct ChainKernels {
   ChainFunction columns = nullptr, row = nullptr;
+  ChainFunction second_row = nullptr, rows = nullptr;
   bool divides = false;  // by the other operand
+  bool tests = false;    // leaves flags, which only a choice takes
 };
 
 /// Returns null functions if chains do not support the operator with operands and a result of
@@ -32,13 +35,24 @@ ChainKernels find_chain_kernels(ScalarOp op, DType type, ChainSide side, bool sm
 /// The same for a Cast. Chains hold i8 and u8 values as int32.
 ChainKernels find_chain_cast(DType from, DType to);
 
+/// A comparison of float32 with the other operand.
+ChainKernels find_chain_test(ScalarOp op, ChainSide side);
+/// A choice between two operands of 32 bits by the flags that a test leaves.
+ChainKernels find_chain_choice();
+
+/// An int32 minus another, as float32, times a factor: both others have one value per row.
+ChainKernels find_chain_dequantize();
+/// Round, Add of the other operand, and Cast to i8 or u8.
+ChainKernels find_chain_quantize(DType to);
+
 /// An int32 minus another, as float32: what a Sub and a Cast do.
 ChainKernels find_chain_difference();
 
-/// A link and its other operand over a tile.
+/// A link and its other operands over a tile.
 struct ChainLink {
   ChainKernels kernels;
   View other;
+  View second = {};  // of a choice: taken where the flag is false; of a dequantization: the factor
 };
 
 /// Maximum number of links in a chain.

@@ -127,16 +127,31 @@ void convolve_plane_vectors(const DepthwisePlane& p) {
         [&](auto r, auto c) { any_tile<1, 2>(p, r, c); });
 }
 
-void part_pairs_vectors(const float* pairs, float* even, float* odd, std::int64_t count) {
+#if HWY_TARGET == HWY_SCALAR
+void part_pairs_vectors(const float* row, std::int64_t count, float* even, float* odd) {
+  for (std::int64_t i = 0; i < count; ++i) (i % 2 == 0 ? even : odd)[i / 2] = row[i];
+}
+#else
+void part_pairs_vectors(const float* row, std::int64_t count, float* even, float* odd) {
   const D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t i = 0; i < count; i += lanes) {
-    V a, b;
-    hn::LoadInterleaved2(d, pairs + 2 * i, a, b);
-    hn::StoreU(a, d, even + i);
-    hn::StoreU(b, d, odd + i);
-  }
+  const auto part = [&](V low, V high, std::int64_t at) {
+    hn::StoreU(hn::ConcatEven(d, high, low), d, even + at / 2);
+    hn::StoreU(hn::ConcatOdd(d, high, low), d, odd + at / 2);
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes)
+    part(hn::LoadU(d, row + i), hn::LoadU(d, row + i + lanes), i);
+  if (i == count) return;
+  const auto load = [&](std::int64_t at) {
+    const std::int64_t left = count - at;
+    if (left <= 0) return hn::Zero(d);
+    return left >= lanes ? hn::LoadU(d, row + at)
+                         : load_tail(d, row + at, static_cast<std::size_t>(left));
+  };
+  part(load(i), load(i + lanes), i);
 }
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
@@ -152,8 +167,8 @@ void convolve_plane(const DepthwisePlane& plane) {
   HWY_DYNAMIC_DISPATCH(convolve_plane_vectors)(plane);
 }
 
-void part_pairs(const float* pairs, float* even, float* odd, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(part_pairs_vectors)(pairs, even, odd, count);
+void part_pairs(const float* row, std::int64_t count, float* even, float* odd) {
+  HWY_DYNAMIC_DISPATCH(part_pairs_vectors)(row, count, even, odd);
 }
 
 }  // namespace sinter::runtime::cpu

@@ -24,8 +24,7 @@ struct DepthwisePlane {
 /// out[r, c] = bias + sum of weights[i, j] * in[r * row_stride + i * row_dilation][offsets[j] + c].
 void convolve_plane(const DepthwisePlane& plane);
 
-/// even[i] = pairs[2 i] and odd[i] = pairs[2 i + 1] for i in [0, count). Reads and writes up to
-/// kPlaneSlack elements more.
-void part_pairs(const float* pairs, float* even, float* odd, std::int64_t count);
+/// even[i] = row[2 i] and odd[i] = row[2 i + 1] of `count` elements. Writes up to kPlaneSlack more.
+void part_pairs(const float* row, std::int64_t count, float* even, float* odd);
 
 }  // namespace sinter::runtime::cpu

@@ -38,10 +38,11 @@ struct ReduceArgs {
   View value;
   void* accumulators = nullptr;
 };
+using ReduceColumns = void (*)(const ReduceArgs&);
 struct ReduceKernels {
   void (*init)(void* accumulators, std::int64_t count) = nullptr;
-  void (*along_rows)(const ReduceArgs&) = nullptr;     // one accumulator per row
-  void (*along_columns)(const ReduceArgs&) = nullptr;  // one accumulator per column
+  void (*along_rows)(const ReduceArgs&) = nullptr;  // one accumulator per row
+  ReduceColumns along_columns = nullptr;            // one accumulator per column
   void (*finish)(const void* accumulators, void* result, std::int64_t count) = nullptr;
   /// Reduces rows of `cols` contiguous elements at any addresses, to one accumulator per column
   /// from column `first` on. If `fill` is not null, adds a row whose elements are all `*fill`.

@@ -74,42 +74,8 @@ struct Scan {
     }
   }
 
-  /// Down `kColumns` columns, whose carries stay in registers. Returns the columns done.
-  static std::int64_t along_blocks(const ScanArgs& args) {
-    constexpr std::int64_t kColumns = 32;
-    std::int64_t c = 0;
-    for (; c + kColumns <= args.cols; c += kColumns) {
-      C* const carries = static_cast<C*>(args.carries) + c;
-      C carry[kColumns];
-      std::copy_n(carries, kColumns, carry);
-      const T* x = static_cast<const T*>(args.value.data) + c;
-      T* y = static_cast<T*>(args.result) + c;
-      for (std::int64_t r = 0; r < args.rows; ++r) {
-#pragma omp simd
-        for (std::int64_t k = 0; k < kColumns; ++k) {
-          carry[k] = of(carry[k], static_cast<C>(x[k]));
-          y[k] = static_cast<T>(carry[k]);
-        }
-        x += args.value.row_stride;
-        y += args.result_stride;
-      }
-      std::copy_n(carry, kColumns, carries);
-    }
-    return c;
-  }
-
-  static void along_columns(ScanArgs args) {
-    if (args.value.per_column && !args.exclusive) {
-      const std::int64_t done = along_blocks(args);
-      args.value.data = static_cast<const T*>(args.value.data) + done;
-      args.result = static_cast<T*>(args.result) + done;
-      args.carries = static_cast<C*>(args.carries) + done;
-      args.cols -= done;
-    }
-    if (args.cols > 0) along_rest(args);
-  }
-
-  static void along_rest(const ScanArgs& args) {
+  /// Row by row, as memory lies; carries stay in the L1 cache.
+  static void along_columns(const ScanArgs& args) {
     C* carry = static_cast<C*>(args.carries);
     const std::int64_t step = args.value.per_column ? 1 : 0;
     for (std::int64_t r = 0; r < args.rows; ++r) {
@@ -147,7 +113,7 @@ ScanKernels find(DType type) {
   ScanKernels kernels;
   with_compute_type(type, [&](auto* kind) {
     using Of = Scan<kCombine, std::remove_pointer_t<decltype(kind)>>;
-    kernels = {Of::init, Of::along_rows, [](const ScanArgs& args) { Of::along_columns(args); }};
+    kernels = {Of::init, Of::along_rows, Of::along_columns};
   });
   return kernels;
 }

@@ -32,6 +32,9 @@ OpKernel find_small_kernel(ScalarOp op, DType operand);
 ReduceKernels find_reduce_kernels(Combine combine, DType type);
 ReduceKernels find_vector_reduce(Combine combine);  // for float32
 
+/// ReduceKernels::along_columns of sums in int32 whose values are of an 8-bit type.
+ReduceColumns find_byte_sums(DType type);
+
 /// to[r * to_step + c] combines from[r * from_step + c * stride + tap] over the taps, in their
 /// order.
 struct WindowRows {

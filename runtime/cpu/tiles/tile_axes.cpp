@@ -17,12 +17,12 @@ void TileCompiler::choose_axes() {
   schedule.ordered = loops_.ordered || loops_.scans;
   if (!loops_.has_rows()) {
     // Columns are the last axis, and those before it while there are few columns.
-    constexpr std::int64_t kFewColumns = 64, kWholeVector = 16, kRepeatedColumns = 32;
+    constexpr std::int64_t kFewColumns = 64, kWholeVector = 16;
     const auto above = [&](std::size_t a) { return a > 0 ? loops_.extents[a - 1] : 1; };
     std::size_t first = rank;
     for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;) {
       if (columns >= kWholeVector && breaks_runs(first - 1)) break;
-      if (columns >= kRepeatedColumns && repeats_columns(first - 1)) break;
+      if (columns >= kWholeVector && repeats_columns(first - 1)) break;
       columns *= loops_.extents[--first];
       if (gathers_rows() || (shares_offsets() && columns * above(first) > kTileElements)) break;
     }

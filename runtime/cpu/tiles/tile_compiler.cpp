@@ -28,11 +28,14 @@ constexpr std::int64_t kAligned = 192;
 TileCompiler::TileCompiler(const plan::fb::PlanT& plan, const LoopProgramT& program,
                            std::span<const std::int64_t> expressions, int threads,
                            TileProgram& result)
-    : program_(program),
+    : guarded_(with_guarded_loads(program, expressions)),
+      program_(guarded_ ? guarded_->program : program),
       expressions_(expressions),
       threads_(threads),
       out_(result),
-      loops_(bind_loops(plan, program, expressions)),
+      loops_(bind_loops(plan, program_, expressions,
+                        guarded_ ? std::span<const GuardedAccess>(guarded_->accesses)
+                                 : std::span<const GuardedAccess>())),
       count_(program.instrs.size()) {}
 
 void TileCompiler::compile() {
@@ -168,6 +171,16 @@ void TileCompiler::choose_sizes() {
     // rows.
     const std::int64_t columns = std::clamp<std::int64_t>(s.x_count, 1, kAcrossColumns);
     s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kTileElements / columns);
+    if (loops_.scans && !loops_.has_reductions) {
+      // Running values are the same for all tiles: these follow memory along its rows.
+      constexpr std::int64_t kMostCarries = 1024;
+      // Two tiles for each thread, so that others can take a late thread's.
+      const std::int64_t share =
+          ceil_div(s.x_count, std::max<std::int64_t>(1, ceil_div(2 * thread_count, s.z_count)));
+      s.tile_cols = std::max(s.tile_cols, std::min(kMostCarries, ceil_div(share, 16) * 16));
+      s.tile_cols = std::min(s.tile_cols, s.x_count);
+      s.tile_rows = std::clamp<std::int64_t>(kTileElements / s.tile_cols, 1, s.y_count);
+    }
     s.whole_rows = s.tile_rows >= s.y_count;
     return;
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/cpu/tiles/tile_guards.h"
 #include "runtime/cpu/tiles/tile_program.h"
 
 namespace sinter::runtime::cpu {
@@ -38,12 +39,17 @@ class TileCompiler {
   void emit_stages();
   void find_firsts();
   void join_reductions();
+  void join_byte_sums(Stage& stage, const std::vector<int>& readers);
   bool may_slide(const TileInstr& reduce) const;
   void slide();
   void forward_stores();
   void join_chains();
   void join_chains(Stage& stage, const std::vector<int>& readers);
   bool is_dequantized(const Stage& stage, std::span<const std::size_t> members) const;
+  void shorten(const Stage& stage, std::span<const std::size_t> members,
+               std::vector<Chain::Step>& steps) const;
+  /// Whether chains take several rows at once.
+  bool has_narrow_rows() const;
   /// Larger tiles for programs of which none is held in the workspace.
   void widen_streams();
   void lay_out();
@@ -80,6 +86,7 @@ class TileCompiler {
   std::uint64_t gathers_of_columns(std::size_t instr) const;
   TileInstr translate_op(std::size_t instr) const;
 
+  std::optional<GuardedProgram> guarded_;  // what is compiled instead of the given program
   const plan::fb::LoopProgramT& program_;
   std::span<const std::int64_t> expressions_;
   int threads_;

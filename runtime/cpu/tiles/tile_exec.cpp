@@ -325,12 +325,13 @@ class TileProgram::Worker {
     const View start = views_[chain.start];
     const auto [result, stride] = result_of(instr, place_of(instr));
     bool joint = stride == tile_.cols && is_joint(start);
-    std::array<ChainLink, kMaxChain> links;
+    auto& links = links_;
     for (std::size_t k = 0; k < chain.steps.size(); ++k) {
       const Chain::Step& step = chain.steps[k];
       links[k].kernels = step.kernels;
       links[k].other = step.other == TileInstr::kNone ? View{} : views_[step.other];
-      joint &= is_joint(links[k].other);
+      links[k].second = step.second == TileInstr::kNone ? View{} : views_[step.second];
+      joint &= is_joint(links[k].other) && is_joint(links[k].second);
     }
     run_chain({joint ? 1 : tile_.rows,
                joint ? tile_.rows * tile_.cols : tile_.cols,
@@ -429,6 +430,7 @@ class TileProgram::Worker {
   char* forwarded_;        // by instruction: result is already in the store's memory
   LoadedColumns* loaded_;  // by instruction
   std::array<std::int64_t, kMaxAxes> z_{};
+  std::array<ChainLink, kMaxChain> links_;  // of the current chain
   Tile tile_;
   bool later_columns_ = false, first_ = true;
   std::int64_t ahead_y_ = 0, ahead_x_ = 0, ahead_ = 0, ahead_end_ = 0, ahead_step_ = 16;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads of padded images, whose channels are contiguous or get interleaved.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "runtime/cpu/ops/vectors/vector_moves.h"
@@ -125,7 +126,18 @@ void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain 
   const std::int64_t fixed = fixed_offset(tile);
   Odometer y(y_.extents, domain.rows ? tile.y0 : 0);
   const Odometer first_x(x_.extents, has_x ? tile.x0 : 0);
+  const bool copies = x_step == 1 && compute_ == access_.storage;
+  // What a row's runs have in common, of the first guards.
+  constexpr std::size_t kHoisted = 8;
+  std::array<std::int64_t, kHoisted> bases;
+  const auto base_of = [&](const GuardSteps& guard) {
+    std::int64_t base = guard.constant + y.form(guard.y.data());
+    for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
+    return base;
+  };
   for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::size_t g = 0; g < std::min(kHoisted, guard_steps_.size()); ++g)
+      bases[g] = base_of(guard_steps_[g]);
     std::int64_t row_offset = fixed + y.form(y_.steps.data());
     if (!access_.gathers.empty()) row_offset += gathered_offset(gathered, r, 0);
     Odometer x = first_x;
@@ -133,9 +145,10 @@ void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain 
       const std::int64_t n = has_x ? std::min(cols - c, x.run()) : cols - c;
       const std::int64_t offset = row_offset + x.form(x_.steps.data());
       Interval inside{0, n};
-      for (const GuardSteps& guard : guard_steps_) {
-        std::int64_t base = guard.constant + y.form(guard.y.data()) + x.form(guard.x.data());
-        for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
+      for (std::size_t g = 0; g < guard_steps_.size(); ++g) {
+        const GuardSteps& guard = guard_steps_[g];
+        const std::int64_t base =
+            (g < kHoisted ? bases[g] : base_of(guard)) + x.form(guard.x.data());
         const Interval one = valid(base, has_x ? guard.x.back() : 0, guard.extent, n);
         inside.low = std::max(inside.low, one.low);
         inside.high = std::min(inside.high, one.high);
@@ -150,9 +163,12 @@ void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain 
         const std::int64_t final = offset + (inside.high - 1) * x_step;
         if (std::min(first, final) < 0) refuse_address(std::min(first, final));
         if (std::max(first, final) >= access_.count) refuse_address(std::max(first, final));
-        load_run(access_.storage, buffer + first * size, x_step,
-                 to + static_cast<std::size_t>(inside.low) * compute_size_,
-                 inside.high - inside.low);
+        std::byte* const target_of = to + static_cast<std::size_t>(inside.low) * compute_size_;
+        const std::int64_t count = inside.high - inside.low;
+        if (copies)
+          copy_bytes(target_of, buffer + first * size, static_cast<std::size_t>(count * size));
+        else
+          load_run(access_.storage, buffer + first * size, x_step, target_of, count);
       }
       if (inside.high < n)
         fill_run(compute_, access_.fill, to + static_cast<std::size_t>(inside.high) * compute_size_,

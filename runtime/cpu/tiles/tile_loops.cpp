@@ -118,7 +118,8 @@ void evaluate_nodes(const std::vector<BoundNode>& nodes, const std::int64_t* ind
   }
 }
 
-BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, Values values) {
+BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, Values values,
+                      std::span<const GuardedAccess> guarded) {
   const std::size_t rank = program.extents.size();
   BoundLoops loops;
   for (const auto& instr : program.instrs) {
@@ -157,6 +158,8 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
     access.fill = source->fill;
     loops.accesses.push_back(std::move(access));
   }
+  for (const GuardedAccess& added : guarded)
+    loops.accesses[added.access].guards.push_back(added.guard);
   for (const auto& instr : program.instrs)
     if (instr->kind == plan::fb::InstrKind::Index) pinned[instr->dim] = true;
 

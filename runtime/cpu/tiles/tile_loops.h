@@ -39,6 +39,12 @@ struct BoundGuard {
   std::int64_t extent = 0;
 };
 
+/// A guard, linear over the program's dimensions, that an access of the program gets.
+struct GuardedAccess {
+  std::uint32_t access = 0;
+  BoundGuard guard;
+};
+
 struct BoundAccess {
   std::uint32_t buffer = 0;  // Plan.buffers
   DType storage = DType::kFloat32;
@@ -71,7 +77,8 @@ struct BoundLoops {
 
 /// `expressions` must have passed verify_bound.
 BoundLoops bind_loops(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,
-                      std::span<const std::int64_t> expressions);
+                      std::span<const std::int64_t> expressions,
+                      std::span<const GuardedAccess> guarded = {});
 
 /// Computes the values of all nodes at `index` (by axis). Overflow wraps and division by zero
 /// yields zero, because resulting addresses are checked before use.

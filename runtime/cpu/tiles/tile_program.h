@@ -82,7 +82,8 @@ struct TileInstr {
 struct Chain {
   struct Step {
     ChainKernels kernels;
-    std::uint32_t other = TileInstr::kNone;  // instruction of the program
+    // Instructions of the program; second: of a choice.
+    std::uint32_t other = TileInstr::kNone, second = TileInstr::kNone;
   };
   std::uint32_t start = 0;  // instruction of the program
   std::vector<Step> steps;

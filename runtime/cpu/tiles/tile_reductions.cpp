@@ -101,6 +101,31 @@ void TileCompiler::slide() {
   s.tile_rows = s.y_count;
 }
 
+/// Sums of widened 8-bit integers read these where they lie.
+void TileCompiler::join_byte_sums(Stage& stage, const std::vector<int>& readers) {
+  std::vector<bool> is_joined(count_, false);
+  for (TileInstr& reduce : stage.body) {
+    if (reduce.kind != TileInstr::Kind::kReduce || reduce.access != TileInstr::kNone ||
+        reduce.type != DType::kInt32 || out_.reductions_[reduce.reduction].combine != Combine::kSum)
+      continue;
+    const auto cast = std::ranges::find_if(stage.body, [&](const TileInstr& instr) {
+      return instr.value == reduce.args[0] && instr.kind == TileInstr::Kind::kOp;
+    });
+    if (cast == stage.body.end() || cast->kept || cast->steady || cast->table != nullptr ||
+        readers[cast->value] != 1 || cast->value_class != ValueClass::kElement ||
+        static_cast<ScalarOp>(program_.instrs[cast->value]->op) != ScalarOp::kCast)
+      continue;
+    const DType type = out_.types_[cast->args[0]];
+    if (type != DType::kInt8 && type != DType::kUInt8) continue;
+    out_.reductions_[reduce.reduction].kernels.along_columns = find_byte_sums(type);
+    reduce.args[0] = cast->args[0];
+    is_joined[cast->value] = true;
+  }
+  std::erase_if(stage.body, [&](const TileInstr& instr) {
+    return instr.kind == TileInstr::Kind::kOp && is_joined[instr.value];
+  });
+}
+
 /// Reduces windows in place: a load that only a reduction reads is not copied first.
 void TileCompiler::join_reductions() {
   TileSchedule& s = out_.schedule_;
@@ -139,6 +164,7 @@ void TileCompiler::join_reductions() {
     std::erase_if(stage.body, [&](const TileInstr& instr) {
       return instr.kind == TileInstr::Kind::kLoad && is_joined[instr.value];
     });
+    join_byte_sums(stage, readers);
     all = all && std::ranges::all_of(stage.body, [&](const TileInstr& instr) {
             if (instr.kind == TileInstr::Kind::kLoad)
               return !instr.kept && instr.value_class == ValueClass::kElement &&

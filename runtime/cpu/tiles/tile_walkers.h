@@ -30,6 +30,10 @@ struct Interval {
 inline Interval valid(std::int64_t base, std::int64_t step, std::int64_t extent,
                       std::int64_t count) {
   if (step == 0) return base >= 0 && base < extent ? Interval{0, count} : Interval{0, 0};
+  if (step == 1) {  // most are, and divisions take long
+    const std::int64_t low = std::clamp<std::int64_t>(-base, 0, count);
+    return {low, std::clamp<std::int64_t>(extent - base, low, count)};
+  }
   const auto ceil_div = [](std::int64_t a, std::int64_t b) {  // b > 0
     return a >= 0 ? (a + b - 1) / b : -(-a / b);
   };

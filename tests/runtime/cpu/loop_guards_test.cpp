@@ -100,5 +100,33 @@ TEST(CpuLoops, AddressesOutsideAreErrors) {
   }
 }
 
+/// Triangles, which are chosen by the loops' indices: above and below, on and beside the diagonal,
+/// of a whole program and before a sum, with the constant on either side.
+TEST(CpuLoops, Triangles) {
+  for (const ScalarOp test : {ScalarOp::kLess, ScalarOp::kLessEqual, ScalarOp::kGreater,
+                              ScalarOp::kGreaterEqual, ScalarOp::kEqual})
+    for (const std::int64_t diagonal : {-300, -2, 0, 7, 300})
+      for (const bool swapped : {false, true})
+        for (const bool reduces : {false, true}) {
+          PlanBuilder b;
+          const Id batch = b.constant(2), m = b.constant(40), n = b.constant(90),
+                   one = b.constant(1), zero = b.constant(0), plane = b.mul(m, n);
+          const Id x = b.input("x", DType::kFloat32, {batch, m, n});
+          const Id y = b.output("y", DType::kFloat32, {batch, m, n});
+          LoopBuilder l({batch, m, n}, reduces ? 1 : 0);
+          const Id row =
+              l.op(ScalarOp::kAdd,
+                   {l.index(1), l.constant(static_cast<double>(diagonal), DType::kInt64)},
+                   DType::kInt64);
+          const Id flag = l.op(test, {row, l.index(2)}, DType::kBool);
+          const Id v = l.load(l.access(x, zero, {plane, n, one})), other = l.constant(-3);
+          Id chosen = l.op(ScalarOp::kSelect, {flag, swapped ? other : v, swapped ? v : other});
+          if (reduces) chosen = l.op(ScalarOp::kSub, {chosen, l.reduce(Combine::kSum, chosen)});
+          l.store(l.access(y, zero, {plane, n, one}), chosen);
+          b.loop("triangle", std::move(l));
+          LoopCase(std::move(b)).check();
+        }
+}
+
 }  // namespace
 }  // namespace sinter::testing
