@@ -12,7 +12,8 @@ namespace {
 void leave_gates(const Graph& graph, const Context& context, Partition& partition) {
   if (!context.target.gemm_kernels) return;
   for (const Node& node : graph.nodes())
-    if (is_kind(node, "matmul") && has_gemm_kernel(context.target, node))
+    if ((is_kind(node, "matmul") || is_kind(node, "grouped_matmul")) &&
+        has_gemm_kernel(context.target, node))
       if (const auto gate = gate_of(graph, node.outputs[0]))
         partition.leave(*gate, "'" + describe(graph.node(*gate)) +
                                    "' joins halves of the columns of '" + describe(node) +

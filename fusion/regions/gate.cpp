@@ -7,19 +7,22 @@
 namespace sinter::fusion {
 namespace {
 
-/// The half of the last dimension that `node`, a view of a value of type `from`, takes: 1, 2, or 0.
+/// The half of a row that `node`, a view of a value of type `from`, takes: 1, 2, or 0. Halves lie
+/// side by side in the last dimension, or are a dimension of two in front of it.
 int half_taken(const Node& node, const TensorType& from, const TensorType& to) {
-  if (node.op->name != "Slice" || from.shape.size() != to.shape.size()) return 0;
-  const std::int64_t half = from.shape.back().value() / 2;
+  const std::size_t rank = from.shape.size();
+  if (node.op->name != "Slice" || rank != to.shape.size()) return 0;
+  const bool is_split =
+      rank > 1 && from.shape[rank - 2] == ir::Dim(2) && to.shape.back() == from.shape.back();
+  const std::size_t cut = rank - (is_split ? 2 : 1);
+  const ir::Dim half = is_split ? 1 : from.shape.back().value() / 2;
   for (const std::int64_t step : node.attrs.get_ints("steps"))
     if (step != 1) return 0;
-  for (std::size_t d = 0; d + 1 < from.shape.size(); ++d)
-    if (to.shape[d] != from.shape[d]) return 0;
-  if (to.shape.back() != ir::Dim(half)) return 0;
   const std::vector<ir::Dim>& starts = node.attrs.get_dims("starts");
-  for (std::size_t d = 0; d + 1 < starts.size(); ++d)
-    if (starts[d] != ir::Dim(0)) return 0;
-  return starts.back() == ir::Dim(0) ? 1 : starts.back() == ir::Dim(half) ? 2 : 0;
+  for (std::size_t d = 0; d < rank; ++d)
+    if (d != cut && (to.shape[d] != from.shape[d] || starts[d] != ir::Dim(0))) return 0;
+  if (to.shape[cut] != half) return 0;
+  return starts[cut] == ir::Dim(0) ? 1 : starts[cut] == half ? 2 : 0;
 }
 
 /// The Cast to a narrower type that is the only reader of `node`'s result; otherwise `node`.
@@ -37,9 +40,12 @@ NodeId narrowed(const Graph& graph, NodeId node) {
 }  // namespace
 
 std::optional<NodeId> gate_of(const Graph& graph, ValueId result) {
+  // Reshapes, and what is the same for both halves, as the scales of an 8-bit product.
   while (graph.users(result).size() == 1 && !graph.is_output(result)) {
     const Node& user = graph.node(graph.users(result)[0]);
-    if (user.op->name != "Reshape") break;
+    const bool is_elementwise = user.op->kind == OpKind::kPointwise && user.outputs.size() == 1 &&
+                                graph.type(user.outputs[0]).shape == graph.type(result).shape;
+    if (user.op->name != "Reshape" && !is_elementwise) break;
     result = user.outputs[0];
   }
   const TensorType& type = graph.type(result);
@@ -61,13 +67,17 @@ std::optional<NodeId> gate_of(const Graph& graph, ValueId result) {
     taken |= half;
   }
   if (taken != 3) return std::nullopt;
-  const Shape shape = graph.type(halves.begin()->first).shape;
+  const Shape& shape = graph.type(halves.begin()->first).shape;
+  const ir::Dim count = ir::element_count(shape), columns = shape.back();
   while (!open.empty()) {
     const NodeId id = *open.begin();
     open.erase(open.begin());
     const Node& node = graph.node(id);
-    if (node.op->kind != OpKind::kPointwise || node.outputs.size() != 1 ||
-        graph.type(node.outputs[0]).shape != shape)
+    if ((node.op->kind != OpKind::kPointwise && node.op->name != "Reshape") ||
+        node.outputs.size() != 1)
+      return std::nullopt;
+    const Shape& own = graph.type(node.outputs[0]).shape;
+    if (own.empty() || own.back() != columns || ir::element_count(own) != count)
       return std::nullopt;
     int half = 0;
     for (const ValueId input : node.inputs)
