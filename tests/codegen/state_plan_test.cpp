@@ -72,6 +72,20 @@ TEST(StatePlans, AScatterChangesItsStateInPlace) {
   }
 }
 
+TEST(StatePlans, ALinearAttentionChangesItsStateInPlace) {
+  const auto plan = compile(
+      "graph @main(%q: f32[1, 2, 2, 4], %k: f32[1, 2, 2, 4], %v: f32[1, 2, 2, 3], %s: "
+      "f32[1, 2, 4, 3]) states {output 1 -> input 3} {\n"
+      "  %y, %n = Fused(%q, %k, %v, %s) {kind = \"linear_attention\"} body (%q, %k, %v, %s) {\n"
+      "    %o, %l = LinearAttention(%q, %k, %v, %s) {rule = \"linear\", scale = 1.0, state = 1}\n"
+      "    return o = %o, l = %l\n  }\n  return y = %y, s_next = %n\n}\n");
+  const auto& meta = plan.parts.meta;
+  EXPECT_EQ(meta.inputs[3]->buffer, meta.outputs[1]->buffer);
+  ASSERT_EQ(plan.states.size(), 1u);
+  EXPECT_TRUE(plan.states[0].in_place);
+  expect_readable(plan);
+}
+
 TEST(StatePlans, WithoutAStateTheDataIsCopied) {
   const auto plan = compile(std::string(kInputs) + " {" + kScatter + kSum +
                             "return y = %y, cache_next = %next }");

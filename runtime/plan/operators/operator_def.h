@@ -26,12 +26,16 @@ enum class OperandMemory : std::uint8_t {
   kTable,   // a constant that Session::set_weights cannot replace
 };
 
-/// A dense tensor in a buffer of its own: outputs do not alias other operands.
+/// A dense tensor in a buffer of its own: outputs do not alias other operands, but what they
+/// change.
 struct OperandDef {
   std::string_view name;     // "logits", for messages
   std::vector<DType> types;  // allowed types; empty: the type of the first input
   std::string_view shape;    // sizes, separated by spaces: "rows vocabulary/32 4"
   OperandMemory memory = OperandMemory::kAny;
+  /// Of an output: the input in whose buffer it may lie; -1: none. The kernel reads each element
+  /// before it writes it.
+  int changes = -1;
 };
 // A size is a number; a name, which has the same value everywhere in a step; NAME+NUMBER; or
 // NAME/NUMBER, rounded up. An attribute's name is its value.

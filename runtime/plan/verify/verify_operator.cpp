@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifies operator calls: the user's, and the runtime's own by their definitions.
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -13,7 +13,9 @@ namespace {
 
 using Tensors = std::vector<std::unique_ptr<fb::HostTensorT>>;
 
-void add_tensors(const Checker& check, const Tensors& inputs, const Tensors& outputs, Uses& uses) {
+/// `def`: of an operator of the runtime's own, whose outputs may change an input in place.
+void add_tensors(const Checker& check, const Tensors& inputs, const Tensors& outputs, Uses& uses,
+                 const OperatorDef* def = nullptr) {
   const auto add = [&](const fb::HostTensorT& tensor, const char* what, Buffers& to) {
     check.dtype(check.buffer(tensor.buffer, what).dtype, what);
     check.rank(tensor.shape.size(), what);
@@ -21,9 +23,15 @@ void add_tensors(const Checker& check, const Tensors& inputs, const Tensors& out
     return to.insert(tensor.buffer).second;
   };
   for (const auto& input : inputs) add(*input, "its input", uses.reads);
-  for (const auto& output : outputs)
-    if (!add(*output, "its output", uses.writes) || uses.reads.contains(output->buffer))
-      check.fail("its output lies in buffer {}, where another of its tensors does", output->buffer);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::uint32_t buffer = outputs[i]->buffer;
+    const int changed = def == nullptr ? -1 : def->outputs[i].changes;
+    bool is_own = true;
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      is_own = is_own && (inputs[k]->buffer != buffer || std::cmp_equal(k, changed));
+    if (!add(*outputs[i], "its output", uses.writes) || !is_own)
+      check.fail("its output lies in buffer {}, where another of its tensors does", buffer);
+  }
   if (outputs.empty()) check.fail("it has no outputs");
 }
 
@@ -84,7 +92,7 @@ void verify_operator(const Checker& check, const fb::OperatorStepT& work, Uses& 
   if (work.inputs.size() != def->inputs.size() || work.outputs.size() != def->outputs.size())
     check.fail("it has {} inputs and {} outputs, operator '{}' has {} and {}", work.inputs.size(),
                work.outputs.size(), def->name, def->inputs.size(), def->outputs.size());
-  add_tensors(check, work.inputs, work.outputs, uses);
+  add_tensors(check, work.inputs, work.outputs, uses, def);
   const auto first = static_cast<DType>(
       check.plan.buffers[work.inputs.empty() ? work.outputs[0]->buffer : work.inputs[0]->buffer]
           ->dtype);

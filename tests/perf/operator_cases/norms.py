@@ -40,6 +40,21 @@ def over_rows():
 
 
 @of_class("norms")
+def beside_states():
+    """What stands around layers with states: norms with gates, sums with gates, gates of softplus."""
+    for size, (rows, width) in three(*ROWS):
+        scale, flat = around(1, width), x(1, rows, width)
+        yield Case("GatedRMSNorm", size, [flat, scale, flat], lambda x, w, z: rms(x, w) * F.silu(z), domain=MS, attributes={"epsilon": 1e-5})
+        yield Case("GatedAdd", size, [flat, flat, x(1, rows, 1)], lambda x, y, g: x + g.sigmoid() * y, domain=MS)
+        yield Case("LinearAttentionGate", size, [flat, weight(width, scale=0.1), Value((width,), "T", below_zero, True), flat], None, domain=MS,
+                   outputs=2, no_peer="PyTorch has no such function")
+
+
+def below_zero(shape, dtype, seed):
+    return -abs(around(1, *shape).made("f32", seed)).astype(dtype)
+
+
+@of_class("norms")
 def over_images():
     for size, (n, c, h, w) in three(*IMAGES):
         scale, bias = around(1, c), weight(c, scale=0.1)

@@ -124,6 +124,12 @@ def attention():
         for rule, rest in (("linear", []), ("gated", [None, gate]), ("gated_delta", [None, gate, share])):
             yield Case("LinearAttention", size, [flat, small, small, *rest], None, rule, opset=27, attributes={**sizes, "update_rule": rule},
                        no_peer="PyTorch has no such function", flops=4 * batch * heads * length * width * width, outputs=2)
+        states = {"no_peer": "PyTorch has no such function", "flops": 4 * batch * heads * length * width * width, "outputs": 2, "domain": MS}
+        yield Case("LinearAttention", size, [flat, small, small, None, gate, share], None, opset=21,
+                   attributes={**sizes, "update_rule": "gated_delta"}, **states)
+        row = (batch, length, heads, width)
+        yield Case("GatedDeltaNet", size, [x(*row), x(*row, kind=between(-0.1, 0.1)), x(*row), None, gate, share, x(batch, heads, width, width)], None,
+                   opset=21, types=("f16",), attributes={"scale": width ** -0.5}, **states)
 
 
 def turned(x, cos, sin):

@@ -106,6 +106,9 @@ def depthwise():
         yield convolved(size, n, c, (length,), c, 31, group=c, variant="depthwise_1d", types=types)
         yield Case("CausalConvWithState", size, [x(n, c, length), weight(c, 1, 4), weight(c, scale=0.1)],
                    lambda x, w, b: F.conv1d(F.pad(x, (3, 0)), w, b, groups=x.shape[1]), opset=27, outputs=1)
+        yield Case("CausalConvWithState", size, [x(n, c, length), weight(c, 1, 4), weight(c, scale=0.1)],
+                   lambda x, w, b: F.silu(F.conv1d(F.pad(x, (3, 0)), w, b, groups=x.shape[1])), "silu", domain=MS, outputs=1,
+                   attributes={"activation": "silu"})
 
 
 def turned(size, n, c, side, m, kernel, stride, variant, pad=None, rank=2):
