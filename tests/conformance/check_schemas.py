@@ -22,6 +22,8 @@ EXPERIMENTAL = {"Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", 
 
 # Inputs that ONNX Runtime's later versions have behind those of the installed one.
 LATER = {("com.microsoft", "GroupQueryAttention"): ["query_seqlens:M"]}
+# Attributes likewise.
+LATER_ATTRIBUTES = {("com.microsoft", "GatedDeltaNet"): {"gate_lower_bound"}}
 
 
 def all_schemas():
@@ -92,7 +94,7 @@ def differences(op, schemas, last_opset):
             since = EARLIER.get(name, min(versions))
             if name not in EARLIER:
                 continue  # an operator that is older than its first schema that is listed
-        attributes = set(versions[since].attributes)
+        attributes = set(versions[since].attributes) | LATER_ATTRIBUTES.get((op["domain"], name), set())
         known = {a["name"] for a in op["attributes"] if a["first"] <= version <= a["last"]}
         if known != attributes:
             lacking, extra = attributes - known, known - attributes
