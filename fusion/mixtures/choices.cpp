@@ -69,9 +69,8 @@ std::optional<Marks> marks_behind(const Graph& graph, ValueId condition, std::in
       const bool fits = index == std::vector<Dim>{at[0], group} && marks_indices(graph, *node);
       return fits ? std::optional(marks) : std::nullopt;
     }
-    if (node->op->name == "Not")
-      marks.is_inverted = !marks.is_inverted;
-    else if (node->op->name == "Equal" && splat_value(graph, node->inputs[1]) == 0)
+    if (node->op->name == "Not" ||
+        (node->op->name == "Equal" && splat_value(graph, node->inputs[1]) == 0))
       marks.is_inverted = !marks.is_inverted;
     else if (node->op->name != "Cast")
       return std::nullopt;

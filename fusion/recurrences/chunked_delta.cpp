@@ -65,8 +65,7 @@ class ChunkedDelta {
   /// The number at `index` of an integer value: a position, the same everywhere, or a constant that
   /// counts along its dimensions.
   std::optional<Dim> number(const ElementAt& element) const {
-    if (const auto found =
-            ir::index_of_value(graph_, element.value, element.index, terms_.ranges()))
+    if (auto found = ir::index_of_value(graph_, element.value, element.index, terms_.ranges()))
       return found;
     const ElementAt last = terms_.source(element);
     const auto& constant = graph_.value(last.value).constant;
@@ -183,7 +182,7 @@ class ChunkedDelta {
   }
 
   /// Rows 1, 2, .. are each replaced by themselves plus their product with the rows before.
-  bool are_solved(ElementAt element) {
+  bool are_solved(const ElementAt& element) {
     const std::int64_t q = sequences_.chunks().length;
     ElementAt all = terms_.source(element);
     const Dim chunk = all.index[2], column = all.index[4];

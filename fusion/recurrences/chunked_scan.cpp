@@ -2,10 +2,12 @@
 #include "fusion/recurrences/chunked_scan.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 namespace sinter::fusion {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// With chunks c of Q tokens l, heads h, and C, B and X the queries, keys and values:
 ///
@@ -76,7 +78,7 @@ class ChunkedScan {
   bool is_segment_sum(const ElementAt& element, const Dim& row, const Dim& column,
                       const Summand& summand) {
     const auto outer = terms_.triangle(element, row, column);
-    if (!outer || outer->k != 0 || !terms_.is_number(outer->other, -INFINITY)) return false;
+    if (!outer || outer->k != 0 || !terms_.is_number(outer->other, -kInfinity)) return false;
     const auto summed = sequences_.running_sum(outer->kept, row);
     const auto inner = summed ? terms_.triangle(*summed, row, column) : std::nullopt;
     return inner && inner->k == 1 && terms_.is_number(inner->other, 0) &&

@@ -146,7 +146,7 @@ void Terms::multiply(ElementAt element, ProductTerm& term) {
       continue;
     }
     const auto summed = [&](const Dim& extent) {
-      const Dim index = symbol(extent);
+      Dim index = symbol(extent);
       if (const auto name = index.as_symbol()) term.sums.emplace_back(*name, extent);
       return index;
     };
