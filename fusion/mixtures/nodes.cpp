@@ -9,6 +9,7 @@ ValueId stacked(GraphBuilder& b, const Graph& graph, const std::vector<ValueId>&
                 const Ints& matrix) {
   const Ints shape = matrix.empty() ? graph.value(values[0]).constant->shape() : matrix;
   std::vector<Tensor> parts;
+  parts.reserve(values.size());
   for (const ValueId value : values) parts.push_back(graph.value(value).constant->reshaped(shape));
   const Tensor all = ir::derive(
       kJoinedRows, {{"present", Ints(parts.size(), 1)}, {"rows", Ints(parts.size(), shape[0])}},

@@ -123,7 +123,7 @@ class MixtureFinder {
         sum.branches.push_back(std::move(*branch));
         if (!is_zero(node->inputs[0])) open.push_back(node->inputs[0]);
       } else if (value == root || graph_.producer(value) == nullptr || !is_zero(value)) {
-        if (!why.empty()) refuse(*node, why);
+        if (node != nullptr && !why.empty()) refuse(*node, why);
         sum.others.push_back(value);
       }
     }
