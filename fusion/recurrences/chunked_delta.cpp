@@ -52,8 +52,8 @@ class ChunkedDelta {
   const std::string& why() const { return why_; }
 
  private:
-  bool no(const char* why) {
-    why_ = why;
+  bool no(std::string why) {
+    why_ = std::move(why);
     return false;
   }
   /// Of all chunks, which states are not.
@@ -263,21 +263,26 @@ class ChunkedDelta {
                            : std::nullopt;
     if (!below || below->k != 1 || !terms_.is_number(below->other, 0))
       return no("its triangular system is not strictly lower");
-    const ProductTerm inside = terms_.product(below->kept);
-    auto factors = inside.factors;
+    return is_decayed_product(below->kept, "its triangular system", chunk, row, column,
+                              scaled_key_);
+  }
+  /// rows[row] . k[column] times the decay from column to row.
+  bool is_decayed_product(const ElementAt& element, const std::string& what, const Dim& chunk,
+                          const Dim& row, const Dim& column, std::optional<Sequence>& rows) {
+    const ProductTerm term = terms_.product(element);
+    auto factors = term.factors;
     const auto decay = take_factor(
         factors, [&](const ElementAt& factor) { return terms_.is(factor, "Where") != nullptr; });
     const auto key =
         take_factor(factors, [&](const ElementAt& f) { return depends_on(f, column); });
-    if (inside.factor != 1 || inside.sums.size() != 1 || !decay || !key || factors.size() != 1)
-      return no("its triangular system is no product of keys and decays");
-    const Dim size = Dim::symbol(inside.sums[0].first);
+    if (term.factor != 1 || term.sums.size() != 1 || !decay || !key || factors.size() != 1)
+      return no(what + " is no product of rows, keys and decays");
+    const Dim size = Dim::symbol(term.sums[0].first);
     if (!sequences_.is(*key, chunk, column, size, key_) ||
-        !sequences_.is(factors[0], chunk, row, size, scaled_key_))
-      return no("its triangular system is no product of keys");
-    if (!is_decay_between(*decay, chunk, row, column))
-      return no("its triangular system does not decay as its tokens do");
-    return true;
+        !sequences_.is(factors[0], chunk, row, size, rows))
+      return no(what + " is a product of other rows or keys");
+    return is_decay_between(*decay, chunk, row, column) ||
+           no(what + " does not decay as its tokens do");
   }
 
   // ---- one chunk
@@ -328,20 +333,8 @@ class ChunkedDelta {
     const auto below = terms_.triangle(element, row_, column);
     if (!below || below->k != 0 || !terms_.is_number(below->other, 0))
       return no("tokens of a chunk see later ones");
-    const ProductTerm term = terms_.product(below->kept);
-    auto factors = term.factors;
-    const auto decay = take_factor(
-        factors, [&](const ElementAt& factor) { return terms_.is(factor, "Where") != nullptr; });
-    const auto key =
-        take_factor(factors, [&](const ElementAt& f) { return depends_on(f, column); });
-    if (term.factor != 1 || term.sums.size() != 1 || !decay || !key || factors.size() != 1)
-      return no("scores of a chunk are no products of queries, keys and decays");
-    const Dim size = Dim::symbol(term.sums[0].first);
-    if (!sequences_.is(*key, chunk, column, size, key_) ||
-        !sequences_.is(factors[0], chunk, row_, size, query_) ||
-        !is_decay_between(*decay, chunk, row_, column))
-      return no("scores of a chunk are of other queries, keys or decays");
-    return true;
+    return is_decayed_product(below->kept, "what a chunk's tokens score", chunk, row_, column,
+                              query_);
   }
 
   /// u at `row`: learns its value.
