@@ -132,7 +132,7 @@ bool asks_elements(const Region& before, const Region& after, const Node& node,
 }
 
 Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
-                   std::size_t copies, const TargetTraits& target) {
+                   const Copies& copies, const TargetTraits& target) {
   const Graph& graph = after.graph();
   const ValueId value = node.outputs[0];
   const double launch = target.launch_bytes;
@@ -154,9 +154,10 @@ Worth worth_fusing(const Region& before, const Region& after, const Node& node, 
       break;
     case Entry::kCopy:
       worth.bytes = bytes - new_leaf_bytes(before, after);
-      if (copies > 0) {
-        worth.bytes += bytes / static_cast<double>(copies);
-        worth.launches = 1 / static_cast<double>(copies);
+      if (copies.readers > 0) {
+        const auto readers = static_cast<double>(copies.readers);
+        worth.bytes += bytes / readers;
+        if (!copies.has_kernel) worth.launches = 1 / readers;
       }
       break;
   }

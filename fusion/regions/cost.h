@@ -27,6 +27,15 @@ enum class Entry {
   kCopy,    // other readers: it stays outside and is recomputed here
 };
 
+/// What happens to a value with other readers.
+struct Copies {
+  /// If positive, that many readers can all recompute the value, which is then never stored.
+  std::size_t readers = 0;
+  /// Otherwise a kernel that runs anyway stores it, as a chain of states does at each step: copies
+  /// save no launch, and each would repeat all steps before it.
+  bool has_kernel = false;
+};
+
 /// A verdict with its figures, for a typical shape.
 struct Worth {
   bool ok = false;
@@ -44,10 +53,9 @@ bool asks_elements(const Region& before, const Region& after, const Node& node,
                    const TargetTraits& target);
 
 /// Whether adding `node` to `before` (giving `after`) saves time: saved traffic and launches
-/// against repeated operations, if the region has more elements. `copies`: if positive, that many
-/// readers can all recompute the value, which is then never stored.
+/// against repeated operations, if the region has more elements.
 Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
-                   std::size_t copies, const TargetTraits& target);
+                   const Copies& copies, const TargetTraits& target);
 
 /// The load of a separate kernel, for a typical shape.
 struct KernelLoad {

@@ -160,8 +160,10 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   // Escaping matters only for copies.
   const bool escapes = moved.escapes(leaf);
   const std::size_t copies = escapes ? copying_readers(region, leaf) : 0;
+  const bool has_kernel = copies > 0 && first_reader_stores(region, leaf);
   const auto accept = [&](Region& next, Entry entry) {
-    const Worth worth = worth_fusing(region, next, node, entry, copies, context_.target);
+    const Worth worth =
+        worth_fusing(region, next, node, entry, {copies, has_kernel}, context_.target);
     decide(id, consumer, worth);
     if (worth.ok) take(region, std::move(next));
     return worth.ok;
@@ -173,7 +175,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
       work_per_element(node) <= 1) {
     Region copied = region;
     if (copied.add_producer(id, true).ok &&
-        worth_fusing(region, copied, node, Entry::kCopy, copies, context_.target).ok)
+        worth_fusing(region, copied, node, Entry::kCopy, {copies, has_kernel}, context_.target).ok)
       return accept(copied, Entry::kCopy);
   }
   const auto step = region.step_index(graph_.type(leaf).shape);
@@ -201,6 +203,18 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
     return kind == OpKind::kPointwise || kind == OpKind::kReduce;
   });
   return all ? readers.size() + 1 : 0;
+}
+
+bool Partition::first_reader_stores(const Region& region, ValueId value) const {
+  const auto& users = graph_.users(value);  // in the order of the graph: others do not lead to it
+  const auto first = std::ranges::find_if(users, [&](NodeId user) { return !region.holds(user); });
+  if (first == users.end() || is_grouped(*first)) return false;
+  // What comes before all nodes of the region does not depend on it.
+  for (const NodeId id : region.nodes())
+    if (region.copies().count(id) == 0 && id < *first) return false;
+  const Node& reader = graph_.node(*first);
+  return reader.op->kind == OpKind::kPointwise &&
+         graph_.type(reader.outputs[0]).shape == graph_.type(value).shape;
 }
 
 bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {

@@ -46,6 +46,9 @@ class Partition {
   /// Number of kernels, including this region, that would recompute `value`; 0 if some reader
   /// cannot.
   std::size_t copying_readers(const Region& region, ValueId value) const;
+  /// True if the first reader outside the region comes before it and has `value` at hand where it
+  /// computes its own result: its kernel can store it, and it needs none of its own.
+  bool first_reader_stores(const Region& region, ValueId value) const;
   enum class Side { kInFront, kBehind };  // relative to the region
   /// Legality of `node` in any region; Region checks the rest.
   Verdict can_fuse(const Region& region, NodeId node, Side side) const;
