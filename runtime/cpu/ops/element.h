@@ -2,6 +2,7 @@
 // Converts single elements of any type from and to double or int64.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -92,8 +93,16 @@ T combine_values(Combine combine, T a, T b) {
     if (combine == Combine::kSum) return a + b;
     if (combine == Combine::kProd) return a * b;
   }
-  const bool takes_a = combine == Combine::kMax ? a > b : a < b;
-  return takes_a || a != a ? a : b;
+  const bool takes_a = (combine == Combine::kMax ? a > b : a < b) | (a != a);
+  if constexpr (sizeof(T) < sizeof(float)) {
+    return takes_a ? a : b;
+  } else {
+    // Which one is greater is no pattern that a branch could learn.
+    using Bits =
+        std::conditional_t<sizeof(T) == sizeof(std::uint64_t), std::uint64_t, std::uint32_t>;
+    const Bits chosen = Bits{0} - Bits{takes_a};
+    return std::bit_cast<T>((std::bit_cast<Bits>(a) & chosen) | (std::bit_cast<Bits>(b) & ~chosen));
+  }
 }
 
 }  // namespace sinter::runtime::cpu

@@ -122,6 +122,52 @@ TEST(CpuFunctions, KindsOfFloats) {
   });
 }
 
+/// Casts truncate and saturate, NaN becomes 0.
+TEST(CpuFunctions, IntegersOfFloats) {
+  for_each_instruction_set([] {
+    const auto check = [](auto kind, DType from) {
+      using T = decltype(kind);
+      const std::vector<T> special = {static_cast<T>(kNan),
+                                      static_cast<T>(kFloatInfinity),
+                                      static_cast<T>(-kFloatInfinity),
+                                      T{0},
+                                      T{-0.0},
+                                      T{0.9},
+                                      T{-0.9},
+                                      T{1.5},
+                                      T{-2.5},
+                                      T{9.2e18},
+                                      T{-9.2e18},
+                                      T{9.3e18},
+                                      T{-9.3e18},
+                                      T{9223372036854775808.0},
+                                      T{-9223372036854775808.0},
+                                      T{3e9},
+                                      T{-3e9}};
+      constexpr std::int64_t kMost = INT64_MAX, kLeast = INT64_MIN;
+      for (std::size_t cols = 1; cols < 40; ++cols)
+        for (const bool row : {false, true}) {
+          std::vector<T> x;
+          for (std::size_t c = 0; c < cols; ++c) x.push_back(special[(c + cols) % special.size()]);
+          std::vector<std::int64_t> y(cols, 7);
+          OpArgs args{
+              1, static_cast<std::int64_t>(cols), y.data(), 0, {{x.data(), 0, !row}, {}, {}}};
+          runtime::cpu::find_op_kernel(ScalarOp::kCast, from, DType::kInt64)(args);
+          for (std::size_t c = 0; c < cols; ++c) {
+            const double value = x[row ? 0 : c];
+            const std::int64_t expected = std::isnan(value)  ? 0
+                                          : value >= 0x1p63  ? kMost
+                                          : value <= -0x1p63 ? kLeast
+                                                             : static_cast<std::int64_t>(value);
+            ASSERT_EQ(y[c], expected) << value;
+          }
+        }
+    };
+    check(float{}, DType::kFloat32);
+    check(double{}, DType::kFloat64);
+  });
+}
+
 /// float64's functions and float32's powers, special values among others.
 TEST(CpuFunctions, ComputedInFloat64) {
   for_each_instruction_set([] {

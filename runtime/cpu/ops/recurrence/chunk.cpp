@@ -98,9 +98,13 @@ class Chunk {
 
   /// row *= factors, or 1 / factors, which are one for all or one for each.
   void scale(float* row, const float* factors, bool inverse) const {
-    for (std::int64_t i = 0; i < keys_; ++i) {
-      const float factor = factors[decays_ == 1 ? 0 : i];
-      row[i] = inverse ? row[i] / factor : row[i] * factor;
+    if (decays_ == 1) return scale_values(row, keys_, inverse ? 1 / *factors : *factors);
+    if (inverse) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < keys_; ++i) row[i] /= factors[i];
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < keys_; ++i) row[i] *= factors[i];
     }
   }
 
@@ -134,7 +138,7 @@ class Chunk {
       // Divided, then multiplied twice: by exp(G - M), as what is read.
       for (int twice = 0; twice < 2 && decays_ > 0; ++twice)
         scale(row, r_.decay + t * decays_, false);
-      for (std::int64_t i = 0; i < keys_; ++i) row[i] = -row[i];
+      scale_values(row, keys_, -1);
     }
   }
 

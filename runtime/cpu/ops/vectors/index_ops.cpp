@@ -29,7 +29,7 @@ bool add(const T* values, std::int64_t step, std::int64_t extent, std::int64_t s
   if (step == 0) {
     if (count == 0) return true;
     const std::int64_t index = place_of(*values, extent), offset = index * stride;
-    for (std::int64_t i = 0; i < count; ++i) offsets[i] += offset;
+    for (std::int64_t i = 0; offset != 0 && i < count; ++i) offsets[i] += offset;
     return static_cast<std::uint64_t>(index) < end;
   }
   std::uint64_t outside = 0;
@@ -61,6 +61,28 @@ bool add_any(DType type, const void* values, std::int64_t step, std::int64_t ext
   return inside;
 }
 
+void fill(std::int64_t first, std::int64_t step, std::int64_t* offsets, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) offsets[i] = first + i * step;
+}
+
+void narrow(const std::int64_t* offsets, std::int32_t* to, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int32_t>(offsets[i]);
+}
+
+void bounds_of(const std::int32_t* values, std::int64_t count, std::int32_t& least,
+               std::int32_t& most) {
+  std::int32_t low = values[0], high = values[0];
+#pragma omp simd reduction(min : low) reduction(max : high)
+  for (std::int64_t i = 0; i < count; ++i) {
+    low = values[i] < low ? values[i] : low;
+    high = values[i] > high ? values[i] : high;
+  }
+  least = low;
+  most = high;
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu
 HWY_AFTER_NAMESPACE();
@@ -69,6 +91,23 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(add_any);
+HWY_EXPORT(bounds_of);
+HWY_EXPORT(fill);
+HWY_EXPORT(narrow);
+
+void fill_offsets(std::int64_t first, std::int64_t step, std::int64_t* offsets,
+                  std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(fill)(first, step, offsets, count);
+}
+
+void narrow_offsets(const std::int64_t* offsets, std::int32_t* to, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(narrow)(offsets, to, count);
+}
+
+void find_bounds(const std::int32_t* values, std::int64_t count, std::int32_t& least,
+                 std::int32_t& most) {
+  HWY_DYNAMIC_DISPATCH(bounds_of)(values, count, least, most);
+}
 
 bool add_indices(DType type, const void* values, std::int64_t step, std::int64_t extent,
                  std::int64_t stride, std::int64_t* offsets, std::int64_t count) {

@@ -13,4 +13,12 @@ namespace sinter::runtime::cpu {
 bool add_indices(DType type, const void* values, std::int64_t step, std::int64_t extent,
                  std::int64_t stride, std::int64_t* offsets, std::int64_t count);
 
+/// offsets[i] = first + i * step.
+void fill_offsets(std::int64_t first, std::int64_t step, std::int64_t* offsets, std::int64_t count);
+/// to[i] = offsets[i], which 32 bits hold.
+void narrow_offsets(const std::int64_t* offsets, std::int32_t* to, std::int64_t count);
+/// The least and the greatest of `count` > 0 values.
+void find_bounds(const std::int32_t* values, std::int64_t count, std::int32_t& least,
+                 std::int32_t& most);
+
 }  // namespace sinter::runtime::cpu

@@ -68,6 +68,7 @@ void interleave_vector(const T* source, std::int64_t rows, std::int64_t row_step
                        std::int64_t count) {
   std::int64_t i = 0;
   interleave_vectors(hn::ScalableTag<T>(), source, rows, row_step, target, count, i);
+  interleave_vectors(hn::CappedTag<T, 16 / sizeof(T)>(), source, rows, row_step, target, count, i);
   for (; i < count; ++i)
     for (std::int64_t r = 0; r < rows; ++r) target[i * rows + r] = source[r * row_step + i];
 }

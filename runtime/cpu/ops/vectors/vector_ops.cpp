@@ -72,9 +72,49 @@ void binary_rows(const OpArgs& t) {
   }
 }
 
+/// Rows that are parts of a vector and lie one after the other, with one number for each: computes
+/// as many as a vector has, as often as possible. `kNumbers`: which operand has the numbers.
+/// Returns the number of rows done.
+template <class Op, int kNumbers>
+std::int64_t narrow_rows(const OpArgs& t) {
+  const D d;
+  const View &columns = t.args[1 - kNumbers], &numbers = t.args[kNumbers];
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  if (t.cols >= lanes || lanes % t.cols != 0 || t.result_stride != t.cols ||
+      columns.row_stride != t.cols || numbers.row_stride != 1)
+    return 0;
+  HWY_ALIGN std::int32_t rows_of[hn::MaxLanes(D())];
+  for (std::int64_t i = 0; i < lanes; ++i) rows_of[i] = static_cast<std::int32_t>(i / t.cols);
+  const auto row_of = hn::SetTableIndices(d, rows_of);
+  const auto *from = static_cast<const float*>(columns.data),
+             *of = static_cast<const float*>(numbers.data);
+  auto* out = static_cast<float*>(t.result);
+  const std::int64_t together = lanes / t.cols;
+  std::int64_t r = 0;
+  for (; r + together <= t.rows; r += together) {
+    const V few = r + lanes <= t.rows ? hn::LoadU(d, of + r)
+                                      : load_tail(d, of + r, static_cast<std::size_t>(t.rows - r));
+    const V number = hn::TableLookupLanes(few, row_of), value = hn::LoadU(d, from + r * t.cols);
+    const V result = kNumbers == 1 ? Op::apply(d, value, number) : Op::apply(d, number, value);
+    hn::StoreU(result, d, out + r * t.cols);
+  }
+  return r;
+}
+
+OpArgs without_rows(OpArgs t, std::int64_t rows) {
+  t.rows -= rows;
+  t.result = static_cast<float*>(t.result) + rows * t.result_stride;
+  for (View& arg : t.args)
+    if (arg.data != nullptr) arg.data = static_cast<const float*>(arg.data) + rows * arg.row_stride;
+  return t;
+}
+
 template <class Op>
-void binary(const OpArgs& t) {
-  if (t.cols == 0) return;
+void binary(const OpArgs& given) {
+  if (given.cols == 0) return;
+  OpArgs t = given;
+  if (t.args[0].per_column != t.args[1].per_column)
+    t = without_rows(given, t.args[1].per_column ? narrow_rows<Op, 0>(t) : narrow_rows<Op, 1>(t));
   if (t.args[0].per_column)
     t.args[1].per_column ? binary_rows<Op, true, true>(t) : binary_rows<Op, true, false>(t);
   else
@@ -117,8 +157,45 @@ HWY_INLINE void select_row(const std::uint8_t* c, const float* a, const float* b
   for (; i < n; ++i) out[i] = c[i] ? (kColumnsA ? a[i] : *a) : (kColumnsB ? b[i] : *b);
 }
 
-void select(const OpArgs& t) {
-  if (t.cols == 0) return;
+/// narrow_rows() for choices by one flag for each row, among rows and numbers that are the same
+/// for all.
+std::int64_t narrow_choices(const OpArgs& t) {
+  const D d;
+  const hn::Rebind<std::uint8_t, D> d8;
+  const hn::RebindToUnsigned<D> du;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const View &flags = t.args[0], &yes = t.args[1], &no = t.args[2];
+  const auto fits = [&](const View& view) {
+    return view.row_stride == (view.per_column ? t.cols : 0);
+  };
+  if (t.cols >= lanes || lanes % t.cols != 0 || t.result_stride != t.cols || flags.per_column ||
+      flags.row_stride != 1 || !fits(yes) || !fits(no))
+    return 0;
+  HWY_ALIGN std::int32_t rows_of[hn::MaxLanes(D())];
+  for (std::int64_t i = 0; i < lanes; ++i) rows_of[i] = static_cast<std::int32_t>(i / t.cols);
+  const auto row_of = hn::SetTableIndices(du, rows_of);
+  const auto *a = static_cast<const float*>(yes.data), *b = static_cast<const float*>(no.data);
+  const V one_a = hn::Set(d, *a), one_b = hn::Set(d, *b);
+  const std::int64_t together = lanes / t.cols;
+  std::int64_t r = 0;
+  for (; r + lanes <= t.rows; r += together) {
+    const auto few =
+        hn::PromoteTo(du, hn::LoadU(d8, static_cast<const std::uint8_t*>(flags.data) + r));
+    const auto chosen = hn::Ne(hn::TableLookupLanes(few, row_of), hn::Zero(du));
+    const V va = yes.per_column ? hn::LoadU(d, a + r * t.cols) : one_a,
+            vb = no.per_column ? hn::LoadU(d, b + r * t.cols) : one_b;
+    hn::StoreU(hn::IfThenElse(hn::RebindMask(d, chosen), va, vb), d,
+               static_cast<float*>(t.result) + r * t.cols);
+  }
+  return r;
+}
+
+void select(const OpArgs& given) {
+  if (given.cols == 0) return;
+  const std::int64_t done = narrow_choices(given);
+  OpArgs t = without_rows(given, done);
+  t.args[0].data =
+      static_cast<const std::uint8_t*>(given.args[0].data) + done * t.args[0].row_stride;
   for (std::int64_t r = 0; r < t.rows; ++r) {
     const auto* c = static_cast<const std::uint8_t*>(t.args[0].data) + r * t.args[0].row_stride;
     const float* a = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
@@ -127,7 +204,11 @@ void select(const OpArgs& t) {
     const bool columns_a = t.args[1].per_column, columns_b = t.args[2].per_column;
     if (!t.args[0].per_column) {
       const float* from = *c ? a : b;
-      if (*c ? columns_a : columns_b)
+      const bool in_columns = *c ? columns_a : columns_b;
+      const auto n = static_cast<std::size_t>(t.cols);
+      if (n < hn::Lanes(D()))
+        store_tail(D(), in_columns ? load_tail(D(), from, n) : hn::Set(D(), *from), out, n);
+      else if (in_columns)
         std::memmove(out, from, static_cast<std::size_t>(t.cols) * sizeof(float));
       else
         std::fill(out, out + t.cols, *from);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions computed in float64: those of float64, and powers of float32.
+// Functions computed in float64: those of float64, powers of float32, casts to int64.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/ops/vectors/vector_targets.h"
@@ -78,11 +79,45 @@ void wide_unary(const OpArgs& t) {
     }
     for_vectors(static_cast<std::size_t>(t.cols), [&](std::size_t i, std::size_t count) {
       const WideV given = load_wide(x + i, count);
+      const auto is_plain = Op::is_plain(given);
+      if (HWY_LIKELY(count == hn::Lanes(Wide()) && hn::AllTrue(Wide(), is_plain)))
+        return hn::StoreU(Op::apply(given), Wide(), y + i);
       HWY_ALIGN double results[hn::MaxLanes(Wide())];
       hn::Store(Op::apply(given), Wide(), results);
-      repair(Op::is_plain(given), count, results, [&](std::size_t k) { return Op::one(x[i + k]); });
+      repair(is_plain, count, results, [&](std::size_t k) { return Op::one(x[i + k]); });
       std::copy_n(results, count, y + i);
     });
+  }
+}
+
+/// Truncates to int64, as ONNX casts do: saturated, NaN becomes 0.
+template <typename From>
+void to_int64(const OpArgs& t) {
+  const Wide d;
+  const hn::RebindToSigned<Wide> di;
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  const View of = t.args[0];
+  for (std::int64_t r = 0; t.cols > 0 && r < t.rows; ++r) {
+    const auto* x = static_cast<const From*>(of.data) + r * of.row_stride;
+    auto* y = static_cast<std::int64_t*>(t.result) + r * t.result_stride;
+    const auto convert = [&](std::size_t i, std::size_t count) {
+      const WideV given = load_wide(x + i, count);
+      const auto fits = hn::Lt(given, hn::Set(d, kLimit));
+      const auto whole =
+          hn::ConvertTo(di, hn::IfThenElseZero(fits, hn::Max(given, hn::Set(d, -kLimit))));
+      const auto result = hn::IfThenElse(hn::RebindMask(di, hn::Ge(given, hn::Set(d, kLimit))),
+                                         hn::Set(di, INT64_MAX), whole);
+      if (count == hn::Lanes(d)) return hn::StoreU(result, di, y + i);
+      HWY_ALIGN std::int64_t lanes[hn::MaxLanes(Wide())];
+      hn::Store(result, di, lanes);
+      std::copy_n(lanes, count, y + i);
+    };
+    if (of.per_column) {
+      for_vectors(static_cast<std::size_t>(t.cols), convert);
+    } else {
+      convert(0, 1);
+      std::fill_n(y + 1, t.cols - 1, y[0]);
+    }
   }
 }
 
@@ -124,7 +159,12 @@ void power(const OpArgs& t) {
   }
 }
 
-OpKernel find_wide(ScalarOp op, DType operand) {
+OpKernel find_wide(ScalarOp op, DType operand, DType result) {
+  if (op == ScalarOp::kCast && result == DType::kInt64) {
+    if (operand == DType::kFloat32) return to_int64<float>;
+    return operand == DType::kFloat64 ? to_int64<double> : nullptr;
+  }
+  if (operand != result) return nullptr;
   if (operand == DType::kFloat32) return op == ScalarOp::kPow ? power : nullptr;
   if (operand != DType::kFloat64) return nullptr;
   if (op == ScalarOp::kSqrt) return wide_unary<WideSqrtOp>;
@@ -141,7 +181,7 @@ namespace sinter::runtime::cpu {
 HWY_EXPORT(find_wide);
 
 OpKernel find_wide_kernel(ScalarOp op, DType operand, DType result) {
-  return operand == result ? HWY_DYNAMIC_DISPATCH(find_wide)(op, operand) : nullptr;
+  return HWY_DYNAMIC_DISPATCH(find_wide)(op, operand, result);
 }
 
 }  // namespace sinter::runtime::cpu
