@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs plans on the CPU: loop programs over tiles; GEMMs and convolutions through oneDNN.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -53,6 +54,7 @@ struct Prepared {
   std::optional<BoundShape> found;
   std::vector<bool> stale;
   std::vector<std::string> ranges;  // step names for a profiler; empty if none is attached
+  std::vector<std::size_t> joined;  // as joined_steps()
 
   const BoundShape& current() const { return found ? *found : *shape; }
 };
@@ -85,7 +87,7 @@ class CpuExecutor final : public Executor {
     if (!prepared) {
       const PackedWeights::Lock lock = weights_->lock();
       const Computing computing;
-      Prepared fresh{shape, {}, 0, {}, {}, {}};
+      Prepared fresh{shape, {}, 0, {}, {}, {}, {}};
       for (std::size_t i = 0; i < shape->steps.count; ++i) {
         const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
         fresh.steps.push_back(
@@ -95,6 +97,9 @@ class CpuExecutor final : public Executor {
       if (!extents_.empty()) {
         fresh.found = *shape;
         fresh.stale.assign(shape->steps.count, false);
+        fresh.joined.assign(shape->steps.count, 1);
+      } else {
+        fresh.joined = joined_steps(meta_, fresh.steps);
       }
       reserve(fresh);
       if (prepared_.size() >= kMaxPrepared)
@@ -153,7 +158,7 @@ class CpuExecutor final : public Executor {
       output_views_[i].shape = prepared.shape->output_shapes[i];
       output_views_[i].data = addresses_[binding.buffer];
     }
-    run_steps(prepared, [&](std::size_t i) { run_step(prepared, i); });
+    run_steps(prepared, [&](std::size_t i) { run_joined(prepared, i); });
     for (std::size_t i = 0; prepared.found && i < output_views_.size(); ++i)
       for (std::size_t d = 0; d < output_views_[i].shape.size(); ++d)
         output_views_[i].shape[d] = prepared.found->expressions[meta_.outputs[i]->shape[d]];
@@ -217,7 +222,7 @@ class CpuExecutor final : public Executor {
     bind_addresses(*last_shape_);
     if (cold) flush_caches();
     const auto start = std::chrono::steady_clock::now();
-    run_steps(*last_, [&](std::size_t i) { run_step(*last_, i); });
+    run_steps(*last_, [&](std::size_t i) { run_joined(*last_, i); });
     return microseconds_since(start);
   }
 
@@ -276,7 +281,7 @@ class CpuExecutor final : public Executor {
   void reserve(const Prepared& prepared) {
     const BoundShape& shape = *prepared.shape;
     arena_.reserve(shape.layout.arena_bytes, "the arena");
-    reserve_workspace(prepared.steps);
+    reserve_workspace(prepared.steps, prepared.joined);
     for (std::size_t s = 0; s < states_.size(); ++s)
       reserve_state(s,
                     shape.bytes_of(*meta_.buffers[meta_.inputs[meta_.states[s]->input]->buffer]));
@@ -290,9 +295,12 @@ class CpuExecutor final : public Executor {
                             meta_.outputs[i]->name);
   }
 
-  void reserve_workspace(std::span<const PreparedStep> steps) {
-    std::size_t workspace = 0;
-    for (const PreparedStep& step : steps) workspace = std::max(workspace, workspace_bytes(step));
+  void reserve_workspace(std::span<const PreparedStep> steps, std::span<const std::size_t> joined) {
+    std::size_t workspace = 0, sum = 0;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      sum = workspace_bytes(steps[i]) + (joined[i] == 0 ? sum : 0);
+      workspace = std::max(workspace, sum);
+    }
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
     workspace_addresses_.clear();
     for (const HostBuffer& one : workspace_) workspace_addresses_.push_back(one.data());
@@ -441,7 +449,7 @@ class CpuExecutor final : public Executor {
     std::destroy_at(&place);
     std::construct_at(&place, std::move(made));
     prepared.stale[index] = false;
-    reserve_workspace({&prepared.steps[index], 1});
+    reserve_workspace({&prepared.steps[index], 1}, {&prepared.joined[index], 1});
   }
 
   template <typename Step>
@@ -460,13 +468,34 @@ class CpuExecutor final : public Executor {
     }
   }
 
+  /// Runs the steps that are joined from this one on; none where those before it have run it.
+  void run_joined(Prepared& prepared, std::size_t index) {
+    const std::size_t count = prepared.joined[index];
+    if (count == 1) return run_step(prepared, index);
+    if (count == 0) return;
+    const ProfilerRange shown(prepared.ranges[index]);
+    std::array<const TileProgram*, TileProgram::kMostJoined> programs{};
+    for (std::size_t k = 0; k < count; ++k)
+      programs[k] = &std::get<TileProgram>(prepared.steps[index + k]);
+    try {
+      TileProgram::run_joined({programs.data(), count}, addresses_, workspace_addresses_);
+    } catch (Error& error) {
+      error.add_context(step_context(prepared, index));
+      throw;
+    }
+  }
+
+  std::string step_context(const Prepared& prepared, std::size_t index) const {
+    return "step '" + meta_.steps[prepared.shape->steps.first + index]->name + "'";
+  }
+
   void run_step(Prepared& prepared, std::size_t index) {
     const ProfilerRange shown(prepared.ranges[index]);
     try {
       if (prepared.found && prepared.stale[index]) remake(prepared, index);
       std::visit([&](auto& step) { run_prepared(prepared, step); }, prepared.steps[index]);
     } catch (Error& error) {
-      error.add_context("step '" + meta_.steps[prepared.shape->steps.first + index]->name + "'");
+      error.add_context(step_context(prepared, index));
       throw;
     }
   }

@@ -43,6 +43,28 @@ std::uint64_t own_bytes(const PreparedStep& step) {
       step);
 }
 
+std::vector<std::size_t> joined_steps(const plan::fb::PlanT& plan,
+                                      std::span<const PreparedStep> steps) {
+  std::vector<bool> begins(steps.size() + 1, false);  // of bodies, branches, and what follows them
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (const auto* loop = std::get_if<While>(&steps[i])) begins[i + 1 + loop->steps] = true;
+    if (const auto* branch = std::get_if<If>(&steps[i]))
+      begins[i + 1 + branch->then_steps] = begins[i + 1 + branch->then_steps + branch->else_steps] =
+          true;
+  }
+  std::vector<std::size_t> result(steps.size(), 1);
+  for (std::size_t i = 0, end = 0; i < steps.size(); i = end) {
+    const auto* const first = std::get_if<TileProgram>(&steps[i]);
+    for (end = i + 1; first && end < steps.size() && !begins[end]; ++end) {
+      const auto* const next = std::get_if<TileProgram>(&steps[end]);
+      if (!next || end - i == TileProgram::kMostJoined || !first->can_join(plan, *next)) break;
+      result[end] = 0;
+    }
+    result[i] = end - i;
+  }
+  return result;
+}
+
 PreparedStep StepMaker::make(const plan::fb::StepT& step, const BoundShape& shape) const {
   const plan::fb::PlanT& meta = plan.meta;
   switch (step.work.type) {

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
@@ -46,6 +48,10 @@ std::string kind_of(const PreparedStep& step);
 std::size_t workspace_bytes(const PreparedStep& step);
 /// Bytes that the step owns besides the plan's buffers.
 std::uint64_t own_bytes(const PreparedStep& step);
+
+/// For each step how many run at once from it on: 1, or 0 if it runs with those before it.
+std::vector<std::size_t> joined_steps(const plan::fb::PlanT& plan,
+                                      std::span<const PreparedStep> steps);
 
 /// The context for preparing steps.
 struct StepMaker {

@@ -33,7 +33,14 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
   x_ = strides(axes.x);
   y_walk_ = joined(y_);
   x_walk_ = joined(x_);
+  if (!axes.x.empty()) x_outer_ = joined(strides({axes.x.begin(), axes.x.end() - 1}));
   for (const std::size_t axis : axes.z) z_steps_.push_back(access.address.coefficients[axis]);
+  if (!x_.linear && x_.steps.front() == 0) {
+    std::size_t first = 0;
+    while (x_.steps[first] == 0) ++first;
+    x_period_ = 1;
+    for (std::size_t d = first; d < x_.extents.size(); ++d) x_period_ *= x_.extents[d];
+  }
   same_in_runs_ = !axes.x.empty() && is_same_along(axes.x.back());
   linear_guards_ = !access.guards.empty() && access.nonlinear.empty() &&
                    std::ranges::all_of(access.guards, [](const BoundGuard& guard) {
@@ -103,9 +110,9 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
     load_transposed(buffer, tile, to, pitch);
     return {target, pitch, true};
   }
-  if (takes_rows(domain, gathered)) {
-    load_rows(buffer, tile, gathered, to);
-    return dense;
+  if (takes_rows(tile, domain, gathered)) {
+    load_rows(buffer, tile, domain, gathered, to);
+    return domain.columns ? dense : View{target, 1, false};
   }
   if (access_.is_plain() && !by_element && domain.columns && has_short_runs()) {
     load_gathered(buffer, tile, gathered, domain, to);
@@ -213,17 +220,28 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
     return {target, domain.rows ? cols : 0, domain.columns};
   }
   Walker y(y_walk_, domain.rows ? tile.y0 : 0);
+  const bool alike = access_.gathers.empty() && y_.linear && y_.step == 0;
+  const auto row_bytes = static_cast<std::size_t>(cols) * compute_size_;
   for (std::int64_t r = 0; r < rows; ++r) {
+    if (alike && r > 0) {
+      copy_bytes(target + static_cast<std::size_t>(r) * row_bytes, target, row_bytes);
+      continue;
+    }
     std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
     if (!access_.gathers.empty()) start += gathered_offset(gathered, r, 0);
     Walker x(x_walk_, tile.x0);
-    for (std::int64_t c = 0; c < cols;) {
-      const std::int64_t n = x.run(cols - c);
+    std::byte* const to = target + static_cast<std::size_t>(r) * row_bytes;
+    const std::int64_t made = x_period_ > 0 ? std::min(cols, x_period_) : cols;
+    for (std::int64_t c = 0; c < made;) {
+      const std::int64_t n = x.run(made - c);
       load_run(access_.storage, buffer + (start + x.offset()) * size, x.run_step(),
-               target + static_cast<std::size_t>(r * cols + c) * compute_size_, n);
+               to + static_cast<std::size_t>(c) * compute_size_, n);
       x.skip(n);
       c += n;
     }
+    for (std::int64_t c = made; c < cols; c *= 2)  // whole periods so far
+      copy_bytes(to + static_cast<std::size_t>(c) * compute_size_, to,
+                 static_cast<std::size_t>(std::min(c, cols - c)) * compute_size_);
     if (domain.rows) y.next();
   }
   return {target, domain.rows ? cols : 0, true};
@@ -324,16 +342,19 @@ std::int64_t TileAccess::period() const {
   if (!access_.is_plain() || !access_.gathers.empty() || x_.linear ||
       !std::ranges::all_of(y_.steps, is_zero) || !std::ranges::all_of(z_steps_, is_zero))
     return 0;
-  std::size_t first = 0;
-  while (x_.steps[first] == 0) ++first;
   std::int64_t columns = 1;
-  for (std::size_t d = first; d < x_.extents.size(); ++d) columns *= x_.extents[d];
-  return columns;
+  for (const std::int64_t extent : x_.extents) columns *= extent;
+  return x_period_ > 0 ? x_period_ : columns;
 }
 
 bool TileAccess::is_stream(std::int64_t cols) const {
   return access_.is_plain() && access_.gathers.empty() && x_.linear && x_.step == 1 &&
          (y_.extents.empty() || (y_.linear && y_.step == cols));
+}
+
+bool TileAccess::streams_rows(std::int64_t cols) const {
+  return access_.is_plain() && access_.gathers.empty() && x_.linear && x_.step == 1 &&
+         (y_.extents.empty() || (y_.linear && y_.step >= cols));
 }
 
 const std::byte* TileAccess::stream_address(const std::byte* buffer, std::int64_t y,

@@ -129,6 +129,8 @@ class TileAccess {
 
   /// True if rows of `cols` columns are contiguous in the buffer, without gap or repetition.
   bool is_stream(std::int64_t cols) const;
+  /// The same for rows with gaps between them.
+  bool streams_rows(std::int64_t cols) const;
   /// The address of element (y, x) of such an access. There must be no z loops.
   const std::byte* stream_address(const std::byte* buffer, std::int64_t y, std::int64_t x) const;
 
@@ -204,9 +206,17 @@ class TileAccess {
   /// The contributions of columns x, x + 1, .. to the address.
   void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
   bool has_short_runs() const;
-  /// Whether each row is a contiguous run at its own index of one gather.
-  bool takes_rows(Domain domain, GatherValues gathered) const;
-  void load_rows(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+  /// Adds the gathers' contributions, without those of the bits `of_columns`, to the places of rows
+  /// row, row + 1, ..
+  void add_gathered_rows(GatherValues gathered, std::int64_t row, std::uint64_t of_columns,
+                         std::span<std::int64_t> starts) const;
+  /// Calls visit(row, places) for some rows at a time: `first` plus what y loops and gathers add.
+  template <typename Visit>
+  void for_gathered_rows(const Tile& tile, std::int64_t first, GatherValues gathered,
+                         const Visit& visit) const;
+  /// Whether each row is a contiguous run, or one element, at its own indices.
+  bool takes_rows(const Tile& tile, Domain domain, GatherValues gathered) const;
+  void load_rows(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                  std::byte* target) const;
   void load_transposed(const std::byte* buffer, const Tile& tile, std::byte* target,
                        std::int64_t pitch) const;
@@ -228,10 +238,12 @@ class TileAccess {
   std::vector<BoundNode> nodes_;
   std::size_t axis_count_ = 0;
   Strides y_, x_;
-  Strides y_walk_, x_walk_;  // adjacent loops merged where their strides allow it
+  // Adjacent loops merged where their strides allow it; the second without the innermost loop.
+  Strides y_walk_, x_walk_, x_outer_;
   std::vector<std::int64_t> z_steps_;
   DType compute_;
   std::size_t storage_size_, compute_size_;
+  std::int64_t x_period_ = 0;   // of columns of which outer loops repeat the inner ones; 0: none
   bool same_in_runs_ = false;   // nonlinear terms do not depend on the innermost column loop
   bool linear_guards_ = false;  // all guards are linear, and there are no other nonlinear terms
   std::vector<GuardSteps> guard_steps_;

@@ -2,6 +2,7 @@
 // Runs tile programs.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "runtime/cpu/tiles/tile_program.h"
@@ -133,11 +134,23 @@ class TileProgram::Worker {
     constexpr std::int64_t kLine = 64;
     for (const std::uint32_t a : p_.streams_) {
       const TileAccess& access = p_.accesses_[a];
-      const std::byte* begin =
-          access.stream_address(buffer_of(access), ahead_y_, ahead_x_ + ahead_);
+      const std::byte* const buffer = buffer_of(access);
       const auto size = static_cast<std::int64_t>(size_of(access.access().storage));
-      for (std::int64_t b = 0; b < ahead_step_ * size; b += kLine)
-        __builtin_prefetch(begin + b, 0, 2);
+      const auto fetch = [&](std::int64_t y, std::int64_t x, std::int64_t count) {
+        const std::byte* begin = access.stream_address(buffer, y, x);
+        for (std::int64_t b = 0; b < count * size; b += kLine) __builtin_prefetch(begin + b, 0, 2);
+      };
+      if (access.is_stream(s_.x_count)) {
+        fetch(ahead_y_, ahead_x_ + ahead_, ahead_step_);
+        continue;
+      }
+      for (std::int64_t at = ahead_x_ + ahead_, end = at + ahead_step_; at < end;) {
+        const std::int64_t row = at / s_.x_count, column = at % s_.x_count;
+        const std::int64_t count = std::min(s_.x_count - column, end - at);
+        if (ahead_y_ + row >= s_.y_count) break;
+        fetch(ahead_y_ + row, column, count);
+        at += count;
+      }
     }
     ahead_ += ahead_step_;
   }
@@ -178,8 +191,12 @@ class TileProgram::Worker {
         if (instr.kept) keep(instr);
         break;
       }
-      case TileInstr::Kind::kOp: run_op(instr); break;
-      case TileInstr::Kind::kChain: run_chain_of(instr); break;
+      case TileInstr::Kind::kOp:
+        if (!is_loaded(instr)) run_op(instr);
+        break;
+      case TileInstr::Kind::kChain:
+        if (!is_loaded(instr)) run_chain_of(instr);
+        break;
       case TileInstr::Kind::kReduce: {
         const Reduction& reduction = p_.reductions_[instr.reduction];
         if (instr.access != TileInstr::kNone) {
@@ -416,8 +433,10 @@ class TileProgram::Worker {
       std::byte* to = place + static_cast<std::size_t>(r * tile_.cols) * size;
       if (role == 'y')
         index_run(instr.type, index_at(tile_.y0 + r), 0, to, tile_.cols);
-      else
+      else if (r == 0)
         fill(to, tile_.x0, tile_.cols);
+      else  // all rows are the same
+        copy_bytes(to, place, static_cast<std::size_t>(tile_.cols) * size);
     }
     views_[instr.value] = {place, tile_.cols, true};
   }
@@ -437,8 +456,7 @@ class TileProgram::Worker {
   std::int64_t done_ = 0;  // elements of the rows in previous tiles, for kept values
 };
 
-void TileProgram::run(std::span<std::byte* const> buffers,
-                      std::span<std::byte* const> workspaces) const {
+TileProgram::Items TileProgram::items_for(int team) const {
   const TileSchedule& s = schedule_;
   const auto groups = [](std::int64_t count, std::int64_t size) {
     return (count + size - 1) / size;
@@ -450,39 +468,94 @@ void TileProgram::run(std::span<std::byte* const> buffers,
                                  ? groups(s.x_count, std::max<std::int64_t>(s.tile_cols, 1))
                                  : 1;
   const std::int64_t tiles = outer * inner;
-  if (tiles == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
-  const auto team =
-      static_cast<int>(std::min(static_cast<std::int64_t>(threads_), std::ssize(workspaces)));
+  if (tiles == 0 || (s.x_count == 0 && (s.across || split_columns))) return {};
   // With few tiles, splits their repetitions among threads; each computes again what repeats.
   const std::int64_t chunks = std::clamp<std::int64_t>(groups(team, tiles), 1, s.repeats);
-  const std::int64_t items = tiles * chunks;
+  return {tiles * chunks, inner, chunks, split_columns};
+}
 
-  const auto run_tile = [&](Worker& worker, std::int64_t i, std::int64_t j) {
+void TileProgram::run_item(Worker& worker, const Items& items, std::int64_t item) const {
+  const TileSchedule& s = schedule_;
+  const std::int64_t chunk = item % items.chunks, i = item / items.chunks / items.inner,
+                     j = item / items.chunks % items.inner;
+  const std::int64_t begin = s.repeats * chunk / items.chunks,
+                     end = s.repeats * (chunk + 1) / items.chunks;
+  for (std::int64_t r = begin; r < end; ++r) {
+    worker.begin(s.across ? i * s.repeats + r : r, r == begin);
     if (s.across) {
       const std::int64_t x0 = j * s.tile_cols;
       worker.run_across(x0, std::min(s.tile_cols, s.x_count - x0));
-      return;
+      continue;
     }
     const std::int64_t y0 = i * s.tile_rows;
     const std::int64_t rows = std::min(s.tile_rows, s.y_count - y0);
-    const std::int64_t x0 = split_columns ? j * s.tile_cols : 0;
+    const std::int64_t x0 = items.split_columns ? j * s.tile_cols : 0;
     worker.run_along(y0, rows, x0,
-                     split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
+                     items.split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
+  }
+}
+
+bool TileProgram::can_join(const plan::fb::PlanT& plan, const TileProgram& next) const {
+  const auto buffers_of = [](const TileProgram& program, bool stored) {
+    std::vector<std::uint32_t> found;
+    for (const Stage& stage : program.stages_)
+      for (const auto* part : {&stage.row, &stage.body})
+        for (const TileInstr& instr : *part)
+          if (instr.access != TileInstr::kNone &&
+              (instr.kind == TileInstr::Kind::kStore || instr.kind == TileInstr::Kind::kScatter) ==
+                  stored)
+            found.push_back(program.accesses_[instr.access].access().buffer);
+    return found;
   };
-  const auto run_item = [&](Worker& worker, std::int64_t item) {
-    const std::int64_t chunk = item % chunks, i = item / chunks / inner, j = item / chunks % inner;
-    const std::int64_t begin = s.repeats * chunk / chunks, end = s.repeats * (chunk + 1) / chunks;
-    for (std::int64_t r = begin; r < end; ++r) {
-      worker.begin(s.across ? i * s.repeats + r : r, r == begin);
-      run_tile(worker, i, j);
-    }
+  const std::vector<std::uint32_t> stored = buffers_of(*this, true);
+  const auto is_stored = [&](std::uint32_t buffer) {
+    return std::ranges::find(stored, buffer) != stored.end();
   };
-  const std::int64_t parts = std::min(items, threads::parts_of(team));
+  const auto is_state = [&](std::uint32_t buffer) {
+    return plan.buffers[buffer]->kind == plan::fb::BufferKind::State;
+  };
+  return std::ranges::none_of(stored, is_state) &&
+         std::ranges::all_of(buffers_of(next, true), is_stored) &&
+         std::ranges::none_of(buffers_of(*this, false), is_stored) &&
+         std::ranges::none_of(buffers_of(next, false), is_stored);
+}
+
+void TileProgram::run(std::span<std::byte* const> buffers,
+                      std::span<std::byte* const> workspaces) const {
+  const TileProgram* const one = this;
+  run_joined({&one, 1}, buffers, workspaces);
+}
+
+void TileProgram::run_joined(std::span<const TileProgram* const> programs,
+                             std::span<std::byte* const> buffers,
+                             std::span<std::byte* const> workspaces) {
+  std::int64_t wanted = 0;
+  for (const TileProgram* program : programs) wanted += program->threads_;
+  const auto team = static_cast<int>(std::min(wanted, std::ssize(workspaces)));
+  std::array<Items, kMostJoined> items;
+  std::int64_t most = 0;
+  for (std::size_t p = 0; p < programs.size(); ++p) {
+    items[p] = programs[p]->items_for(team);
+    most = std::max(most, items[p].count);
+  }
+  if (most == 0) return;
+  const std::int64_t parts = std::min(most, threads::parts_of(team));
   threads::run_parts(parts, team, [&](threads::Member& member) {
-    Worker worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())]);
-    while (const auto part = member.next())
-      for (std::int64_t item = items * *part / parts; item < items * (*part + 1) / parts; ++item)
-        run_item(worker, item);
+    std::array<std::optional<Worker>, kMostJoined> workers;
+    std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];
+    for (std::size_t p = 0; p < programs.size(); ++p) {
+      workers[p].emplace(*programs[p], buffers, workspace);
+      workspace += programs[p]->workspace_bytes();
+    }
+    while (const auto part = member.next()) {
+      // Tiles of all programs over the same share of the rows, one after the other.
+      const std::int64_t begin = most * *part / parts, end = most * (*part + 1) / parts;
+      for (std::int64_t k = begin; k < end; ++k)
+        for (std::size_t p = 0; p < programs.size(); ++p)
+          for (std::int64_t item = items[p].count * k / most;
+               item < items[p].count * (k + 1) / most; ++item)
+            programs[p]->run_item(*workers[p], items[p], item);
+    }
   });
 }
 

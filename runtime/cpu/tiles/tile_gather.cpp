@@ -134,25 +134,16 @@ std::int64_t TileAccess::row_offset(const Tile& tile, Domain domain, std::int64_
 
 void TileAccess::column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const {
   if (x_.linear) {
-    for (std::size_t i = 0; i < offsets.size(); ++i)
-      offsets[i] = (x + static_cast<std::int64_t>(i)) * x_.step;
+    fill_offsets(x * x_.step, x_.step, offsets.data(), std::ssize(offsets));
     return;
   }
-  std::array<std::int64_t, kMaxAxes> index{};
-  std::int64_t offset = 0;
-  for (std::size_t d = x_.extents.size(); d-- > 0;) {
-    index[d] = x % x_.extents[d];
-    x /= x_.extents[d];
-    offset += index[d] * x_.steps[d];
-  }
-  for (std::int64_t& result : offsets) {
-    result = offset;
-    for (std::size_t d = x_.extents.size(); d-- > 0;) {
-      offset += x_.steps[d];
-      if (++index[d] < x_.extents[d]) break;
-      offset -= index[d] * x_.steps[d];
-      index[d] = 0;
-    }
+  Walker walker(x_walk_, x);
+  const std::int64_t count = std::ssize(offsets);
+  for (std::int64_t c = 0; c < count;) {
+    const std::int64_t n = walker.run(count - c);
+    fill_offsets(walker.offset(), walker.run_step(), offsets.data() + c, n);
+    walker.skip(n);
+    c += n;
   }
 }
 
@@ -196,54 +187,6 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
   }
 }
 
-bool TileAccess::takes_rows(Domain domain, GatherValues gathered) const {
-  if (access_.gathers.size() != 1 || !access_.is_plain() || compute_ != access_.storage ||
-      !domain.rows || !domain.columns || !x_.linear || x_.step != 1)
-    return false;  // for a single row, load_plain copies nothing
-  const std::uint32_t value = access_.gathers[0].value;
-  return !gathered.views[value].per_column &&
-         (gathered.types[value] == DType::kInt64 || gathered.types[value] == DType::kInt32);
-}
-
-/// Copies a row of kBytes, or of `bytes` if 0. A constant size compiles to a few instructions
-/// instead of a call.
-template <std::size_t kBytes>
-void copy_row(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::memcpy(to, from, kBytes > 0 ? kBytes : bytes);
-}
-
-void TileAccess::load_rows(const std::byte* buffer, const Tile& tile, GatherValues gathered,
-                           std::byte* target) const {
-  const BoundGather& gather = access_.gathers[0];
-  const View& view = gathered.views[gather.value];
-  const auto size = static_cast<std::int64_t>(storage_size_);
-  const auto bytes = static_cast<std::size_t>(tile.cols * size);
-  const std::int64_t start = fixed_offset(tile) + tile.x0;
-  const auto copy = [&]<typename Index, std::size_t kBytes>() {
-    const auto* indices = static_cast<const Index*>(view.data);
-    Walker y(y_walk_, tile.y0);
-    for (std::int64_t r = 0; r < tile.rows; ++r, y.next()) {
-      const std::int64_t found = indices[r * view.row_stride];
-      const std::int64_t index = found < 0 ? found + gather.extent : found;
-      if (index < 0 || index >= gather.extent) refuse_index(found, gather.extent);
-      const std::byte* from = buffer + (start + y.offset() + index * gather.stride) * size;
-      copy_row<kBytes>(target + static_cast<std::size_t>(r) * bytes, from, bytes);
-    }
-  };
-  const auto by_bytes = [&]<typename Index>() {
-    switch (bytes) {
-      case 16: return copy.template operator()<Index, 16>();
-      case 32: return copy.template operator()<Index, 32>();
-      case 64: return copy.template operator()<Index, 64>();
-      default: return copy.template operator()<Index, 0>();
-    }
-  };
-  if (gathered.types[gather.value] == DType::kInt64)
-    by_bytes.operator()<std::int64_t>();
-  else
-    by_bytes.operator()<std::int32_t>();
-}
-
 std::int64_t TileAccess::repeated_offset(const Tile& tile) const {
   std::int64_t offset = 0;
   for (std::size_t d = 0; d < z_steps_.size(); ++d) offset += z_steps_[d] * tile.z[d];
@@ -258,8 +201,7 @@ void TileAccess::find_column_offsets(const Tile& tile, GatherValues gathered,
     column_offsets(tile.x0 + c, piece);
     for (std::size_t g = 0; g < access_.gathers.size(); ++g)
       if (of_columns >> g & 1) add_gathered(access_.gathers[g], gathered, c, 1, piece);
-    std::ranges::transform(piece, offsets + c,
-                           [](std::int64_t offset) { return static_cast<std::int32_t>(offset); });
+    narrow_offsets(room, offsets + c, std::ssize(piece));
   }
   finish_offsets(offsets, tile.cols);
 }
@@ -276,11 +218,7 @@ void TileAccess::load_columns(const std::byte* buffer, const Tile& tile, GatherV
       start = fixed + y.offset();
       y.next();
     }
-    for (std::size_t g = 0; g < access_.gathers.size(); ++g) {
-      if (of_columns >> g & 1) continue;
-      const std::int64_t step = gathered.views[access_.gathers[g].value].row_stride;
-      add_gathered(access_.gathers[g], gathered, r * step, step, starts);
-    }
+    add_gathered_rows(gathered, r, of_columns, starts);
     const auto [first, last] = std::ranges::minmax(starts);
     if (first + offsets[tile.cols] < 0) refuse_address(first + offsets[tile.cols]);
     if (last + offsets[tile.cols + 1] >= access_.count)
@@ -326,9 +264,7 @@ void TileAccess::find_offsets(const Tile& tile, GatherValues gathered,
 
 /// Appends bounds, since computed addresses were only checked for these places, and lookups.
 void TileAccess::finish_offsets(std::int32_t* offsets, std::int64_t count) const {
-  const auto [least, most] = std::minmax_element(offsets, offsets + count);
-  offsets[count] = *least;
-  offsets[count + 1] = *most;
+  find_bounds(offsets, count, offsets[count], offsets[count + 1]);
   if (storage_size_ == sizeof(std::uint32_t)) find_lookups(offsets, count, offsets + count + 2);
 }
 

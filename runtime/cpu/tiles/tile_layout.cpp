@@ -92,6 +92,7 @@ void TileCompiler::lay_out() {
 
   for (RunningScan& scan : out_.scans_) scan.carries = take(row_values, kAccumulatorBytes);
 
+  std::vector<bool> periodic(count_, false);
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body) {
       if (instr.kept || s.across || instr.value_class != ValueClass::kElement) continue;
@@ -101,6 +102,15 @@ void TileCompiler::lay_out() {
       if (instr.kind == TileInstr::Kind::kIndex && s.whole_rows && !instr.steady &&
           out_.axis_role_[static_cast<std::size_t>(instr.axis)] == 'x')
         instr.period = s.x_count;
+      // Nor do operators of these compute them anew.
+      const auto is_same = [&](std::uint32_t operand) {
+        return class_[operand] == ValueClass::kUniform || periodic[operand];
+      };
+      if ((instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain) &&
+          s.whole_rows && !instr.steady && instr.target == TileInstr::kNone &&
+          std::ranges::all_of(operands_of(instr), is_same))
+        instr.period = s.x_count;
+      periodic[instr.value] = instr.period > 0;
     }
   std::vector<TileInstr*> order;
   for (Stage& stage : out_.stages_)
@@ -192,7 +202,7 @@ void TileCompiler::choose_streams(std::size_t instrs) {
     for (const TileInstr& instr : stage.body)
       if (instr.past_cache) is_past_cache[instr.target] = true;
   for (std::uint32_t a = 0; a < out_.accesses_.size(); ++a)
-    if (!is_past_cache[a] && out_.accesses_[a].is_stream(s.x_count)) out_.streams_.push_back(a);
+    if (!is_past_cache[a] && out_.accesses_[a].streams_rows(s.x_count)) out_.streams_.push_back(a);
   const std::int64_t tiles = !out_.reductions_.empty() && s.tile_cols > 0
                                  ? (s.x_count + s.tile_cols - 1) / s.tile_cols
                                  : 1;

@@ -59,7 +59,8 @@ struct TileInstr {
   // The same for the offsets of a row's columns, and the gathers that they are of.
   std::size_t column_offsets = kNoOffsets;
   std::uint64_t of_columns = 0;
-  // Load, Index: for elements that are equal in every row, the columns after which they repeat.
+  // Load, Index, Op and Chain of these: for elements that are equal in every row, the columns after
+  // which they repeat.
   std::int64_t period = 0;
   std::uint32_t value = 0;  // instruction of the program
   std::uint32_t args[3] = {};
@@ -104,7 +105,7 @@ struct RunningScan {
   std::size_t carries = 0;  // offset in the workspace
 };
 
-/// The columns that a Load or Index with a period has made: every row's, starting at `phase`.
+/// The columns that an instruction with a period has made: every row's, starting at `phase`.
 struct LoadedColumns {
   std::int64_t phase = 0, cols = 0, rows = 0;
 };
@@ -137,11 +138,29 @@ class TileProgram {
   /// Rethrows a thread's exception, such as Error(kUsage) for a gathered index out of range.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
+  /// True if `next` stores only where this one does, and neither reads it: then they may run in any
+  /// order, or tile by tile. Parts of a concatenation do, which read the same rows. States may be
+  /// read under another name.
+  bool can_join(const plan::fb::PlanT& plan, const TileProgram& next) const;
+  /// Runs at most kMostJoined programs of which each may follow the first one. A workspace has the
+  /// sum of theirs.
+  static void run_joined(std::span<const TileProgram* const> programs,
+                         std::span<std::byte* const> buffers,
+                         std::span<std::byte* const> workspaces);
+  static constexpr std::size_t kMostJoined = 8;
+
   const TileSchedule& schedule() const { return schedule_; }
 
  private:
   friend class TileCompiler;
   class Worker;
+  /// What threads share: tiles, of which each may be cut into chunks of its repetitions.
+  struct Items {
+    std::int64_t count = 0, inner = 1, chunks = 1;
+    bool split_columns = false;
+  };
+  Items items_for(int team) const;
+  void run_item(Worker& worker, const Items& items, std::int64_t item) const;
 
   TileSchedule schedule_;
   std::vector<TileAccess> accesses_;
