@@ -219,7 +219,17 @@ std::optional<ValueId> product_of_depth_one(const Site& site) {
   return site.fitted(site.builder.add("Mul", {site.inputs[0], site.inputs[1]}));
 }
 
-constexpr std::array<SimplifyRule, 12> kViewRules = {{
+/// A running value over one element is that element, or what it begins with.
+Result scan_of_one(const Site& site) {
+  if (!site.is("Scan")) return std::nullopt;
+  const auto axis = static_cast<std::size_t>(site.node.attrs.get_int("axis"));
+  if (site.type.shape[axis] != Dim(1)) return std::nullopt;
+  if (site.node.attrs.get_int("exclusive") == 0) return site.inputs[0];
+  const double first = site.node.attrs.get_string("combine") == "sum" ? 0 : 1;  // or "prod"
+  return site.fitted(site.builder.scalar(site.type.dtype, first));
+}
+
+constexpr std::array<SimplifyRule, 13> kViewRules = {{
     {"nothing_to_do", nothing_to_do},
     {"product_of_depth_one", product_of_depth_one},
     {"reshape_of_reshape", reshape_of_reshape},
@@ -231,6 +241,7 @@ constexpr std::array<SimplifyRule, 12> kViewRules = {{
     {"unfold_is_reshape", unfold_is_reshape},
     {"slice_of_slice", slice_of_slice},
     {"reduce_of_one", reduce_of_one},
+    {"scan_of_one", scan_of_one},
     {"take_is_slice", take_is_slice},
 }};
 

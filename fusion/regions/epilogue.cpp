@@ -108,6 +108,13 @@ class EpilogueMatcher {
         if (options_.target.gemm_kernels && is_gathered(other))
           return refuse("what is added is gathered, which a kernel behind the product does itself");
         epilogue_.residual = other;
+        if (!is_conv_ && !options_.target.gemm_kernels) {
+          Operand rows = fold_rows(graph_, other);
+          for (const NodeId view : rows.nodes)
+            options_.decide(graph_.node(view), reader, true, "an access of the product's residual");
+          epilogue_.residual = rows.source;
+          epilogue_.residual_views = std::move(rows.nodes);
+        }
         return absorb(reader, "the product's residual");
       }
       return refuse(
@@ -317,7 +324,9 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
     const DType dtype = builder.type(value).dtype;
     if (epilogue.bias.valid()) value = builder.add("Add", {value, body.import(epilogue.bias)});
     if (epilogue.residual.valid())
-      value = builder.add("Add", {value, body.import(epilogue.residual)});
+      value = builder.add(
+          "Add", {value, build_operand(body, graph, {epilogue.residual, epilogue.residual_views},
+                                       epilogue.residual)});
     if (!epilogue.activation.empty()) {
       std::vector<ValueId> operands{value};
       for (const double parameter : epilogue.parameters)

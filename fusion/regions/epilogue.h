@@ -22,7 +22,8 @@ struct Epilogue {
   double alpha = 1;
   std::optional<DType> cast;  // the stored type in these cases
   ValueId bias;               // a constant along the last dimension, or invalid
-  ValueId residual;           // of the result's shape, or invalid
+  ValueId residual;           // of the result's shape behind its views, or invalid
+  std::vector<NodeId> residual_views;
   std::vector<NodeId> chain;  // the pointwise nodes after `chain_from`
   ValueId chain_from;
   std::string activation;           // operator name, or empty

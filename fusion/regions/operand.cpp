@@ -192,6 +192,21 @@ Operand fold_operand(const Graph& graph, const Node& product, std::size_t i, boo
   return best;
 }
 
+Operand fold_rows(const Graph& graph, ValueId value) {
+  constexpr std::size_t kMost = 64;
+  Operand best{value, {}, 1}, next = best;
+  while (next.nodes.size() < kMost) {
+    const NodeId id = graph.value(next.source).producer;
+    if (!id.valid() || !is_single_view(graph.node(id))) return best;
+    next.source = graph.node(id).inputs[0];
+    next.nodes.insert(next.nodes.begin(), id);
+    const Graph views = views_only(graph, graph.type(next.source), next.nodes);
+    const ValueId result = views.outputs()[0];
+    if (is_matrix_access(views, result) && is_by_rows(views, result)) best = next;
+  }
+  return best;
+}
+
 ValueId build_operand(BodyBuilder& body, const Graph& graph, const Operand& operand,
                       ValueId value) {
   if (operand.nodes.empty()) return body.import(value);

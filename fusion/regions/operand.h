@@ -50,6 +50,8 @@ struct Operand {
 /// is a single row or column, the dimension that replaces it must have such a stride. `by_rows`:
 /// the last dimension is the contiguous one.
 Operand fold_operand(const Graph& graph, const Node& product, std::size_t i, bool by_rows = false);
+/// Traces `value`, which a product adds, back through views while its rows are contiguous.
+Operand fold_rows(const Graph& graph, ValueId value);
 /// The operand inside a body.
 ValueId build_operand(BodyBuilder& body, const Graph& graph, const Operand& operand, ValueId value);
 /// True if `value`, traced through all its views in `graph`, is such a matrix.
