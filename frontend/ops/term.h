@@ -83,17 +83,22 @@ inline DType index_type(NodeContext& node, const Dim& length) {
   return most && *most < INT32_MAX ? DType::kInt32 : DType::kInt64;
 }
 
-/// The elements of `x` with index `i` along dimension `axis`, which becomes 1.
-inline Term slice_one(const Term& x, std::size_t axis, const Dim& i) {
+/// `count` elements of `x` from index `first` on along dimension `axis`.
+inline Term slice_some(const Term& x, std::size_t axis, const Dim& first, const Dim& count) {
   Shape shape = x.shape();
   std::vector<Dim> starts(shape.size(), Dim(0));
   Ints steps(shape.size(), 1);
-  starts[axis] = i;
-  shape[axis] = 1;
+  starts[axis] = first;
+  shape[axis] = count;
   return {x.node(), x.node().add("Slice", {x.value()},
                                  {{"starts", std::move(starts)},
                                   {"steps", std::move(steps)},
                                   {"shape", std::move(shape)}})};
+}
+
+/// The elements of `x` with index `i` along dimension `axis`, which becomes 1.
+inline Term slice_one(const Term& x, std::size_t axis, const Dim& i) {
+  return slice_some(x, axis, i, 1);
 }
 
 /// data[indices[0], indices[1], ..].

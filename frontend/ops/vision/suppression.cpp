@@ -13,19 +13,13 @@ namespace {
 
 /// Corners (low, low, high, high) of boxes [batches, boxes, 4].
 Term corners_of(const Term& boxes, bool centred) {
-  const auto part = [&](std::int64_t i) { return slice_one(boxes, 2, i); };
-  const Term a = part(0), b = part(1), c = part(2), d = part(3);
-  std::vector<Term> corners;
-  if (centred) {  // x, y, width, height
-    const Term x = c / 2, y = d / 2;
-    corners = {b - y, a - x, b + y, a + x};
-  } else {  // y, x of two opposite corners
-    corners = {a.with("Min", c), b.with("Min", d), a.with("Max", c), b.with("Max", d)};
-  }
-  std::vector<ValueId> values;
-  values.reserve(corners.size());
-  for (const Term& corner : corners) values.push_back(corner.cast(DType::kFloat32).value());
-  return {boxes.node(), boxes.node().concat(values, 2)};
+  // Centre and size, or two opposite corners. Overlaps do not depend on the order of dimensions.
+  const Term a = slice_some(boxes, 2, 0, 2), b = slice_some(boxes, 2, 2, 2);
+  const Term low = centred ? a - (b / 2) : a.with("Min", b),
+             high = centred ? a + (b / 2) : a.with("Max", b);
+  return {boxes.node(),
+          boxes.node().concat(
+              {low.cast(DType::kFloat32).value(), high.cast(DType::kFloat32).value()}, 2)};
 }
 
 /// Greedy suppression: in the order of scores, keeps a box of a class unless it overlaps a kept
