@@ -54,10 +54,12 @@ std::vector<std::size_t> joined_steps(const plan::fb::PlanT& plan,
   }
   std::vector<std::size_t> result(steps.size(), 1);
   for (std::size_t i = 0, end = 0; i < steps.size(); i = end) {
-    const auto* const first = std::get_if<TileProgram>(&steps[i]);
-    for (end = i + 1; first && end < steps.size() && !begins[end]; ++end) {
-      const auto* const next = std::get_if<TileProgram>(&steps[end]);
-      if (!next || end - i == TileProgram::kMostJoined || !first->can_join(plan, *next)) break;
+    std::vector<const TileProgram*> programs{std::get_if<TileProgram>(&steps[i])};
+    for (end = i + 1; programs[0] && end < steps.size() && !begins[end]; ++end) {
+      programs.push_back(std::get_if<TileProgram>(&steps[end]));
+      if (!programs.back() || programs.size() > TileProgram::kMostJoined ||
+          !TileProgram::can_join(plan, programs))
+        break;
       result[end] = 0;
     }
     result[i] = end - i;

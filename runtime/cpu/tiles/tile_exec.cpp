@@ -2,6 +2,7 @@
 // Runs tile programs.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -495,29 +496,35 @@ void TileProgram::run_item(Worker& worker, const Items& items, std::int64_t item
   }
 }
 
-bool TileProgram::can_join(const plan::fb::PlanT& plan, const TileProgram& next) const {
-  const auto buffers_of = [](const TileProgram& program, bool stored) {
-    std::vector<std::uint32_t> found;
-    for (const Stage& stage : program.stages_)
-      for (const auto* part : {&stage.row, &stage.body})
-        for (const TileInstr& instr : *part)
-          if (instr.access != TileInstr::kNone &&
-              (instr.kind == TileInstr::Kind::kStore || instr.kind == TileInstr::Kind::kScatter) ==
-                  stored)
-            found.push_back(program.accesses_[instr.access].access().buffer);
-    return found;
+bool TileProgram::can_join(const plan::fb::PlanT& plan,
+                           std::span<const TileProgram* const> programs) {
+  std::map<std::uint32_t, std::int64_t> stored;  // elements, by buffer
+  const auto each_access = [&](const auto& visit) {
+    for (const TileProgram* program : programs)
+      for (const Stage& stage : program->stages_)
+        for (const auto* part : {&stage.row, &stage.body})
+          for (const TileInstr& instr : *part)
+            if (instr.access != TileInstr::kNone)
+              visit(*program, instr, program->accesses_[instr.access].access());
   };
-  const std::vector<std::uint32_t> stored = buffers_of(*this, true);
-  const auto is_stored = [&](std::uint32_t buffer) {
-    return std::ranges::find(stored, buffer) != stored.end();
-  };
-  const auto is_state = [&](std::uint32_t buffer) {
-    return plan.buffers[buffer]->kind == plan::fb::BufferKind::State;
-  };
-  return std::ranges::none_of(stored, is_state) &&
-         std::ranges::all_of(buffers_of(next, true), is_stored) &&
-         std::ranges::none_of(buffers_of(*this, false), is_stored) &&
-         std::ranges::none_of(buffers_of(next, false), is_stored);
+  bool fits = true;
+  each_access([&](const TileProgram& program, const TileInstr& instr, const BoundAccess& access) {
+    if (instr.kind == TileInstr::Kind::kScatter) fits = false;
+    if (instr.kind != TileInstr::Kind::kStore) return;
+    const TileSchedule& s = program.schedule_;
+    const std::int64_t elements = instr.value_class == ValueClass::kElement ? s.y_count * s.x_count
+                                  : s.across                                ? s.x_count
+                                                                            : s.y_count;
+    const bool is_known = &program == programs[0] || stored.contains(access.buffer);
+    std::int64_t& sum = stored[access.buffer];
+    sum += s.z_count * elements;
+    fits = fits && is_known && sum <= access.count && access.is_plain() && access.gathers.empty() &&
+           plan.buffers[access.buffer]->kind != plan::fb::BufferKind::State;
+  });
+  each_access([&](const TileProgram&, const TileInstr& instr, const BoundAccess& access) {
+    if (instr.kind != TileInstr::Kind::kStore && stored.contains(access.buffer)) fits = false;
+  });
+  return fits;
 }
 
 void TileProgram::run(std::span<std::byte* const> buffers,

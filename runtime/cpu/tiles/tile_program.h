@@ -138,12 +138,11 @@ class TileProgram {
   /// Rethrows a thread's exception, such as Error(kUsage) for a gathered index out of range.
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
-  /// True if `next` stores only where this one does, and neither reads it: then they may run in any
-  /// order, or tile by tile. Parts of a concatenation do, which read the same rows. States may be
-  /// read under another name.
-  bool can_join(const plan::fb::PlanT& plan, const TileProgram& next) const;
-  /// Runs at most kMostJoined programs of which each may follow the first one. A workspace has the
-  /// sum of theirs.
+  /// True if the programs may run in any order, or tile by tile: the others store only where the
+  /// first one does, all together no more than there is, and none reads it. Parts of a
+  /// concatenation do, which read the same rows. States may be read under another name.
+  static bool can_join(const plan::fb::PlanT& plan, std::span<const TileProgram* const> programs);
+  /// Runs at most kMostJoined programs that can_join(). A workspace has the sum of theirs.
   static void run_joined(std::span<const TileProgram* const> programs,
                          std::span<std::byte* const> buffers,
                          std::span<std::byte* const> workspaces);

@@ -124,10 +124,10 @@ TEST(CpuRows, SumsOfManyBytes) {
           const Id y = b.output("y", DType::kInt32, {n});
           LoopBuilder l({n, m}, 1);
           const Id value = l.load(l.access(x, zero, {one, n}), type);
-          l.store(l.access(y, zero, {one, zero}),
-                  l.reduce(Combine::kSum, l.op(ScalarOp::kCast, {value}, DType::kInt32),
-                           DType::kInt32),
-                  DType::kInt32);
+          l.store(
+              l.access(y, zero, {one, zero}),
+              l.reduce(Combine::kSum, l.op(ScalarOp::kCast, {value}, DType::kInt32), DType::kInt32),
+              DType::kInt32);
           b.loop("sum", std::move(l));
           LoopCase test(std::move(b));
           for (int i = 0; i < rows * columns; ++i)  // the largest ones, which overflow first
@@ -172,10 +172,15 @@ TEST(CpuRows, ProgramsThatRunTogether) {
       std::vector<TileProgram> programs;
       for (const auto& step : data->meta.steps)
         programs.emplace_back(data->meta, *step->work.AsLoopStep()->program, values, threads);
-      EXPECT_TRUE(programs[0].can_join(data->meta, programs[1]));
-      EXPECT_TRUE(programs[0].can_join(data->meta, programs[2]));
-      EXPECT_FALSE(programs[0].can_join(data->meta, programs[3])) << "it reads what is stored";
-      EXPECT_FALSE(programs[3].can_join(data->meta, programs[0]));
+      const auto can_join = [&](std::initializer_list<int> which) {
+        std::vector<const TileProgram*> chosen;
+        for (const int k : which) chosen.push_back(&programs[static_cast<std::size_t>(k)]);
+        return TileProgram::can_join(data->meta, chosen);
+      };
+      EXPECT_TRUE(can_join({0, 1, 2}));
+      EXPECT_FALSE(can_join({0, 1, 3})) << "the last one reads what is stored";
+      EXPECT_FALSE(can_join({3, 0}));
+      EXPECT_FALSE(can_join({0, 1, 2, 1})) << "the last one stores again";
 
       std::size_t bytes = 0;
       for (const TileProgram& program : programs) bytes += program.workspace_bytes();
