@@ -328,7 +328,9 @@ class MatmulLowering {
       if (shape[d] == Dim(1)) index[d] = Dim(0);
     // A bias is the same for all rows and batches; with one row both readings are right.
     const Dim columns = space_->shape().back();
-    const bool along_columns = ir::element_count(shape) == columns && is_column_index(index);
+    // It also begins where its buffer does, unlike a row of a larger tensor.
+    const bool along_columns = ir::element_count(shape) == columns && is_column_index(index) &&
+                               body_.producer(other) == nullptr;
     if (along_columns && !result.bias.valid()) {
       result.bias = other;
       result.bias_index = std::move(index);

@@ -547,6 +547,15 @@ void TileProgram::run_joined(std::span<const TileProgram* const> programs,
   }
   if (most == 0) return;
   const std::int64_t parts = std::min(most, threads::parts_of(team));
+  if (programs.size() == 1) {
+    threads::run_parts(parts, team, [&](threads::Member& member) {
+      Worker worker(*programs[0], buffers, workspaces[static_cast<std::size_t>(member.me())]);
+      while (const auto part = member.next())
+        for (std::int64_t item = most * *part / parts; item < most * (*part + 1) / parts; ++item)
+          programs[0]->run_item(worker, items[0], item);
+    });
+    return;
+  }
   threads::run_parts(parts, team, [&](threads::Member& member) {
     std::array<std::optional<Worker>, kMostJoined> workers;
     std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];

@@ -110,15 +110,23 @@ OpArgs without_rows(OpArgs t, std::int64_t rows) {
 }
 
 template <class Op>
-void binary(const OpArgs& given) {
-  if (given.cols == 0) return;
-  OpArgs t = given;
-  if (t.args[0].per_column != t.args[1].per_column)
-    t = without_rows(given, t.args[1].per_column ? narrow_rows<Op, 0>(t) : narrow_rows<Op, 1>(t));
+void binary_any(const OpArgs& t) {
   if (t.args[0].per_column)
     t.args[1].per_column ? binary_rows<Op, true, true>(t) : binary_rows<Op, true, false>(t);
   else
     t.args[1].per_column ? binary_rows<Op, false, true>(t) : binary_rows<Op, false, false>(t);
+}
+
+template <class Op>
+void binary(const OpArgs& t) {
+  if (t.cols == 0) return;
+  std::int64_t done = 0;
+  if (t.rows > 1 && t.args[0].per_column != t.args[1].per_column)
+    done = t.args[1].per_column ? narrow_rows<Op, 0>(t) : narrow_rows<Op, 1>(t);
+  if (done > 0)
+    binary_any<Op>(without_rows(t, done));
+  else
+    binary_any<Op>(t);
 }
 
 /// Division of a row by one number multiplies by its reciprocal, at a quarter of the cost. Error:
@@ -190,12 +198,7 @@ std::int64_t narrow_choices(const OpArgs& t) {
   return r;
 }
 
-void select(const OpArgs& given) {
-  if (given.cols == 0) return;
-  const std::int64_t done = narrow_choices(given);
-  OpArgs t = without_rows(given, done);
-  t.args[0].data =
-      static_cast<const std::uint8_t*>(given.args[0].data) + done * t.args[0].row_stride;
+void select_rows(const OpArgs& t) {
   for (std::int64_t r = 0; r < t.rows; ++r) {
     const auto* c = static_cast<const std::uint8_t*>(t.args[0].data) + r * t.args[0].row_stride;
     const float* a = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
@@ -220,6 +223,16 @@ void select(const OpArgs& given) {
                 : select_row<false, false>(c, a, b, out, t.cols);
     }
   }
+}
+
+void select(const OpArgs& t) {
+  if (t.cols == 0) return;
+  const std::int64_t done = t.rows > 1 ? narrow_choices(t) : 0;
+  if (done == 0) return select_rows(t);
+  OpArgs rest = without_rows(t, done);
+  rest.args[0].data =
+      static_cast<const std::uint8_t*>(t.args[0].data) + done * t.args[0].row_stride;
+  select_rows(rest);
 }
 
 OpKernel find_op(ScalarOp op) {
