@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <sinter/sinter.h>
 
-#include "instruction_sets.h"
-#include "loop_case.h"
+#include "tests/runtime/cpu/instruction_sets.h"
+#include "tests/runtime/cpu/loop_case.h"
 
 namespace sinter::testing {
 namespace {
