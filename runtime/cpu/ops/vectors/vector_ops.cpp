@@ -76,7 +76,10 @@ void binary_rows(const OpArgs& t) {
 /// as many as a vector has, as often as possible. `kNumbers`: which operand has the numbers.
 /// Returns the number of rows done.
 template <class Op, int kNumbers>
-std::int64_t narrow_rows(const OpArgs& t) {
+std::int64_t narrow_rows([[maybe_unused]] const OpArgs& t) {
+#if !HWY_ARCH_X86 || HWY_TARGET > HWY_AVX3
+  return 0;  // their vectors have few rows, and each copy of the code takes room
+#else
   const D d;
   const View &columns = t.args[1 - kNumbers], &numbers = t.args[kNumbers];
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -99,6 +102,7 @@ std::int64_t narrow_rows(const OpArgs& t) {
     hn::StoreU(result, d, out + r * t.cols);
   }
   return r;
+#endif
 }
 
 OpArgs without_rows(OpArgs t, std::int64_t rows) {
@@ -167,7 +171,10 @@ HWY_INLINE void select_row(const std::uint8_t* c, const float* a, const float* b
 
 /// narrow_rows() for choices by one flag for each row, among rows and numbers that are the same
 /// for all.
-std::int64_t narrow_choices(const OpArgs& t) {
+std::int64_t narrow_choices([[maybe_unused]] const OpArgs& t) {
+#if !HWY_ARCH_X86 || HWY_TARGET > HWY_AVX3
+  return 0;
+#else
   const D d;
   const hn::Rebind<std::uint8_t, D> d8;
   const hn::RebindToUnsigned<D> du;
@@ -196,6 +203,7 @@ std::int64_t narrow_choices(const OpArgs& t) {
                static_cast<float*>(t.result) + r * t.cols);
   }
   return r;
+#endif
 }
 
 void select_rows(const OpArgs& t) {

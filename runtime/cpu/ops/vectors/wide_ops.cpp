@@ -90,6 +90,7 @@ void wide_unary(const OpArgs& t) {
   }
 }
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3  // others have no such instruction
 /// Truncates to int64, as ONNX casts do: saturated, NaN becomes 0.
 template <typename From>
 void to_int64(const OpArgs& t) {
@@ -120,6 +121,8 @@ void to_int64(const OpArgs& t) {
     }
   }
 }
+
+#endif
 
 /// float32 powers of positive normal numbers in float64, rounded once. Squares are exact products.
 void power(const OpArgs& t) {
@@ -160,10 +163,12 @@ void power(const OpArgs& t) {
 }
 
 OpKernel find_wide(ScalarOp op, DType operand, DType result) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if (op == ScalarOp::kCast && result == DType::kInt64) {
     if (operand == DType::kFloat32) return to_int64<float>;
     return operand == DType::kFloat64 ? to_int64<double> : nullptr;
   }
+#endif
   if (operand != result) return nullptr;
   if (operand == DType::kFloat32) return op == ScalarOp::kPow ? power : nullptr;
   if (operand != DType::kFloat64) return nullptr;
