@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fusion/recurrences/operands.h"
+
 namespace sinter::fusion {
 
 bool depends_on(const ElementAt& element, const Dim& symbol) {
@@ -154,17 +156,6 @@ std::optional<StateValue> state_at(const ElementAt& element, const std::vector<D
   }
   return result;
 }
-
-namespace {
-
-ValueId transposed(GraphBuilder& b, ValueId value, const Ints& perm) {
-  return std::ranges::is_sorted(perm) ? value : b.add("Transpose", {value}, {{"perm", perm}});
-}
-ValueId of_type(GraphBuilder& b, ValueId value, DType type) {
-  return b.type(value).dtype == type ? value : b.add("Cast", {value}, {{"to", type}});
-}
-
-}  // namespace
 
 Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector<ValueId> writes,
                   Ints out, Ints state) {
