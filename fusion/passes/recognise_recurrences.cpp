@@ -4,6 +4,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/recurrences/chunked_delta.h"
 #include "fusion/recurrences/chunked_scan.h"
+#include "fusion/recurrences/loop_layers.h"
 #include "fusion/recurrences/token_layers.h"
 #include "fusion/regions/rebuild.h"
 
@@ -25,7 +26,7 @@ bool has_kernel(const Context& context, DType type, const FoundRecurrence& found
 Graph recognise_recurrences(const Graph& graph, Context& context) {
   std::vector<Piece> pieces;
   const auto take = [&](const Node& node, FoundRecurrence found, const char* spelled) {
-    const bool is_taken = has_kernel(context, graph.type(node.outputs[0]).dtype, found);
+    const bool is_taken = has_kernel(context, found.type, found);
     decide(context, node, node, is_taken,
            is_taken ? fmt::format("a recurrence over tokens, spelled {}", spelled)
                     : fmt::format("no recurrence over tokens: this target has no kernel for it: it "
@@ -47,6 +48,7 @@ Graph recognise_recurrences(const Graph& graph, Context& context) {
   }
   for (FoundChain& chain : token_layers(graph))
     take(*chain.node, std::move(chain.found), "token by token");
+  for (FoundChain& loop : loop_layers(graph)) take(*loop.node, std::move(loop.found), "as a loop");
   return pieces.empty() ? graph : rebuild(graph, pieces);
 }
 

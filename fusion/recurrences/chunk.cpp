@@ -13,9 +13,8 @@ bool Chunk::is_sum(const ElementAt& element, const Dim& chunk, const Dim& row, c
     const Node& scan = *sequences_.graph().producer(terms().source(element).value);
     summed->index[static_cast<std::size_t>(scan.attrs.get_int("axis"))] = row_;
   }
-  const bool is_by_head =
-      (!decay_ || decay_->order.size() == 3) &&
-      sequences_.is(*summed, chunk, token, std::nullopt, decay_);
+  const bool is_by_head = (!decay_ || decay_->order.size() == 3) &&
+                          sequences_.is(*summed, chunk, token, std::nullopt, decay_);
   return (is_by_head || sequences_.is(*summed, chunk, token, size, decay_)) &&
          decay_->heads == chunks().heads.value();
 }
@@ -23,8 +22,7 @@ bool Chunk::is_sum(const ElementAt& element, const Dim& chunk, const Dim& row, c
 bool Chunk::is_difference(const ElementAt& element, const Dim& chunk, const Dim& row,
                           const Dim& column, const Dim& size) {
   const ElementAt last = terms().source(element);
-  return terms().is(last, "Sub") != nullptr &&
-         is_sum(terms().operand(last, 0), chunk, row, size) &&
+  return terms().is(last, "Sub") != nullptr && is_sum(terms().operand(last, 0), chunk, row, size) &&
          is_sum(terms().operand(last, 1), chunk, column, size);
 }
 

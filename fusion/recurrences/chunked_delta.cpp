@@ -48,7 +48,8 @@ class ChunkedDelta {
     auto found = piece();
     if (!found) return {};
     const Shape& query = graph_.type(query_->value).shape;
-    return FoundRecurrence{std::move(*found), "delta", query[query_->order[3]]};
+    return FoundRecurrence{std::move(*found), "delta", query[query_->order[3]],
+                           graph_.type(node_.outputs[0]).dtype};
   }
   const std::string& why() const { return chunk_.why(); }
 
@@ -83,10 +84,9 @@ class ChunkedDelta {
       const auto u = take_factor(within.factors, [&](const ElementAt& factor) {
         return depends_on(factor, channel_) && terms_.is(factor, "Sub") != nullptr;
       });
-      const auto column =
-          std::ranges::find_if(within.sums, [&](const auto& sum) {
-            return u && depends_on(*u, Dim::symbol(sum.first));
-          });
+      const auto column = std::ranges::find_if(within.sums, [&](const auto& sum) {
+        return u && depends_on(*u, Dim::symbol(sum.first));
+      });
       if (!u || column == within.sums.end()) continue;
       const Dim token = Dim::symbol(column->first);
       within.sums.erase(column);
@@ -225,7 +225,8 @@ class ChunkedDelta {
     Layer layer{{*query_, *key_, *value, *chunk_.decay(), *beta_}, first_};
     std::vector<ValueId> writes{node_.outputs[0]};
     if (state_) writes.push_back(state_->value);
-    return layer_piece(graph_, node_, std::move(layer), std::move(writes), {0, 2, 1, 3}, {0, 1, 2, 3});
+    return layer_piece(graph_, node_, std::move(layer), std::move(writes), {0, 2, 1, 3},
+                       {0, 1, 2, 3});
   }
 
   const Graph& graph_;

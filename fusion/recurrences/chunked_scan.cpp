@@ -41,7 +41,8 @@ class ChunkedScan {
       for (const ValueId last : last_states()) writes.push_back(last);
       return FoundRecurrence{layer_piece(graph_, node_, std::move(layer), std::move(writes),
                                          {0, 1, 2, 3}, {0, 1, 3, 2}),
-                             "linear", query[query_->order[3]]};
+                             "linear", query[query_->order[3]],
+                             graph_.type(node_.outputs[0]).dtype};
     }
     return {};
   }

@@ -45,8 +45,7 @@ std::optional<Part> part_of(std::span<const Operand> tokens, std::size_t i) {
     if (now.value != result.element.value) return std::nullopt;
     for (std::size_t d = 0; d < first.size(); ++d) {
       if (t == 1 && now.index[d] != first[d] && !result.axis) result.axis = d;
-      const Dim wanted =
-          result.axis == d ? first[d] + Dim(static_cast<std::int64_t>(t)) : first[d];
+      const Dim wanted = result.axis == d ? first[d] + Dim(static_cast<std::int64_t>(t)) : first[d];
       if (now.index[d] != wanted || (result.axis == d && !first[d].is_constant()))
         return std::nullopt;
     }
@@ -55,23 +54,25 @@ std::optional<Part> part_of(std::span<const Operand> tokens, std::size_t i) {
 }
 
 /// The part as [batch or 1, tokens or 1, heads or 1, channels or 1].
-ValueId emit_part(GraphBuilder& b, const Graph& graph, const Part& part, std::int64_t count,
-                  const OperandShape& shape, ValueId value) {
+ValueId emit_part(GraphBuilder& b, const Graph& graph, const Part& part, const Dim& count,
+                  const OperandShape& shape, ValueId value, bool is_lifted) {
   std::vector<Role> roles;
+  const std::size_t first = is_lifted ? 1 : 0;
+  if (is_lifted) roles.push_back(kToken);
   for (std::size_t d = 0; d < part.element.index.size(); ++d)
     roles.push_back(part.axis == d ? kToken : *role_of(graph, part.element, d, shape));
   for (std::size_t d = roles.size(); d-- > 0;) {
     const Dim size = b.type(value).shape[d];
     if (roles[d] == kSelected) {
-      const std::int64_t at = part.element.index[d].value();
+      const std::int64_t at = part.element.index[d - first].value();
       const ValueId place = b.constant(Tensor::from_ints(DType::kInt64, {}, {{at}}));
       value = b.add("Gather", {value, place}, {{"axis", static_cast<std::int64_t>(d)}});
       roles.erase(roles.begin() + static_cast<std::ptrdiff_t>(d));
-    } else if (roles[d] == kToken && size != Dim(count)) {
+    } else if (roles[d] == kToken && size != count) {
       Shape whole = b.type(value).shape;
       std::vector<Dim> starts(whole.size(), Dim(0));
       starts[d] = part.element.index[d];
-      whole[d] = Dim(count);
+      whole[d] = count;
       value = b.add("Slice", {value},
                     {{"starts", starts}, {"steps", Ints(whole.size(), 1)}, {"shape", whole}});
     }
@@ -128,8 +129,8 @@ ValueId for_each_head(GraphBuilder& b, ValueId value, const Dim& heads) {
     const Dim group(heads.value() / shape[2].value());
     value = b.add("Reshape", {value},
                   {{"shape", Shape{shape[0], shape[1], shape[2], Dim(1), shape[3]}}});
-    value = b.add("Expand", {value},
-                  {{"shape", Shape{shape[0], shape[1], shape[2], group, shape[3]}}});
+    value =
+        b.add("Expand", {value}, {{"shape", Shape{shape[0], shape[1], shape[2], group, shape[3]}}});
     shape[2] = heads;
     return b.add("Reshape", {value}, {{"shape", shape}});
   }
@@ -138,9 +139,9 @@ ValueId for_each_head(GraphBuilder& b, ValueId value, const Dim& heads) {
 }
 
 ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const Operand> tokens,
-                    const OperandShape& shape, DType type,
-                    const std::function<ValueId(ValueId)>& read) {
-  const auto count = static_cast<std::int64_t>(tokens.size());
+                    const OperandShape& shape, DType type, const TokenSource& source) {
+  const Dim count =
+      tokens.size() == 1 ? source.count : Dim(static_cast<std::int64_t>(tokens.size()));
   std::vector<Part> parts;
   for (std::size_t i = 0; i < tokens[0].factors.size(); ++i) {
     auto part = part_of(tokens, i);
@@ -148,8 +149,8 @@ ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const Operand
       // One after the other.
       std::vector<ValueId> all;
       for (const Operand& token : tokens)
-        all.push_back(for_each_head(b, emit_tokens(b, graph, {&token, 1}, shape, type, read),
-                                    shape.heads));
+        all.push_back(
+            for_each_head(b, emit_tokens(b, graph, {&token, 1}, shape, type, source), shape.heads));
       return b.add("Concat", all, {{"axis", std::int64_t{1}}});
     }
     parts.push_back(std::move(*part));
@@ -157,8 +158,11 @@ ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const Operand
   ValueId result;
   std::vector<ValueId> values;
   for (const Part& part : parts)
-    values.push_back(of_type(
-        b, emit_part(b, graph, part, count, shape, read(part.element.value)), type));
+    values.push_back(
+        of_type(b,
+                emit_part(b, graph, part, count, shape, source.read(part.element.value),
+                          source.is_lifted(part.element.value)),
+                type));
   // Heads that share a factor each get it where another factor has more heads.
   std::int64_t heads = 1;
   for (const ValueId value : values) heads = std::max(heads, b.type(value).shape[2].value());
@@ -166,10 +170,11 @@ ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const Operand
     if (b.type(value).shape[2] != Dim(1)) value = for_each_head(b, value, Dim(heads));
     result = result.valid() ? b.add("Mul", {result, value}) : value;
   }
-  if (!result.valid()) result = b.scalar(type, tokens[0].factor);
+  if (!result.valid())
+    result = b.scalar(type, tokens[0].factor);
   else if (tokens[0].factor != 1)
     result = b.add("Mul", {result, b.scalar(type, tokens[0].factor)});
-  const Shape all{shape.batch, Dim(count), Dim(heads), shape.channels};
+  const Shape all{shape.batch, count, Dim(heads), shape.channels};
   return b.type(result).shape == all ? result : b.add("Expand", {result}, {{"shape", all}});
 }
 

@@ -35,11 +35,18 @@ struct OperandShape {
 /// the channel, or at constants.
 bool fits(const Graph& graph, const Operand& operand, const OperandShape& shape);
 
-/// The same operand of consecutive tokens as [batch, tokens, heads or a divisor, channels] of
-/// `type`. `read` gives the new value of an old one.
+/// Where values of tokens come from.
+struct TokenSource {
+  std::function<ValueId(ValueId)> read;  // the new value of an old one
+  // The new one has all tokens in front.
+  std::function<bool(ValueId)> is_lifted = [](ValueId) { return false; };
+  Dim count = 1;  // of tokens that a lifted value has
+};
+
+/// The same operand of consecutive tokens, or of one whose values are lifted, as [batch, tokens,
+/// heads or a divisor, channels] of `type`.
 ValueId emit_tokens(GraphBuilder& builder, const Graph& graph, std::span<const Operand> tokens,
-                    const OperandShape& shape, DType type,
-                    const std::function<ValueId(ValueId)>& read);
+                    const OperandShape& shape, DType type, const TokenSource& source);
 
 /// The value itself where it need not change.
 ValueId of_type(GraphBuilder& builder, ValueId value, DType type);

@@ -184,8 +184,8 @@ Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector
     std::vector<ValueId> written;
     for (std::size_t i = 0; i < types.size(); ++i) {
       const ValueId value = transposed(b, results[i == 0 ? 0 : 1], i == 0 ? out : state);
-      written.push_back(of_type(b, b.add("Reshape", {value}, {{"shape", types[i].shape}}),
-                                types[i].dtype));
+      written.push_back(
+          of_type(b, b.add("Reshape", {value}, {{"shape", types[i].shape}}), types[i].dtype));
     }
     return written;
   };

@@ -75,11 +75,12 @@ class Sequences {
   ValueId stop_;
 };
 
-/// What replaces a recurrence, with its update rule and the size of its keys.
+/// What replaces a recurrence, with its update rule, the size of its keys and its outputs' type.
 struct FoundRecurrence {
   Piece piece;
   std::string_view rule;
   Dim keys;
+  DType type;
 };
 
 /// Whether an index of `element` depends on `symbol`.

@@ -18,21 +18,50 @@ constexpr int kReach = 12;
 /// Terms end where nothing of the state is, unless all dimensions of a state are mixed there.
 bool TokenSteps::is_leaf(const ElementAt& element) {
   const ElementAt last = terms_.source(element);
-  if (target_ && last.value == *target_) return true;
+  if (target_ && last.value == *target_) return !is_zero_;
   if (!reads_out_ && last.value != after_ && terms_.is(last, "Add") != nullptr &&
       graph_.users(last.value).size() > 1)
     return true;  // another state
   if (target_ && reached_.contains(last.value)) return false;
   if (reads_out_) return true;
+  if (is_outer_product(last)) return false;
   for (std::size_t d = 1; d < index_.size(); ++d)
     if (index_[d].as_symbol() && !depends_on(last, index_[d])) return true;
   return false;
 }
 
+/// Neither operand has all dimensions of the product.
+bool TokenSteps::is_outer_product(const ElementAt& element) const {
+  const Node* node = graph_.producer(element.value);
+  if (node == nullptr || (node->op->name != "Mul" && node->op->name != "MatMul")) return false;
+  const Shape& shape = graph_.type(element.value).shape;
+  return std::ranges::none_of(node->inputs,
+                              [&](ValueId input) { return graph_.type(input).shape == shape; }) &&
+         (node->op->name == "Mul" || graph_.type(node->inputs[0]).shape.back() == Dim(1));
+}
+
 ProductTerm TokenSteps::product(const ElementAt& element) {
   ProductTerm term = terms_.product(element);
-  for (ElementAt& factor : term.factors) factor = terms_.source(factor);
+  for (ElementAt& factor : term.factors) factor = narrowed(terms_.source(factor));
   return term;
+}
+
+/// Whether the value repeats along the dimensions in which `symbol` is.
+bool TokenSteps::repeats(const ElementAt& element, const Dim& symbol, int depth) const {
+  const ElementAt last = terms_.source(element);
+  if (!depends_on(last, symbol)) return true;
+  const Node* node = graph_.producer(last.value);
+  if (node == nullptr || node->op->kind != OpKind::kPointwise || depth > 8) return false;
+  for (std::size_t i = 0; i < node->inputs.size(); ++i)
+    if (!repeats(terms_.operand(last, i), symbol, depth + 1)) return false;
+  return true;
+}
+/// At the first of elements that are all the same.
+ElementAt TokenSteps::narrowed(ElementAt element) const {
+  for (const Dim& symbol : index_)
+    if (depends_on(element, symbol) && repeats(element, symbol, 0))
+      element = at(element, symbol, Dim(0));
+  return element;
 }
 
 /// Values that depend on `value`, as far as they matter.
@@ -55,8 +84,7 @@ bool TokenSteps::find_before(TokenStep& step, const std::vector<ElementAt>& part
   const Shape& shape = graph_.type(after_).shape;
   for (const ElementAt& part : parts) {
     ProductTerm term = product(part);
-    std::erase_if(term.factors,
-                  [&](const ElementAt& f) { return terms_.is(f, "Exp") != nullptr; });
+    std::erase_if(term.factors, [&](const ElementAt& f) { return terms_.is(f, "Exp") != nullptr; });
     if (!term.sums.empty()) continue;
     if (term.factor == 0 && term.factors.empty()) {
       // The zeros are a constant behind the factors.
@@ -172,8 +200,8 @@ bool TokenSteps::take_delta(TokenStep& step, ProductTerm& written) {
         take_factor(held.factors, [&](const ElementAt& f) { return f.value == *target_; });
     step.key_axis = state ? key_axis_of(*state, summed) : std::nullopt;
   }
-  const auto power = take_factor(
-      held.factors, [&](const ElementAt& f) { return terms_.is(f, "Exp") != nullptr; });
+  const auto power =
+      take_factor(held.factors, [&](const ElementAt& f) { return terms_.is(f, "Exp") != nullptr; });
   // The key of zeros: what the keys are summed with is written, too.
   for (std::size_t d = 1; d < index_.size() && is_zero_ && !step.key_axis; ++d)
     for (const ElementAt& factor : written.factors)
@@ -248,7 +276,8 @@ bool TokenSteps::find_read_out(TokenStep& step, ValueId value) {
   ElementAt element = terms_.any_of(value);
   ProductTerm term = product(element);
   if (term.sums.size() != 1) return false;
-  const auto state = take_factor(term.factors, [&](const ElementAt& f) { return f.value == after_; });
+  const auto state =
+      take_factor(term.factors, [&](const ElementAt& f) { return f.value == after_; });
   if (!state || term.factors.empty()) return false;
   // Each of its dimensions is one of the result, but the keys, that are summed.
   std::optional<std::size_t> key_axis;

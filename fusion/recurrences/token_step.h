@@ -50,7 +50,10 @@ class TokenSteps {
  private:
   bool is_leaf(const ElementAt& element);
   void reach(ValueId value, NodeId last);
+  bool is_outer_product(const ElementAt& element) const;
   ProductTerm product(const ElementAt& element);
+  bool repeats(const ElementAt& element, const Dim& symbol, int depth) const;
+  ElementAt narrowed(ElementAt element) const;
   bool find_before(TokenStep& step, const std::vector<ElementAt>& parts);
   /// The dimension along which `element`, of the state before, is at `summed` and not at the
   /// step's symbol.

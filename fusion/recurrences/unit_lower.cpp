@@ -9,8 +9,7 @@ namespace {
 /// The number at `index` of an integer value: a position, the same everywhere, or a constant that
 /// counts along its dimensions.
 std::optional<Dim> number(const Terms& terms, const ElementAt& element) {
-  if (auto found =
-          ir::index_of_value(terms.graph(), element.value, element.index, terms.ranges()))
+  if (auto found = ir::index_of_value(terms.graph(), element.value, element.index, terms.ranges()))
     return found;
   const ElementAt last = terms.source(element);
   const auto& constant = terms.graph().value(last.value).constant;

@@ -30,8 +30,7 @@ class UnitLower {
  private:
   bool is_identity(const ElementAt& element, const Dim& row, const Dim& column,
                    std::int64_t rows) const;
-  const char* is_solved_row(const ElementAt& update, const ElementAt& before,
-                            std::int64_t i) const;
+  const char* is_solved_row(const ElementAt& update, const ElementAt& before, std::int64_t i) const;
   bool is_row_and_product(const ElementAt& written, const ElementAt& before, std::int64_t i,
                           const Dim& place) const;
 
