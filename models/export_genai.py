@@ -115,6 +115,17 @@ def save_checkpoint(config, folder):
     tokenizer().save_pretrained(folder)
 
 
+def flatten_positions(path):
+    """The builder gives RotaryEmbedding positions of time, height and width, which ONNX Runtime refuses; those of texts are the same."""
+    import onnx
+    model = onnx.load(path, load_external_data=False)
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if value.name == "position_ids" and len(dims) == 3:
+            del dims[0]
+            onnx.save(model, path)
+
+
 def export(name, precision, provider, out, options=(), size="small"):
     """The folder of the exported model."""
     target = Path(out) / f"{name}_{precision}_{provider}"
@@ -123,6 +134,7 @@ def export(name, precision, provider, out, options=(), size="small"):
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             save_checkpoint(configurations(size)[name](), checkpoint)
             of_users().by_genai(Path(checkpoint), target, precision, name, provider, (*OPTIONS.get(name, ()), *options))
+            flatten_positions(target / "model.onnx")
     return target
 
 
