@@ -30,6 +30,7 @@ SIZES = {"small": dict(vocab_size=VOCABULARY, hidden_size=64, intermediate_size=
                       eos_token_id=1, pad_token_id=1)}
 WINDOW = 8  # of local attention: less than the texts that the checks run
 SHORT = 11  # tokens of texts that have angles of their own: some of them
+OPTIONS = {"qwen3_5": ("exclude_embeds=false",)}
 # The builder writes graphs for these that have no caches, and name outputs that nothing makes.
 BROKEN = {("fp32", "cuda")}
 
@@ -61,6 +62,14 @@ def configurations(size="small"):
         # The one text decoder with a mixture of experts that the builder takes; in int4 it wants the published MXFP4.
         "gpt_oss": lambda: hf.GptOssConfig(**mixed, head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=WINDOW,
                                            layer_types=["sliding_attention", "full_attention"]),
+        # Layers with states beside those with caches.
+        "lfm2": lambda: hf.Lfm2Config(**mixed, conv_L_cache=3, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False),
+        # Of images and texts; the builder writes the decoder.
+        "qwen3_5": lambda: hf.Qwen3_5Config(
+            text_config=hf.Qwen3_5TextConfig(**mixed, head_dim=32, linear_conv_kernel_dim=4, linear_key_head_dim=16,
+                                             linear_value_head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4,
+                                             layer_types=["linear_attention", "full_attention"]).to_dict(),
+            vision_config=dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=sizes["hidden_size"])),
         # Angles for short texts and for long ones.
         "phi3long": lambda: hf.Phi3Config(
             **sizes, original_max_position_embeddings=SHORT, sliding_window=None,
@@ -95,7 +104,8 @@ def save_checkpoint(config, folder):
     import torch
     import transformers as hf
     torch.manual_seed(SEED)
-    model = hf.AutoModelForCausalLM.from_config(config).eval()
+    of_images = hasattr(config, "vision_config")
+    model = (hf.AutoModelForImageTextToText if of_images else hf.AutoModelForCausalLM).from_config(config).eval()
     with torch.no_grad():
         # Norms that are all ones, or biases of zero, hide a mistake in them.
         for name, weight in model.named_parameters():
@@ -105,6 +115,17 @@ def save_checkpoint(config, folder):
     tokenizer().save_pretrained(folder)
 
 
+def flatten_positions(path):
+    """The builder gives RotaryEmbedding positions of time, height and width, which ONNX Runtime refuses; those of texts are the same."""
+    import onnx
+    model = onnx.load(path, load_external_data=False)
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if value.name == "position_ids" and len(dims) == 3:
+            del dims[0]
+            onnx.save(model, path)
+
+
 def export(name, precision, provider, out, options=(), size="small"):
     """The folder of the exported model."""
     target = Path(out) / f"{name}_{precision}_{provider}"
@@ -112,7 +133,8 @@ def export(name, precision, provider, out, options=(), size="small"):
     with tempfile.TemporaryDirectory() as checkpoint, open(os.devnull, "w") as quiet:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             save_checkpoint(configurations(size)[name](), checkpoint)
-            of_users().by_genai(Path(checkpoint), target, precision, name, provider, options)
+            of_users().by_genai(Path(checkpoint), target, precision, name, provider, (*OPTIONS.get(name, ()), *options))
+            flatten_positions(target / "model.onnx")
     return target
 
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "fusion/passes/passes.h"
 #include "fusion/recurrences/chunked_delta.h"
 #include "fusion/recurrences/chunked_scan.h"
+#include "fusion/recurrences/loop_layers.h"
+#include "fusion/recurrences/token_layers.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -21,21 +25,30 @@ bool has_kernel(const Context& context, DType type, const FoundRecurrence& found
 
 Graph recognise_recurrences(const Graph& graph, Context& context) {
   std::vector<Piece> pieces;
+  const auto take = [&](const Node& node, FoundRecurrence found, const char* spelled) {
+    const bool is_taken = has_kernel(context, found.type, found);
+    decide(context, node, node, is_taken,
+           is_taken ? fmt::format("a recurrence over tokens, spelled {}", spelled)
+                    : fmt::format("no recurrence over tokens: this target has no kernel for it: it "
+                                  "stays as it is spelled, {}",
+                                  spelled));
+    context.decisions.back().sought = "LinearAttention";
+    if (is_taken) pieces.push_back(std::move(found.piece));
+  };
   for (const Node& node : graph.nodes()) {
     std::string why;
     auto found = chunked_scan(graph, node, why);
     if (!found && why.empty()) found = chunked_delta(graph, node, why);
-    if (!found && why.empty()) continue;
-    if (found && !has_kernel(context, graph.type(node.outputs[0]).dtype, *found)) {
-      found.reset();
-      why = "this target has no kernel for it: it stays as it is spelled, by chunks";
+    if (found) {
+      take(node, std::move(*found), "by chunks");
+    } else if (!why.empty()) {
+      decide(context, node, node, false, "no recurrence over tokens: " + why);
+      context.decisions.back().sought = "LinearAttention";
     }
-    decide(context, node, node, found.has_value(),
-           found ? "a recurrence over tokens, spelled by chunks"
-                 : "no recurrence over tokens: " + why);
-    context.decisions.back().sought = "LinearAttention";
-    if (found) pieces.push_back(std::move(found->piece));
   }
+  for (FoundChain& chain : token_layers(graph))
+    take(*chain.node, std::move(chain.found), "token by token");
+  for (FoundChain& loop : loop_layers(graph)) take(*loop.node, std::move(loop.found), "as a loop");
   return pieces.empty() ? graph : rebuild(graph, pieces);
 }
 

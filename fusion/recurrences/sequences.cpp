@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "fusion/recurrences/operands.h"
+
 namespace sinter::fusion {
 
 bool depends_on(const ElementAt& element, const Dim& symbol) {
@@ -141,25 +143,53 @@ std::optional<ElementAt> Sequences::running_sum(const ElementAt& element, const 
   return ElementAt{scan->inputs[0], last.index};
 }
 
-std::vector<ValueId> add_linear_attention(GraphBuilder& builder,
-                                          std::span<const Sequence> sequences,
-                                          std::span<const ValueId> given, DType type,
-                                          double scale) {
-  std::vector<ValueId> inputs;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    ValueId value = given[i];
-    const auto& order = sequences[i].order;
-    if (!std::ranges::is_sorted(order))
-      value = builder.add("Transpose", {value}, {{"perm", Ints(order.begin(), order.end())}});
-    if (i < 3 && builder.type(value).dtype != type)
-      value = builder.add("Cast", {value}, {{"to", type}});
-    inputs.push_back(value);
+std::optional<StateValue> state_at(const ElementAt& element, const std::vector<Dim>& index) {
+  if (element.index.size() != index.size()) return std::nullopt;
+  StateValue result{element.value, {}};
+  std::vector<bool> used(index.size(), false);
+  for (const Dim& wanted : index) {
+    std::size_t d = 0;
+    while (d < index.size() && (used[d] || element.index[d] != wanted)) ++d;
+    if (d == index.size()) return std::nullopt;
+    used[d] = true;
+    result.order.push_back(d);
   }
-  return builder.add_multi("LinearAttention", inputs,
-                           {{"rule", std::string(given.size() > 4 ? "delta" : "linear")},
-                            {"scale", scale},
-                            {"decay", std::int64_t{1}},
-                            {"state", std::int64_t{0}}});
+  return result;
+}
+
+Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector<ValueId> writes,
+                  Ints out, Ints state) {
+  Piece piece;
+  for (const Sequence& each : layer.sequences) piece.reads.push_back(each.value);
+  if (layer.state) piece.reads.push_back(layer.state->value);
+  std::vector<TensorType> types;
+  for (const ValueId write : writes) types.push_back(graph.type(write));
+  piece.writes = std::move(writes);
+  piece.emit = [layer = std::move(layer), types, out = std::move(out), state = std::move(state),
+                origins = node.origins](GraphBuilder& b, std::span<const ValueId> given) {
+    const GraphBuilder::OriginScope scope(b, origins);
+    const std::size_t count = layer.sequences.size();
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      const auto& order = i < count ? layer.sequences[i].order : layer.state->order;
+      const ValueId value = transposed(b, given[i], Ints(order.begin(), order.end()));
+      inputs.push_back(i < 3 ? of_type(b, value, types[0].dtype) : value);
+    }
+    const auto results =
+        b.add_multi("LinearAttention", inputs,
+                    {{"rule", std::string(count > 4 ? "delta" : "linear")},
+                     {"scale", 1.0},
+                     {"decay", std::int64_t{1}},
+                     {"state", static_cast<std::int64_t>(layer.state.has_value())}});
+    std::vector<ValueId> written;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const ValueId value = transposed(b, results[i == 0 ? 0 : 1], i == 0 ? out : state);
+      written.push_back(
+          of_type(b, b.add("Reshape", {value}, {{"shape", types[i].shape}}), types[i].dtype));
+    }
+    return written;
+  };
+  return piece;
 }
 
 }  // namespace sinter::fusion

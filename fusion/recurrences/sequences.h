@@ -59,6 +59,9 @@ class Sequences {
   /// what is summed up to there.
   std::optional<ElementAt> running_sum(const ElementAt& element, const Dim& row) const;
 
+  bool is_exp(const ElementAt& factor) const { return terms_.is(factor, "Exp") != nullptr; }
+  const Graph& graph() const { return graph_; }
+
  private:
   bool is_of_token(const ElementAt& element) const;
   bool is_token(const Dim& index) const;
@@ -72,11 +75,12 @@ class Sequences {
   ValueId stop_;
 };
 
-/// What replaces a recurrence, with its update rule and the size of its keys.
+/// What replaces a recurrence, with its update rule, the size of its keys and its outputs' type.
 struct FoundRecurrence {
   Piece piece;
   std::string_view rule;
   Dim keys;
+  DType type;
 };
 
 /// Whether an index of `element` depends on `symbol`.
@@ -85,10 +89,25 @@ bool depends_on(const ElementAt& element, const Dim& symbol);
 std::optional<ElementAt> take_factor(std::vector<ElementAt>& factors,
                                      const std::function<bool(const ElementAt&)>& fits);
 
-/// Adds a LinearAttention of query, key, value, decay and, if there are five, beta. Values of
-/// sequences `given` are in the orders of `sequences`. The first three get type `type`.
-std::vector<ValueId> add_linear_attention(GraphBuilder& builder,
-                                          std::span<const Sequence> sequences,
-                                          std::span<const ValueId> given, DType type, double scale);
+/// A state [batch, heads, keys, values], in some order of dimensions.
+struct StateValue {
+  ValueId value;
+  std::vector<std::size_t> order;  // of batch, heads, keys and values
+  friend bool operator==(const StateValue&, const StateValue&) = default;
+};
+/// `element` as the state at `index`: batch, head, key and value.
+std::optional<StateValue> state_at(const ElementAt& element, const std::vector<Dim>& index);
+
+/// Query, key, value, decay and, for the delta rule, beta; the state before the first token, if it
+/// is not zero.
+struct Layer {
+  std::vector<Sequence> sequences;
+  std::optional<StateValue> state;
+};
+/// A piece with the layer as a LinearAttention. The first of `writes` gets the outputs [batch,
+/// tokens, heads, values] in the order `out`, the others the last state [batch, heads, keys,
+/// values] in the order `state`, each reshaped.
+Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector<ValueId> writes,
+                  Ints out, Ints state);
 
 }  // namespace sinter::fusion

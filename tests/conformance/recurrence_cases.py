@@ -57,6 +57,27 @@ def linear_attention(name, rule, heads, sizes, length=5, by_channel=False, state
          kv_num_heads=states, **attributes)
 
 
+def ragged_conv(x, weight, ends, bias, state, capture=None, dilation=1, activation="none", state_update_capacity=0):
+    """What comes out of VarlenCausalConvWithState, which the peer has on the CPU since 1.32."""
+    kept, outs, states, captured = state.shape[2], [], [], np.zeros((len(state), state_update_capacity, x.shape[1]), np.float32)
+    for i, past in enumerate(state):
+        rows = x[ends[i]:ends[i + 1]]
+        whole = np.concatenate([past.T, rows])
+        y = sum(whole[j * dilation:j * dilation + len(rows)] * weight[:, 0, j] for j in range(weight.shape[2]))
+        y = y + (0 if bias is None else bias)
+        outs.append(y / (1 + np.exp(-y)) if activation == "silu" else y)
+        states.append(whole[len(whole) - kept:].T)
+        if capture is not None:
+            count = min(capture[i], state_update_capacity, len(rows))
+            captured[i, :count] = rows[:count]
+    return [np.concatenate(outs), np.stack(states), *([captured] if state_update_capacity else [])]
+
+
+def ragged(name, inputs, **attributes):
+    answers = [np.asarray(a, np.float32) for a in ragged_conv(*inputs, **attributes)]
+    case(f"varlen_causal_conv{name}", "VarlenCausalConvWithState", inputs, len(answers), MS, answers=answers, **attributes)
+
+
 def gated_delta_net(name, inputs, unpacked=None, **attributes):
     """Computed apart: the peer of these cases has it on GPUs alone. `inputs`: without cu_seqlens."""
     inputs = [*inputs[:3], None, *inputs[3:]]
@@ -132,3 +153,9 @@ def recurrence_cases():
     gated_delta_net("_packed", [packed, None, None, *gates, state], unpacked=(q, k, v))
     gated_delta_net("_by_sequence", [q.reshape(2, 5, 2, 8), k.reshape(2, 5, 2, 8), v.reshape(2, 5, 4, 4),
                                      *(gate.reshape(2, 5, 4) for gate in gates), state], scale=0.3)
+
+    rows, ends = normal(11, 6), np.array([0, 2, 3, 11], np.int32)
+    ragged("", [rows, weight, ends, bias, normal(3, 6, 3)])
+    ragged("_dilated", [rows, normal(6, 1, 3), ends, bias, normal(3, 6, 4)], dilation=2, activation="silu")
+    ragged("_one_tap", [rows, normal(6, 1, 1), ends, bias, normal(3, 6, 0)])
+    ragged("_captured", [rows, weight, ends, None, normal(3, 6, 3), np.array([1, 5, 3], np.int32)], state_update_capacity=4)

@@ -75,6 +75,15 @@ void causal_conv_with_state(NodeContext& node) { add_causal_conv(node, 1, 0, fal
 void microsoft_causal_conv_with_state(NodeContext& node) {
   if (const std::int64_t dims = node.attr_int("ndim", 1); dims != 1)
     node.unsupported("it is a convolution over {} dimensions; only one is supported", dims);
+  for (const auto& [name, plain] :
+       {std::pair("state_update_capacity", 0), std::pair("input_channel_offset", 0),
+        std::pair("input_channels", 0), std::pair("state_length", 0),
+        std::pair("state_channels_last", -1)})
+    if (const std::int64_t given = node.attr_int(name, plain); given != plain)
+      node.unsupported(
+          "attribute '{}' is {}: only states of the inputs' layout are kept, of all "
+          "channels",
+          name, given);
   const std::int64_t dilation = node.attr_int("dilation", 1);
   if (dilation < 1) node.invalid("attribute 'dilation' is {}; it must be positive", dilation);
   add_causal_conv(node, dilation, read_window(node), node.attr_int("channels_last", 0) != 0);
@@ -143,10 +152,14 @@ void gated_add(NodeContext& node) {
 const OpRows kStateSpaceOps = {
     {"CausalConvWithState", 27, causal_conv_with_state, "activation"},
     {"CausalConvWithState", 1, microsoft_causal_conv_with_state,
-     "activation channels_last dilation ndim state_window", kMicrosoft},
+     "activation channels_last dilation input_channel_offset input_channels ndim "
+     "state_channels_last state_length state_update_capacity state_window",
+     kMicrosoft},
     {"LinearAttentionGate", 1, linear_attention_gate, "", kMicrosoft},
     {"GatedRMSNorm", 1, gated_rms_norm, "activation epsilon", kMicrosoft},
     {"GatedAdd", 1, gated_add, "", kMicrosoft},
+    {"VarlenCausalConvWithState", 1, ragged_causal_conv,
+     "activation delta_offset dilation group_size state_update_capacity", kMicrosoft},
 };
 
 }  // namespace sinter::frontend

@@ -46,4 +46,7 @@ ValueId behind_zeros(NodeContext& node, ValueId x, std::int64_t axis, std::int64
 /// The attribute `name` is "none", "silu" or "swish": applies it.
 ValueId activated(NodeContext& node, ValueId x);
 
+/// com.microsoft's VarlenCausalConvWithState.
+void ragged_causal_conv(NodeContext& node);
+
 }  // namespace sinter::frontend

@@ -342,6 +342,9 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "SkipLayerNormalization", 1, "input:T skip:T gamma:T beta:T bias:T"},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 1, "input:T skip:T gamma:T bias:T"},
     {kMicrosoft, "TransposeMatMul", 1, "A:T B:T"},
+    {kMicrosoft, "VarlenCausalConvWithState", 1,
+     "input:T weight:T cumulative_sequence_length:M bias:T initial_state:T capture_count:M "
+     "kernel_delta:T previous_mask:T"},
 };
 // clang-format on
 

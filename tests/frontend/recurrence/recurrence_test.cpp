@@ -62,6 +62,32 @@ TEST(CausalConvWithState, MoreDimensionsAreRefused) {
               HasSubstr("a convolution over 2 dimensions"));
 }
 
+TEST(CausalConvWithState, ExtensionsOfGpusAreRefused) {
+  for (const char* const name : {"state_update_capacity", "input_channels", "state_length"})
+    EXPECT_THAT(
+        unsupported(layer("CausalConvWithState", {{{1, 2, 4}}, {{2, 1, 3}}}, {attr(name, 2)})),
+        HasSubstr(name));
+}
+
+TEST(VarlenCausalConvWithState, InputsThatDoNotFitAreErrors) {
+  const auto conv = [](std::vector<ModelDim> state, std::vector<Attribute> attributes = {},
+                       std::vector<Input> more = {}) {
+    std::vector<Input> inputs = {
+        {{10, 4}}, {{4, 1, 3}}, {{3}, DType::kInt32}, {{4}}, {std::move(state)}};
+    inputs.insert(inputs.end(), more.begin(), more.end());
+    return layer("VarlenCausalConvWithState", inputs, attributes);
+  };
+  EXPECT_THAT(invalid(conv({2, 4, 3})), HasSubstr("initial_state"));
+  EXPECT_THAT(invalid(conv({3, 4, 2})), HasSubstr("initial_state"));
+  EXPECT_THAT(invalid(conv({2, 4, 2}, {attr("dilation", 0)})), HasSubstr("'dilation' is 0"));
+  EXPECT_THAT(invalid(conv({2, 4, 2}, {attr("state_update_capacity", 9)})),
+              HasSubstr("it must be 0 to 8"));
+  EXPECT_THAT(invalid(conv({2, 4, 2}, {attr("state_update_capacity", 2)})),
+              HasSubstr("capture_count"));
+  EXPECT_THAT(unsupported(conv({2, 4, 2}, {}, {{}, {{10, 2, 2}}, {{10, 1}}})),
+              HasSubstr("kernel_delta"));
+}
+
 TEST(GatedDeltaNet, RaggedSequencesAreRefused) {
   const std::vector<Input> inputs = {{{10, 2, 8}},         {{10, 2, 8}}, {{10, 2, 4}},
                                      {{3}, DType::kInt32}, {{10, 2}},    {{10, 2}},

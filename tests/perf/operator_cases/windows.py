@@ -52,6 +52,18 @@ def corners(shape, dtype, seed):
     return (np.arange(n * c).reshape(n, c, 1, 1) * 4 * h * w + y * 2 * w + across).astype(dtype)
 
 
+def ragged(n, c, length):
+    """`n` sequences of about `length` tokens end to end, with states."""
+    ends = np.concatenate([[0], np.cumsum([length + (i % 3 - 1) * (length // 4) for i in range(n)])]).astype(np.int32)
+    return [x(int(ends[-1]), c), weight(c, 1, 4), Value((n + 1,), "i32", lambda *_: ends), weight(c, scale=0.1), x(n, c, 3)]
+
+
+def ragged_conv(x, w, ends, bias, state):
+    bounds = ends.tolist()
+    parts = [torch.cat([state[i], x[a:b].T], dim=1)[None] for i, (a, b) in enumerate(zip(bounds, bounds[1:]))]
+    return torch.cat([F.conv1d(part, w, bias, groups=w.shape[0])[0].T for part in parts])
+
+
 def convolved(size, n, c, side, m, kernel, stride=1, group=1, dilation=1, variant="", last=False, types=PRODUCTS, pad=None, rank=2):
     """A convolution of images, sequences or volumes of `side` elements each way."""
     sides = side if isinstance(side, tuple) else (side,) * rank
@@ -109,6 +121,7 @@ def depthwise():
         yield Case("CausalConvWithState", size, [x(n, c, length), weight(c, 1, 4), weight(c, scale=0.1)],
                    lambda x, w, b: F.silu(F.conv1d(F.pad(x, (3, 0)), w, b, groups=x.shape[1])), "silu", domain=MS, outputs=1,
                    attributes={"activation": "silu"})
+        yield Case("VarlenCausalConvWithState", size, ragged(n, c, length), ragged_conv, domain=MS, outputs=1)
 
 
 def turned(size, n, c, side, m, kernel, stride, variant, pad=None, rank=2):
