@@ -130,8 +130,9 @@ struct ChunkOperands {
     return pack_pair<T>(low_of<T>(pair) * low, high_of<T>(pair) * high);
   }
 
-  SINTER_DEVICE void store_tile(int tile, const u32 (&x)[4]) const {
-    record[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
+  /// `part`: the record's first unit of what the tile is one of.
+  SINTER_DEVICE void store_tile(int part, int tile, const u32 (&x)[4]) const {
+    record[part + tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
   }
   /// Register i of a fragment has rows g + i % 2 * 8 and columns t + i / 2 * 8 and the next.
   SINTER_DEVICE void store_queries() const {
@@ -144,7 +145,7 @@ struct ChunkOperands {
         x[i] =
             scaled(x[i], layer.scale * decay(row, channel), layer.scale * decay(row, channel + 1));
       }
-      store_tile(Record::kQuery + warp * Record::kKeyTiles + tile, x);
+      store_tile(Record::kChanging, Record::kQuery + warp * Record::kKeyTiles + tile, x);
     }
   }
   /// Transposed: rows are channels, columns this warp's tokens.
@@ -158,7 +159,7 @@ struct ChunkOperands {
         const int channel = tile * 16 + g + i % 2 * 8, row = warp * 16 + t + i / 2 * 8;
         x[i] = scaled(x[i], decay(kTokens - 1, row, channel), decay(kTokens - 1, row + 1, channel));
       }
-      store_tile(Record::kKey + tile * Record::kTiles + warp, x);
+      store_tile(0, Record::kKey + tile * Record::kTiles + warp, x);
     }
   }
   SINTER_DEVICE void store_decays() const {
@@ -274,7 +275,7 @@ struct ChunkOperands {
           memory.matrix[row][column + 1] = matrix[1];
         }
       }
-      store_tile(Record::score_tile(warp, block), packed);
+      store_tile(Record::kChanging, Record::score_tile(warp, block), packed);
     }
   }
 
@@ -353,22 +354,45 @@ struct ChunkOperands {
       }
     }
   }
-  template <int kRow>
-  SINTER_DEVICE void store_products(const u32 (&x)[4][4], const T (&from)[kTokens][kRow],
-                                    int columns, uint4* to) const {
-    for (int c = 0; c < columns; ++c) {
+  SINTER_DEVICE void store_erased(const u32 (&x)[4][4]) const {
+    for (int c = 0; c < Record::kKeyTiles; ++c) {
       float sums[2][4] = {};
 #pragma unroll
       for (int tile = 0; tile < 4; ++tile) {
         if (tile > warp) continue;
         u32 b[4];
-        load_matrix_x4_transposed(b, &from[tile * 16 + lane % 16][c * 16 + lane / 16 * 8]);
+        load_matrix_x4_transposed(b, &memory.key[tile * 16 + lane % 16][c * 16 + lane / 16 * 8]);
         mma_16x8x16<T>(sums[0], x[tile], b[0], b[1]);
         mma_16x8x16<T>(sums[1], x[tile], b[2], b[3]);
       }
-      to[c * Record::kLanes + lane] =
-          uint4{pack_pair<T>(sums[0][0], sums[0][1]), pack_pair<T>(sums[0][2], sums[0][3]),
-                pack_pair<T>(sums[1][0], sums[1][1]), pack_pair<T>(sums[1][2], sums[1][3])};
+      store_sums(0, Record::kErased + warp * Record::kKeyTiles + c, sums);
+    }
+  }
+  /// Accumulators of two instructions of neighbouring columns.
+  SINTER_DEVICE void store_sums(int part, int tile, const float (&sums)[2][4]) const {
+    u32 x[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      x[i] = pack_pair<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
+    store_tile(part, tile, x);
+  }
+  /// Values of 16 columns and 16 tokens, transposed.
+  SINTER_DEVICE void load_values(u32 (&x)[4], int column, int tile) const {
+    load_matrix_x4_transposed(
+        x, &memory.value[tile * 16 + lane / 16 * 8 + lane % 8][column * 16 + lane / 8 % 2 * 8]);
+  }
+  SINTER_DEVICE void store_added(const u32 (&x)[4][4]) const {
+    for (int c = 0; c < Record::kValueTiles; ++c) {
+      float sums[2][4] = {};
+#pragma unroll
+      for (int tile = 0; tile < 4; ++tile) {
+        if (tile > warp) continue;
+        u32 a[4];
+        load_values(a, c, tile);
+        mma_16x8x16<T>(sums[0], a, x[tile][0], x[tile][2]);
+        mma_16x8x16<T>(sums[1], a, x[tile][1], x[tile][3]);
+      }
+      store_sums(Record::kAdded, c * Record::kTiles + warp, sums);
     }
   }
 
@@ -378,21 +402,19 @@ struct ChunkOperands {
     store_keys();
     store_decays();
     store_scores();
-    uint4* const added = record + Record::kAdded + warp * Record::kValueTiles * Record::kLanes;
     if constexpr (kErases) {
       __syncthreads();
       invert();
       u32 x[4][4];
       load_inverse(x, false);
-      store_products(x, memory.value, Record::kValueTiles, added);
+      store_added(x);
       load_inverse(x, true);
-      store_products(x, memory.key, Record::kKeyTiles,
-                     record + (Record::kErased + warp * Record::kKeyTiles) * Record::kLanes);
+      store_erased(x);
     } else {
       for (int tile = 0; tile < Record::kValueTiles; ++tile) {
         u32 x[4];
-        load_rows(x, memory.value, tile);
-        added[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
+        load_values(x, tile, warp);
+        store_tile(Record::kAdded, tile * Record::kTiles + warp, x);
       }
     }
   }

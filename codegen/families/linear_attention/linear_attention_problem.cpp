@@ -70,23 +70,23 @@ Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {
 
 namespace {
 
+/// Bytes of what changes a state, of what reads it and of the columns.
 struct RecordParts {
-  std::int64_t shared = 0, added = 0;  // bytes: of what all slices read, and of the columns
+  std::int64_t changing = 0, reading = 0, added = 0;
 };
 RecordParts record_parts(const LinearAttentionProblem& problem) {
   constexpr std::int64_t kTiles = kChunkTokens / kTile;
   const std::int64_t keys = problem.key_size() / kTile, values = problem.value_size() / kTile;
-  const std::int64_t of_keys = problem.layer.rule == ir::UpdateRule::kLinear ? 2 : 3;
-  return {(of_keys * kTiles * keys + kTiles * (kTiles + 1) / 2) * kLanes +
-              (problem.decay ? problem.key_size() * 4 : 0),
-          kTiles * values * kLanes};
+  const std::int64_t of_keys = problem.layer.rule == ir::UpdateRule::kLinear ? 1 : 2;
+  return {of_keys * kTiles * keys * kLanes + (problem.decay ? problem.key_size() * 4 : 0),
+          (kTiles * keys + kTiles * (kTiles + 1) / 2) * kLanes, kTiles * values * kLanes};
 }
 
 }  // namespace
 
 std::int64_t LinearAttentionProblem::record_bytes() const {
   const RecordParts parts = record_parts(*this);
-  return parts.shared + parts.added;
+  return parts.changing + parts.reading + parts.added;
 }
 
 std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
@@ -98,10 +98,12 @@ std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
 }
 
 std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule) {
-  const std::int64_t stage =
-      record_parts(problem).shared + kChunkTokens / kTile * (schedule.slice / kTile) * kLanes;
-  return schedule.stages * stage +
-         (problem.key_size() + kChunkTokens) * (schedule.slice + kPad) * 2;
+  const RecordParts parts = record_parts(problem);
+  const std::int64_t columns = schedule.slice / kTile;  // tiles
+  const std::int64_t added = kChunkTokens / kTile * columns * kLanes;
+  const bool erases = problem.layer.rule != ir::UpdateRule::kLinear;
+  return schedule.stages * parts.changing + (schedule.stages + 1) * (added + parts.reading) +
+         2 * columns * (problem.key_size() / kTile) * kLanes + (erases ? 2 * added : kTile);
 }
 
 std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
@@ -123,8 +125,6 @@ std::string ChunkSchedule::to_string() const {
 std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, ExprTable& exprs,
                                          const DeviceModel& device, const std::string& forced) {
   constexpr int kMostStages = 3;
-  // Wider slices read less; narrower ones are more blocks, of which each multiprocessor needs one.
-  constexpr double kFullShare = 0.75;
   constexpr std::int64_t kWidest = 64;
   std::vector<ChunkSchedule> all;
   for (std::int64_t slice = kTile; slice <= kWidest; slice *= 2) {
@@ -139,23 +139,24 @@ std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, 
   if (!forced.empty())
     throw Error(ErrorCode::kUsage, fmt::format("schedule '{}' is none of this layer's: '{}' is",
                                                forced, all.front().to_string()));
+  // Copies that nothing hides and slices of one tile, which read as much for half of the work, are
+  // for layers that do not fit otherwise.
+  const auto worse = [](const ChunkSchedule& x) { return x.stages == 1; };
+  if (!std::ranges::all_of(all, worse)) std::erase_if(all, worse);
+  if (all.size() > 1 && all.front().slice == kTile) all.erase(all.begin());
   const Dim& batch = problem.layer.batch;
   const std::int64_t least =
       std::max<std::int64_t>(ir::lower_bound(batch, exprs.ranges()).value_or(1), 1);
   const auto most = ir::upper_bound(batch, exprs.ranges());
   std::vector<ChunkSchedule> chosen;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i + 1 == all.size()) {
-      chosen.push_back(all[i]);
-      break;
-    }
-    // Sequences with which the next slices are too few blocks.
-    const std::int64_t blocks = problem.layer.heads() * (problem.value_size() / all[i + 1].slice);
-    const auto few = static_cast<std::int64_t>(kFullShare * device.multiprocessors);
-    const std::int64_t limit = (few + blocks - 1) / blocks - 1;
-    if (limit < least) continue;
-    chosen.push_back(all[i]);
-    if (most && *most <= limit) break;
+  for (const ChunkSchedule& schedule : all) {
+    // Sequences up to which each block has a multiprocessor of its own.
+    const std::int64_t limit =
+        device.multiprocessors / (problem.layer.heads() * (problem.value_size() / schedule.slice));
+    const bool is_last = &schedule == &all.back();
+    if (!is_last && limit < least) continue;
+    chosen.push_back(schedule);
+    if (is_last || (most && *most <= limit)) break;
     chosen.back().conditions.emplace_back(exprs.intern(batch), 1, limit);
   }
   return chosen;

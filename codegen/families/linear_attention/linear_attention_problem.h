@@ -53,7 +53,7 @@ struct ChunkSchedule {
 
   /// "linear_attention slice=32 stages=3".
   std::string to_string() const;
-  int threads() const { return static_cast<int>(slice > 32 ? slice * 4 : 128); }
+  int threads() const { return static_cast<int>(slice * 4); }
 };
 /// Bytes of shared memory of a block of ChunkOperands and of ChunkStates; the kernels assert them.
 std::int64_t operand_bytes(const LinearAttentionProblem& problem);
