@@ -2,6 +2,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/recurrences/chunked_delta.h"
 #include "fusion/recurrences/chunked_scan.h"
+#include "fusion/recurrences/narrow_operands.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -36,7 +37,7 @@ Graph recognise_recurrences(const Graph& graph, Context& context) {
     context.decisions.back().sought = "LinearAttention";
     if (found) pieces.push_back(std::move(found->piece));
   }
-  return pieces.empty() ? graph : rebuild(graph, pieces);
+  return narrow_recurrences(pieces.empty() ? graph : rebuild(graph, pieces), context);
 }
 
 }  // namespace sinter::fusion

@@ -17,12 +17,16 @@ struct ChunkOperands {
   static constexpr int kGateRow = kByChannel ? kKeySize + 4 : 1;
   static constexpr int kHalf = kTokens / 2;
 
+  // A row of the matrix A, in float32, takes the place of a query's where that is no smaller.
+  static constexpr int kMatrixRow = kTokens + 4;
+  static constexpr int kQueryRow =
+      kErases && kKeySize + kPad < kMatrixRow * 2 ? kMatrixRow * 2 : kKeySize + kPad;
+
   struct Memory {
-    alignas(16) T query[kTokens][kKeySize + kPad];
+    alignas(16) T query[kTokens][kQueryRow];
     alignas(16) T key[kTokens][kKeySize + kPad];
     alignas(16) T value[kTokens][kValueSize + kPad];
-    alignas(16) float gates[kTokens][kGateRow];                    // binary logarithms of e^G
-    alignas(16) float matrix[kErases ? kTokens : 1][kTokens + 4];  // A, then its inverse
+    alignas(16) float gates[kTokens][kGateRow];  // binary logarithms of e^G
     float beta[kTokens];
   };
 
@@ -53,8 +57,8 @@ struct ChunkOperands {
   SINTER_DEVICE i64 head(int row) const { return token(row) * Shape::kStates + state_head; }
 
   // ---- into shared memory
-  template <int kSize, class Row>
-  SINTER_DEVICE void copy_rows(T (&to)[kTokens][kSize + kPad], const T* from, Row row_of) const {
+  template <int kSize, int kRow, class Row>
+  SINTER_DEVICE void copy_rows(T (&to)[kTokens][kRow], const T* from, Row row_of) const {
     constexpr int kUnits = kSize / 8;
     for (int i = static_cast<int>(threadIdx.x); i < kTokens * kUnits; i += kThreads) {
       const int row = i / kUnits, column = i % kUnits * 8;
@@ -77,6 +81,10 @@ struct ChunkOperands {
     }
     cp_async_wait<0>();
     __syncthreads();
+  }
+  /// Elements of A, later of its inverse.
+  SINTER_DEVICE float* matrix(int row, int column) const {
+    return reinterpret_cast<float*>(&memory.query[row][0]) + column;
   }
   /// A gate in binary logarithms. What is less than any number is e^-200, no infinity, whose
   /// differences would be no numbers.
@@ -134,16 +142,18 @@ struct ChunkOperands {
   SINTER_DEVICE void store_tile(int part, int tile, const u32 (&x)[4]) const {
     record[part + tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
   }
+  typedef u32 Queries[Record::kKeyTiles][4];  // of this warp's tokens
   /// Register i of a fragment has rows g + i % 2 * 8 and columns t + i / 2 * 8 and the next.
-  SINTER_DEVICE void store_queries() const {
+  SINTER_DEVICE void store_queries(Queries& queries) const {
+#pragma unroll
     for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
+      load_rows(queries[tile], memory.query, tile);
       u32 x[4];
-      load_rows(x, memory.query, tile);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = warp * 16 + g + i % 2 * 8, channel = tile * 16 + t + i / 2 * 8;
-        x[i] =
-            scaled(x[i], layer.scale * decay(row, channel), layer.scale * decay(row, channel + 1));
+        x[i] = scaled(queries[tile][i], layer.scale * decay(row, channel),
+                      layer.scale * decay(row, channel + 1));
       }
       store_tile(Record::kChanging, Record::kQuery + warp * Record::kKeyTiles + tile, x);
     }
@@ -184,10 +194,12 @@ struct ChunkOperands {
   // ---- products of tokens
   /// Query and key products of this warp's tokens with 16 others of which gates of all channels
   /// are the same or none are.
-  SINTER_DEVICE void multiply_tokens(int others, float (&scores)[2][4], float (&keys)[2][4]) const {
+  SINTER_DEVICE void multiply_tokens(int others, const Queries& queries, float (&scores)[2][4],
+                                     float (&keys)[2][4]) const {
+#pragma unroll
     for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
       u32 query[4], key[4], other[4];
-      load_rows(query, memory.query, tile);
+      memcpy(query, queries[tile], sizeof(query));
       load_columns(other, memory.key, others, tile);
       if constexpr (kErases) load_rows(key, memory.key, tile);
       if constexpr (kByChannel) between_blocks(tile, others, query, key, other);
@@ -249,31 +261,31 @@ struct ChunkOperands {
       key[k] = widen(own_key, k);
     }
   }
-  SINTER_DEVICE void store_scores() const {
-    for (int block = 0; block <= warp; ++block) {
+  /// Queries are in registers; those in memory are read for the last block, which is first, as A
+  /// takes their place.
+  SINTER_DEVICE void store_scores(const Queries& queries) const {
+    for (int block = warp; block >= 0; --block) {
       float scores[2][4] = {}, keys[2][4] = {};
       if constexpr (kByChannel) {
         if (block == warp) multiply_own_tokens(scores, keys);
       }
-      if (!kByChannel || block < warp) multiply_tokens(block * 16, scores, keys);
+      if (!kByChannel || block < warp) multiply_tokens(block * 16, queries, scores, keys);
+      __syncwarp();
       u32 packed[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // a register has two columns of row i % 2 of half i / 2
         const int row = warp * 16 + g + i % 2 * 8, column = block * 16 + t + i / 2 * 8;
-        float pair[2], matrix[2];
+        float pair[2], products[2];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int at = i % 2 * 2 + k;
           const float factor = kByChannel ? 1.0f : decay(row, column + k, 0);
           pair[k] = column + k <= row ? scores[i / 2][at] * factor * layer.scale : 0.0f;
-          matrix[k] =
+          products[k] =
               kErases && column + k < row ? keys[i / 2][at] * factor * memory.beta[row] : 0.0f;
         }
         packed[i] = pack_pair<T>(pair[0], pair[1]);
-        if constexpr (kErases) {
-          memory.matrix[row][column] = matrix[0];
-          memory.matrix[row][column + 1] = matrix[1];
-        }
+        if constexpr (kErases) store(matrix(row, column), products);
       }
       store_tile(Record::kChanging, Record::score_tile(warp, block), packed);
     }
@@ -291,12 +303,12 @@ struct ChunkOperands {
         float sums[4] = {i == lane ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int k = 0; k < i; ++k)
-          sums[k % 4] = fmaf(-memory.matrix[corner + i][corner + k], column[k], sums[k % 4]);
+          sums[k % 4] = fmaf(-*matrix(corner + i, corner + k), column[k], sums[k % 4]);
         column[i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
       }
       __syncwarp();
 #pragma unroll
-      for (int i = 0; i < kHalf; ++i) memory.matrix[corner + i][corner + lane] = column[i];
+      for (int i = 0; i < kHalf; ++i) *matrix(corner + i, corner + lane) = column[i];
     } else if constexpr (kByChannel) {
       decay_keys();
     }
@@ -314,14 +326,14 @@ struct ChunkOperands {
     float sums[8] = {};
 #pragma unroll 8
     for (int k = 0; k < kHalf; ++k) {
-      const float a = memory.matrix[a_row + row][a_column + k];
-      const auto b = ::load<8>(&memory.matrix[b_row + k][b_column + column]);
+      const float a = *matrix(a_row + row, a_column + k);
+      const auto b = ::load<8>(matrix(b_row + k, b_column + column));
 #pragma unroll
       for (int j = 0; j < 8; ++j) sums[j] = fmaf(a, b.v[j], sums[j]);
     }
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-      memory.matrix[to_row + row][to_column + column + j] = sign * sums[j];
+    for (int j = 0; j < 8; ++j) sums[j] *= sign;
+    store(matrix(to_row + row, to_column + column), sums);
   }
   /// Keys with their gates, in place, by the last two warps.
   SINTER_DEVICE void decay_keys() const {
@@ -348,7 +360,7 @@ struct ChunkOperands {
         for (int k = 0; k < 2; ++k) {
           float factor = memory.beta[column + k];
           if (erases) factor *= kByChannel ? -1.0f : -decay(column + k, 0);
-          pair[k] = tile <= warp ? memory.matrix[row][column + k] * factor : 0.0f;
+          pair[k] = tile <= warp ? *matrix(row, column + k) * factor : 0.0f;
         }
         x[tile][i] = pack_pair<T>(pair[0], pair[1]);
       }
@@ -398,10 +410,13 @@ struct ChunkOperands {
 
   SINTER_DEVICE void run() const {
     load();
-    store_queries();
-    store_keys();
-    store_decays();
-    store_scores();
+    {
+      Queries queries;
+      store_queries(queries);
+      store_keys();
+      store_decays();
+      store_scores(queries);
+    }
     if constexpr (kErases) {
       __syncthreads();
       invert();

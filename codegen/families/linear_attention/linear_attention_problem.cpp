@@ -13,7 +13,6 @@ constexpr std::int64_t kTile = 16;    // rows and columns of a fragment
 constexpr std::int64_t kPad = 8;      // elements between rows in shared memory
 constexpr std::int64_t kLanes = 512;  // bytes of a fragment of a warp
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace
 
@@ -90,11 +89,13 @@ std::int64_t LinearAttentionProblem::record_bytes() const {
 }
 
 std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
-  const std::int64_t keys = problem.key_size(), values = problem.value_size();
+  const std::int64_t keys = problem.key_size() + kPad, values = problem.value_size() + kPad;
   const bool erases = problem.layer.rule != ir::UpdateRule::kLinear;
-  return kChunkTokens * 2 * (2 * (keys + kPad) + values + kPad) +
-         kChunkTokens * 4 * (problem.layer.by_channel ? keys + 4 : 1) +
-         aligned((erases ? kChunkTokens : 1) * (kChunkTokens + 4) * 4) + kChunkTokens * 4;
+  const std::int64_t queries =
+      erases ? std::max(keys, (kChunkTokens + 4) * std::int64_t{2}) : keys;
+  return kChunkTokens * 2 * (queries + keys + values) +
+         kChunkTokens * 4 * (problem.layer.by_channel ? problem.key_size() + 4 : 1) +
+         kChunkTokens * 4;
 }
 
 std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule) {

@@ -313,7 +313,7 @@ TEST(LinearAttentionSchedules, RefuseChunksByName) {
   EXPECT_THAT(why({"linear", "", 64, 64, 2, 1, 1}), HasSubstr("several queries"));
   EXPECT_THAT(why({"linear", "", 80, 64}), HasSubstr("keys"));
   EXPECT_THAT(why({"linear", "", 64, 24}), HasSubstr("values"));
-  EXPECT_THAT(problem_of({"delta", "channel", 128, 128}).no_chunks(codegen::cuda_device("sm_89")),
+  EXPECT_THAT(problem_of({"delta", "channel", 256, 128}).no_chunks(codegen::cuda_device("sm_89")),
               HasSubstr("sm_89"));
 }
 
