@@ -106,7 +106,7 @@ def save_model(name, network, folder):
     parts, size = [], 0
     for tensor in model.graph.initializer:
         data = numpy_helper.to_array(tensor).tobytes()
-        if len(data) < LEAST_BYTES:
+        if len(data) < LEAST_BYTES or data not in known:  # masks, too, stay
             continue
         parts.append(known[data])
         tensor.ClearField("raw_data")

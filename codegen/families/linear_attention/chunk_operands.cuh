@@ -142,6 +142,10 @@ struct ChunkOperands {
   SINTER_DEVICE void store_tile(int part, int tile, const u32 (&x)[4]) const {
     record[part + tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
   }
+  /// As right operands of two instructions, which are pairs of neighbouring registers.
+  SINTER_DEVICE void store_right(int tile, const u32 (&x)[4]) const {
+    record[tile * Record::kLanes + lane] = uint4{x[0], x[2], x[1], x[3]};
+  }
   typedef u32 Queries[Record::kKeyTiles][4];  // of this warp's tokens
   /// Register i of a fragment has rows g + i % 2 * 8 and columns t + i / 2 * 8 and the next.
   SINTER_DEVICE void store_queries(Queries& queries) const {
@@ -169,7 +173,7 @@ struct ChunkOperands {
         const int channel = tile * 16 + g + i % 2 * 8, row = warp * 16 + t + i / 2 * 8;
         x[i] = scaled(x[i], decay(kTokens - 1, row, channel), decay(kTokens - 1, row + 1, channel));
       }
-      store_tile(0, Record::kKey + tile * Record::kTiles + warp, x);
+      store_right(Record::kKey + tile * Record::kTiles + warp, x);
     }
   }
   SINTER_DEVICE void store_decays() const {
@@ -377,16 +381,16 @@ struct ChunkOperands {
         mma_16x8x16<T>(sums[0], x[tile], b[0], b[1]);
         mma_16x8x16<T>(sums[1], x[tile], b[2], b[3]);
       }
-      store_sums(0, Record::kErased + warp * Record::kKeyTiles + c, sums);
+      u32 rounded[4];
+      round(rounded, sums);
+      store_right(Record::kErased + warp * Record::kKeyTiles + c, rounded);
     }
   }
   /// Accumulators of two instructions of neighbouring columns.
-  SINTER_DEVICE void store_sums(int part, int tile, const float (&sums)[2][4]) const {
-    u32 x[4];
+  SINTER_DEVICE static void round(u32 (&x)[4], const float (&sums)[2][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       x[i] = pack_pair<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
-    store_tile(part, tile, x);
   }
   /// Values of 16 columns and 16 tokens, transposed.
   SINTER_DEVICE void load_values(u32 (&x)[4], int column, int tile) const {
@@ -404,7 +408,9 @@ struct ChunkOperands {
         mma_16x8x16<T>(sums[0], a, x[tile][0], x[tile][2]);
         mma_16x8x16<T>(sums[1], a, x[tile][1], x[tile][3]);
       }
-      store_sums(Record::kAdded, c * Record::kTiles + warp, sums);
+      u32 rounded[4];
+      round(rounded, sums);
+      store_tile(Record::kAdded, c * Record::kTiles + warp, rounded);
     }
   }
 

@@ -17,7 +17,7 @@
 
 /// Matrices lie as tiles of 16 x 16 that lanes load as fragments of an MMA's left operand
 /// (mma.cuh), 16 bytes each. Registers 0 and 2, 1 and 3 of such a tile are also the right operands
-/// of two instructions whose columns are the tile's rows.
+/// of two instructions whose columns are the tile's rows; what changes a state lies in that order.
 template <class Shape>
 struct ChunkRecord {
   static constexpr int kTokens = 64, kTile = 16, kTiles = kTokens / kTile;

@@ -98,13 +98,8 @@ std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
          kChunkTokens * 4;
 }
 
-std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule) {
-  const RecordParts parts = record_parts(problem);
-  const std::int64_t columns = schedule.slice / kTile;  // tiles
-  const std::int64_t added = kChunkTokens / kTile * columns * kLanes;
-  const bool erases = problem.layer.rule != ir::UpdateRule::kLinear;
-  return schedule.stages * parts.changing + (schedule.stages + 1) * (added + parts.reading) +
-         2 * columns * (problem.key_size() / kTile) * kLanes + (erases ? 2 * added : kTile);
+std::int64_t chunk_bytes(const LinearAttentionProblem& problem, std::int64_t slice) {
+  return 2 * (slice / kTile) * (problem.key_size() + kChunkTokens) / kTile * kLanes;
 }
 
 std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
@@ -113,38 +108,45 @@ std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
   if (layer.out_heads() != layer.heads()) return "several queries read each state";
   if (key_size() % 64 != 0) return "its keys are no multiple of 64";
   if (value_size() % kTile != 0) return "its values are no multiple of 16";
-  if (operand_bytes(*this) > device.block_shared_bytes ||
-      chunk_bytes(*this, {kTile, 1, {}}) > device.block_shared_bytes)
+  if (std::max(operand_bytes(*this), chunk_bytes(*this, kTile)) > device.block_shared_bytes)
     return fmt::format("a chunk does not fit the shared memory of {}", device.architecture);
   return "";
 }
 
+namespace {
+
+/// What a thread of ChunkStates holds from one chunk to the next: states, and the next record's
+/// tiles.
+constexpr std::int64_t kMostRegisters = 160;
+std::int64_t registers(const LinearAttentionProblem& problem, std::int64_t slice) {
+  const std::int64_t columns = slice / kTile, keys = problem.key_size() / kTile;
+  return columns * (keys / 4) * 8 + keys * 2 * 4 + columns * 4;
+}
+
+}  // namespace
+
 std::string ChunkSchedule::to_string() const {
-  return fmt::format("linear_attention slice={} stages={}", slice, stages);
+  return fmt::format("linear_attention slice={}", slice);
 }
 
 std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, ExprTable& exprs,
                                          const DeviceModel& device, const std::string& forced) {
-  constexpr int kMostStages = 3;
   constexpr std::int64_t kWidest = 64;
   std::vector<ChunkSchedule> all;
   for (std::int64_t slice = kTile; slice <= kWidest; slice *= 2) {
     if (problem.value_size() % slice != 0) break;
-    for (int stages = kMostStages; stages > 0; --stages) {
-      ChunkSchedule schedule{slice, stages, {}};
-      if (chunk_bytes(problem, schedule) > device.block_shared_bytes) continue;
-      if (forced == schedule.to_string()) return {schedule};
-      if (all.empty() || all.back().slice < slice) all.push_back(schedule);
-    }
+    const ChunkSchedule schedule{slice, {}};
+    if (slice > kTile && (chunk_bytes(problem, slice) > device.block_shared_bytes ||
+                          registers(problem, slice) > kMostRegisters))
+      break;
+    if (forced == schedule.to_string()) return {schedule};
+    all.push_back(schedule);
   }
   if (!forced.empty())
     throw Error(ErrorCode::kUsage, fmt::format("schedule '{}' is none of this layer's: '{}' is",
                                                forced, all.front().to_string()));
-  // Copies that nothing hides and slices of one tile, which read as much for half of the work, are
-  // for layers that do not fit otherwise.
-  const auto worse = [](const ChunkSchedule& x) { return x.stages == 1; };
-  if (!std::ranges::all_of(all, worse)) std::erase_if(all, worse);
-  if (all.size() > 1 && all.front().slice == kTile) all.erase(all.begin());
+  // Slices of one tile read nearly as much for half of the work.
+  if (all.size() > 1) all.erase(all.begin());
   const Dim& batch = problem.layer.batch;
   const std::int64_t least =
       std::max<std::int64_t>(ir::lower_bound(batch, exprs.ranges()).value_or(1), 1);
