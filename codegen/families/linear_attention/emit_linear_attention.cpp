@@ -206,8 +206,7 @@ EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, std::uint
         {own.to_string(),
          problem.layer.batch * Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
          kChunkThreads, chunk_bytes(problem, own.slice), own.conditions},
-        fmt::format("ChunkStates<Shape, Layer, {}>", own.slice),
-        "layer, memory, records");
+        fmt::format("ChunkStates<Shape, Layer, {}>", own.slice), "layer, memory, records");
   return emitter.finish();
 }
 

@@ -13,7 +13,6 @@ constexpr std::int64_t kTile = 16;    // rows and columns of a fragment
 constexpr std::int64_t kPad = 8;      // elements between rows in shared memory
 constexpr std::int64_t kLanes = 512;  // bytes of a fragment of a warp
 
-
 }  // namespace
 
 LinearAttentionProblem read_linear_attention(const OperatorRegion& region) {
@@ -91,8 +90,7 @@ std::int64_t LinearAttentionProblem::record_bytes() const {
 std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
   const std::int64_t keys = problem.key_size() + kPad, values = problem.value_size() + kPad;
   const bool erases = problem.layer.rule != ir::UpdateRule::kLinear;
-  const std::int64_t queries =
-      erases ? std::max(keys, (kChunkTokens + 4) * std::int64_t{2}) : keys;
+  const std::int64_t queries = erases ? std::max(keys, (kChunkTokens + 4) * std::int64_t{2}) : keys;
   return kChunkTokens * 2 * (queries + keys + values) +
          kChunkTokens * 4 * (problem.layer.by_channel ? problem.key_size() + 4 : 1) +
          kChunkTokens * 4;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands of LinearAttention that are widened values of 16 bits.
+#include "fusion/recurrences/narrow_operands.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fusion/recurrences/narrow_operands.h"
 #include "ir/graph.h"
 #include "ir/text/text.h"
 

@@ -263,12 +263,9 @@ TEST(LinearAttentionChunks, TakeLargeStatesAndEverySchedule) {
       {"delta", "head", 128, 128},
       {"delta", "channel", 128, 64},
       {"linear", "head", 256, 64},
-      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
-       "linear_attention slice=64"},
-      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
-       "linear_attention slice=32"},
-      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
-       "linear_attention slice=16"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3, "linear_attention slice=64"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3, "linear_attention slice=32"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3, "linear_attention slice=16"},
   };
   check(layers, "chunks", {{1, 150}});
 }
@@ -321,9 +318,8 @@ TEST(LinearAttentionSchedules, AreWiderForMoreSequences) {
   EXPECT_EQ(chosen[0].conditions[0].max(), 1);
   EXPECT_EQ(chosen[1].slice, 64);
   EXPECT_TRUE(chosen[1].conditions.empty());
-  EXPECT_THAT(
-      [&] { codegen::choose_chunks(problem, exprs, device, "linear_attention slice=8"); },
-      ThrowsMessage<Error>(HasSubstr("is none of this layer's")));
+  EXPECT_THAT([&] { codegen::choose_chunks(problem, exprs, device, "linear_attention slice=8"); },
+              ThrowsMessage<Error>(HasSubstr("is none of this layer's")));
 }
 
 TEST(LinearAttentionSchedules, RefuseChunksByName) {
