@@ -344,10 +344,10 @@ struct ChunkOperands {
     for (int i = static_cast<int>(threadIdx.x) - kThreads / 2; i < kTokens * kKeySize / 2;
          i += kThreads / 2) {
       const int row = i / (kKeySize / 2), channel = i % (kKeySize / 2) * 2;
-      u32 pair;
-      memcpy(&pair, &memory.key[row][channel], 4);
-      pair = scaled(pair, decay(row, channel), decay(row, channel + 1));
-      memcpy(&memory.key[row][channel], &pair, 4);
+      const auto pair = ::load<2>(&memory.key[row][channel]);
+      const float decayed[2] = {widen(pair, 0) * decay(row, channel),
+                                widen(pair, 1) * decay(row, channel + 1)};
+      ::store(&memory.key[row][channel], decayed);
     }
   }
 

@@ -56,6 +56,15 @@ struct ChunkStates {
   SINTER_DEVICE void load(Tile& x, int chunk, int unit) const {
     unpack(x, records[static_cast<i64>(chunk) * Record::kUnits + unit]);
   }
+  /// Fetches neighbouring tiles of a chunk that loads will be of into the L2: memory is further away
+  /// than a chunk's time.
+  SINTER_DEVICE void fetch_tiles(int chunk, int unit, int tiles) const {
+    constexpr int kAhead = 3, kLine = 128 / 16;
+    if (chunk + kAhead >= chunks) return;
+    const uint4* const from =
+        records - lane + static_cast<i64>(chunk + kAhead) * Record::kUnits + unit;
+    for (int i = lane * kLine; i < tiles * kLanes; i += 32 * kLine) fetch_line(from + i);
+  }
   SINTER_DEVICE void load_shared(Tile& x, const uint4* tiles, int tile) const {
     unpack(x, load_shared_x4(tiles + tile * kLanes + lane));
   }
@@ -152,6 +161,13 @@ struct ChunkStates {
     load_decays(x, 0);
   }
 
+  SINTER_DEVICE void fetch_changing(int chunk) const {
+    if constexpr (kErases)
+      fetch_tiles(chunk, (Record::kErased + warp * kKeyTiles) * kLanes, kKeyTiles);
+    fetch_tiles(chunk, (Record::kKey + warp * kOwnKeys * kTiles) * kLanes, kOwnKeys * kTiles);
+    fetch_tiles(chunk, Record::kAdded + (column / 16 * kTiles + warp * kColumns) * kLanes, kColumns);
+  }
+
   /// Publishes the updates of this warp's tokens; then loads of the next chunk what it took them
   /// from.
   SINTER_DEVICE void find_updates(Changing& x, int chunk, int next) const {
@@ -225,6 +241,10 @@ struct ChunkStates {
     if (tile <= warp)
       load(x.scores[tile], chunk, Record::kChanging + Record::score_tile(warp, tile) * kLanes);
   }
+  SINTER_DEVICE void fetch_reading(int chunk) const {
+    fetch_tiles(chunk, Record::kChanging + (Record::kQuery + warp * kKeyTiles) * kLanes, kKeyTiles);
+    fetch_tiles(chunk, Record::kChanging + Record::score_tile(warp, 0) * kLanes, warp + 1);
+  }
   typedef float Rows[kColumns][2][4];
   SINTER_DEVICE void read_states(Reading& x, Rows& out, int chunk, int next) const {
     const uint4* const states = memory.states[chunk % 2];
@@ -266,8 +286,8 @@ struct ChunkStates {
       for (int c = 0; c < kColumns; ++c)
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const u32 rounded = pack_pair<T>(out[c][j][i * 2], out[c][j][i * 2 + 1]);
-          memcpy(row + c * 16 + j * 8 + t, &rounded, 4);
+          const float pair[2] = {out[c][j][i * 2], out[c][j][i * 2 + 1]};
+          store(row + c * 16 + j * 8 + t, pair);  // one store; of memcpy() the compiler makes four
         }
     }
   }
@@ -283,6 +303,7 @@ struct ChunkStates {
       publish_states(states, 0);
       for (int chunk = 0; chunk < chunks; ++chunk) {
         const int next = behind(chunk);
+        fetch_changing(chunk);
         __syncthreads();  // the states are there; those of the chunk before have been read
         find_updates(x, chunk, next);
         __syncthreads();  // the updates are there
@@ -305,6 +326,7 @@ struct ChunkStates {
     __syncthreads();
     for (int chunk = 0; chunk < chunks; ++chunk) {
       Rows out = {};
+      fetch_reading(chunk);
       __syncthreads();
       read_states(x, out, chunk, behind(chunk));
       __syncthreads();
