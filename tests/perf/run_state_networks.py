@@ -50,10 +50,10 @@ class Hidden(nn.Module):
         return self.model(inputs_embeds=x, use_cache=False).last_hidden_state
 
 
-def mamba2():
+def mamba2(chunk_size):
     from transformers import Mamba2Config, Mamba2Model
     return Hidden(Mamba2Model(Mamba2Config(num_heads=24, head_dim=64, vocab_size=8, hidden_size=768, state_size=128, num_hidden_layers=12,
-                                           expand=2, n_groups=1, chunk_size=256)))
+                                           expand=2, n_groups=1, chunk_size=chunk_size)))
 
 
 def gated_delta():
@@ -72,14 +72,30 @@ class Network:
     most_error: float = 5e-3
 
     def make(self, dtype):
-        torch.manual_seed(5)
-        return self.module().eval().to(dtype)
+        """All parameters are set here: releases of transformers draw theirs in different orders."""
+        module, generator = self.module(), torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for name, tensor in sorted(module.named_parameters()):
+                if tensor.dim() > 1:
+                    fan_in = tensor[0].numel()
+                    tensor.copy_(torch.randn(tensor.shape, generator=generator) * fan_in ** -0.5)
+                elif name.endswith("dt_bias"):
+                    tensor.copy_(torch.linspace(-5, -2, len(tensor)))
+                elif name.endswith("A_log"):
+                    tensor.copy_(torch.linspace(0, 2.5, len(tensor)))
+                elif name.endswith("bias"):
+                    tensor.zero_()
+        return module.eval().to(dtype)
 
     def input(self):
         return torch.randn(1, self.tokens, self.width, generator=torch.Generator().manual_seed(6)).half()
 
 
-NETWORKS = {"mamba2_12_layers": Network(mamba2, 256, 768), "gated_delta_4_layers": Network(gated_delta, 1024, 1024)}
+NETWORKS = {
+    "mamba2_12_layers": Network(lambda: mamba2(64), 256, 768),
+    "mamba2_12_layers_one_chunk": Network(lambda: mamba2(256), 256, 768),  # transformers' own chunks
+    "gated_delta_4_layers": Network(gated_delta, 1024, 1024),
+}
 
 
 def weight_file(name, folder):

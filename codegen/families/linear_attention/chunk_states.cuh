@@ -7,7 +7,8 @@
 // channels, which stay in float32 registers. States and updates are transposed, so that sums are
 // left operands of the next product as they lie. Four other warps read the state that was before
 // the chunk, a chunk later. No two warps need the same tile of a record: each goes from memory to
-// the registers of the warp that needs it, a chunk ahead.
+// the registers of the warp that needs it, kBuffers chunks ahead: of one, what half a chunk waits
+// for would be on its way for the time of the other half only.
 #pragma once
 
 #include "chunk_record.cuh"
@@ -22,6 +23,8 @@ struct ChunkStates {
   static constexpr int kSlices = Shape::kValueSize / kSlice;
   static constexpr int kLanes = Record::kLanes, kTiles = Record::kTiles;
   static constexpr int kKeyTiles = Record::kKeyTiles, kOwnKeys = kKeyTiles / kWarps;
+  // As registers allow.
+  static constexpr int kBuffers = Shape::kKeySize * kSlice <= 128 * 32 ? 2 : 1;
   static constexpr bool kGated = Shape::kGate != kUngated, kErases = Shape::kErases;
   static_assert(Shape::kValueSize % kSlice == 0 && kTiles == kWarps, "whole slices, own tokens");
 
@@ -59,7 +62,7 @@ struct ChunkStates {
   /// Fetches neighbouring tiles of a chunk that loads will be of into the L2: memory is further away
   /// than a chunk's time.
   SINTER_DEVICE void fetch_tiles(int chunk, int unit, int tiles) const {
-    constexpr int kAhead = 3, kLine = 128 / 16;
+    constexpr int kAhead = 2 + kBuffers, kLine = 128 / 16;
     if (chunk + kAhead >= chunks) return;
     const uint4* const from =
         records - lane + static_cast<i64>(chunk + kAhead) * Record::kUnits + unit;
@@ -150,15 +153,15 @@ struct ChunkStates {
       }
     }
   }
-  SINTER_DEVICE void load_first(Changing& x) const {
+  SINTER_DEVICE void load_all(Changing& x, int chunk) const {
     if constexpr (kErases) {
 #pragma unroll
-      for (int key = 0; key < kKeyTiles; ++key) load_erased(x, 0, key);
+      for (int key = 0; key < kKeyTiles; ++key) load_erased(x, chunk, key);
     }
-    load_added(x, 0);
+    load_added(x, chunk);
 #pragma unroll
-    for (int i = 0; i < kOwnKeys * kTiles; ++i) load_key(x, 0, i / kTiles, i % kTiles);
-    load_decays(x, 0);
+    for (int i = 0; i < kOwnKeys * kTiles; ++i) load_key(x, chunk, i / kTiles, i % kTiles);
+    load_decays(x, chunk);
   }
 
   SINTER_DEVICE void fetch_changing(int chunk) const {
@@ -292,24 +295,28 @@ struct ChunkStates {
     }
   }
 
-  /// Behind the last chunk, loads are of the last again.
-  SINTER_DEVICE int behind(int chunk) const { return chunk + 1 < chunks ? chunk + 1 : chunk; }
+  /// `chunk`, or the last: behind that one, loads are of it again.
+  SINTER_DEVICE int existing(int chunk) const { return chunk < chunks ? chunk : chunks - 1; }
   SINTER_DEVICE void change_all() const {
     States states;
     load_states(states);
     if (chunks > 0) {
-      Changing x;
-      load_first(x);
+      Changing x[kBuffers];
+#pragma unroll
+      for (int i = 0; i < kBuffers; ++i) load_all(x[i], existing(i));
       publish_states(states, 0);
-      for (int chunk = 0; chunk < chunks; ++chunk) {
-        const int next = behind(chunk);
-        fetch_changing(chunk);
-        __syncthreads();  // the states are there; those of the chunk before have been read
-        find_updates(x, chunk, next);
-        __syncthreads();  // the updates are there
-        change(x, states, chunk, next);
-        publish_states(states, chunk + 1);
-      }
+      for (int first = 0; first < chunks; first += kBuffers)
+#pragma unroll
+        for (int i = 0; i < kBuffers; ++i) {
+          const int chunk = first + i, next = existing(chunk + kBuffers);
+          if (chunk == chunks) break;
+          fetch_changing(chunk);
+          __syncthreads();  // the states are there; those of the chunk before have been read
+          find_updates(x[i], chunk, next);
+          __syncthreads();  // the updates are there
+          change(x[i], states, chunk, next);
+          publish_states(states, chunk + 1);
+        }
       __syncthreads();
       __syncthreads();
     }
@@ -317,21 +324,28 @@ struct ChunkStates {
   }
   SINTER_DEVICE void read_all() const {
     if (chunks == 0) return;
-    Reading x;
+    Reading x[kBuffers];
 #pragma unroll
-    for (int key = 0; key < kKeyTiles; ++key) load_query(x, 0, key);
+    for (int i = 0; i < kBuffers; ++i) {
 #pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) load_scores(x, 0, tile);
-    __syncthreads();
-    __syncthreads();
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      Rows out = {};
-      fetch_reading(chunk);
-      __syncthreads();
-      read_states(x, out, chunk, behind(chunk));
-      __syncthreads();
-      read_updates(x, out, chunk, behind(chunk));
+      for (int key = 0; key < kKeyTiles; ++key) load_query(x[i], existing(i), key);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) load_scores(x[i], existing(i), tile);
     }
+    __syncthreads();
+    __syncthreads();
+    for (int first = 0; first < chunks; first += kBuffers)
+#pragma unroll
+      for (int i = 0; i < kBuffers; ++i) {
+        const int chunk = first + i, next = existing(chunk + kBuffers);
+        if (chunk == chunks) break;
+        Rows out = {};
+        fetch_reading(chunk);
+        __syncthreads();
+        read_states(x[i], out, chunk, next);
+        __syncthreads();
+        read_updates(x[i], out, chunk, next);
+      }
   }
   SINTER_DEVICE void run() const {
     if (threadIdx.x < kThreads / 2)

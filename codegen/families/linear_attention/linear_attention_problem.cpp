@@ -143,15 +143,14 @@ std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, 
   if (!forced.empty())
     throw Error(ErrorCode::kUsage, fmt::format("schedule '{}' is none of this layer's: '{}' is",
                                                forced, all.front().to_string()));
-  // Slices of one tile read nearly as much for half of the work.
-  if (all.size() > 1) all.erase(all.begin());
   const Dim& batch = problem.layer.batch;
   const std::int64_t least =
       std::max<std::int64_t>(ir::lower_bound(batch, exprs.ranges()).value_or(1), 1);
   const auto most = ir::upper_bound(batch, exprs.ranges());
   std::vector<ChunkSchedule> chosen;
   for (const ChunkSchedule& schedule : all) {
-    // Sequences up to which each block has a multiprocessor of its own.
+    // The narrowest, whose chunks take the least time, of those whose blocks have a multiprocessor
+    // each: of sequences up to this number.
     const std::int64_t limit =
         device.multiprocessors / (problem.layer.heads() * (problem.value_size() / schedule.slice));
     const bool is_last = &schedule == &all.back();
