@@ -59,8 +59,8 @@ struct ChunkStates {
   SINTER_DEVICE void load(Tile& x, int chunk, int unit) const {
     unpack(x, records[static_cast<i64>(chunk) * Record::kUnits + unit]);
   }
-  /// Fetches neighbouring tiles of a chunk that loads will be of into the L2: memory is further away
-  /// than a chunk's time.
+  /// Fetches neighbouring tiles of a chunk that loads will be of into the L2: memory is further
+  /// away than a chunk's time.
   SINTER_DEVICE void fetch_tiles(int chunk, int unit, int tiles) const {
     constexpr int kAhead = 2 + kBuffers, kLine = 128 / 16;
     if (chunk + kAhead >= chunks) return;
@@ -168,7 +168,8 @@ struct ChunkStates {
     if constexpr (kErases)
       fetch_tiles(chunk, (Record::kErased + warp * kKeyTiles) * kLanes, kKeyTiles);
     fetch_tiles(chunk, (Record::kKey + warp * kOwnKeys * kTiles) * kLanes, kOwnKeys * kTiles);
-    fetch_tiles(chunk, Record::kAdded + (column / 16 * kTiles + warp * kColumns) * kLanes, kColumns);
+    fetch_tiles(chunk, Record::kAdded + (column / 16 * kTiles + warp * kColumns) * kLanes,
+                kColumns);
   }
 
   /// Publishes the updates of this warp's tokens; then loads of the next chunk what it took them
