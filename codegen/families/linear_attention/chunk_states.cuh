@@ -61,12 +61,15 @@ struct ChunkStates {
   }
   /// Fetches neighbouring tiles of a chunk that loads will be of into the L2: memory is further
   /// away than a chunk's time.
-  SINTER_DEVICE void fetch_tiles(int chunk, int unit, int tiles) const {
+  template <int kMost>
+  SINTER_DEVICE void fetch_tiles(int chunk, int unit, int tiles = kMost) const {
     constexpr int kAhead = 2 + kBuffers, kLine = 128 / 16;
     if (chunk + kAhead >= chunks) return;
     const uint4* const from =
         records - lane + static_cast<i64>(chunk + kAhead) * Record::kUnits + unit;
-    for (int i = lane * kLine; i < tiles * kLanes; i += 32 * kLine) fetch_line(from + i);
+#pragma unroll
+    for (int i = 0; i < kMost * kLanes; i += 32 * kLine)
+      if (i + lane * kLine < tiles * kLanes) fetch_line(from + i + lane * kLine);
   }
   SINTER_DEVICE void load_shared(Tile& x, const uint4* tiles, int tile) const {
     unpack(x, load_shared_x4(tiles + tile * kLanes + lane));
@@ -166,10 +169,10 @@ struct ChunkStates {
 
   SINTER_DEVICE void fetch_changing(int chunk) const {
     if constexpr (kErases)
-      fetch_tiles(chunk, (Record::kErased + warp * kKeyTiles) * kLanes, kKeyTiles);
-    fetch_tiles(chunk, (Record::kKey + warp * kOwnKeys * kTiles) * kLanes, kOwnKeys * kTiles);
-    fetch_tiles(chunk, Record::kAdded + (column / 16 * kTiles + warp * kColumns) * kLanes,
-                kColumns);
+      fetch_tiles<kKeyTiles>(chunk, (Record::kErased + warp * kKeyTiles) * kLanes);
+    fetch_tiles<kOwnKeys * kTiles>(chunk, (Record::kKey + warp * kOwnKeys * kTiles) * kLanes);
+    fetch_tiles<kColumns>(chunk,
+                          Record::kAdded + (column / 16 * kTiles + warp * kColumns) * kLanes);
   }
 
   /// Publishes the updates of this warp's tokens; then loads of the next chunk what it took them
@@ -246,8 +249,8 @@ struct ChunkStates {
       load(x.scores[tile], chunk, Record::kChanging + Record::score_tile(warp, tile) * kLanes);
   }
   SINTER_DEVICE void fetch_reading(int chunk) const {
-    fetch_tiles(chunk, Record::kChanging + (Record::kQuery + warp * kKeyTiles) * kLanes, kKeyTiles);
-    fetch_tiles(chunk, Record::kChanging + Record::score_tile(warp, 0) * kLanes, warp + 1);
+    fetch_tiles<kKeyTiles>(chunk, Record::kChanging + (Record::kQuery + warp * kKeyTiles) * kLanes);
+    fetch_tiles<kTiles>(chunk, Record::kChanging + Record::score_tile(warp, 0) * kLanes, warp + 1);
   }
   typedef float Rows[kColumns][2][4];
   SINTER_DEVICE void read_states(Reading& x, Rows& out, int chunk, int next) const {
