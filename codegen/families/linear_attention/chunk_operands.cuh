@@ -4,6 +4,7 @@
 #pragma once
 
 #include "chunk_record.cuh"
+#include "unit_lower.cuh"
 
 template <class Shape, class Layer>
 struct ChunkOperands {
@@ -15,12 +16,10 @@ struct ChunkOperands {
   static constexpr bool kErases = Shape::kErases;
   static constexpr int kPad = 8;  // elements; keeps rows in different banks
   static constexpr int kGateRow = kByChannel ? kKeySize + 4 : 1;
-  static constexpr int kHalf = kTokens / 2;
 
-  // A row of the matrix A, in float32, takes the place of a query's where that is no smaller.
-  static constexpr int kMatrixRow = kTokens + 4;
-  static constexpr int kQueryRow =
-      kErases && kKeySize + kPad < kMatrixRow * 2 ? kMatrixRow * 2 : kKeySize + kPad;
+  // A row of the matrix A, in float32, takes the place of a query's.
+  static constexpr int kMatrixRow = 2 * (kTokens + 4), kKeyRow = kKeySize + kPad;
+  static constexpr int kQueryRow = kErases && kKeyRow < kMatrixRow ? kMatrixRow : kKeyRow;
 
   struct Memory {
     alignas(16) T query[kTokens][kQueryRow];
@@ -296,48 +295,14 @@ struct ChunkOperands {
   }
 
   // ---- the inverse
-  /// Inverts I + A in place in float32: both halves of the diagonal by substitution, a column for
-  /// each lane, then the lower left as -(lower right) A (upper left).
   SINTER_DEVICE void invert() const {
-    if (warp < 2) {
-      const int corner = warp * kHalf;
-      float column[kHalf];
-#pragma unroll
-      for (int i = 0; i < kHalf; ++i) {
-        float sums[4] = {i == lane ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-        for (int k = 0; k < i; ++k)
-          sums[k % 4] = fmaf(-*matrix(corner + i, corner + k), column[k], sums[k % 4]);
-        column[i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      }
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < kHalf; ++i) *matrix(corner + i, corner + lane) = column[i];
-    } else if constexpr (kByChannel) {
+    const auto at = [&](int row, int column) { return matrix(row, column); };
+    if (warp < 2)
+      invert_diagonal(at, warp, lane);
+    else if constexpr (kByChannel)
       decay_keys();
-    }
     __syncthreads();
-    multiply_halves(kHalf, 0, 0, 0, 0, kHalf, 1.0f);  // upper right: not used otherwise
-    __syncthreads();
-    multiply_halves(kHalf, kHalf, 0, kHalf, kHalf, 0, -1.0f);
-    __syncthreads();
-  }
-  /// A quarter of the matrix is `sign` times the product of two others.
-  SINTER_DEVICE void multiply_halves(int a_row, int a_column, int b_row, int b_column, int to_row,
-                                     int to_column, float sign) const {
-    const int row = static_cast<int>(threadIdx.x) / 4,
-              column = static_cast<int>(threadIdx.x) % 4 * 8;
-    float sums[8] = {};
-#pragma unroll 8
-    for (int k = 0; k < kHalf; ++k) {
-      const float a = *matrix(a_row + row, a_column + k);
-      const auto b = ::load<8>(matrix(b_row + k, b_column + column));
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sums[j] = fmaf(a, b.v[j], sums[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < 8; ++j) sums[j] *= sign;
-    store(matrix(to_row + row, to_column + column), sums);
+    invert_lower_left(at);
   }
   /// Keys with their gates, in place, by the last two warps.
   SINTER_DEVICE void decay_keys() const {
@@ -382,15 +347,9 @@ struct ChunkOperands {
         mma_16x8x16<T>(sums[1], x[tile], b[2], b[3]);
       }
       u32 rounded[4];
-      round(rounded, sums);
+      round_sums<T>(rounded, sums);
       store_right(Record::kErased + warp * Record::kKeyTiles + c, rounded);
     }
-  }
-  /// Accumulators of two instructions of neighbouring columns.
-  SINTER_DEVICE static void round(u32 (&x)[4], const float (&sums)[2][4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      x[i] = pack_pair<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
   }
   /// Values of 16 columns and 16 tokens, transposed.
   SINTER_DEVICE void load_values(u32 (&x)[4], int column, int tile) const {
@@ -409,20 +368,18 @@ struct ChunkOperands {
         mma_16x8x16<T>(sums[1], a, x[tile][1], x[tile][3]);
       }
       u32 rounded[4];
-      round(rounded, sums);
+      round_sums<T>(rounded, sums);
       store_tile(Record::kAdded, c * Record::kTiles + warp, rounded);
     }
   }
 
   SINTER_DEVICE void run() const {
     load();
-    {
-      Queries queries;
-      store_queries(queries);
-      store_keys();
-      store_decays();
-      store_scores(queries);
-    }
+    Queries queries;
+    store_queries(queries);
+    store_keys();
+    store_decays();
+    store_scores(queries);
     if constexpr (kErases) {
       __syncthreads();
       invert();

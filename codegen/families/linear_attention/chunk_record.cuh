@@ -47,3 +47,11 @@ struct ChunkRecord {
   }
   SINTER_DEVICE static i64 chunks(i64 length) { return (length + kTokens - 1) / kTokens; }
 };
+
+/// Accumulators of two instructions, of neighbouring columns, as a left operand.
+template <class T>
+SINTER_DEVICE void round_sums(u32 (&x)[4], const float (&sums)[2][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    x[i] = pack_pair<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
+}

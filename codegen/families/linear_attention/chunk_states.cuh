@@ -84,11 +84,6 @@ struct ChunkStates {
     x[3] = words.w;
   }
   typedef float Sums[2][4];
-  SINTER_DEVICE static void round(Tile& x, const Sums& sums) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      x[i] = pack_pair<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
-  }
 
   // ---- warps that change states: rows are columns of the state
   typedef float States[kColumns][kOwnKeys][2][4];
@@ -121,7 +116,7 @@ struct ChunkStates {
 #pragma unroll
       for (int key = 0; key < kOwnKeys; ++key) {
         Tile x;
-        round(x, states[c][key]);
+        round_sums<T>(x, states[c][key]);
         store_shared(memory.states[chunk % 2], c * kKeyTiles + warp * kOwnKeys + key, x);
       }
   }
@@ -201,7 +196,7 @@ struct ChunkStates {
     }
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      if constexpr (kErases) round(x.added[c], sums[c]);
+      if constexpr (kErases) round_sums<T>(x.added[c], sums[c]);
       store_shared(memory.updates[chunk % 2], c * kTiles + warp, x.added[c]);
     }
     load_added(x, next);
