@@ -5,6 +5,7 @@
 #include "fusion/recurrences/chunked_delta.h"
 #include "fusion/recurrences/chunked_scan.h"
 #include "fusion/recurrences/loop_layers.h"
+#include "fusion/recurrences/narrow_operands.h"
 #include "fusion/recurrences/token_layers.h"
 #include "fusion/regions/rebuild.h"
 
@@ -49,7 +50,7 @@ Graph recognise_recurrences(const Graph& graph, Context& context) {
   for (FoundChain& chain : token_layers(graph))
     take(*chain.node, std::move(chain.found), "token by token");
   for (FoundChain& loop : loop_layers(graph)) take(*loop.node, std::move(loop.found), "as a loop");
-  return pieces.empty() ? graph : rebuild(graph, pieces);
+  return narrow_recurrences(pieces.empty() ? graph : rebuild(graph, pieces), context);
 }
 
 }  // namespace sinter::fusion

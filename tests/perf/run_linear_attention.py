@@ -4,7 +4,7 @@
 torch.compile of the chunked recurrence.
 
   run_linear_attention.py --out tests/perf/results/linear_attention_h200.json
-  run_linear_attention.py --rows gated_2048_h32,token_b1 --plans FOLDER [--option --schedule="linear_attention slice=64 stages=2"]
+  run_linear_attention.py --rows gated_2048_h32,token_b1 --plans FOLDER [--option --schedule="linear_attention slice=64"]
   run_linear_attention.py --make FOLDER        models and plans, without a GPU
   run_linear_attention.py --check              tiny ones on the CPU, results only
 

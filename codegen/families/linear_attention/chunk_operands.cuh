@@ -4,6 +4,7 @@
 #pragma once
 
 #include "chunk_record.cuh"
+#include "unit_lower.cuh"
 
 template <class Shape, class Layer>
 struct ChunkOperands {
@@ -15,14 +16,16 @@ struct ChunkOperands {
   static constexpr bool kErases = Shape::kErases;
   static constexpr int kPad = 8;  // elements; keeps rows in different banks
   static constexpr int kGateRow = kByChannel ? kKeySize + 4 : 1;
-  static constexpr int kHalf = kTokens / 2;
+
+  // A row of the matrix A, in float32, takes the place of a query's.
+  static constexpr int kMatrixRow = 2 * (kTokens + 4), kKeyRow = kKeySize + kPad;
+  static constexpr int kQueryRow = kErases && kKeyRow < kMatrixRow ? kMatrixRow : kKeyRow;
 
   struct Memory {
-    alignas(16) T query[kTokens][kKeySize + kPad];
+    alignas(16) T query[kTokens][kQueryRow];
     alignas(16) T key[kTokens][kKeySize + kPad];
     alignas(16) T value[kTokens][kValueSize + kPad];
-    alignas(16) float gates[kTokens][kGateRow];                    // binary logarithms of e^G
-    alignas(16) float matrix[kErases ? kTokens : 1][kTokens + 4];  // A, then its inverse
+    alignas(16) float gates[kTokens][kGateRow];  // binary logarithms of e^G
     float beta[kTokens];
   };
 
@@ -53,8 +56,8 @@ struct ChunkOperands {
   SINTER_DEVICE i64 head(int row) const { return token(row) * Shape::kStates + state_head; }
 
   // ---- into shared memory
-  template <int kSize, class Row>
-  SINTER_DEVICE void copy_rows(T (&to)[kTokens][kSize + kPad], const T* from, Row row_of) const {
+  template <int kSize, int kRow, class Row>
+  SINTER_DEVICE void copy_rows(T (&to)[kTokens][kRow], const T* from, Row row_of) const {
     constexpr int kUnits = kSize / 8;
     for (int i = static_cast<int>(threadIdx.x); i < kTokens * kUnits; i += kThreads) {
       const int row = i / kUnits, column = i % kUnits * 8;
@@ -77,6 +80,10 @@ struct ChunkOperands {
     }
     cp_async_wait<0>();
     __syncthreads();
+  }
+  /// Elements of A, later of its inverse.
+  SINTER_DEVICE float* matrix(int row, int column) const {
+    return reinterpret_cast<float*>(&memory.query[row][0]) + column;
   }
   /// A gate in binary logarithms. What is less than any number is e^-200, no infinity, whose
   /// differences would be no numbers.
@@ -130,21 +137,28 @@ struct ChunkOperands {
     return pack_pair<T>(low_of<T>(pair) * low, high_of<T>(pair) * high);
   }
 
-  SINTER_DEVICE void store_tile(int tile, const u32 (&x)[4]) const {
-    record[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
+  /// `part`: the record's first unit of what the tile is one of.
+  SINTER_DEVICE void store_tile(int part, int tile, const u32 (&x)[4]) const {
+    record[part + tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
   }
+  /// As right operands of two instructions, which are pairs of neighbouring registers.
+  SINTER_DEVICE void store_right(int tile, const u32 (&x)[4]) const {
+    record[tile * Record::kLanes + lane] = uint4{x[0], x[2], x[1], x[3]};
+  }
+  typedef u32 Queries[Record::kKeyTiles][4];  // of this warp's tokens
   /// Register i of a fragment has rows g + i % 2 * 8 and columns t + i / 2 * 8 and the next.
-  SINTER_DEVICE void store_queries() const {
+  SINTER_DEVICE void store_queries(Queries& queries) const {
+#pragma unroll
     for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
+      load_rows(queries[tile], memory.query, tile);
       u32 x[4];
-      load_rows(x, memory.query, tile);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = warp * 16 + g + i % 2 * 8, channel = tile * 16 + t + i / 2 * 8;
-        x[i] =
-            scaled(x[i], layer.scale * decay(row, channel), layer.scale * decay(row, channel + 1));
+        x[i] = scaled(queries[tile][i], layer.scale * decay(row, channel),
+                      layer.scale * decay(row, channel + 1));
       }
-      store_tile(Record::kQuery + warp * Record::kKeyTiles + tile, x);
+      store_tile(Record::kChanging, Record::kQuery + warp * Record::kKeyTiles + tile, x);
     }
   }
   /// Transposed: rows are channels, columns this warp's tokens.
@@ -158,7 +172,7 @@ struct ChunkOperands {
         const int channel = tile * 16 + g + i % 2 * 8, row = warp * 16 + t + i / 2 * 8;
         x[i] = scaled(x[i], decay(kTokens - 1, row, channel), decay(kTokens - 1, row + 1, channel));
       }
-      store_tile(Record::kKey + tile * Record::kTiles + warp, x);
+      store_right(Record::kKey + tile * Record::kTiles + warp, x);
     }
   }
   SINTER_DEVICE void store_decays() const {
@@ -183,10 +197,12 @@ struct ChunkOperands {
   // ---- products of tokens
   /// Query and key products of this warp's tokens with 16 others of which gates of all channels
   /// are the same or none are.
-  SINTER_DEVICE void multiply_tokens(int others, float (&scores)[2][4], float (&keys)[2][4]) const {
+  SINTER_DEVICE void multiply_tokens(int others, const Queries& queries, float (&scores)[2][4],
+                                     float (&keys)[2][4]) const {
+#pragma unroll
     for (int tile = 0; tile < Record::kKeyTiles; ++tile) {
       u32 query[4], key[4], other[4];
-      load_rows(query, memory.query, tile);
+      memcpy(query, queries[tile], sizeof(query));
       load_columns(other, memory.key, others, tile);
       if constexpr (kErases) load_rows(key, memory.key, tile);
       if constexpr (kByChannel) between_blocks(tile, others, query, key, other);
@@ -248,89 +264,55 @@ struct ChunkOperands {
       key[k] = widen(own_key, k);
     }
   }
-  SINTER_DEVICE void store_scores() const {
-    for (int block = 0; block <= warp; ++block) {
+  /// Queries are in registers; those in memory are read for the last block, which is first, as A
+  /// takes their place.
+  SINTER_DEVICE void store_scores(const Queries& queries) const {
+    for (int block = warp; block >= 0; --block) {
       float scores[2][4] = {}, keys[2][4] = {};
       if constexpr (kByChannel) {
         if (block == warp) multiply_own_tokens(scores, keys);
       }
-      if (!kByChannel || block < warp) multiply_tokens(block * 16, scores, keys);
+      if (!kByChannel || block < warp) multiply_tokens(block * 16, queries, scores, keys);
+      __syncwarp();
       u32 packed[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // a register has two columns of row i % 2 of half i / 2
         const int row = warp * 16 + g + i % 2 * 8, column = block * 16 + t + i / 2 * 8;
-        float pair[2], matrix[2];
+        float pair[2], products[2];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int at = i % 2 * 2 + k;
           const float factor = kByChannel ? 1.0f : decay(row, column + k, 0);
           pair[k] = column + k <= row ? scores[i / 2][at] * factor * layer.scale : 0.0f;
-          matrix[k] =
+          products[k] =
               kErases && column + k < row ? keys[i / 2][at] * factor * memory.beta[row] : 0.0f;
         }
         packed[i] = pack_pair<T>(pair[0], pair[1]);
-        if constexpr (kErases) {
-          memory.matrix[row][column] = matrix[0];
-          memory.matrix[row][column + 1] = matrix[1];
-        }
+        if constexpr (kErases) store(matrix(row, column), products);
       }
-      store_tile(Record::score_tile(warp, block), packed);
+      store_tile(Record::kChanging, Record::score_tile(warp, block), packed);
     }
   }
 
   // ---- the inverse
-  /// Inverts I + A in place in float32: both halves of the diagonal by substitution, a column for
-  /// each lane, then the lower left as -(lower right) A (upper left).
   SINTER_DEVICE void invert() const {
-    if (warp < 2) {
-      const int corner = warp * kHalf;
-      float column[kHalf];
-#pragma unroll
-      for (int i = 0; i < kHalf; ++i) {
-        float sums[4] = {i == lane ? 1.0f : 0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-        for (int k = 0; k < i; ++k)
-          sums[k % 4] = fmaf(-memory.matrix[corner + i][corner + k], column[k], sums[k % 4]);
-        column[i] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      }
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < kHalf; ++i) memory.matrix[corner + i][corner + lane] = column[i];
-    } else if constexpr (kByChannel) {
+    const auto at = [&](int row, int column) { return matrix(row, column); };
+    if (warp < 2)
+      invert_diagonal(at, warp, lane);
+    else if constexpr (kByChannel)
       decay_keys();
-    }
     __syncthreads();
-    multiply_halves(kHalf, 0, 0, 0, 0, kHalf, 1.0f);  // upper right: not used otherwise
-    __syncthreads();
-    multiply_halves(kHalf, kHalf, 0, kHalf, kHalf, 0, -1.0f);
-    __syncthreads();
-  }
-  /// A quarter of the matrix is `sign` times the product of two others.
-  SINTER_DEVICE void multiply_halves(int a_row, int a_column, int b_row, int b_column, int to_row,
-                                     int to_column, float sign) const {
-    const int row = static_cast<int>(threadIdx.x) / 4,
-              column = static_cast<int>(threadIdx.x) % 4 * 8;
-    float sums[8] = {};
-#pragma unroll 8
-    for (int k = 0; k < kHalf; ++k) {
-      const float a = memory.matrix[a_row + row][a_column + k];
-      const auto b = ::load<8>(&memory.matrix[b_row + k][b_column + column]);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sums[j] = fmaf(a, b.v[j], sums[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < 8; ++j)
-      memory.matrix[to_row + row][to_column + column + j] = sign * sums[j];
+    invert_lower_left(at);
   }
   /// Keys with their gates, in place, by the last two warps.
   SINTER_DEVICE void decay_keys() const {
     for (int i = static_cast<int>(threadIdx.x) - kThreads / 2; i < kTokens * kKeySize / 2;
          i += kThreads / 2) {
       const int row = i / (kKeySize / 2), channel = i % (kKeySize / 2) * 2;
-      u32 pair;
-      memcpy(&pair, &memory.key[row][channel], 4);
-      pair = scaled(pair, decay(row, channel), decay(row, channel + 1));
-      memcpy(&memory.key[row][channel], &pair, 4);
+      const auto pair = ::load<2>(&memory.key[row][channel]);
+      const float decayed[2] = {widen(pair, 0) * decay(row, channel),
+                                widen(pair, 1) * decay(row, channel + 1)};
+      ::store(&memory.key[row][channel], decayed);
     }
   }
 
@@ -347,52 +329,70 @@ struct ChunkOperands {
         for (int k = 0; k < 2; ++k) {
           float factor = memory.beta[column + k];
           if (erases) factor *= kByChannel ? -1.0f : -decay(column + k, 0);
-          pair[k] = tile <= warp ? memory.matrix[row][column + k] * factor : 0.0f;
+          pair[k] = tile <= warp ? *matrix(row, column + k) * factor : 0.0f;
         }
         x[tile][i] = pack_pair<T>(pair[0], pair[1]);
       }
     }
   }
-  template <int kRow>
-  SINTER_DEVICE void store_products(const u32 (&x)[4][4], const T (&from)[kTokens][kRow],
-                                    int columns, uint4* to) const {
-    for (int c = 0; c < columns; ++c) {
+  SINTER_DEVICE void store_erased(const u32 (&x)[4][4]) const {
+    for (int c = 0; c < Record::kKeyTiles; ++c) {
       float sums[2][4] = {};
 #pragma unroll
       for (int tile = 0; tile < 4; ++tile) {
         if (tile > warp) continue;
         u32 b[4];
-        load_matrix_x4_transposed(b, &from[tile * 16 + lane % 16][c * 16 + lane / 16 * 8]);
+        load_matrix_x4_transposed(b, &memory.key[tile * 16 + lane % 16][c * 16 + lane / 16 * 8]);
         mma_16x8x16<T>(sums[0], x[tile], b[0], b[1]);
         mma_16x8x16<T>(sums[1], x[tile], b[2], b[3]);
       }
-      to[c * Record::kLanes + lane] =
-          uint4{pack_pair<T>(sums[0][0], sums[0][1]), pack_pair<T>(sums[0][2], sums[0][3]),
-                pack_pair<T>(sums[1][0], sums[1][1]), pack_pair<T>(sums[1][2], sums[1][3])};
+      u32 rounded[4];
+      round_sums<T>(rounded, sums);
+      store_right(Record::kErased + warp * Record::kKeyTiles + c, rounded);
+    }
+  }
+  /// Values of 16 columns and 16 tokens, transposed.
+  SINTER_DEVICE void load_values(u32 (&x)[4], int column, int tile) const {
+    load_matrix_x4_transposed(
+        x, &memory.value[tile * 16 + lane / 16 * 8 + lane % 8][column * 16 + lane / 8 % 2 * 8]);
+  }
+  SINTER_DEVICE void store_added(const u32 (&x)[4][4]) const {
+    for (int c = 0; c < Record::kValueTiles; ++c) {
+      float sums[2][4] = {};
+#pragma unroll
+      for (int tile = 0; tile < 4; ++tile) {
+        if (tile > warp) continue;
+        u32 a[4];
+        load_values(a, c, tile);
+        mma_16x8x16<T>(sums[0], a, x[tile][0], x[tile][2]);
+        mma_16x8x16<T>(sums[1], a, x[tile][1], x[tile][3]);
+      }
+      u32 rounded[4];
+      round_sums<T>(rounded, sums);
+      store_tile(Record::kAdded, c * Record::kTiles + warp, rounded);
     }
   }
 
   SINTER_DEVICE void run() const {
     load();
-    store_queries();
+    Queries queries;
+    store_queries(queries);
     store_keys();
     store_decays();
-    store_scores();
-    uint4* const added = record + Record::kAdded + warp * Record::kValueTiles * Record::kLanes;
+    store_scores(queries);
     if constexpr (kErases) {
       __syncthreads();
       invert();
       u32 x[4][4];
       load_inverse(x, false);
-      store_products(x, memory.value, Record::kValueTiles, added);
+      store_added(x);
       load_inverse(x, true);
-      store_products(x, memory.key, Record::kKeyTiles,
-                     record + (Record::kErased + warp * Record::kKeyTiles) * Record::kLanes);
+      store_erased(x);
     } else {
       for (int tile = 0; tile < Record::kValueTiles; ++tile) {
         u32 x[4];
-        load_rows(x, memory.value, tile);
-        added[tile * Record::kLanes + lane] = uint4{x[0], x[1], x[2], x[3]};
+        load_values(x, tile, warp);
+        store_tile(Record::kAdded, tile * Record::kTiles + warp, x);
       }
     }
   }

@@ -16,8 +16,8 @@
 #include "state_shape.cuh"
 
 /// Matrices lie as tiles of 16 x 16 that lanes load as fragments of an MMA's left operand
-/// (mma.cuh), 16 bytes each; `added` lies as accumulators of two neighbouring instructions, which
-/// is the same.
+/// (mma.cuh), 16 bytes each. Registers 0 and 2, 1 and 3 of such a tile are also the right operands
+/// of two instructions whose columns are the tile's rows; what changes a state lies in that order.
 template <class Shape>
 struct ChunkRecord {
   static constexpr int kTokens = 64, kTile = 16, kTiles = kTokens / kTile;
@@ -27,15 +27,19 @@ struct ChunkRecord {
   static_assert(Shape::kKeySize % 64 == 0 && Shape::kValueSize % kTile == 0, "whole tiles");
   static_assert(Shape::kReads == 1, "a query for each state");
 
-  // First tiles of: -erased [token][key], query [token][key], key [key][token] and the lower tiles
-  // of scores [token][token].
+  // What changes a state. First tiles of: -erased [token][key], key [key][token]; then, in units of
+  // 16 bytes, the state's decays, a float for each key channel.
   static constexpr int kErased = 0;
-  static constexpr int kQuery = kErased + (Shape::kErases ? kTiles * kKeyTiles : 0);
-  static constexpr int kKey = kQuery + kTiles * kKeyTiles;
-  static constexpr int kScores = kKey + kTiles * kKeyTiles;
-  // First units of 16 bytes of: the state's decays, a float for each key channel, and `added`.
-  static constexpr int kDecays = (kScores + kTiles * (kTiles + 1) / 2) * kLanes;
-  static constexpr int kAdded = kDecays + (Shape::kGate != kUngated ? Shape::kKeySize * 4 / 16 : 0);
+  static constexpr int kKey = kErased + (Shape::kErases ? kTiles * kKeyTiles : 0);
+  static constexpr int kDecays = (kKey + kTiles * kKeyTiles) * kLanes;
+  static constexpr int kChanging =
+      kDecays + (Shape::kGate != kUngated ? Shape::kKeySize * 4 / 16 : 0);
+  // What reads it, likewise: query [token][key], the lower tiles of scores [token][token].
+  static constexpr int kQuery = 0;
+  static constexpr int kScores = kTiles * kKeyTiles;
+  static constexpr int kReading = (kScores + kTiles * (kTiles + 1) / 2) * kLanes;
+  // Tiles of added [value][token], in units as the others' sums are.
+  static constexpr int kAdded = kChanging + kReading;
   static constexpr int kUnits = kAdded + kTiles * kValueTiles * kLanes;
 
   SINTER_DEVICE static constexpr int score_tile(int row, int column) {
@@ -43,3 +47,11 @@ struct ChunkRecord {
   }
   SINTER_DEVICE static i64 chunks(i64 length) { return (length + kTokens - 1) / kTokens; }
 };
+
+/// Accumulators of two instructions, of neighbouring columns, as a left operand.
+template <class T>
+SINTER_DEVICE void round_sums(u32 (&x)[4], const float (&sums)[2][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    x[i] = pack_pair<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
+}

@@ -205,9 +205,8 @@ EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, std::uint
     emitter.add(
         {own.to_string(),
          problem.layer.batch * Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
-         own.threads(), chunk_bytes(problem, own), own.conditions},
-        fmt::format("ChunkStates<Shape, Layer, {}, {}>", own.slice, own.stages),
-        "layer, memory, records");
+         kChunkThreads, chunk_bytes(problem, own.slice), own.conditions},
+        fmt::format("ChunkStates<Shape, Layer, {}>", own.slice), "layer, memory, records");
   return emitter.finish();
 }
 

@@ -13,8 +13,6 @@ constexpr std::int64_t kTile = 16;    // rows and columns of a fragment
 constexpr std::int64_t kPad = 8;      // elements between rows in shared memory
 constexpr std::int64_t kLanes = 512;  // bytes of a fragment of a warp
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + 15) / 16 * 16; }
-
 }  // namespace
 
 LinearAttentionProblem read_linear_attention(const OperatorRegion& region) {
@@ -70,38 +68,36 @@ Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {
 
 namespace {
 
+/// Bytes of what changes a state, of what reads it and of the columns.
 struct RecordParts {
-  std::int64_t shared = 0, added = 0;  // bytes: of what all slices read, and of the columns
+  std::int64_t changing = 0, reading = 0, added = 0;
 };
 RecordParts record_parts(const LinearAttentionProblem& problem) {
   constexpr std::int64_t kTiles = kChunkTokens / kTile;
   const std::int64_t keys = problem.key_size() / kTile, values = problem.value_size() / kTile;
-  const std::int64_t of_keys = problem.layer.rule == ir::UpdateRule::kLinear ? 2 : 3;
-  return {(of_keys * kTiles * keys + kTiles * (kTiles + 1) / 2) * kLanes +
-              (problem.decay ? problem.key_size() * 4 : 0),
-          kTiles * values * kLanes};
+  const std::int64_t of_keys = problem.layer.rule == ir::UpdateRule::kLinear ? 1 : 2;
+  return {of_keys * kTiles * keys * kLanes + (problem.decay ? problem.key_size() * 4 : 0),
+          (kTiles * keys + kTiles * (kTiles + 1) / 2) * kLanes, kTiles * values * kLanes};
 }
 
 }  // namespace
 
 std::int64_t LinearAttentionProblem::record_bytes() const {
   const RecordParts parts = record_parts(*this);
-  return parts.shared + parts.added;
+  return parts.changing + parts.reading + parts.added;
 }
 
 std::int64_t operand_bytes(const LinearAttentionProblem& problem) {
-  const std::int64_t keys = problem.key_size(), values = problem.value_size();
+  const std::int64_t keys = problem.key_size() + kPad, values = problem.value_size() + kPad;
   const bool erases = problem.layer.rule != ir::UpdateRule::kLinear;
-  return kChunkTokens * 2 * (2 * (keys + kPad) + values + kPad) +
-         kChunkTokens * 4 * (problem.layer.by_channel ? keys + 4 : 1) +
-         aligned((erases ? kChunkTokens : 1) * (kChunkTokens + 4) * 4) + kChunkTokens * 4;
+  const std::int64_t queries = erases ? std::max(keys, (kChunkTokens + 4) * std::int64_t{2}) : keys;
+  return kChunkTokens * 2 * (queries + keys + values) +
+         kChunkTokens * 4 * (problem.layer.by_channel ? problem.key_size() + 4 : 1) +
+         kChunkTokens * 4;
 }
 
-std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule) {
-  const std::int64_t stage =
-      record_parts(problem).shared + kChunkTokens / kTile * (schedule.slice / kTile) * kLanes;
-  return schedule.stages * stage +
-         (problem.key_size() + kChunkTokens) * (schedule.slice + kPad) * 2;
+std::int64_t chunk_bytes(const LinearAttentionProblem& problem, std::int64_t slice) {
+  return 2 * (slice / kTile) * (problem.key_size() + kChunkTokens) / kTile * kLanes;
 }
 
 std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
@@ -110,31 +106,39 @@ std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
   if (layer.out_heads() != layer.heads()) return "several queries read each state";
   if (key_size() % 64 != 0) return "its keys are no multiple of 64";
   if (value_size() % kTile != 0) return "its values are no multiple of 16";
-  if (operand_bytes(*this) > device.block_shared_bytes ||
-      chunk_bytes(*this, {kTile, 1, {}}) > device.block_shared_bytes)
+  if (std::max(operand_bytes(*this), chunk_bytes(*this, kTile)) > device.block_shared_bytes)
     return fmt::format("a chunk does not fit the shared memory of {}", device.architecture);
   return "";
 }
 
+namespace {
+
+/// What a thread of ChunkStates holds from one chunk to the next: states, and the next record's
+/// tiles.
+constexpr std::int64_t kMostRegisters = 160;
+std::int64_t registers(const LinearAttentionProblem& problem, std::int64_t slice) {
+  const std::int64_t columns = slice / kTile, keys = problem.key_size() / kTile;
+  return columns * (keys / 4) * 8 + keys * 2 * 4 + columns * 4;
+}
+
+}  // namespace
+
 std::string ChunkSchedule::to_string() const {
-  return fmt::format("linear_attention slice={} stages={}", slice, stages);
+  return fmt::format("linear_attention slice={}", slice);
 }
 
 std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, ExprTable& exprs,
                                          const DeviceModel& device, const std::string& forced) {
-  constexpr int kMostStages = 3;
-  // Wider slices read less; narrower ones are more blocks, of which each multiprocessor needs one.
-  constexpr double kFullShare = 0.75;
   constexpr std::int64_t kWidest = 64;
   std::vector<ChunkSchedule> all;
   for (std::int64_t slice = kTile; slice <= kWidest; slice *= 2) {
     if (problem.value_size() % slice != 0) break;
-    for (int stages = kMostStages; stages > 0; --stages) {
-      ChunkSchedule schedule{slice, stages, {}};
-      if (chunk_bytes(problem, schedule) > device.block_shared_bytes) continue;
-      if (forced == schedule.to_string()) return {schedule};
-      if (all.empty() || all.back().slice < slice) all.push_back(schedule);
-    }
+    const ChunkSchedule schedule{slice, {}};
+    if (slice > kTile && (chunk_bytes(problem, slice) > device.block_shared_bytes ||
+                          registers(problem, slice) > kMostRegisters))
+      break;
+    if (forced == schedule.to_string()) return {schedule};
+    all.push_back(schedule);
   }
   if (!forced.empty())
     throw Error(ErrorCode::kUsage, fmt::format("schedule '{}' is none of this layer's: '{}' is",
@@ -144,18 +148,15 @@ std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, 
       std::max<std::int64_t>(ir::lower_bound(batch, exprs.ranges()).value_or(1), 1);
   const auto most = ir::upper_bound(batch, exprs.ranges());
   std::vector<ChunkSchedule> chosen;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (i + 1 == all.size()) {
-      chosen.push_back(all[i]);
-      break;
-    }
-    // Sequences with which the next slices are too few blocks.
-    const std::int64_t blocks = problem.layer.heads() * (problem.value_size() / all[i + 1].slice);
-    const auto few = static_cast<std::int64_t>(kFullShare * device.multiprocessors);
-    const std::int64_t limit = (few + blocks - 1) / blocks - 1;
-    if (limit < least) continue;
-    chosen.push_back(all[i]);
-    if (most && *most <= limit) break;
+  for (const ChunkSchedule& schedule : all) {
+    // The narrowest, whose chunks take the least time, of those whose blocks have a multiprocessor
+    // each: of sequences up to this number.
+    const std::int64_t limit =
+        device.multiprocessors / (problem.layer.heads() * (problem.value_size() / schedule.slice));
+    const bool is_last = &schedule == &all.back();
+    if (!is_last && limit < least) continue;
+    chosen.push_back(schedule);
+    if (is_last || (most && *most <= limit)) break;
     chosen.back().conditions.emplace_back(exprs.intern(batch), 1, limit);
   }
   return chosen;

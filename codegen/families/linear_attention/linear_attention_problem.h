@@ -45,19 +45,18 @@ inline constexpr std::int64_t kChunkTokens = 64;
 
 LinearAttentionProblem read_linear_attention(const OperatorRegion& region);
 
-/// Columns of the states that a block has, and the chunks in its shared memory.
+/// Columns of the states that a block has.
 struct ChunkSchedule {
   std::int64_t slice = 0;
-  int stages = 0;
   std::vector<Condition> conditions;
 
-  /// "linear_attention slice=32 stages=3".
+  /// "linear_attention slice=32".
   std::string to_string() const;
-  int threads() const { return static_cast<int>(slice > 32 ? slice * 4 : 128); }
 };
+inline constexpr int kChunkThreads = 256;
 /// Bytes of shared memory of a block of ChunkOperands and of ChunkStates; the kernels assert them.
 std::int64_t operand_bytes(const LinearAttentionProblem& problem);
-std::int64_t chunk_bytes(const LinearAttentionProblem& problem, const ChunkSchedule& schedule);
+std::int64_t chunk_bytes(const LinearAttentionProblem& problem, std::int64_t slice);
 /// In the order in which the runtime tests their conditions; the last has none. `forced`, if not
 /// empty, is the only one, in to_string() form; Error(kUsage) if it is none of the layer's.
 std::vector<ChunkSchedule> choose_chunks(const LinearAttentionProblem& problem, ExprTable& exprs,

@@ -129,11 +129,13 @@ codegen::KernelRequest request_of(const std::string& name, const codegen::Device
   return request;
 }
 
-/// ||found - expected|| / ||expected||; NaN where one has what the other has not.
-double error_of(const ir::Tensor& expected, const std::vector<std::byte>& bytes) {
+/// ||found - expected|| / ||expected||, from element `first` on; NaN where one has what the other
+/// has not.
+double error_of(const ir::Tensor& expected, const std::vector<std::byte>& bytes,
+                std::int64_t first) {
   const ir::Tensor found(expected.dtype(), expected.shape(), ir::Buffer::take(bytes));
   double squares = 0, differences = 0;
-  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+  for (std::int64_t i = first; i < expected.element_count(); ++i) {
     squares += expected.at(i) * expected.at(i);
     differences += (found.at(i) - expected.at(i)) * (found.at(i) - expected.at(i));
   }
@@ -145,11 +147,20 @@ double most_error(DType type, DType state) {
   return 1.5e-3;
 }
 
-/// Compares for all (batch, length); `which` kernels: "tokens" or "chunks".
+/// A NaN among the values of the first sequence of several.
+void poison(std::vector<ir::Tensor>& inputs) {
+  ir::Tensor& values = inputs[2];
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < values.element_count(); ++i) all.push_back(values.at(i));
+  all[all.size() / 4] = std::nan("");
+  values = ir::Tensor::from_doubles(values.dtype(), values.shape(), all);
+}
+
+/// Compares for all (batch, length); `which` kernels: "tokens" or "chunks". If `poisoned`, a NaN is
+/// among the first half of the sequences, and the others are compared.
 void check(std::span<const Layer> layers, const char* which,
-           const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes,
-           const char* architecture = "sm_90") {
-  const codegen::DeviceModel& device = codegen::cuda_device(architecture);
+           const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, bool poisoned = false) {
+  const codegen::DeviceModel& device = codegen::cuda_device("sm_90");
   std::vector<codegen::EmittedKernel> all;
   std::vector<codegen::ExprTable> tables;
   tables.reserve(layers.size());
@@ -178,7 +189,8 @@ void check(std::span<const Layer> layers, const char* which,
     for (const auto& [batch, length] : sizes) {
       SCOPED_TRACE(fmt::format("layer {}: {} {}, {} of {} tokens", l, layer.rule, layer.gate, batch,
                                length));
-      const auto inputs = inputs_of(layer, batch, length);
+      auto inputs = inputs_of(layer, batch, length);
+      if (poisoned) poison(inputs);
       const auto expected = ir::evaluate_op(ir::get_op("LinearAttention"), layer.attrs(), inputs);
       Memory memory;
       for (const ir::Tensor& input : inputs)
@@ -203,8 +215,12 @@ void check(std::span<const Layer> layers, const char* which,
           library.run(all[k].step, variant, values, memory);
       }
       const double most = most_error(layer.type, layer.state.value_or(kF32));
-      EXPECT_LE(error_of(expected[0], memory[problem.out.buffer]), most) << "out";
-      EXPECT_LE(error_of(expected[1], memory[problem.new_state.buffer]), most) << "new_state";
+      const auto error = [&](std::size_t i, std::uint32_t buffer) {
+        return error_of(expected[i], memory[buffer],
+                        poisoned ? expected[i].element_count() / 2 : 0);
+      };
+      EXPECT_LE(error(0, problem.out.buffer), most) << "out";
+      EXPECT_LE(error(1, problem.new_state.buffer), most) << "new_state";
     }
   }
 }
@@ -247,12 +263,9 @@ TEST(LinearAttentionChunks, TakeLargeStatesAndEverySchedule) {
       {"delta", "head", 128, 128},
       {"delta", "channel", 128, 64},
       {"linear", "head", 256, 64},
-      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
-       "linear_attention slice=64 stages=2"},
-      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
-       "linear_attention slice=32 stages=1"},
-      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3,
-       "linear_attention slice=16 stages=3"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3, "linear_attention slice=64"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3, "linear_attention slice=32"},
+      {"delta", "head", 64, 64, 1, 1, 1, kF16, kF32, kF32, 0.3, "linear_attention slice=16"},
   };
   check(layers, "chunks", {{1, 150}});
 }
@@ -265,6 +278,11 @@ TEST(LinearAttentionChunks, TakeStrongGates) {
       for (const double decay : {1e-4, 5.0, 100.0, 1e30})
         layers.push_back({rule, gate, 64, 16, 1, 1, 1, kF16, kF32, kF32, decay});
   check(layers, "chunks", {{1, 130}});
+}
+
+TEST(LinearAttentionChunks, KeepNaNsInTheirSequence) {
+  const std::vector<Layer> layers = {{"delta", "head", 64, 32}, {"linear", "channel", 64, 16}};
+  check(layers, "chunks", {{2, 70}}, true);
 }
 
 TEST(LinearAttentionKernels, CompileForEveryArchitecture) {
@@ -296,13 +314,12 @@ TEST(LinearAttentionSchedules, AreWiderForMoreSequences) {
   const auto& device = codegen::reference_device();
   const auto chosen = codegen::choose_chunks(problem, exprs, device, "");
   ASSERT_EQ(chosen.size(), 2u);
-  EXPECT_EQ(chosen[0].to_string(), "linear_attention slice=32 stages=3");
+  EXPECT_EQ(chosen[0].to_string(), "linear_attention slice=32");
   EXPECT_EQ(chosen[0].conditions[0].max(), 1);
   EXPECT_EQ(chosen[1].slice, 64);
   EXPECT_TRUE(chosen[1].conditions.empty());
-  EXPECT_THAT(
-      [&] { codegen::choose_chunks(problem, exprs, device, "linear_attention slice=8 stages=1"); },
-      ThrowsMessage<Error>(HasSubstr("is none of this layer's")));
+  EXPECT_THAT([&] { codegen::choose_chunks(problem, exprs, device, "linear_attention slice=8"); },
+              ThrowsMessage<Error>(HasSubstr("is none of this layer's")));
 }
 
 TEST(LinearAttentionSchedules, RefuseChunksByName) {
@@ -313,7 +330,7 @@ TEST(LinearAttentionSchedules, RefuseChunksByName) {
   EXPECT_THAT(why({"linear", "", 64, 64, 2, 1, 1}), HasSubstr("several queries"));
   EXPECT_THAT(why({"linear", "", 80, 64}), HasSubstr("keys"));
   EXPECT_THAT(why({"linear", "", 64, 24}), HasSubstr("values"));
-  EXPECT_THAT(problem_of({"delta", "channel", 128, 128}).no_chunks(codegen::cuda_device("sm_89")),
+  EXPECT_THAT(problem_of({"delta", "channel", 256, 128}).no_chunks(codegen::cuda_device("sm_89")),
               HasSubstr("sm_89"));
 }
 
