@@ -92,8 +92,7 @@ const ir::Derivation kJoinedRows = {
       const Ints& rows = attrs.get_ints("rows");
       const Ints& present = attrs.get_ints("present");
       const Ints& first = inputs[0].shape();
-      const std::size_t pitch =
-          static_cast<std::size_t>(first.back()) * size_of(inputs[0].dtype());
+      const std::size_t pitch = static_cast<std::size_t>(first.back()) * size_of(inputs[0].dtype());
       const auto matrices = static_cast<std::size_t>(first.size() == 3 ? first[0] : 1);
       std::size_t size = 0;  // of a joined matrix
       for (const std::int64_t count : rows) size += static_cast<std::size_t>(count) * pitch;

@@ -152,8 +152,8 @@ class RegionTactics {
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->tf32 = plan_.options.tf32 && product->type == DType::kFloat32;
     // Which of the groups' weights a block reads is known behind the step that finds the offsets.
-    product->b_is_weight =
-        (product->groups == 0 || knows_groups_) && buffers.is_weight(product->program.buffers[product->b_buffer()]);
+    product->b_is_weight = (product->groups == 0 || knows_groups_) &&
+                           buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->prologue)
       for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
         product->prologue->weights.push_back(

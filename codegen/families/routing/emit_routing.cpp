@@ -387,13 +387,11 @@ std::size_t RoutingProblem::kernels_behind(const ExprTable& exprs) const {
 }
 
 std::string RouteRule::to_string() const {
-  return fmt::format("{} of {}{} bias {} groups {} {} {} {}normalises {} {} {} {} padding {} {}",
-                     scores, experts,
-                     product ? fmt::format(" of {}{}", product->depth, product->added ? " +" : "")
-                             : "",
-                     bias.has_value(), groups, kept_groups, group_scores,
-                     zero_outside ? "zero_outside " : "", normalises, epsilon, scale, jitter,
-                     is_token.has_value(), none);
+  return fmt::format(
+      "{} of {}{} bias {} groups {} {} {} {}normalises {} {} {} {} padding {} {}", scores, experts,
+      product ? fmt::format(" of {}{}", product->depth, product->added ? " +" : "") : "",
+      bias.has_value(), groups, kept_groups, group_scores, zero_outside ? "zero_outside " : "",
+      normalises, epsilon, scale, jitter, is_token.has_value(), none);
 }
 std::string RoutingProblem::to_string() const {
   std::string wanted;

@@ -213,9 +213,8 @@ class Checked {
     for (double& x : bias) x = 0.1 * normal(random);
     auto& rule = problem_.rule.emplace();
     if (test_.depth > 0) rule.product = product(logits, random);
-    std::vector<ir::Tensor> inputs = {
-        ir::Tensor::from_doubles(test_.depth > 0 ? DType::kFloat32 : test_.type,
-                                 {test_.tokens, test_.experts}, logits)};
+    std::vector<ir::Tensor> inputs = {ir::Tensor::from_doubles(
+        test_.depth > 0 ? DType::kFloat32 : test_.type, {test_.tokens, test_.experts}, logits)};
     if (test_.has_bias)
       inputs.push_back(ir::Tensor::from_doubles(DType::kFloat32, {test_.experts}, bias));
     const ir::Attrs attrs{{"k", ir::Attr(test_.chosen)},
