@@ -17,8 +17,10 @@ namespace {
 constexpr std::int64_t kBlockChoices = 2048, kBlockTokens = 64, kLeastTile = 32, kMostTiles = 128;
 /// Tokens whose block has few warps, which meet sooner.
 constexpr int kFewTokens = 4;
-constexpr int kMostWarps = 16, kRouteWarps = 8;   // of a block
-constexpr int kRouterBlocks = 8;                  // of a cluster that computes logits
+constexpr int kMostWarps = 16, kRouteWarps = 8;  // of a block
+/// Blocks of a cluster that computes logits, elements that a warp loads at once, vectors of them
+/// that a thread keeps.
+constexpr int kRouterBlocks = 8, kRouterDepth = 256, kHeldVectors = 8;
 constexpr std::int64_t kStaticBytes = 44 * 1024;  // of shared memory, on every GPU
 constexpr std::int64_t kMostTokens = INT32_MAX;
 
@@ -49,13 +51,9 @@ class RoutingEmitter {
       if (p_.may_be_many(exprs_)) scratch(args);
       const std::string tokens = args.dim(p_.tokens);
       if (p_.may_be_many(exprs_)) args.dim(tile());  // all variants have the same parameters
-      if (has_product()) {
-        in_one_block(args, tokens, *ir::upper_bound(p_.tokens, exprs_.ranges()));
-      } else {
-        if (has_fewest()) in_one_block(args, tokens, kFewTokens);
-        if (p_.may_be_few(exprs_) && !(has_fewest() && is_at_most(kFewTokens)))
-          in_one_block(args, tokens, p_.most_of_block());
-      }
+      if (has_fewest()) in_one_block(args, tokens, kFewTokens);
+      if (p_.may_be_few(exprs_) && !(has_fewest() && is_at_most(kFewTokens)))
+        in_one_block(args, tokens, most_of_block());
       if (p_.may_be_many(exprs_)) by_tiles(args, tokens);
     }
     kernel_.step.args = args.args();
@@ -229,48 +227,53 @@ class RoutingEmitter {
   }
 
   bool has_product() const { return p_.rule && p_.rule->product; }
-  /// A cluster with about a warp for each expert, or a block where there are no clusters.
-  int router_blocks() const {
-    int blocks = request_.device->has_clusters() ? kRouterBlocks : 1;
-    while (blocks > 1 && blocks * kFewTokens > p_.rule->experts) blocks /= 2;
+  /// The tokens of a product are known to be few: their logits are in shared memory.
+  std::int64_t most_of_block() const {
+    return has_product() ? *ir::upper_bound(p_.tokens, exprs_.ranges()) : p_.most_of_block();
+  }
+  /// As few blocks as keep all weights in registers, which they read ahead; of more tokens, those
+  /// that read most at a time. One where there are no clusters.
+  int router_blocks(std::int64_t most) const {
+    const int least = most <= kFewTokens ? 1 : kRouterBlocks;
+    int blocks = request_.device->has_clusters() ? least : 1;
+    const std::int64_t loads = (p_.rule->product->depth + kRouterDepth - 1) / kRouterDepth;
+    const auto held = [&] {
+      const std::int64_t warps = std::int64_t{blocks} * kMostWarps;
+      return (p_.rule->experts + warps - 1) / warps * loads;
+    };
+    while (request_.device->has_clusters() && blocks < kRouterBlocks && held() > kHeldVectors)
+      blocks *= 2;
     return blocks;
   }
-  int router_warps() const {
-    const int blocks = router_blocks();
-    int warps = kFewTokens;
-    while (warps < kMostWarps && warps * blocks < p_.rule->experts) warps *= 2;
-    return warps;
-  }
-  std::string product_type(int warps) const {
+  std::string product_type(int warps, int blocks) const {
     const RouterOperands& product = *p_.rule->product;
     return fmt::format("RouterProduct<{}, {}, {}, {}, {}>", storage_name(product.type),
-                       p_.rule->experts, product.depth, router_blocks(), warps);
+                       p_.rule->experts, product.depth, blocks, warps);
   }
-  std::string begin_product(int warps) const {
+  std::string begin_product(int warps, int blocks) const {
     return fmt::format(
         "  typedef {} Product;\n  SINTER_DYNAMIC_SHARED(memory);\n"
         "  float* const logits = reinterpret_cast<float*>(memory);\n{}"
         "  Product product;\n  product.begin(weights);\n",
-        product_type(warps), router_blocks() > 1 ? "  cluster_arrive();\n" : "");
+        product_type(warps, blocks), blocks > 1 ? "  cluster_arrive();\n" : "");
   }
-  std::string product_text() const {
+  std::string product_text(int blocks) const {
     return fmt::format(
         "{}  product.multiply(weights, after_grid_wait(x), {}, tokens, logits);\n"
         "  if (Product::rank() != 0) return;\n",
-        router_blocks() > 1 ? "  cluster_wait();\n" : "",
+        blocks > 1 ? "  cluster_wait();\n" : "",
         p_.rule->product->added ? "added" : "static_cast<const float*>(nullptr)");
   }
 
   void in_one_block(KernelParameters& args, const std::string& tokens, std::int64_t most) {
     const std::int64_t held = p_.rule ? most * p_.chosen : 1;
-    const int wanted = has_product()        ? router_warps()
-                       : most <= kFewTokens ? kFewTokens
-                                            : kMostWarps;
+    const int wanted = most <= kFewTokens && !has_product() ? kFewTokens : kMostWarps;
+    const int blocks = has_product() ? router_blocks(most) : 1;
     const int warps = std::min(warps_of(held), wanted);
     std::string body = fmt::format("  typedef {} Sorter;\n  __shared__ Sorter sorter;\n{}",
                                    sorter(warps, held), sorted_text());
     body += fmt::format("  const int tokens = int({});\n", tokens);
-    if (has_product()) body += product_text();
+    if (has_product()) body += product_text(blocks);
     if (p_.rule) {
       body += fmt::format("  for (int t = Sorter::warp(); t < tokens; t += {})\n    {}", warps,
                           route_text("t", "sorter.scratch[Sorter::warp()]",
@@ -286,11 +289,11 @@ class RoutingEmitter {
                         p_.chosen);
     Launch launch{next_name(), fmt::format("routing block warps={}", warps), Dim(1), warps, most};
     if (has_product()) {
-      launch.schedule = fmt::format("routing product warps={} cluster={}", warps, router_blocks());
-      launch.blocks = Dim(router_blocks());
-      launch.cluster = router_blocks();
+      launch.schedule = fmt::format("routing product warps={} cluster={}", warps, blocks);
+      launch.blocks = Dim(blocks);
+      launch.cluster = blocks;
       launch.shared_bytes = most * p_.rule->experts * 4;
-      launch.before_wait = begin_product(warps);
+      launch.before_wait = begin_product(warps, blocks);
     }
     add(kernel_.step, launch, args, body);
   }
