@@ -11,7 +11,8 @@ namespace sinter::fusion {
 
 /// A transposed matrix (regions/constant_values.h).
 extern const ir::Derivation kTransposed;
-/// Matrices joined by columns, and by rows (projections/joined_constants).
+/// Matrices joined by columns; and by rows, each of several with its counterpart
+/// (projections/joined_constants).
 extern const ir::Derivation kJoinedColumns, kJoinedRows;
 /// Concatenated vectors of biases and scales (projections/joined_constants).
 extern const ir::Transform kJoinedBiases;

@@ -1,16 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing in one kernel: which experts tokens choose, and the choices sorted by expert
-// (ir/mixture/expert_rows.h).
+// Routing in one kernel: the scores of few tokens, which experts tokens choose, and the choices
+// sorted by expert (ir/mixture/expert_rows.h).
 #include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "fusion/passes/passes.h"
+#include "fusion/regions/epilogue.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/regions/region.h"
+#include "ir/scale_format.h"
 
 namespace sinter::fusion {
 namespace {
+
+/// Whether the kernel that routes can compute the logits by itself: few tokens, and experts whose
+/// logits fit beside what it sorts by; rows of k in weights that it reads by vectors.
+Verdict is_router(const Graph& graph, const Node& matmul, const TargetTraits& target) {
+  constexpr std::int64_t kMostExperts = 256, kVector = 8;
+  if (!target.gemm_kernels) return {false, "a library multiplies"};
+  const TensorType& x = graph.type(matmul.inputs[0]);
+  const Node* view = graph.producer(matmul.inputs[1]);
+  if (!ir::is_plain_matmul(matmul) || x.shape.size() != 2 || view == nullptr ||
+      view->op->name != "Transpose" || graph.value(view->inputs[0]).constant == nullptr)
+    return {false, "its weights are no constant rows of k"};
+  const Shape& weights = graph.type(view->inputs[0]).shape;
+  if ((x.dtype != DType::kFloat16 && x.dtype != DType::kBFloat16) || weights.size() != 2 ||
+      weights[1].value() % kVector != 0 || weights[0].value() > kMostExperts)
+    return {false, "its operands are no vectors of 16-bit floats, or are of too many experts"};
+  const auto most = ir::upper_bound(x.shape[0], graph.ranges());
+  if (!most || *most > target.few_rows) return {false, "tokens may be many"};
+  return {true, ""};
+}
 
 /// The nodes that sort the choices of a GroupByIndex, and make them.
 class RouteFinder {
@@ -27,6 +49,17 @@ class RouteFinder {
   }
 
   const Node* route() const { return route_; }
+  /// With the router's matmul.
+  void take_router(const TargetTraits& target, Context& context) {
+    if (router_ == nullptr) return;
+    const Verdict verdict = is_router(graph_, *router_, target);
+    decide(context, *router_, *route_, verdict.ok,
+           verdict.ok ? "the kernel that routes few tokens computes their scores" : verdict.reason);
+    if (!verdict.ok) return;
+    take(*router_);
+    take(*graph_.producer(router_->inputs[1]));
+    for (const Node* node : behind_router_) take(*node);
+  }
   /// Whether there is more than a GroupByIndex, which has a kernel of its own.
   bool is_mixture() const { return nodes_.size() > 1; }
 
@@ -91,8 +124,34 @@ class RouteFinder {
     if (route == nullptr || route->op->name != "Route" || choices != route->outputs[0]) return;
     route_ = route;
     take(*route);
+    find_router(route->inputs[0]);
     if (where != nullptr) take(*where);
     take(*reshape);
+  }
+
+  const Node* only_producer(ValueId value) const {
+    if (graph_.users(value).size() != 1 || graph_.is_output(value)) return nullptr;
+    return graph_.producer(value);
+  }
+  /// The matmul of the logits, maybe with a bias and a conversion behind it.
+  void find_router(ValueId logits) {
+    const Node* node = only_producer(logits);
+    std::vector<const Node*> behind;
+    if (node != nullptr && node->op->name == "Cast" &&
+        is_float(graph_.type(node->inputs[0]).dtype)) {
+      behind.push_back(node);
+      node = only_producer(node->inputs[0]);
+    }
+    if (node != nullptr && node->op->name == "Add") {
+      const std::size_t at = graph_.is_constant(node->inputs[0]) ? 1 : 0;
+      const Shape& shape = graph_.type(node->inputs[at]).shape;
+      if (!is_bias(graph_, node->inputs[1 - at], shape)) return;
+      behind.push_back(node);
+      node = only_producer(node->inputs[at]);
+    }
+    if (node == nullptr || node->op->name != "MatMul") return;
+    router_ = node;
+    behind_router_ = std::move(behind);
   }
 
   /// The Min that turns no expert into one, if nothing else reads rows' experts.
@@ -121,7 +180,8 @@ class RouteFinder {
 
   const Graph& graph_;
   const Node& sort_;
-  const Node* route_ = nullptr;
+  const Node *route_ = nullptr, *router_ = nullptr;
+  std::vector<const Node*> behind_router_;
   std::set<NodeId> nodes_;
 };
 
@@ -139,12 +199,13 @@ Graph fuse_routes(const Graph& graph, Context& context) {
     // Of more experts, and of few that are no experts', the order is a kernel of its own.
     if (choices.dtype != DType::kInt32 || !extent.is_constant() || extent.value() > row->most + 1)
       continue;
-    const RouteFinder finder(graph, node);
+    RouteFinder finder(graph, node);
     if (!finder.is_mixture()) continue;
     const Node* const route = finder.route();
     if (route != nullptr) {
       if (!routes.insert(route).second) continue;
       decide(context, *route, node, true, "one kernel routes tokens and sorts their choices");
+      finder.take_router(context.target, context);
     }
     pieces.push_back(finder.piece());
   }

@@ -10,13 +10,14 @@
 namespace sinter::fusion {
 namespace {
 
-/// Whether `inputs`, of one type, have sizes[i] rows (or elements) for each present i.
-bool are_parts(const Ints& sizes, const Ints& present, std::span<const Tensor> inputs, int rank) {
+/// Whether `inputs`, of one type, have sizes[i] along `axis` for each present i.
+bool are_parts(const Ints& sizes, const Ints& present, std::span<const Tensor> inputs,
+               std::size_t rank, std::size_t axis = 0) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (present[i] == 0) continue;
-    if (next == inputs.size() || std::ssize(inputs[next].shape()) != rank ||
-        inputs[next].dtype() != inputs[0].dtype() || inputs[next].shape()[0] != sizes[i])
+    if (next == inputs.size() || inputs[next].shape().size() != rank ||
+        inputs[next].dtype() != inputs[0].dtype() || inputs[next].shape()[axis] != sizes[i])
       return false;
     ++next;
   }
@@ -72,30 +73,39 @@ const ir::Derivation kJoinedRows = {
     "joined_rows",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       if (!ir::has_counts(attrs, {"rows", "present"}) || inputs.empty()) return false;
-      return are_parts(attrs.get_ints("rows"), attrs.get_ints("present"), inputs, 2) &&
-             std::ranges::all_of(inputs, [&](const Tensor& input) {
-               return input.shape()[1] == inputs[0].shape()[1];
-             });
+      const Ints& first = inputs[0].shape();
+      const std::size_t rank = first.size();
+      if (rank < 2 || rank > 3 ||
+          !are_parts(attrs.get_ints("rows"), attrs.get_ints("present"), inputs, rank, rank - 2))
+        return false;
+      return std::ranges::all_of(inputs, [&](const Tensor& input) {
+        return input.shape().back() == first.back() && (rank == 2 || input.shape()[0] == first[0]);
+      });
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      std::int64_t rows = 0;
+      Ints shape = inputs[0].shape();
+      std::int64_t& rows = shape[shape.size() - 2] = 0;
       for (const std::int64_t count : attrs.get_ints("rows")) rows += count;
-      return std::pair(inputs[0].dtype(), Ints{rows, inputs[0].shape()[1]});
+      return std::pair(inputs[0].dtype(), std::move(shape));
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const Ints& rows = attrs.get_ints("rows");
       const Ints& present = attrs.get_ints("present");
-      const std::size_t pitch =
-          static_cast<std::size_t>(inputs[0].shape()[1]) * size_of(inputs[0].dtype());
-      std::vector<std::byte> bytes;
-      std::size_t next = 0;
+      const Ints& first = inputs[0].shape();
+      const std::size_t pitch = static_cast<std::size_t>(first.back()) * size_of(inputs[0].dtype());
+      const auto matrices = static_cast<std::size_t>(first.size() == 3 ? first[0] : 1);
+      std::size_t size = 0;  // of a joined matrix
+      for (const std::int64_t count : rows) size += static_cast<std::size_t>(count) * pitch;
+      std::vector<std::byte> bytes(matrices * size);
+      std::size_t next = 0, at = 0;
       for (std::size_t i = 0; i < rows.size(); ++i) {
-        const std::size_t end = bytes.size() + static_cast<std::size_t>(rows[i]) * pitch;
+        const std::size_t part = static_cast<std::size_t>(rows[i]) * pitch;
         if (present[i] != 0) {
           const ir::HeldBytes from = inputs[next++].hold();
-          bytes.insert(bytes.end(), from.bytes.begin(), from.bytes.end());
+          for (std::size_t m = 0; m < matrices && part > 0; ++m)
+            std::memcpy(bytes.data() + m * size + at, from.bytes.data() + m * part, part);
         }
-        bytes.resize(end);
+        at += part;
       }
       return bytes;
     }};

@@ -10,8 +10,29 @@ namespace {
 
 using Parts = std::vector<Projection>;
 
+bool is_grouped(const Parts& parts) { return parts[0].matmul->op->name == "GroupedMatMul"; }
+
+/// Plain matrices of groups joined by columns, each with its counterparts; computed when read.
+Tensor join_groups(const Parts& parts) {
+  // Columns are rows, or rows of one number each.
+  std::vector<Tensor> sources;
+  Ints rows;
+  for (const Projection& part : parts) {
+    const Ints& shape = part.weight->shape();
+    sources.push_back(part.transposed ? *part.weight
+                                      : part.weight->reshaped({shape[0] * shape[1], shape[2], 1}));
+    rows.push_back(part.n);
+  }
+  const Tensor joined =
+      ir::derive(kJoinedRows, {{"present", Ints(parts.size(), 1)}, {"rows", rows}}, sources);
+  if (parts[0].transposed) return joined;
+  const std::int64_t groups = parts[0].weight->shape()[0];
+  return joined.reshaped({groups, parts[0].k, joined.shape()[1]});
+}
+
 /// The weights joined by columns, as one [k, columns], computed when it is read.
 Tensor join_columns(const Parts& parts) {
+  if (is_grouped(parts)) return join_groups(parts);
   std::vector<Tensor> weights;
   Ints transposed;
   for (const Projection& part : parts) {
@@ -35,17 +56,23 @@ Tensor join_rows(const Parts& parts, std::size_t operand) {
   return ir::derive(kJoinedRows, {{"present", present}, {"rows", rows}}, sources);
 }
 
-/// The joined matmul.
-ValueId join_products(GraphBuilder& builder, ValueId x, const Parts& parts) {
-  if (parts[0].weight != nullptr)
-    return builder.add("MatMul", {x, builder.constant(join_columns(parts))},
-                       parts[0].matmul->attrs);
+/// The joined matmul of `reads`: x and, of groups, their offsets.
+ValueId join_products(GraphBuilder& builder, std::span<const ValueId> reads, const Parts& parts) {
+  const std::string& op = parts[0].matmul->op->name;
+  std::vector<ValueId> inputs{reads[0]};
+  const auto product = [&](const Attrs& attrs) {
+    if (is_grouped(parts)) inputs.push_back(reads[1]);
+    return builder.add(op, std::move(inputs), attrs);
+  };
+  if (parts[0].weight != nullptr) {
+    inputs.push_back(builder.constant(join_columns(parts)));
+    return product(parts[0].matmul->attrs);
+  }
   const auto& most = *std::ranges::max_element(
       parts, {}, [](const Projection& part) { return part.quantized.size(); });
-  std::vector<ValueId> inputs{x};
   for (std::size_t i = 0; i < most.quantized.size(); ++i)
     inputs.push_back(builder.constant(join_rows(parts, i)));
-  return builder.add("MatMul", std::move(inputs), most.matmul->attrs);
+  return product(most.matmul->attrs);
 }
 
 /// Concatenated vectors of the parts' columns, `of(part)` each, zeros where it is null; nothing if
@@ -95,6 +122,7 @@ class Joining {
   Piece piece() {
     Piece piece;
     piece.reads = {parts_[0].matmul->inputs[0]};
+    if (is_grouped(parts_)) piece.reads.push_back(parts_[0].matmul->inputs.back());
     for (const Projection& part : parts_) {
       piece.writes.push_back(part.result());
       take_origins(*part.matmul);
@@ -142,7 +170,7 @@ class Joining {
   std::vector<ValueId> emit(GraphBuilder& builder, std::span<const ValueId> reads,
                             const Shape& shape) const {
     GraphBuilder::OriginScope scope(builder, origins_);
-    ValueId value = join_products(builder, reads[0], parts_);
+    ValueId value = join_products(builder, reads, parts_);
     for (std::size_t step = 0; step < parts_[0].steps.size(); ++step) {
       if (step > 0) value = add_step(builder, value, step, reads);
       value = add_biases(builder, value, parts_,

@@ -78,6 +78,29 @@ bool steps_fit(const Graph& graph, const Projection& a, const Projection& b) {
   return true;
 }
 
+/// A GroupedMatMul in this form.
+std::optional<Projection> find_grouped(const Graph& graph, const Node& node) {
+  const ir::ProductFormats formats(node.attrs);
+  if (formats.x) return std::nullopt;
+  Projection result;
+  std::vector<const Tensor*> weights;
+  for (std::size_t i = 1; i + 1 < node.inputs.size(); ++i) {
+    weights.push_back(graph.value(node.inputs[i]).constant.get());
+    if (weights.back() == nullptr || weights.back()->shape().size() != 3) return std::nullopt;
+  }
+  result.matmul = &node;
+  result.transposed = node.attrs.get_int("transposed") != 0;
+  const Ints& shape = weights.at(0)->shape();
+  result.n = shape[result.transposed || formats.w ? 1 : 2];
+  if (formats.w) {
+    result.quantized = std::move(weights);
+  } else {
+    result.weight = weights[0];
+    result.k = shape[result.transposed ? 2 : 1];
+  }
+  return result;
+}
+
 }  // namespace
 
 bool is_shared(const Graph& graph, ValueId a, ValueId b) {
@@ -90,6 +113,7 @@ bool is_shared(const Graph& graph, ValueId a, ValueId b) {
 
 std::optional<Projection> find_projection(const Graph& graph, const Node& node,
                                           const TargetTraits& target) {
+  if (node.op->name == "GroupedMatMul") return find_grouped(graph, node);
   if (!is_matrix_product(node) || ir::has_scaled_operands(node)) return std::nullopt;
   if (graph.is_constant(node.inputs[0]) || graph.type(node.inputs[1]).shape.size() != 2)
     return std::nullopt;
@@ -125,6 +149,10 @@ std::optional<Projection> find_projection(const Graph& graph, const Node& node,
 }
 
 bool fit_together(const Graph& graph, const Projection& a, const Projection& b) {
+  if (a.matmul->op != b.matmul->op) return false;
+  if (a.matmul->op->name == "GroupedMatMul" &&
+      (a.transposed != b.transposed || a.matmul->inputs.back() != b.matmul->inputs.back()))
+    return false;
   auto one = ir::ProductFormats(a.matmul->attrs).w, other = ir::ProductFormats(b.matmul->attrs).w;
   if (one.has_value() != other.has_value() || !steps_fit(graph, a, b)) return false;
   if (!one) return a.weight->dtype() == b.weight->dtype();

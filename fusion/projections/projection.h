@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matmuls of activations with constant weights, and merging several that read the same value.
+// Matmuls of activations with constant weights, also for each group of rows, and merging several
+// that read the same value.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ struct SumsStep {
 };
 
 /// A matmul of an activation with a constant weight of k rows and n columns, and the nodes that
-/// process its result.
+/// process its result; or a GroupedMatMul, whose weights have a matrix for each group.
 struct Projection {
   const Node* matmul = nullptr;
   const Tensor* weight = nullptr;          // plain weights

@@ -115,13 +115,16 @@ std::set<std::size_t> choosing_products(const Graph& graph) {
   const auto& nodes = graph.nodes();
   for (std::size_t i = nodes.size(); i-- > 0;) {
     const Node& node = nodes[i];
-    const bool is_selecting =
-        node.op->name == "SelectIndices" || std::ranges::any_of(node.outputs, [&](ValueId output) {
-          return selects[output.position()];
-        });
-    if (is_selecting && node.op->name == "ArgSort") decides[node.inputs[0].position()] = true;
+    const bool sorts = node.op->name == "ArgSort",
+               sorts_floats = sorts && is_float(graph.type(node.inputs[0]).dtype);
+    // Choices that are sorted: rows are then split by them (granitemoe).
+    const bool is_selecting = node.op->name == "SelectIndices" || (sorts && !sorts_floats) ||
+                              std::ranges::any_of(node.outputs, [&](ValueId output) {
+                                return selects[output.position()];
+                              });
+    if (is_selecting && sorts_floats) decides[node.inputs[0].position()] = true;
     for (const ValueId input : node.inputs)
-      if (is_selecting && node.op->name != "ArgSort" && !is_float(graph.type(input).dtype))
+      if (is_selecting && !sorts_floats && !is_float(graph.type(input).dtype))
         selects[input.position()] = true;
     if (node.op->name == "GroupedMatMul") {
       decides[node.inputs.back().position()] = true;

@@ -50,6 +50,40 @@ graph @main(%x: f16[4, 64], %at: i64[1]) {
   EXPECT_THAT(early, HasSubstr("fetch_line"));
 }
 
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(CompileEarly, WeightsOfGroupsThatAnEarlierStepHadAreRead) {
+  // The second of two products by the same offsets does not wait for them; one by others does.
+  for (const bool are_same : {true, false}) {
+    std::string sources;
+    compile(R"(
+graph @main(%x: f16[64, 64], %o: i32[5], %p: i32[5]) {
+  %w = const f16[4, 128, 64] random(1)
+  %v = const f16[4, 64, 128] random(2)
+  %h = Fused(%x, %w, %o) {kind = "grouped_matmul"} body (%x, %w, %o) {
+    %y = GroupedMatMul(%x, %w, %o) {transposed = 1}
+    return y = %y
+  }
+  %z = Fused(%h, %v, )" +
+                std::string(are_same ? "%o" : "%p") +
+                R"() {kind = "grouped_matmul"} body (%h, %v, %o) {
+    %y = GroupedMatMul(%h, %v, %o) {transposed = 1}
+    return y = %y
+  }
+  return z = %z
+})",
+            sources);
+    const std::size_t all = count(sources, "__shared__ GroupTiles<"),
+                      waiting = count(sources, "grid_dependency_wait();\n  __shared__ GroupTiles<");
+    EXPECT_GT(waiting, 0U);
+    EXPECT_EQ(waiting == all, !are_same) << waiting << " of " << all;
+  }
+}
+
 TEST(CompileEarly, BiasesBehindProductsAreFetchedButNoResiduals) {
   std::string sources;
   compile(R"(

@@ -223,6 +223,31 @@ TEST(ChosenWeights, RoutersOfLoopsAreNotRounded) {
   EXPECT_EQ(context.layers[1].bits, 8);
 }
 
+/// Rows are in the order of the sorted choices, as granitemoe is exported.
+TEST(ChosenWeights, RoutersOfSortedChoicesAreNotRounded) {
+  Context context;
+  context.weights = options(8);
+  context.weights.last_as_others = true;
+  const ir::Graph graph = run_pass("quantize_weights", ir::parse_graph(R"(
+    graph @main(%x: f32[8, 64]) {
+      %r = const f32[64, 4] random(1)
+      %l = MatMul(%x, %r)
+      %c = ArgSort(%l) {axis = 1, count = [2], descending = 1}
+      %flat = Reshape(%c) {shape = [16]}
+      %order = ArgSort(%flat) {axis = 0, count = [16]}
+      %two = const i64[] {2}
+      %t = Div(%order, %two)
+      %rows = Gather(%x, %t) {axis = 0}
+      %w = const f32[64, 32] random(2)
+      %y = MatMul(%rows, %w)
+      return y = %y
+    })"),
+                                   context);
+  EXPECT_EQ(quantized_products(graph), 1U);
+  ASSERT_THAT(context.layers, SizeIs(2));
+  EXPECT_THAT(context.layers[0].kept, HasSubstr("it chooses experts"));
+}
+
 /// In all formats the experts' weights are rounded, and the router's are not.
 TEST(ChosenWeights, ExpertsAreRoundedAndWhatChoosesThemIsNot) {
   WeightOptions floats = options(8), four = options(4, 16), powers = options(4, 32);

@@ -359,7 +359,7 @@ def run_case(sinter, row, golden, kind, folder):
             write_folder(row, golden, plain, change=lambda weights: with_blocks(weights, False))
         else:
             write_fp8(row, golden, packed, plain)
-        return compare_logits(sinter, packed, own_golden(sinter, plain, golden), 64, 1e-4)
+        return compare_logits(sinter, packed, own_golden(sinter, plain, golden), 64, nearness(sinter))
     if kind == "F32":
         convert(source, folder / f"{row}.gguf")
         return check(sinter, folder / f"{row}.gguf", golden, len(golden["tokens"]))
@@ -373,7 +373,7 @@ def run_case(sinter, row, golden, kind, folder):
     convert(source, file, kind, numbers)
     own = own_golden(sinter, numbers, golden)
     # A token that leads by less than rounding may be another: logits decide.
-    return compare_logits(sinter, file, own, 64, 1e-4 if sinter.precision == "model" else 2e-2)
+    return compare_logits(sinter, file, own, 64, nearness(sinter))
 
 
 def main():

@@ -26,6 +26,8 @@ struct GemmState final : FamilyState {
   PackedBuffers packed;
   PanelBuffers panels;
   GemmRequest asked;  // CompileOptions::gemm, or the requested schedule of one kernel
+  /// Offsets of groups by which rows of a step in front are multiplied.
+  std::set<std::uint32_t> known_offsets;
 };
 
 /// Buffers without the product's, which the plan does not have.
@@ -88,6 +90,7 @@ class RegionTactics {
         plan_(plan),
         asked_(state.asked),
         packed_(state.packed),
+        known_offsets_(state.known_offsets),
         product_(region.node, region.inputs, region.outputs, plan.buffers, plan.exprs,
                  plan.options) {}
 
@@ -98,6 +101,7 @@ class RegionTactics {
     if (product_.prologue_rows()) result.step.writes.push_back(*product_.prologue_rows());
     set_cost(result.step, product_.work(), plan_.exprs);
     result.samples = product_.index_samples();
+    if (product_.is_grouped()) knows_groups_ = known_offsets_.contains(offsets(result));
     const std::vector<GemmTactic> tactics = gemm_tactics(product_, asked_, kernels());
     for (const GemmTactic& tactic : tactics) {
       read_packed(tactic, result.step);
@@ -107,10 +111,13 @@ class RegionTactics {
     }
     // A kernel after the prologue reads its rows; the step itself produces them.
     if (product_.prologue_rows()) std::erase(result.step.reads, *product_.prologue_rows());
+    if (product_.is_grouped()) known_offsets_.insert(offsets(result));
     return result;
   }
 
  private:
+  static std::uint32_t offsets(const StepTactics& grouped) { return grouped.samples[0].buffer(); }
+
   GemmKernelQueries kernels() {
     const auto& devices = plan_.devices;
     return {
@@ -144,9 +151,9 @@ class RegionTactics {
     const PlanBuffers& buffers = plan_.buffers;
     product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->tf32 = plan_.options.tf32 && product->type == DType::kFloat32;
-    // Which of the groups' weights a block reads is known behind the preceding step.
-    product->b_is_weight =
-        product->groups == 0 && buffers.is_weight(product->program.buffers[product->b_buffer()]);
+    // Which of the groups' weights a block reads is known behind the step that finds the offsets.
+    product->b_is_weight = (product->groups == 0 || knows_groups_) &&
+                           buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->prologue)
       for (std::size_t b = 0; b + 1 < product->prologue->program.buffers.size(); ++b)
         product->prologue->weights.push_back(
@@ -206,6 +213,8 @@ class RegionTactics {
   PlanContext& plan_;
   const GemmRequest& asked_;
   PackedBuffers& packed_;
+  std::set<std::uint32_t>& known_offsets_;
+  bool knows_groups_ = false;
   GemmStep product_;
 };
 

@@ -313,7 +313,8 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   for (std::size_t i = 0; i < product.batch.size(); ++i)
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
-  if (product.groups > 0) text += fmt::format(" groups {}", product.groups);
+  if (product.groups > 0)
+    text += fmt::format(" {} {}", product.b_is_weight ? "known groups" : "groups", product.groups);
   if (product.gathered) text += fmt::format(" gathered from {}", product.gathered->to_string());
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";

@@ -103,7 +103,9 @@ struct GemmProgram {
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
   bool tf32 = false;               // operands of float32 may be rounded to TF32
-  bool b_is_weight = false;  // no step writes b: it may be read before the preceding step ends
+  /// No step writes b: it may be read before the preceding step ends. Of groups: a grouped GEMM in
+  /// front, which waits before it lets others start, has the same offsets; these are there, too.
+  bool b_is_weight = false;
   Dim row_step;
   std::vector<Dim> batch_rows;
 

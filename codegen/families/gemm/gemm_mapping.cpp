@@ -55,7 +55,7 @@ Dim GemmText::tiles() const { return tiles_m_ * tiles_n_ * ir::element_count(pro
 
 void GemmText::count_group_tiles() {
   if (product_.groups == 0) return;
-  if (s_.programmatic_launch) line("grid_dependency_wait();");
+  if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
   line(fmt::format("__shared__ GroupTiles<{}> group_tiles;", product_.groups));
   line(fmt::format("group_tiles.count(after_grid_wait({}), {}, {});",
                    args_.buffer(product_.offsets_buffer()), size(product_.m), s_.m));

@@ -66,7 +66,8 @@ class GemmText {
 
   /// The end of k of the tile's group: none of it if the rows have no group.
   std::string end_of_k(const std::string& begin, const std::string& end) const;
-  /// Waits for the groups' first rows and counts their tiles, which tile_coordinates() looks up.
+  /// Waits for the groups' first rows, unless they are known, and counts their tiles, which
+  /// tile_coordinates() looks up.
   void count_group_tiles();
 
   // Operands. Each writes fields of `operands`.

@@ -17,7 +17,10 @@ namespace {
 constexpr std::int64_t kBlockChoices = 2048, kBlockTokens = 64, kLeastTile = 32, kMostTiles = 128;
 /// Tokens whose block has few warps, which meet sooner.
 constexpr int kFewTokens = 4;
-constexpr int kMostWarps = 16, kRouteWarps = 8;   // of a block
+constexpr int kMostWarps = 16, kRouteWarps = 8;  // of a block
+/// Blocks of a cluster that computes logits, elements that a warp loads at once, vectors of them
+/// that a thread keeps.
+constexpr int kRouterBlocks = 8, kRouterDepth = 256, kHeldVectors = 8;
 constexpr std::int64_t kStaticBytes = 44 * 1024;  // of shared memory, on every GPU
 constexpr std::int64_t kMostTokens = INT32_MAX;
 
@@ -50,7 +53,7 @@ class RoutingEmitter {
       if (p_.may_be_many(exprs_)) args.dim(tile());  // all variants have the same parameters
       if (has_fewest()) in_one_block(args, tokens, kFewTokens);
       if (p_.may_be_few(exprs_) && !(has_fewest() && is_at_most(kFewTokens)))
-        in_one_block(args, tokens, p_.most_of_block());
+        in_one_block(args, tokens, most_of_block());
       if (p_.may_be_many(exprs_)) by_tiles(args, tokens);
     }
     kernel_.step.args = args.args();
@@ -65,6 +68,9 @@ class RoutingEmitter {
     Dim blocks;
     int warps = 0;
     std::int64_t most_tokens = kMostTokens;
+    int cluster = 1;
+    std::int64_t shared_bytes = 0;
+    std::string before_wait = {};  // statements that read weights alone
   };
   void add(plan::fb::KernelStepT& step, const Launch& launch, KernelParameters& args,
            const std::string& body) {
@@ -73,9 +79,10 @@ class RoutingEmitter {
     const bool early = request_.programmatic_launch;
     text_ += fmt::format(
         "\n// schedule: {}\nextern \"C\" __global__ void __launch_bounds__({})\n{} "
-        "{{\n{}{}{}{}}}\n",
+        "{{\n{}{}{}{}{}{}}}\n",
         launch.schedule, threads, signature_text(launch.function, args.texts()),
-        early ? "  launch_dependents();\n  grid_dependency_wait();\n" : "", args.lines(), end,
+        early ? "  launch_dependents();\n" : "", launch.before_wait,
+        early ? "  grid_dependency_wait();\n" : "", args.lines(), end,
         (p_.rule ? fmt::format("  typedef {} Form;\n", router_type()) : "") + body);
     auto variant = std::make_unique<plan::fb::KernelVariantT>();
     const auto most = ir::upper_bound(p_.tokens * Dim(p_.chosen), exprs_.ranges());
@@ -89,6 +96,8 @@ class RoutingEmitter {
     variant->schedule = launch.schedule;
     variant->grid = {exprs_.intern(launch.blocks), exprs_.intern(1), exprs_.intern(1)};
     variant->block = {static_cast<std::uint32_t>(threads), 1, 1};
+    variant->cluster = static_cast<std::uint32_t>(launch.cluster);
+    variant->shared_bytes = static_cast<std::uint32_t>(launch.shared_bytes);
     variant->programmatic_launch = early;
     step.variants.push_back(std::move(variant));
   }
@@ -135,7 +144,16 @@ class RoutingEmitter {
       args.buffer("const i32* given", *p_.given);
       return;
     }
-    args.buffer(fmt::format("const {}* logits", storage_name(p_.rule->type)), p_.rule->logits);
+    if (const auto& product = p_.rule->product) {
+      const std::string type = storage_name(product->type);
+      args.buffer(fmt::format("const {}* x", type), product->x);
+      args.buffer(fmt::format("const {}* weights", type), product->weights);
+      if (product->added)
+        args.buffer(fmt::format("const {}* added", storage_name(product->added_type)),
+                    *product->added);
+    } else {
+      args.buffer(fmt::format("const {}* logits", storage_name(p_.rule->type)), p_.rule->logits);
+    }
     if (p_.rule->bias)
       args.buffer(fmt::format("const {}* bias", storage_name(p_.rule->bias_type)), *p_.rule->bias);
     if (p_.rule->is_token) args.buffer("const b8* is_token", *p_.rule->is_token);
@@ -208,12 +226,54 @@ class RoutingEmitter {
                     route_text("token", "scratch[threadIdx.x / 32]", choices)));
   }
 
+  bool has_product() const { return p_.rule && p_.rule->product; }
+  /// The tokens of a product are known to be few: their logits are in shared memory.
+  std::int64_t most_of_block() const {
+    return has_product() ? *ir::upper_bound(p_.tokens, exprs_.ranges()) : p_.most_of_block();
+  }
+  /// As few blocks as keep all weights in registers, which they read ahead; of more tokens, those
+  /// that read most at a time. One where there are no clusters.
+  int router_blocks(std::int64_t most) const {
+    const int least = most <= kFewTokens ? 1 : kRouterBlocks;
+    int blocks = request_.device->has_clusters() ? least : 1;
+    const std::int64_t loads = (p_.rule->product->depth + kRouterDepth - 1) / kRouterDepth;
+    const auto held = [&] {
+      const std::int64_t warps = std::int64_t{blocks} * kMostWarps;
+      return (p_.rule->experts + warps - 1) / warps * loads;
+    };
+    while (request_.device->has_clusters() && blocks < kRouterBlocks && held() > kHeldVectors)
+      blocks *= 2;
+    return blocks;
+  }
+  std::string product_type(int warps, int blocks) const {
+    const RouterOperands& product = *p_.rule->product;
+    return fmt::format("RouterProduct<{}, {}, {}, {}, {}>", storage_name(product.type),
+                       p_.rule->experts, product.depth, blocks, warps);
+  }
+  std::string begin_product(int warps, int blocks) const {
+    return fmt::format(
+        "  typedef {} Product;\n  SINTER_DYNAMIC_SHARED(memory);\n"
+        "  float* const logits = reinterpret_cast<float*>(memory);\n{}"
+        "  Product product;\n  product.begin(weights);\n",
+        product_type(warps, blocks), blocks > 1 ? "  cluster_arrive();\n" : "");
+  }
+  std::string product_text(int blocks) const {
+    return fmt::format(
+        "{}  product.multiply(weights, after_grid_wait(x), {}, tokens, logits);\n"
+        "  if (Product::rank() != 0) return;\n",
+        blocks > 1 ? "  cluster_wait();\n" : "",
+        p_.rule->product->added ? "added" : "static_cast<const float*>(nullptr)");
+  }
+
   void in_one_block(KernelParameters& args, const std::string& tokens, std::int64_t most) {
     const std::int64_t held = p_.rule ? most * p_.chosen : 1;
-    const int warps = std::min<int>(warps_of(held), most <= kFewTokens ? kFewTokens : kMostWarps);
+    const int wanted = most <= kFewTokens && !has_product() ? kFewTokens : kMostWarps;
+    const int blocks = has_product() ? router_blocks(most) : 1;
+    const int warps = std::min(warps_of(held), wanted);
     std::string body = fmt::format("  typedef {} Sorter;\n  __shared__ Sorter sorter;\n{}",
                                    sorter(warps, held), sorted_text());
     body += fmt::format("  const int tokens = int({});\n", tokens);
+    if (has_product()) body += product_text(blocks);
     if (p_.rule) {
       body += fmt::format("  for (int t = Sorter::warp(); t < tokens; t += {})\n    {}", warps,
                           route_text("t", "sorter.scratch[Sorter::warp()]",
@@ -227,9 +287,15 @@ class RoutingEmitter {
     }
     body += fmt::format("  sorter.sort({}, tokens * {}, to);\n", p_.rule ? "sorter.held" : "given",
                         p_.chosen);
-    add(kernel_.step,
-        {next_name(), fmt::format("routing block warps={}", warps), Dim(1), warps, most}, args,
-        body);
+    Launch launch{next_name(), fmt::format("routing block warps={}", warps), Dim(1), warps, most};
+    if (has_product()) {
+      launch.schedule = fmt::format("routing product warps={} cluster={}", warps, blocks);
+      launch.blocks = Dim(blocks);
+      launch.cluster = blocks;
+      launch.shared_bytes = most * p_.rule->experts * 4;
+      launch.before_wait = begin_product(warps, blocks);
+    }
+    add(kernel_.step, launch, args, body);
   }
 
   Dim tile() const {
@@ -324,10 +390,11 @@ std::size_t RoutingProblem::kernels_behind(const ExprTable& exprs) const {
 }
 
 std::string RouteRule::to_string() const {
-  return fmt::format("{} of {} bias {} groups {} {} {} {}normalises {} {} {} {} padding {} {}",
-                     scores, experts, bias.has_value(), groups, kept_groups, group_scores,
-                     zero_outside ? "zero_outside " : "", normalises, epsilon, scale, jitter,
-                     is_token.has_value(), none);
+  return fmt::format(
+      "{} of {}{} bias {} groups {} {} {} {}normalises {} {} {} {} padding {} {}", scores, experts,
+      product ? fmt::format(" of {}{}", product->depth, product->added ? " +" : "") : "",
+      bias.has_value(), groups, kept_groups, group_scores, zero_outside ? "zero_outside " : "",
+      normalises, epsilon, scale, jitter, is_token.has_value(), none);
 }
 std::string RoutingProblem::to_string() const {
   std::string wanted;
@@ -345,7 +412,12 @@ std::vector<std::uint32_t> RoutingProblem::buffers() const {
     if (buffer) all.push_back(*buffer);
   };
   if (rule) {
-    add(rule->logits);
+    if (rule->product) {
+      all.insert(all.end(), {rule->product->x, rule->product->weights});
+      add(rule->product->added);
+    } else {
+      add(rule->logits);
+    }
     add(rule->bias);
     add(rule->is_token);
   }

@@ -14,9 +14,19 @@
 
 namespace sinter::codegen {
 
+/// Logits of few tokens: x [tokens, depth] times weights [experts, depth], plus a number for each
+/// expert.
+struct RouterOperands {
+  std::uint32_t x = 0, weights = 0;  // plan buffers of one type, of 16 bits
+  std::optional<std::uint32_t> added;
+  DType type = DType::kFloat16, added_type = DType::kFloat16;
+  std::int64_t depth = 0;
+};
+
 /// A Route (ir/ops/mixture.cpp).
 struct RouteRule {
-  std::uint32_t logits = 0;  // plan buffers
+  std::uint32_t logits = 0;               // plan buffers
+  std::optional<RouterOperands> product;  // instead of logits
   std::optional<std::uint32_t> bias;
   DType type = DType::kFloat32, bias_type = DType::kFloat32;
   std::int64_t experts = 0, groups = 1, kept_groups = 1, group_scores = 1;

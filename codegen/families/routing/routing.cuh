@@ -6,6 +6,7 @@
 #include "cluster.cuh"
 #include "lanes.cuh"
 #include "order.cuh"
+#include "vector.cuh"
 
 enum RouteScores { kNoScores, kSoftmax, kSigmoid, kSparsemixer };
 
@@ -168,6 +169,103 @@ struct Router {
   }
 };
 
+/// Logits of few tokens x [tokens, kDepth]: products with weights [kExperts, kDepth], by a cluster
+/// of kBlocks blocks. A warp adds up an expert's, in an order that the other tokens do not change.
+/// Warps beyond the experts take other tokens.
+template <class T, int kExperts, int kDepth, int kBlocks, int kWarps>
+struct RouterProduct {
+  static_assert(kDepth % 8 == 0, "lanes load vectors");
+  static constexpr int kLoads = (kDepth + 255) / 256;
+  static constexpr int kAll = kBlocks * kWarps, kEach = (kExperts + kAll - 1) / kAll;
+  static constexpr int kParts = kAll / kExperts > 1 ? kAll / kExperts : 1;  // of the tokens
+  static constexpr bool kHolds = kEach * kLoads <= 16;                      // in registers
+  static constexpr int kTokens = 4;                                         // at once
+  typedef Vec<T, 8> Vector;
+
+  Vector held[kHolds ? kEach * kLoads : 1];
+
+  SINTER_DEVICE static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  SINTER_DEVICE static u32 rank() { return blockIdx.x % kBlocks; }
+  SINTER_DEVICE static int warp() {  // of the cluster
+    return static_cast<int>(rank()) + kBlocks * (static_cast<int>(threadIdx.x) / 32);
+  }
+  /// Expert e of this warp.
+  SINTER_DEVICE static int expert(int e) {
+    return kParts == 1 ? warp() + kAll * e : warp() % kExperts;
+  }
+  SINTER_DEVICE static int part() { return kParts == 1 ? 0 : warp() / kExperts; }
+  SINTER_DEVICE static bool exists(int load) {
+    return kDepth % 256 == 0 || load * 256 + lane() * 8 < kDepth;
+  }
+  SINTER_DEVICE static const T* at(const T* weights, int e, int load) {
+    return weights + (static_cast<i64>(expert(e)) * kDepth + load * 256 + lane() * 8);
+  }
+
+  /// Reads weights, or fetches them into the L2: the preceding kernel does not write them.
+  SINTER_DEVICE void begin(const T* weights) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e)
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if constexpr (kHolds) held[e * kLoads + i] = Vector{};
+        if (expert(e) >= kExperts || part() >= kParts || !exists(i)) continue;
+        if constexpr (kHolds)
+          held[e * kLoads + i] = load<8>(at(weights, e, i));
+        else if (lane() % 8 == 0)
+          fetch_line(at(weights, e, i));
+      }
+  }
+
+  /// Writes logits [tokens, kExperts], plus `added` if there is such, to the first block's shared
+  /// memory; `logits` is their address in this block's. All blocks have started.
+  template <class Added>
+  SINTER_DEVICE void multiply(const T* weights, const T* x, const Added* added, int tokens,
+                              float* logits) const {
+    for (int first = part() * kTokens; part() < kParts && first < tokens;
+         first += kParts * kTokens) {
+      float sums[kEach][kTokens] = {};
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if (!exists(i)) continue;
+        Vector own[kEach];
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) {
+          own[e] = Vector{};
+          if constexpr (kHolds)
+            own[e] = held[e * kLoads + i];
+          else if (expert(e) < kExperts)
+            own[e] = load<8>(at(weights, e, i));
+        }
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) {
+          if (first + t >= tokens) break;
+          const Vector row =
+              load<8>(x + (static_cast<i64>(first + t) * kDepth + i * 256 + lane() * 8));
+#pragma unroll
+          for (int e = 0; e < kEach; ++e)
+#pragma unroll
+            for (int v = 0; v < 8; ++v) sums[e][t] += widen(row.v[v]) * widen(own[e].v[v]);
+        }
+      }
+#pragma unroll
+      for (int e = 0; e < kEach; ++e)
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) {
+          if (first + t >= tokens) break;
+          float sum = reduce_lanes<Sum, 32>(sums[e][t]);
+          if (lane() != 0 || expert(e) >= kExperts) continue;
+          if (added != nullptr) sum += widen(added[expert(e)]);
+          float* const to = logits + (first + t) * kExperts + expert(e);
+          *(kBlocks > 1 ? of_block(to, 0) : to) = sum;
+        }
+    }
+    if (kBlocks > 1)
+      cluster_barrier();
+    else
+      __syncthreads();
+  }
+};
+
 /// Nothing is routed: choices are there.
 struct NoRouter {
   static constexpr int kScratch = 1;
@@ -187,6 +285,7 @@ struct ChoiceSorter {
   static constexpr int kBins = kRows + 1, kThreads = 32 * kWarps;
   static constexpr int kEach = 2048 / kThreads, kChunk = kThreads * kEach;
   static constexpr int kBinsOfThread = (kBins + kThreads - 1) / kThreads;
+  static constexpr int kFew = 64;  // choices that are compared with each other
 
   u32 seen[kWarps][kBins];
   u32 next[kBins];  // counts, then where the next choice of a row goes
@@ -280,8 +379,31 @@ struct ChoiceSorter {
     }
   }
 
+  /// Few choices, each compared with all.
+  SINTER_DEVICE static void sort_few(const i32* choices, int number, const SortedChoices& to) {
+    for (int i = static_cast<int>(threadIdx.x); i < number; i += kThreads) {
+      const i32 own = choices[i];
+      int row = 0;
+      for (int j = 0; j < number; ++j) {
+        const int other = bin_of(choices[j]);
+        row += other < bin_of(own) || (other == bin_of(own) && j < i);
+      }
+      if (to.order != nullptr) to.order[row] = i;
+      if (to.tokens != nullptr) to.tokens[row] = i / kEachToken;
+      if (to.experts != nullptr) to.experts[row] = minimum(own, to.last_expert);
+      if (to.rows != nullptr) to.rows[i] = row;
+    }
+    for (int bin = static_cast<int>(threadIdx.x); to.offsets != nullptr && bin < kBins;
+         bin += kThreads) {
+      int before = 0;
+      for (int j = 0; j < number; ++j) before += bin_of(choices[j]) < bin;
+      to.offsets[bin] = before;
+    }
+  }
+
   /// One block sorts all choices, which `choices` has.
   SINTER_DEVICE void sort(const i32* choices, i64 number, const SortedChoices& to) {
+    if (number <= kFew) return sort_few(choices, static_cast<int>(number), to);
     clear();
     count(choices, number);
     add_up();

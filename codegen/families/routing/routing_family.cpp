@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions of a Route, of choices sorted by expert (ir/mixture/expert_rows.h), or of both.
+// Regions of a Route, maybe with the matmul that computes its logits, of choices sorted by expert
+// (ir/mixture/expert_rows.h), or of both.
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -40,7 +41,10 @@ class RoutingReader {
 
   void set_rule(const Node& route) {
     RouteRule& rule = problem_.rule ? *problem_.rule : problem_.rule.emplace();
-    rule.logits = buffer(route.inputs[0]);
+    if (body_.producer(route.inputs[0]) != nullptr)
+      rule.product = product(route.inputs[0]);
+    else
+      rule.logits = buffer(route.inputs[0]);
     rule.type = body_.type(route.inputs[0]).dtype;
     rule.experts = body_.type(route.inputs[0]).shape[1].value();
     if (route.inputs.size() > 1) {
@@ -59,6 +63,27 @@ class RoutingReader {
     rule.jitter = attrs.get_float("jitter");
     problem_.tokens = body_.type(route.inputs[0]).shape[0];
     problem_.chosen = problem_.divisor = attrs.get_int("k");
+  }
+  /// What fuse_routes puts in front of a Route: the matmul, the bias, a conversion.
+  RouterOperands product(ValueId logits) const {
+    RouterOperands result;
+    const Node* node = body_.producer(logits);
+    if (node->op->name == "Cast") node = body_.producer(node->inputs[0]);
+    if (node != nullptr && node->op->name == "Add") {
+      const bool is_first = body_.producer(node->inputs[0]) == nullptr;
+      const ValueId added = node->inputs[is_first ? 0 : 1];
+      result.added = buffer(added);
+      result.added_type = body_.type(added).dtype;
+      node = body_.producer(node->inputs[is_first ? 1 : 0]);
+    }
+    if (node == nullptr || node->op->name != "MatMul") refuse("other nodes compute its logits");
+    const Node* view = body_.producer(node->inputs[1]);
+    if (view == nullptr || view->op->name != "Transpose") refuse("its router has no rows of k");
+    result.x = buffer(node->inputs[0]);
+    result.weights = buffer(view->inputs[0]);
+    result.type = body_.type(node->inputs[0]).dtype;
+    result.depth = body_.type(node->inputs[0]).shape[1].value();
+    return result;
   }
   /// Where(is a token, choices, no expert).
   void set_padding(const Node& where) {

@@ -150,7 +150,7 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
   test.offsets = offsets;
-  test.product.b_is_weight = b_is_weight && test.product.groups == 0;
+  test.product.b_is_weight = b_is_weight;
   test.product.tf32 = tf32 && test.product.type == DType::kFloat32;
   test.product.by_warpgroups =
       by_warpgroups || codegen::GemmRequest(schedule).is_warpgroup_schedule();

@@ -36,6 +36,8 @@ struct RoutingCase {
   std::int64_t most = 0;                // of a number of tokens that is not known; 0: it is
   bool sorts = true, is_alone = false;  // is_alone: only what a second product needs
   double special = 0;                   // a logit of the second token
+  std::int64_t depth = 0;               // of the product that gives logits; 0: they are there
+  bool adds = false;                    // a bias of logits
 };
 
 const RoutingCase kCases[] = {
@@ -78,6 +80,40 @@ const RoutingCase kCases[] = {
      .groups = 512,
      .kept = 20,
      .is_alone = true},
+    {.name = "product",
+     .tokens = 5,
+     .experts = 32,
+     .chosen = 4,
+     .normalises = true,
+     .type = DType::kFloat16,
+     .most = 16,
+     .depth = 1024},
+    {.name = "few of product",
+     .tokens = 3,
+     .experts = 128,
+     .chosen = 8,
+     .type = DType::kBFloat16,
+     .most = 16,
+     .depth = 2048},
+    {.name = "product of one",
+     .tokens = 1,
+     .experts = 9,
+     .chosen = 2,
+     .has_padding = true,
+     .type = DType::kBFloat16,
+     .depth = 72,
+     .adds = true},
+    {.name = "long product",
+     .tokens = 2,
+     .experts = 200,
+     .chosen = 8,
+     .scores = "sigmoid",
+     .has_bias = true,
+     .groups = 8,
+     .kept = 4,
+     .best = 2,
+     .type = DType::kFloat16,
+     .depth = 2888},
     {.name = "alone", .tokens = 21, .experts = 50, .chosen = 3, .sorts = false},
     {.name = "nan", .tokens = 4, .experts = 33, .chosen = 3, .normalises = true, .special = kNaN},
     {.name = "infinite",
@@ -182,8 +218,10 @@ class Checked {
     if (test_.special != 0) logits[static_cast<std::size_t>(test_.experts + 2)] = test_.special;
     std::vector<double> bias(static_cast<std::size_t>(test_.experts));
     for (double& x : bias) x = 0.1 * normal(random);
-    std::vector<ir::Tensor> inputs = {
-        ir::Tensor::from_doubles(test_.type, {test_.tokens, test_.experts}, logits)};
+    auto& rule = problem_.rule.emplace();
+    if (test_.depth > 0) rule.product = product(logits, random);
+    std::vector<ir::Tensor> inputs = {ir::Tensor::from_doubles(
+        test_.depth > 0 ? DType::kFloat32 : test_.type, {test_.tokens, test_.experts}, logits)};
     if (test_.has_bias)
       inputs.push_back(ir::Tensor::from_doubles(DType::kFloat32, {test_.experts}, bias));
     const ir::Attrs attrs{{"k", ir::Attr(test_.chosen)},
@@ -198,8 +236,7 @@ class Checked {
                           {"zero_outside", ir::Attr(std::int64_t{test_.zero_outside})}};
     const std::vector<ir::Tensor> results = ir::evaluate_op(ir::get_op("Route"), attrs, inputs);
     shares_ = results[1];
-    auto& rule = problem_.rule.emplace();
-    rule.logits = add_tensor(memory_, inputs[0]);
+    if (!rule.product) rule.logits = add_tensor(memory_, inputs[0]);
     rule.type = test_.type;
     if (test_.has_bias) rule.bias = add_tensor(memory_, inputs[1]);
     rule.experts = test_.experts;
@@ -217,6 +254,36 @@ class Checked {
     if (test_.has_padding) pad();
     problem_.shares = add_unwritten(memory_, 4 * test_.tokens * test_.chosen);
     if (!test_.is_alone) problem_.choices = expect("choices", choices_);
+  }
+
+  /// Operands whose product is `logits`, which it sets.
+  codegen::RouterOperands product(std::vector<double>& logits, std::mt19937& random) {
+    std::normal_distribution<double> normal;
+    const auto draw = [&](const ir::Ints& shape, double scale) {
+      std::int64_t count = 1;
+      for (const std::int64_t extent : shape) count *= extent;
+      std::vector<double> numbers(static_cast<std::size_t>(count));
+      for (double& x : numbers) x = scale * normal(random);
+      return ir::Tensor::from_doubles(test_.type, shape, numbers);
+    };
+    const ir::Tensor x = draw({test_.tokens, test_.depth}, 1),
+                     weights = draw({test_.experts, test_.depth},
+                                    1 / std::sqrt(static_cast<double>(test_.depth))),
+                     added = draw({test_.experts}, 1);
+    for (std::int64_t i = 0; i < test_.tokens * test_.experts; ++i) {
+      const std::int64_t token = i / test_.experts, expert = i % test_.experts;
+      double sum = test_.adds ? added.at(expert) : 0;
+      for (std::int64_t k = 0; k < test_.depth; ++k)
+        sum += x.at(token * test_.depth + k) * weights.at(expert * test_.depth + k);
+      logits[static_cast<std::size_t>(i)] = sum;
+    }
+    codegen::RouterOperands result;
+    result.x = add_tensor(memory_, x);
+    result.weights = add_tensor(memory_, weights);
+    if (test_.adds) result.added = add_tensor(memory_, added);
+    result.type = result.added_type = test_.type;
+    result.depth = test_.depth;
+    return result;
   }
 
   void pad() {

@@ -176,6 +176,24 @@ TEST(CudaGrouped, RowsAreReadWhereTheyLie) {
   check.expect_code();
 }
 
+TEST(CudaGrouped, WeightsOfKnownGroupsComeFirst) {
+  GemmCheck check;
+  check.programmatic_launch = check.b_is_weight = true;
+  add_all(check, grouped_graph("f16", std::to_string(kRows), kGroups, 72, 136),
+          small_m_scheduled("8x64x64 warps=1x2x2 stages=4"));
+  add_all(check, scaled_graph("f16", kRows, kGroups, 48, 264, {4, 32}),
+          small_m_scheduled("4x16x128 warps=1x1x2 stages=3"));
+  add_all(check, grouped_graph("bf16", std::to_string(kRows), kGroups, 72, 136),
+          "warp_tile 32x64x64 warps=1x2x2 stages=4 split_k=1 cluster_n=1");
+  check.offsets = kOffsets[0];
+  check.by_warpgroups = true;
+  check.add("tma", grouped_graph("f16", std::to_string(kRows), kGroups, 72, 136), "");
+  EXPECT_EQ(check.run(), "");
+  check.expect_code();
+  for (const auto& kernel : check.kernels)  // tiles wait behind the copies of weights
+    EXPECT_THAT(kernel.source, testing::Not(testing::HasSubstr("grid_dependency_wait();")));
+}
+
 TEST(CudaGrouped, ByWarpgroups) {
   GemmCheck check;
   for (const char* tile : {"pingpong 64x64x64 consumers=2 warpgroups=1 stages=4 blocks=3 "
