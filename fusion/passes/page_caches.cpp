@@ -12,6 +12,7 @@
 
 #include "fusion/paging/biased_attention.h"
 #include "fusion/paging/length_table.h"
+#include "fusion/paging/paged_states.h"
 #include "fusion/paging/paging_refused.h"
 #include "fusion/paging/position_limit.h"
 #include "fusion/paging/position_trials.h"
@@ -42,6 +43,7 @@ class CachePager {
         inputs_(decoder_inputs(graph)),
         trials_(graph, inputs_),
         mixtures_(graph),
+        states_(graph, inputs_.states),
         b_(graph.name()),
         mapped_(graph.values().size()) {}
 
@@ -56,7 +58,7 @@ class CachePager {
       const GraphBuilder::OriginScope scope(b_, node.origins);
       visit(node);
     }
-    if (attention_ == 0)
+    if (attention_ == 0 && !inputs_.caches.empty())
       throw PagingRefused(
           "no attention over the caches was recognised: for a GPU give --precision fp16 or bf16");
     finish_outputs();
@@ -134,6 +136,7 @@ class CachePager {
         }))
       lengths_ = add(names::kTextLengths, {tokens});
     sampler_.declare(b_, graph_.type(graph_.outputs()[logits_]).shape.back());
+    states_.declare_inputs(b_, options_);
     mapped_[inputs_.ids.position()] =
         shaped(as(ids, graph_.type(inputs_.ids).dtype), resized(graph_.type(inputs_.ids).shape));
     for (const DecoderCache& cache : inputs_.caches) {
@@ -143,6 +146,7 @@ class CachePager {
       mapped_[cache.input.position()] =
           b_.input(graph_.value(cache.input).name, {type.dtype, shape});
     }
+    states_.declare_pools(b_);
     if (!inputs_.crossed.empty()) declare_crossed();
     // Inputs with the number of previous tokens disappear. Remaining readers are reported.
     for (const auto* each :
@@ -185,9 +189,10 @@ class CachePager {
   /// Whether input `i` of the new graph is one of the former token counts, which follow its own
   /// inputs, the caches and what an encoder gives.
   bool is_old(std::size_t i) const {
-    const std::size_t own = 6 + (lengths_.valid() ? 1 : 0) + TokenSampler::kInputs;
+    const std::size_t own =
+        6 + (lengths_.valid() ? 1 : 0) + TokenSampler::kInputs + states_.inputs();
     const std::size_t crossed = inputs_.crossed.empty() ? 0 : inputs_.crossed.size() + 2;
-    return i >= own + inputs_.caches.size() + crossed;
+    return i >= own + inputs_.caches.size() + inputs_.states.size() + crossed;
   }
 
   void check_inputs(const Graph& paged) const {
@@ -238,12 +243,13 @@ class CachePager {
     const std::vector<ValueId> outputs = ir::inline_graph(builder, paged, inputs);
     for (std::size_t i = 0; i < outputs.size(); ++i)
       builder.output(paged.output_names()[i], outputs[i]);
-    for (const DecoderCache& cache : inputs_.caches) {
+    const auto add_state = [&](ValueId input, int output) {
       const auto dropped = std::ranges::count_if(
-          dropped_, [&](std::size_t output) { return std::cmp_less(output, cache.output); });
-      builder.state(
-          {numbers.at(graph_.value(cache.input).name), cache.output - static_cast<int>(dropped)});
-    }
+          dropped_, [&](std::size_t each) { return std::cmp_less(each, output); });
+      builder.state({numbers.at(graph_.value(input).name), output - static_cast<int>(dropped)});
+    };
+    for (const DecoderCache& cache : inputs_.caches) add_state(cache.input, cache.output);
+    for (const DecoderState& state : inputs_.states) add_state(state.input, state.output);
     return builder.finish();
   }
 
@@ -275,8 +281,12 @@ class CachePager {
 
   void visit(const Node& node) {
     const ValueId first = node.outputs[0];
-    if (const DecoderCache* cache = cache_written_by(graph_.value(first).producer))
-      return set(node, write(node, *cache));
+    const NodeId id = graph_.value(first).producer;
+    if (const DecoderCache* cache = cache_written_by(id)) return set(node, write(node, *cache));
+    if (states_.is_around(id)) return;
+    if (const DecoderState* state = states_.of_layer(id))
+      return set(node, states_.add_layer(b_, *state, starts_,
+                                         [&](ValueId value) { return new_value(node, value); }));
     if (node.op->name == "Attention") return set(node, attention(node));
     if (node.outputs.size() == 1)
       if (const auto positions = trials_.positions(first);
@@ -349,13 +359,20 @@ class CachePager {
     b_.name(value, graph_.value(node.outputs[0]).name);
   }
 
+  /// What `value`, an operand of `node`, has become.
+  ValueId new_value(const Node& node, ValueId value) const {
+    const ValueId now = mapped_[value.position()];
+    if (!now.valid()) refuse_paging(node, "it reads a state beside the layer that has it");
+    return now;
+  }
+
   void copy(const Node& node) {
     Attrs attrs = node.attrs;
     for (const auto& [name, value] : node.attrs.values())
       if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) attrs.set(name, resized(*dims));
     if (node.body != nullptr) refuse_paging(node, "it has a body");
     std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(mapped_[input.position()]);
+    for (const ValueId input : node.inputs) inputs.push_back(new_value(node, input));
     if (node.op->kind == OpKind::kPointwise) align_samples(inputs);
     if (node.op->name == "Reshape" && mixtures_.role(node.outputs[0]) == RowRole::kChoices)
       inputs[0] = without_padding(inputs[0], mixtures_.experts(node.outputs[0]));
@@ -533,17 +550,22 @@ class CachePager {
     return at == inputs_.caches.end() ? nullptr : &*at;
   }
 
+  /// Whether output `output` is a cache or a state.
+  bool is_kept(std::size_t output) const {
+    return cache_at(output) != nullptr || states_.at_output(output) != nullptr;
+  }
+
   /// Of what an encoder gives: nothing, or as it came.
   bool is_dropped(std::size_t output) const {
     const ValueId value = graph_.outputs()[output];
-    return cache_at(output) == nullptr && (graph_.is_constant(value) || is_crossed(value));
+    return !is_kept(output) && (graph_.is_constant(value) || is_crossed(value));
   }
 
   /// The output from which tokens are drawn.
   std::size_t find_logits() const {
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const TensorType& type = graph_.type(graph_.outputs()[i]);
-      if (cache_at(i) != nullptr || is_dropped(i) || !is_float(type.dtype) || type.shape.empty())
+      if (is_kept(i) || is_dropped(i) || !is_float(type.dtype) || type.shape.empty())
         continue;
       if (type.shape.back().is_constant()) return i;
       throw PagingRefused(fmt::format("the output '{}', {}, has no constant vocabulary",
@@ -582,6 +604,10 @@ class CachePager {
         dropped_.push_back(i);
         continue;
       }
+      if (const DecoderState* const state = states_.at_output(i)) {
+        b_.output(graph_.output_names()[i], states_.result(*state));
+        continue;
+      }
       const DecoderCache* const cache = cache_at(i);
       ValueId value = mapped_[(cache != nullptr ? cache->result : old).position()];
       if (cache == nullptr) {
@@ -613,6 +639,7 @@ class CachePager {
   DecoderInputs inputs_;
   PositionTrials trials_;
   const ExpertRows mixtures_;
+  PagedStates states_;
   GraphBuilder b_;
   std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;

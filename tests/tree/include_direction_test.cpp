@@ -170,7 +170,7 @@ const Edges kTable = {
     // tools
     {"tools/compiler/include", {"runtime/include"}},
     {"tools/compiler/options",
-     {"frontend", "fusion", "fusion/context", "ir", "ir/dim", "ir/reference", "ir/text", "runtime",
+     {"frontend", "fusion", "fusion/context", "fusion/paging", "ir", "ir/dim", "ir/reference", "ir/text", "runtime",
       "runtime/include", "runtime/limits", "tools/compiler/include"}},
     {"tools/compiler/run",
      {"frontend", "ir", "ir/reference", "runtime/files", "runtime/include",
