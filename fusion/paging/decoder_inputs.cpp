@@ -83,8 +83,9 @@ class InputFinder {
     const TensorType& type = graph_.type(state.state);
     if (!std::ranges::all_of(type.shape, [](const Dim& dim) { return dim.is_constant(); }) ||
         type.shape[0] != Dim(1))
-      refuse_decoder(fmt::format("the state '{}' is {}: its sizes must be constants, for a batch of 1",
-                                 graph_.value(state.input).name, to_string(type.shape)));
+      refuse_decoder(
+          fmt::format("the state '{}' is {}: its sizes must be constants, for a batch of 1",
+                      graph_.value(state.input).name, to_string(type.shape)));
     found_.states.push_back(std::move(state));
   }
 

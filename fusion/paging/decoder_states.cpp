@@ -68,9 +68,10 @@ bool is_causal(const Graph& graph, const Node& conv, std::int64_t kept) {
   const Shape& weights = graph.type(conv.inputs[1]).shape;
   if (weights.size() != 3 || weights[1] != Dim(1) || !weights[2].is_constant()) return false;
   const Ints zero{0}, one{1};
-  return conv.attrs.get_int("channels_last") == 0 && weights[0] == Dim(conv.attrs.get_int("group")) &&
-         conv.attrs.get_ints("strides") == one && conv.attrs.get_ints("pads_begin") == zero &&
-         conv.attrs.get_ints("pads_end") == zero && weights[2].value() > 1 &&
+  return conv.attrs.get_int("channels_last") == 0 &&
+         weights[0] == Dim(conv.attrs.get_int("group")) && conv.attrs.get_ints("strides") == one &&
+         conv.attrs.get_ints("pads_begin") == zero && conv.attrs.get_ints("pads_end") == zero &&
+         weights[2].value() > 1 &&
          conv.attrs.get_ints("dilations")[0] * (weights[2].value() - 1) == kept;
 }
 

@@ -75,8 +75,8 @@ ValueId PagedStates::add_layer(GraphBuilder& builder, const DecoderState& state,
   const ValueId rows = mapped(state.rows);
   const Shape shape = builder.type(rows).shape;
   const Dim &channels = shape[1], &tokens = shape[2];
-  const ValueId turned =
-      with("Transpose", with("Reshape", rows, "shape", Shape{channels, tokens}), "perm", Ints{1, 0});
+  const ValueId turned = with("Transpose", with("Reshape", rows, "shape", Shape{channels, tokens}),
+                              "perm", Ints{1, 0});
   const ValueId given = mapped(node.inputs[1]);
   const ValueId weights =
       with("Reshape", given, "shape", Shape{channels, builder.type(given).shape[2]});

@@ -21,9 +21,10 @@ std::string_view to_string(UpdateRule rule);
 struct LinearAttentionInputs {
   std::optional<std::size_t> decay, beta, erase, state;
   std::optional<std::size_t> starts, sources, slots;  // of a ragged batch
-  std::size_t count = 3;  // of all inputs
+  std::size_t count = 3;                              // of all inputs
 };
-/// By the attributes "rule", "decay", "state" and "ragged". Throws Error(kInvalidModel) for unknown values.
+/// By the attributes "rule", "decay", "state" and "ragged". Throws Error(kInvalidModel) for unknown
+/// values.
 LinearAttentionInputs linear_attention_inputs(const Attrs& attrs);
 
 struct LinearAttention {

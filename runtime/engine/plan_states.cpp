@@ -19,8 +19,8 @@ void Scheduler::begin_states(Sequence& sequence) {
   if (!states_.exist()) return;
   const int known = blocks_.find_prefix(sequence.tokens).known;
   sequence.shared_end = known * limits_.block_size;
-  sequence.last_end = static_cast<int>((std::ssize(sequence.tokens) - 1) / limits_.block_size) *
-                      limits_.block_size;
+  sequence.last_end =
+      static_cast<int>((std::ssize(sequence.tokens) - 1) / limits_.block_size) * limits_.block_size;
 }
 
 void Scheduler::give_states(Sequence& sequence) {
@@ -45,8 +45,8 @@ bool Scheduler::lend_guesses(Sequence& sequence, const std::vector<TokenId>& dra
 }
 
 bool Scheduler::is_kept(const Sequence& sequence, int position) const {
-  const int every = (kKeptPositions + limits_.block_size - 1) / limits_.block_size *
-                    limits_.block_size;
+  const int every =
+      (kKeptPositions + limits_.block_size - 1) / limits_.block_size * limits_.block_size;
   return position > 0 && (position % every == 0 || position == sequence.shared_end ||
                           position == sequence.last_end);
 }
@@ -92,8 +92,7 @@ void Scheduler::keep_snapshots(const StepPlan& plan) {
   for (const StateSnapshot& snapshot : plan.snapshots) {
     std::erase(lent_, snapshot.slot);
     Sequence* const sequence = find(snapshot.sequence);
-    if (sequence == nullptr || !sequence->is_running ||
-        sequence->admission != snapshot.admission) {
+    if (sequence == nullptr || !sequence->is_running || sequence->admission != snapshot.admission) {
       states_.give_back(snapshot.slot);
       continue;
     }

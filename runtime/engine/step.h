@@ -81,9 +81,9 @@ struct SamplePlan {
 };
 
 /// One step of an executor, in this order: start slots, copy blocks and states one after another,
-/// run the tokens, draw. Tokens of sequences are packed end to end. Row i attends to positions of its
-/// sequence up to its own. Its keys and values go to block block_tables[first_block + position /
-/// block size], offset position % block size.
+/// run the tokens, draw. Tokens of sequences are packed end to end. Row i attends to positions of
+/// its sequence up to its own. Its keys and values go to block block_tables[first_block + position
+/// / block size], offset position % block size.
 struct StepPlan {
   std::uint64_t number = 0;
   std::vector<SlotStart> starts;

@@ -34,7 +34,8 @@ Tensor rows(const Tensor& x, std::size_t axis, std::int64_t first, std::int64_t 
   const std::int64_t row = x.element_count() / shape[axis];
   shape[axis] = end - first;
   const auto all = x.to_doubles();
-  return Tensor::from_doubles(x.dtype(), shape, {all.begin() + first * row, all.begin() + end * row});
+  return Tensor::from_doubles(x.dtype(), shape,
+                              {all.begin() + first * row, all.begin() + end * row});
 }
 
 /// Three sequences of 4, 0 and 2 tokens and a token of padding; the first one begins with zeros,
@@ -60,8 +61,7 @@ TEST(RaggedStates, LinearAttentionTakesSequencesByThemselves) {
       inputs.push_back(state);
       return evaluate_op(op, attrs, inputs);
     };
-    const Tensor zeros =
-        Tensor::from_doubles(kF64, {1, 2, 4, 3}, std::vector<double>(24));
+    const Tensor zeros = Tensor::from_doubles(kF64, {1, 2, 4, 3}, std::vector<double>(24));
     const auto first = alone(0, 4, zeros), half = alone(0, 2, zeros),
                last = alone(4, 6, rows(pool, 0, 3, 4));
     std::vector<Tensor> inputs = tokens;
@@ -83,10 +83,11 @@ TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
   constexpr std::int64_t kChannels = 2, kTaps = 3, kDilation = 2, kKept = 4;
   const Tensor x = some({7, kChannels}, 1), weights = some({kChannels, kTaps}, 2),
                pool = some({5, kKept, kChannels}, 3), bias = some({kChannels}, 4);
-  const auto all = evaluate_op(
-      get_op("CausalConv"), {{"dilation", kDilation}},
-      std::vector<Tensor>{x, weights, pool, integers({0, 1, 2, 3, 0, 1, 0}), integers({-1, -1, -1, -1, 3, 3, -1}),
-                          integers(kSlots), integers({1, 3, 5, 1}), bias});
+  const auto all =
+      evaluate_op(get_op("CausalConv"), {{"dilation", kDilation}},
+                  std::vector<Tensor>{x, weights, pool, integers({0, 1, 2, 3, 0, 1, 0}),
+                                      integers({-1, -1, -1, -1, 3, 3, -1}), integers(kSlots),
+                                      integers({1, 3, 5, 1}), bias});
   // The inputs of a sequence up to token `t`, those it had before in front.
   const auto before = [&](std::int64_t first, std::int64_t source) {
     std::vector<double> inputs(static_cast<std::size_t>(kKept * kChannels));
@@ -94,8 +95,7 @@ TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
     for (std::int64_t i = first * kChannels; i < 7 * kChannels; ++i) inputs.push_back(x.at(i));
     return inputs;
   };
-  for (const auto& [first, count, source] :
-       {std::tuple{0, 4, -1}, std::tuple{4, 2, 3}}) {
+  for (const auto& [first, count, source] : {std::tuple{0, 4, -1}, std::tuple{4, 2, 3}}) {
     const auto inputs = before(first, source);
     for (std::int64_t t = 0; t < count; ++t)
       for (std::int64_t c = 0; c < kChannels; ++c) {
@@ -139,7 +139,9 @@ TEST(RaggedStates, WhatDoesNotFitIsRefused) {
               HasSubstr("starts, sources and slots are i32"));
   EXPECT_THAT(refused([](Types& types, Attrs&) { types[5].shape = {Dim(6)}; }),
               HasSubstr("the sources must be [7]"));
-  EXPECT_THAT(refused([](Types& types, Attrs&) { types[3].shape = {Dim(5), Dim(2), Dim(3), Dim(4)}; }),
+  EXPECT_THAT(refused([](Types& types, Attrs&) {
+                types[3].shape = {Dim(5), Dim(2), Dim(3), Dim(4)};
+              }),
               HasSubstr("the state must be [5, 2, 4, 3]"));
 }
 

@@ -79,8 +79,8 @@ class StateEmitter {
         "                       {}, {}, {}, {}, {:.9e}f, {}, {}, {}}};\n",
         rule(), gate(), p_.key_size(), p_.value_size(), p_.layer.heads(), p_.layer.query_heads,
         p_.layer.key_heads, p_.layer.value_heads, storage_name(p_.query.type), type_of(p_.decay),
-        type_of(p_.beta), type_of(p_.erase), storage_name(p_.new_state.type),
-        p_.layer.is_ragged(), query, key, value, decay, beta, erase, state, out, new_state, length,
+        type_of(p_.beta), type_of(p_.erase), storage_name(p_.new_state.type), p_.layer.is_ragged(),
+        query, key, value, decay, beta, erase, state, out, new_state, length,
         static_cast<double>(static_cast<float>(p_.layer.scale)), starts, sources, slots);
   }
   KernelParameters& args() { return args_; }

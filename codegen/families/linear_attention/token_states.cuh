@@ -204,8 +204,8 @@ struct TokenStates {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const auto row =
-          load_if<kWidth>(is_there && has_row(r), layer.state + place(states) + r * Shape::kValueSize,
-                          narrow<State>(0.0f));
+          load_if<kWidth>(is_there && has_row(r),
+                          layer.state + place(states) + r * Shape::kValueSize, narrow<State>(0.0f));
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) state[r][j] = widen(row.v[j]);
     }

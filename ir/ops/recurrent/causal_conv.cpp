@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A causal depthwise convolution of a ragged batch, whose sequences keep their last inputs in slots.
+// A causal depthwise convolution of a ragged batch, whose sequences keep their last inputs in
+// slots.
 //
 // CausalConv(x, weights, states, offsets, sources, slots, stores, bias?) {dilation}
 //   -> out, new_states
@@ -81,10 +82,9 @@ class AsGathers {
     ValueId sum;
     for (std::int64_t tap = 0; tap < taps_; ++tap) {
       const std::int64_t back = (taps_ - 1 - tap) * dilation_;
-      const ValueId before =
-          back == 0 ? inputs_[kX]
-                    : inputs_before(places, wide(inputs_[kOffsets]), wide(inputs_[kSources]),
-                                    number(back));
+      const ValueId before = back == 0 ? inputs_[kX]
+                                       : inputs_before(places, wide(inputs_[kOffsets]),
+                                                       wide(inputs_[kSources]), number(back));
       const ValueId weight = b_.add("Slice", {inputs_[kWeights]},
                                     {{"starts", std::vector<Dim>{Dim(0), Dim(tap)}},
                                      {"steps", Ints{1, 1}},
@@ -144,11 +144,9 @@ class AsGathers {
     const auto column = [&](ValueId value) { return reshape(wide(value), {stores, Dim(1)}); };
     const ValueId index = iota({Dim(1), Dim(kept_)}, 1);
     const ValueId back = b_.add("Sub", {number(kept_ - 1), index});
-    const ValueId updates =
-        inputs_before(column(tokens), column(gather(inputs_[kOffsets], tokens)),
-                      column(gather(inputs_[kSources], tokens)), back);
-    const ValueId slot =
-        reshape(wide(gather(inputs_[kSlots], tokens)), {stores, Dim(1), Dim(1)});
+    const ValueId updates = inputs_before(column(tokens), column(gather(inputs_[kOffsets], tokens)),
+                                          column(gather(inputs_[kSources], tokens)), back);
+    const ValueId slot = reshape(wide(gather(inputs_[kSlots], tokens)), {stores, Dim(1), Dim(1)});
     return b_.add("Scatter",
                   {inputs_[kStates], updates, slot, reshape(index, {Dim(1), Dim(kept_), Dim(1)}),
                    iota({Dim(1), Dim(1), channels}, 2)},
@@ -171,10 +169,10 @@ std::vector<OpDef> causal_conv_ops() {
            .max_inputs = 8,
            .attrs = {{"dilation", AttrKind::kInt, Attr(std::int64_t{1})}},
            .infer = infer_causal_conv,
-           .detail = CompositeDef{[](GraphBuilder& builder, const Node& node,
-                                     std::span<const ValueId> inputs) {
-             return AsGathers(builder, node, inputs).run();
-           }}}};
+           .detail = CompositeDef{
+               [](GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs) {
+                 return AsGathers(builder, node, inputs).run();
+               }}}};
 }
 
 }  // namespace sinter::ir::ops

@@ -166,13 +166,11 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
   // caches have blocks all the same, of no bytes.
   const std::int64_t wanted =
       options.block_count > 0 ? options.block_count
-      : block == 0
-          ? blocks_of_all + 1
-          : std::min(static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all);
-  const std::int64_t most =
-      std::min<std::int64_t>(plan_.caches.empty() ? std::numeric_limits<std::int64_t>::max()
-                                                  : plan_.cache_positions,
-                             std::numeric_limits<std::int32_t>::max());
+      : block == 0            ? blocks_of_all + 1
+                   : std::min(static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all);
+  const std::int64_t most = std::min<std::int64_t>(
+      plan_.caches.empty() ? std::numeric_limits<std::int64_t>::max() : plan_.cache_positions,
+      std::numeric_limits<std::int32_t>::max());
   const std::int64_t count = std::min(wanted, most / limits_.block_size - 1);
   if (count < 2)
     throw usage_error(
@@ -231,8 +229,8 @@ StepSizes PagedExecutor::padded(int tokens, int sequences, int samples, int stor
                                          : next_of(limits_.token_sizes, rows);
   };
   // Padded sequences are cheap beside a prompt, and fewer combinations need capture.
-  return {next_of(limits_.token_sizes, tokens), limits_.max_sequences,
-          of_rows(samples), of_rows(stores)};
+  return {next_of(limits_.token_sizes, tokens), limits_.max_sequences, of_rows(samples),
+          of_rows(stores)};
 }
 
 std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
@@ -287,8 +285,7 @@ void PagedExecutor::warm_up(const std::vector<int>& ahead) {
   const auto &tokens = limits_.token_sizes, &sequences = limits_.sequence_sizes;
   for (auto size = tokens.rbegin(); ahead.empty() && size != tokens.rend(); ++size)
     if (*size > limits_.max_sequences)
-      all.push_back(
-          {*size, limits_.max_sequences, limits_.max_sequences, limits_.max_sequences});
+      all.push_back({*size, limits_.max_sequences, limits_.max_sequences, limits_.max_sequences});
   for (auto size = sequences.rbegin(); ahead.empty() && size != sequences.rend(); ++size)
     all.push_back({*size, *size, *size, *size});
   for (const StepSizes& sizes : all) {
@@ -310,10 +307,9 @@ void PagedExecutor::copy_blocks() {
     for (std::size_t s = 0; s < states.size(); ++s)
       if (const auto cache = caches_.find(impl.meta().inputs[states[s]->input]->name);
           cache != caches_.end())
-        impl.executor->copy_state_rows(s, cache->second,
-                                       std::int64_t{copy.from} * limits_.block_size,
-                                       std::int64_t{copy.to} * limits_.block_size,
-                                       limits_.block_size);
+        impl.executor->copy_state_rows(
+            s, cache->second, std::int64_t{copy.from} * limits_.block_size,
+            std::int64_t{copy.to} * limits_.block_size, limits_.block_size);
 }
 
 void PagedExecutor::copy_states() {
@@ -324,8 +320,8 @@ void PagedExecutor::copy_states() {
       if (const auto pool = pools_.find(impl.meta().inputs[states[s]->input]->name);
           pool != pools_.end()) {
         const auto& shape = pool->second;
-        const std::int64_t slot = std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1},
-                                                  std::multiplies());
+        const std::int64_t slot =
+            std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies());
         impl.executor->copy_state_rows(s, {shape[0], slot}, copy.from, copy.to, 1);
       }
 }

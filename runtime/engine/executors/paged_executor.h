@@ -32,7 +32,7 @@ struct PagedExecutorOptions {
   /// at most 1 GiB.
   std::uint64_t cache_bytes = 0;
   int max_sequences = 0, max_step_tokens = 0, max_positions = 0;  // 0: the plan's maximum
-  std::uint64_t state_bytes = 0;  // as EngineOptions::state_bytes
+  std::uint64_t state_bytes = 0;                                  // as EngineOptions::state_bytes
   int block_count = 0;  // cache blocks; overrides cache_bytes; 0: from cache_bytes
   /// Token counts of steps with one sequence to prepare ahead, without padding. Empty: all sizes of
   /// the ladder.

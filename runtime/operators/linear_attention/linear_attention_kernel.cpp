@@ -116,8 +116,7 @@ class LinearAttention final : public PreparedOperator {
     if (first >= end) return;
     std::fill(rows.state, rows.state + sizes_.keys * sizes_.pitch(), 0.0F);
     const std::int64_t source = operands.input<std::int32_t>(8)[first];
-    if (source >= 0 && source < *slots_)
-      read_state(operands, source * heads_ + head, rows.state);
+    if (source >= 0 && source < *slots_) read_state(operands, source * heads_ + head, rows.state);
     const auto* const slots = operands.input<std::int32_t>(9);
     for (std::int64_t token = first; token < end;) {
       // A chunk ends where its state is wanted.

@@ -40,8 +40,8 @@ std::string refuse(const OperatorSizes& sizes) {
   if (states ? sizes["state"] != 1 || batch != 1 || sizes["last"] != *states
              : sizes["last"] != batch)
     return "its last states are not those of its sequences";
-  if (!is_shape(sizes["state"] == 1, states ? "states" : "state_batch", states.value_or(batch), "state_heads", heads, "state_keys", keys,
-                "state_values", sizes["value_size"]))
+  if (!is_shape(sizes["state"] == 1, states ? "states" : "state_batch", states.value_or(batch),
+                "state_heads", heads, "state_keys", keys, "state_values", sizes["value_size"]))
     return "its first states are not those of its last";
   return "";
 }
@@ -62,8 +62,7 @@ OperatorDef linear_attention_def(bool is_ragged) {
                   is_ragged ? "states state_heads state_keys state_values"
                             : "state_batch state_heads state_keys state_values"}},
       .outputs = {{"outputs", {}, "batch length out_heads value_size"},
-                  {"new states", floats, "last heads key_size value_size", OperandMemory::kAny,
-                   6}},
+                  {"new states", floats, "last heads key_size value_size", OperandMemory::kAny, 6}},
       .attributes = {{.name = "rule", .min = 0, .max = 2},
                      {.name = "decay", .min = 0, .max = 2},
                      {.name = "state", .min = 0, .max = 1},

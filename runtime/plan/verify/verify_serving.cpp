@@ -219,9 +219,8 @@ class ServingChecker {
     if (is_fixed) require(!found.is_symbol, d, "a constant");
     require(found.is_symbol || found.number >= 1, d, "above 0");
     // The smallest step has one of each. Tables always have their full length.
-    const bool is_counted =
-        size == Size::kTokens || size == Size::kSequences || size == Size::kSamples ||
-        size == Size::kStores;
+    const bool is_counted = size == Size::kTokens || size == Size::kSequences ||
+                            size == Size::kSamples || size == Size::kStores;
     if (is_counted)
       require(found.is_symbol ? plan_.symbols[static_cast<std::size_t>(found.number)]->min <= 1 &&
                                     plan_.symbols[static_cast<std::size_t>(found.number)]->max >= 1
@@ -470,10 +469,9 @@ class ServingChecker {
       const bool is_known =
           is_state(*input) || input->name == names::kLogprobsWanted ||
           input->name == names::kTextLengths ||
-          (found_.states && (input->name == names::kStateOffsets ||
-                             input->name == names::kStateSources ||
-                             input->name == names::kStateSlots ||
-                             input->name == names::kStateStores)) ||
+          (found_.states &&
+           (input->name == names::kStateOffsets || input->name == names::kStateSources ||
+            input->name == names::kStateSlots || input->name == names::kStateStores)) ||
           (found_.crossed && (is_crossed(*input) || input->name == names::kCrossLimits ||
                               input->name == names::kCrossTables)) ||
           std::ranges::any_of(kInputs, [&](const Row& row) { return input->name == row.name; });

@@ -121,10 +121,12 @@ void FakeExecutor::check_states(const StepPlan& plan) const {
       require(owners.try_emplace(slot, step.sequence).first->second == step.sequence,
               "one sequence writes what another reads or writes");
     };
-    const auto drafts = std::ranges::find(plan.samples, step.sequence, &engine::SamplePlan::sequence);
+    const auto drafts =
+        std::ranges::find(plan.samples, step.sequence, &engine::SamplePlan::sequence);
     int least = step.tokens - 1 - (drafts == plan.samples.end() ? 0 : drafts->drafts);
     for (int i = 0; i < step.tokens; ++i) {
-      const bool is_stored = store != plan.state_stores.end() && store->token == step.first_token + i;
+      const bool is_stored =
+          store != plan.state_stores.end() && store->token == step.first_token + i;
       require(is_stored || i < least, "the last state and those of drafts are stored");
       if (!is_stored) continue;
       own(store->slot);

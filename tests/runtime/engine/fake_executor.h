@@ -69,7 +69,7 @@ class FakeExecutor : public engine::Executor {
   TokenId token_at(const engine::StepPlan& plan, const engine::SequenceStep& step, int i) const;
 
   engine::ExecutorLimits limits_;
-  std::vector<TokenId> cells_;  // [blocks, block size]; -1: nothing was written
+  std::vector<TokenId> cells_;                // [blocks, block size]; -1: nothing was written
   std::vector<std::vector<TokenId>> states_;  // by slot
   std::map<int, engine::SlotSampler> slots_;
   std::deque<engine::StepResult> results_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots of states: one for each sequence always, the others for what is kept and lent.
+#include "runtime/engine/state_slots.h"
+
 #include <gtest/gtest.h>
 #include <sinter/error.h>
-
-#include "runtime/engine/state_slots.h"
 
 namespace sinter::engine {
 namespace {

@@ -27,7 +27,8 @@ constexpr int kVocabulary = 96, kNewTokens = 12;
 class HybridDecoderTest : public CliTest, public testing::WithParamInterface<const char*> {
  protected:
   std::string compile(const std::vector<std::string>& options = {"--serve=block=4,sequences=8"}) {
-    const std::string model = fmt::format("{}/models/tiny/{}_decoder.onnx", source_dir(), GetParam());
+    const std::string model =
+        fmt::format("{}/models/tiny/{}_decoder.onnx", source_dir(), GetParam());
     std::vector<std::string> words = {"compile", model, "-o", path("plan"), "--target=cpu"};
     words.insert(words.end(), options.begin(), options.end());
     const auto result = sinter(words);
@@ -100,8 +101,8 @@ class HybridDecoderTest : public CliTest, public testing::WithParamInterface<con
       GenerationRequest& request = all.emplace_back();
       std::mt19937 shared(1);
       for (int i = 0; i < length; ++i)
-        request.prompt.push_back(static_cast<TokenId>((i < length * 3 / 4 ? shared : random)() %
-                                                      kVocabulary));
+        request.prompt.push_back(
+            static_cast<TokenId>((i < length * 3 / 4 ? shared : random)() % kVocabulary));
       request.sampling.max_tokens = kNewTokens;
     }
     const auto first = all;

@@ -178,7 +178,8 @@ class TextGenerator {
   // Not while generate() runs.
   Session& session() { return executor_->session(); }
   std::uint64_t cache_bytes() const { return executor_->cache_bytes(); }
-  /// Of the caches, those that a run at `position` reads; of states, those that it reads and writes.
+  /// Of the caches, those that a run at `position` reads; of states, those that it reads and
+  /// writes.
   std::uint64_t valid_cache_bytes(std::int64_t position) const {
     const plan::ServingPlan& plan = executor_->plan();
     return plan.position_bytes * static_cast<std::uint64_t>(position) +

@@ -232,10 +232,8 @@ TEST(LinearAttentionTokens, MeanTheReference) {
 /// Sequences end to end, their states in slots: some begin, some go on, some keep what is within.
 TEST(LinearAttentionTokens, TakeRaggedBatches) {
   const std::vector<Layer> layers = {
-      {"linear", "head", 16, 24, 2, 1, 2, kBF16},
-      {"delta", "head", 128, 128, 1, 1, 2, kBF16},
-      {"delta", "channel", 48, 20, 2, 2, 2, kF16},
-      {"general_delta", "", 20, 12, 4, 2, 2, kF32},
+      {"linear", "head", 16, 24, 2, 1, 2, kBF16},  {"delta", "head", 128, 128, 1, 1, 2, kBF16},
+      {"delta", "channel", 48, 20, 2, 2, 2, kF16}, {"general_delta", "", 20, 12, 4, 2, 2, kF32},
       {"linear", "head", 3, 5, 6, 1, 3, kF16},
   };
   constexpr std::int64_t kTokens = 12, kSlots = 9;
@@ -262,9 +260,8 @@ TEST(LinearAttentionTokens, TakeRaggedBatches) {
   };
   for (std::size_t l = 0; l < layers.size(); ++l) {
     LinearAttentionProblem problem = problem_of(layers[l]);
-    const auto types =
-        ragged_types(layers[l], ir::Dim::symbol("length"), ir::Dim::symbol("sequences"),
-                     ir::Dim::symbol("slots"));
+    const auto types = ragged_types(layers[l], ir::Dim::symbol("length"),
+                                    ir::Dim::symbol("sequences"), ir::Dim::symbol("slots"));
     problem.layer = ir::linear_attention(attrs_of(layers[l]), types);
     const auto operand = [&](const std::optional<std::size_t>& i) {
       return codegen::StateOperand{static_cast<std::uint32_t>(*i), types[*i].dtype};
