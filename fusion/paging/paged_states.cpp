@@ -2,6 +2,7 @@
 #include "fusion/paging/paged_states.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sinter::fusion {
 
@@ -52,8 +53,16 @@ const DecoderState* PagedStates::at_output(std::size_t output) const {
   return at == states_.end() ? nullptr : &*at;
 }
 
+void PagedStates::add_stores(GraphBuilder& builder) {
+  if (!waiting_) return;
+  const auto [number, rows] = *std::exchange(waiting_, {});
+  results_[number] =
+      builder.add("CausalConvStates", {rows, pools_[number], offsets_, sources_, slots_, stores_});
+}
+
 ValueId PagedStates::add_layer(GraphBuilder& builder, const DecoderState& state, ValueId starts,
                                const std::function<ValueId(ValueId)>& mapped) {
+  add_stores(builder);
   const Node& node = graph_.node(state.layer);
   const ValueId pool = pools_[number(state)];
   ValueId& result = results_[number(state)];
@@ -80,13 +89,13 @@ ValueId PagedStates::add_layer(GraphBuilder& builder, const DecoderState& state,
   const ValueId given = mapped(node.inputs[1]);
   const ValueId weights =
       with("Reshape", given, "shape", Shape{channels, builder.type(given).shape[2]});
-  std::vector<ValueId> inputs{turned, weights, pool, offsets_, sources_, slots_, stores_};
+  std::vector<ValueId> inputs{turned, pool, offsets_, sources_, weights};
   if (node.inputs.size() > 2) inputs.push_back(mapped(node.inputs[2]));
-  const auto both = builder.add_multi("CausalConv", std::move(inputs),
-                                      {{"dilation", node.attrs.get_ints("dilations")[0]}});
-  result = both[1];
+  ValueId out = builder.add("CausalConv", std::move(inputs),
+                            {{"dilation", node.attrs.get_ints("dilations")[0]}});
+  waiting_ = {number(state), turned};
   const TensorType& type = graph_.type(node.outputs[0]);
-  ValueId out = with("Transpose", both[0], "perm", Ints{1, 0});
+  out = with("Transpose", out, "perm", Ints{1, 0});
   if (builder.type(out).dtype != type.dtype) out = with("Cast", out, "to", ir::Attr(type.dtype));
   return with("Reshape", out, "shape", Shape{Dim(1), channels, tokens});
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "fusion/paging/decoder_states.h"
@@ -42,7 +43,9 @@ class PagedStates {
   /// `starts` are the sequences' first tokens. Returns the value of the node's first result.
   ValueId add_layer(GraphBuilder& builder, const DecoderState& state, ValueId starts,
                     const std::function<ValueId(ValueId)>& mapped);
-  /// The pool behind the run.
+  /// Adds what the last layer stores, behind what reads the pool: it is changed in place then.
+  void add_stores(GraphBuilder& builder);
+  /// The pool behind the run, if all is stored.
   ValueId result(const DecoderState& state) const { return results_[number(state)]; }
 
  private:
@@ -56,6 +59,11 @@ class PagedStates {
   const std::vector<DecoderState>& states_;
   std::vector<ValueId> pools_, results_;  // by state
   ValueId offsets_, sources_, slots_, stores_;
+  struct Waiting {
+    std::size_t number;
+    ValueId rows;
+  };
+  std::optional<Waiting> waiting_;  // a convolution whose inputs are to be stored
 };
 
 }  // namespace sinter::fusion

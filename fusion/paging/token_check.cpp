@@ -49,7 +49,7 @@ class TokenCheck {
   bool is_paged(const Node& node) const {
     if (node.op->name == "Attention") return node.attrs.get_int("paged") != 0;
     if (node.op->name == "LinearAttention") return node.attrs.get_int("ragged") != 0;
-    if (node.op->name == "CausalConv") return true;
+    if (node.op->name == "CausalConv" || node.op->name == "CausalConvStates") return true;
     return node.op->name == "Scatter" && graph_.input_number(node.inputs[0]).has_value();
   }
 

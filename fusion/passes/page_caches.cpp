@@ -38,6 +38,7 @@ class CachePager {
     if (!attention_.has_any() && !g_.inputs.caches.empty())
       throw PagingRefused(
           "no attention over the caches was recognised: for a GPU give --precision fp16 or bf16");
+    g_.states.add_stores(g_.b);
     finish_outputs();
     Graph paged = g_.b.finish();
     in_.check(paged);

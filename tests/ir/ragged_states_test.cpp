@@ -83,11 +83,14 @@ TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
   constexpr std::int64_t kChannels = 2, kTaps = 3, kDilation = 2, kKept = 4;
   const Tensor x = some({7, kChannels}, 1), weights = some({kChannels, kTaps}, 2),
                pool = some({5, kKept, kChannels}, 3), bias = some({kChannels}, 4);
-  const auto all =
-      evaluate_op(get_op("CausalConv"), {{"dilation", kDilation}},
-                  std::vector<Tensor>{x, weights, pool, integers({0, 1, 2, 3, 0, 1, 0}),
-                                      integers({-1, -1, -1, -1, 3, 3, -1}), integers(kSlots),
-                                      integers({1, 3, 5, 1}), bias});
+  const std::vector<Tensor> rows_of_tokens{x, pool, integers({0, 1, 2, 3, 0, 1, 0}),
+                                           integers({-1, -1, -1, -1, 3, 3, -1})};
+  std::vector<Tensor> to_convolve = rows_of_tokens, to_store = rows_of_tokens;
+  to_convolve.insert(to_convolve.end(), {weights, bias});
+  to_store.insert(to_store.end(), {integers(kSlots), integers({1, 3, 5, 1})});
+  const std::vector<Tensor> all{
+      evaluate_op(get_op("CausalConv"), {{"dilation", kDilation}}, to_convolve)[0],
+      evaluate_op(get_op("CausalConvStates"), {}, to_store)[0]};
   // The inputs of a sequence up to token `t`, those it had before in front.
   const auto before = [&](std::int64_t first, std::int64_t source) {
     std::vector<double> inputs(static_cast<std::size_t>(kKept * kChannels));

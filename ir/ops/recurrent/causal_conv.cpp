@@ -2,22 +2,23 @@
 // A causal depthwise convolution of a ragged batch, whose sequences keep their last inputs in
 // slots.
 //
-// CausalConv(x, weights, states, offsets, sources, slots, stores, bias?) {dilation}
-//   -> out, new_states
+// CausalConv(x, states, offsets, sources, weights, bias?) {dilation} -> out
+// CausalConvStates(x, states, offsets, sources, slots, stores) -> new_states
 //
 //   x        [tokens, channels], of all sequences end to end
-//   weights  [channels, taps]; the last tap is of the token itself
 //   states   [slots, kept, channels], of x's type: the inputs before the next token, the latest
 //            last. kept = dilation * (taps - 1)
 //   offsets  i32 [tokens]: how many tokens of its sequence are in front of it
 //   sources  i32 [tokens]: the slot with its sequence's inputs before these; below 0: zeros
+//   weights  [channels, taps]; the last tap is of the token itself
+//   bias     [channels]
 //   slots    i32 [tokens]: the slot that gets the inputs up to the token; below 0: none
 //   stores   i32 [stores]: the tokens whose slots are not below 0, repeated by padding
-//   bias     [channels]
-//   out      [tokens, channels], new_states as states
+//   out      as x, new_states as states
 //
 // Sums are float32 or wider. Of two sequences no slot that one writes is one that the other reads
-// or writes.
+// or writes. They are two operators so that the states can be changed in place when all have read
+// them.
 #include <fmt/format.h>
 
 #include "ir/dim/dim_mismatch.h"
@@ -27,61 +28,64 @@
 namespace sinter::ir::ops {
 namespace {
 
-enum Input : std::uint8_t {
-  kX,
-  kWeights,
-  kStates,
-  kOffsets,
-  kSources,
-  kSlots,
-  kStores,
-  kBias,
-};
+enum Input : std::uint8_t { kX, kStates, kOffsets, kSources, kWeights, kBias };
+enum StatesInput : std::uint8_t { kSlots = 4, kStores };
 
-std::vector<TensorType> infer_causal_conv(const Attrs& attrs, Types inputs) {
-  const TensorType &x = inputs[kX], &weights = inputs[kWeights], &states = inputs[kStates];
+void check_rows(Types inputs, std::size_t integers) {
+  const TensorType &x = inputs[kX], &states = inputs[kStates];
   const auto refuse = [&] {
     return fmt::format(
-        "needs x [tokens, channels], weights [channels, taps], states [slots, dilation * (taps - "
-        "1), channels] of one type of floats, i32 [tokens] three times and [stores]; found {}",
+        "needs x [tokens, channels], states [slots, kept, channels] of its type, and i32 [tokens]; "
+        "found {}",
         list_types(inputs));
   };
-  if (x.shape.size() != 2 || weights.shape.size() != 2 || states.shape.size() != 3 ||
-      !is_float(x.dtype) || states.dtype != x.dtype || !weights.shape[1].is_constant() ||
-      !x.shape[1].is_constant())
+  if (x.shape.size() != 2 || states.shape.size() != 3 || !is_float(x.dtype) ||
+      states.dtype != x.dtype || !states.shape[1].is_constant() || !x.shape[1].is_constant())
     invalid(refuse());
-  for (std::size_t i = kOffsets; i <= kStores; ++i)
+  require_equal(states.shape[2], x.shape[1], refuse);
+  for (std::size_t i = kOffsets; i < kOffsets + integers; ++i) {
     if (inputs[i].dtype != DType::kInt32 || inputs[i].shape.size() != 1) invalid(refuse());
-  const std::int64_t dilation = attrs.get_int("dilation"), taps = weights.shape[1].value();
-  if (dilation < 1 || taps < 2) invalid(refuse());
-  require_equal(weights.shape[0], x.shape[1], refuse);
-  require_equal(states.shape, Shape{states.shape[0], Dim(dilation * (taps - 1)), x.shape[1]},
-                refuse);
-  for (std::size_t i = kOffsets; i < kStores; ++i)
-    require_equal(inputs[i].shape, Shape{x.shape[0]}, refuse);
-  if (inputs.size() > kBias) require_equal(inputs[kBias].shape, Shape{x.shape[1]}, refuse);
-  return {x, states};
+    if (i != kStores) require_equal(inputs[i].shape, Shape{x.shape[0]}, refuse);
+  }
+}
+
+std::vector<TensorType> infer_causal_conv(const Attrs& attrs, Types inputs) {
+  check_rows(inputs, 2);
+  const Shape &x = inputs[kX].shape, &weights = inputs[kWeights].shape;
+  const std::int64_t dilation = attrs.get_int("dilation"), kept = inputs[kStates].shape[1].value();
+  const auto refuse = [&] {
+    return fmt::format("weights must be [channels, kept / dilation + 1], found {} and dilation {}",
+                       list_types(inputs), dilation);
+  };
+  if (dilation < 1 || kept % dilation != 0) invalid(refuse());
+  require_equal(weights, Shape{x[1], Dim(kept / dilation + 1)}, refuse);
+  if (inputs.size() > kBias) require_equal(inputs[kBias].shape, Shape{x[1]}, refuse);
+  return {inputs[kX]};
+}
+
+std::vector<TensorType> infer_states(const Attrs&, Types inputs) {
+  check_rows(inputs, 4);
+  return {inputs[kStates]};
 }
 
 /// The inputs in front of tokens, of their own run or of their sequence's state.
 class AsGathers {
  public:
-  AsGathers(GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs)
-      : b_(builder), inputs_(inputs), dilation_(node.attrs.get_int("dilation")) {
+  AsGathers(GraphBuilder& builder, std::span<const ValueId> inputs) : b_(builder), inputs_(inputs) {
     const Shape& states = b_.type(inputs[kStates]).shape;
     kept_ = states[1].value();
-    taps_ = kept_ / dilation_ + 1;
     rows_ = reshape(inputs[kStates], {states[0] * states[1], states[2]});
     wide_ = b_.type(inputs[kX]).dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   }
 
-  std::vector<ValueId> run() {
+  ValueId convolved(std::int64_t dilation) {
+    const std::int64_t taps = kept_ / dilation + 1;
     const TensorType x = b_.type(inputs_[kX]);
     const Dim tokens = x.shape[0], channels = x.shape[1];
     const ValueId places = iota({tokens}, 0);
     ValueId sum;
-    for (std::int64_t tap = 0; tap < taps_; ++tap) {
-      const std::int64_t back = (taps_ - 1 - tap) * dilation_;
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      const std::int64_t back = (taps - 1 - tap) * dilation;
       const ValueId before = back == 0 ? inputs_[kX]
                                        : inputs_before(places, wide(inputs_[kOffsets]),
                                                        wide(inputs_[kSources]), number(back));
@@ -94,7 +98,22 @@ class AsGathers {
       sum = sum.valid() ? b_.add("Add", {sum, product}) : product;
     }
     if (inputs_.size() > kBias) sum = b_.add("Add", {sum, cast(inputs_[kBias], wide_)});
-    return {cast(sum, x.dtype), stored(channels)};
+    return cast(sum, x.dtype);
+  }
+
+  ValueId stored() {
+    const Dim stores = b_.type(inputs_[kStores]).shape[0], channels = b_.type(inputs_[kX]).shape[1];
+    const ValueId tokens = inputs_[kStores];
+    const auto column = [&](ValueId value) { return reshape(wide(value), {stores, Dim(1)}); };
+    const ValueId index = iota({Dim(1), Dim(kept_)}, 1);
+    const ValueId back = b_.add("Sub", {number(kept_ - 1), index});
+    const ValueId updates = inputs_before(column(tokens), column(gather(inputs_[kOffsets], tokens)),
+                                          column(gather(inputs_[kSources], tokens)), back);
+    const ValueId slot = reshape(wide(gather(inputs_[kSlots], tokens)), {stores, Dim(1), Dim(1)});
+    return b_.add("Scatter",
+                  {inputs_[kStates], updates, slot, reshape(index, {Dim(1), Dim(kept_), Dim(1)}),
+                   iota({Dim(1), Dim(1), channels}, 2)},
+                  {{"combine", std::string("none")}, {"distinct", std::int64_t{1}}});
   }
 
  private:
@@ -138,24 +157,9 @@ class AsGathers {
                             b_.add("Where", {of_rows(is_kept), far, nothing})});
   }
 
-  ValueId stored(const Dim& channels) {
-    const Dim stores = b_.type(inputs_[kStores]).shape[0];
-    const ValueId tokens = inputs_[kStores];
-    const auto column = [&](ValueId value) { return reshape(wide(value), {stores, Dim(1)}); };
-    const ValueId index = iota({Dim(1), Dim(kept_)}, 1);
-    const ValueId back = b_.add("Sub", {number(kept_ - 1), index});
-    const ValueId updates = inputs_before(column(tokens), column(gather(inputs_[kOffsets], tokens)),
-                                          column(gather(inputs_[kSources], tokens)), back);
-    const ValueId slot = reshape(wide(gather(inputs_[kSlots], tokens)), {stores, Dim(1), Dim(1)});
-    return b_.add("Scatter",
-                  {inputs_[kStates], updates, slot, reshape(index, {Dim(1), Dim(kept_), Dim(1)}),
-                   iota({Dim(1), Dim(1), channels}, 2)},
-                  {{"combine", std::string("none")}, {"distinct", std::int64_t{1}}});
-  }
-
   GraphBuilder& b_;
   std::span<const ValueId> inputs_;
-  std::int64_t dilation_, kept_ = 0, taps_ = 0;
+  std::int64_t kept_ = 0;
   ValueId rows_;  // of all states
   DType wide_ = DType::kFloat32;
 };
@@ -165,13 +169,23 @@ class AsGathers {
 std::vector<OpDef> causal_conv_ops() {
   return {{.name = "CausalConv",
            .kind = OpKind::kComposite,
-           .min_inputs = 7,
-           .max_inputs = 8,
+           .min_inputs = 5,
+           .max_inputs = 6,
            .attrs = {{"dilation", AttrKind::kInt, Attr(std::int64_t{1})}},
            .infer = infer_causal_conv,
+           .detail = CompositeDef{[](GraphBuilder& builder, const Node& node,
+                                     std::span<const ValueId> inputs) {
+             const std::int64_t dilation = node.attrs.get_int("dilation");
+             return std::vector{AsGathers(builder, inputs).convolved(dilation)};
+           }}},
+          {.name = "CausalConvStates",
+           .kind = OpKind::kComposite,
+           .min_inputs = 6,
+           .max_inputs = 6,
+           .infer = infer_states,
            .detail = CompositeDef{
-               [](GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs) {
-                 return AsGathers(builder, node, inputs).run();
+               [](GraphBuilder& builder, const Node&, std::span<const ValueId> inputs) {
+                 return std::vector{AsGathers(builder, inputs).stored()};
                }}}};
 }
 

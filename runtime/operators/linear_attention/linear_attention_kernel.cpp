@@ -26,7 +26,7 @@ class LinearAttention final : public PreparedOperator {
         out_heads_(call.sizes["out_heads"]),
         has_state_(call.sizes["state"] == 1),
         slots_(call.sizes.find("states")),
-        sequences_(slots_ ? call.sizes["sequences"] : batch_),
+        sequences_(slots_ ? call.sizes["starts"] - 1 : batch_),
         scale_(static_cast<float>(call.real("scale"))) {
     sizes_.rule = static_cast<UpdateRule>(call.sizes["rule"]);
     sizes_.decay = static_cast<Decay>(call.sizes["decay"]);

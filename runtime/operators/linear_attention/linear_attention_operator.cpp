@@ -75,7 +75,8 @@ OperatorDef linear_attention_def(bool is_ragged) {
       .refuse = refuse,
   };
   if (is_ragged) {
-    def.inputs.push_back({"starts", {DType::kInt32}, "sequences+1"});
+    def.inputs.push_back({"starts", {DType::kInt32}, "starts"});
+    def.limits.push_back({"starts", 1, 1 << 20});
     def.inputs.push_back({"sources", {DType::kInt32}, "length"});
     def.inputs.push_back({"slots", {DType::kInt32}, "length"});
   }

@@ -22,18 +22,19 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kVocabulary = 96, kNewTokens = 12;
+constexpr int kVocabulary = 96, kNewTokens = 30;
 
 class HybridDecoderTest : public CliTest, public testing::WithParamInterface<const char*> {
  protected:
-  std::string compile(const std::vector<std::string>& options = {"--serve=block=4,sequences=8"}) {
+  std::string compile(const std::vector<std::string>& options = {"--serve=block=4,sequences=8"},
+                      const std::string& name = "plan") {
     const std::string model =
         fmt::format("{}/models/tiny/{}_decoder.onnx", source_dir(), GetParam());
-    std::vector<std::string> words = {"compile", model, "-o", path("plan"), "--target=cpu"};
+    std::vector<std::string> words = {"compile", model, "-o", path(name), "--target=cpu"};
     words.insert(words.end(), options.begin(), options.end());
     const auto result = sinter(words);
     EXPECT_EQ(result.code, 0) << result.err;
-    return path("plan");
+    return path(name);
   }
 
   struct Sizes {
@@ -57,7 +58,7 @@ class HybridDecoderTest : public CliTest, public testing::WithParamInterface<con
     if (!session_) {
       std::vector<std::string> options = {"--serve=off"};
       if (has_attention()) options.emplace_back("--dim=capacity=64");
-      session_.emplace(Plan::load(compile(options)));
+      session_.emplace(Plan::load(compile(options, "one")));
     }
     Session& session = *session_;
     session.reset_state();
