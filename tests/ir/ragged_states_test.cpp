@@ -3,6 +3,7 @@
 // sequences by themselves.
 #include <numeric>
 #include <random>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,6 +37,16 @@ Tensor rows(const Tensor& x, std::size_t axis, std::int64_t first, std::int64_t 
   const auto all = x.to_doubles();
   return Tensor::from_doubles(x.dtype(), shape,
                               {all.begin() + first * row, all.begin() + end * row});
+}
+
+/// What a graph of one operator gives.
+Tensor evaluated(const char* op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
+  GraphBuilder b;
+  std::vector<ValueId> values;
+  for (const Tensor& input : inputs)
+    values.push_back(b.input("x" + std::to_string(values.size()), input.type()));
+  b.output("y", b.add(op, values, attrs));
+  return evaluate(b.finish(), inputs)[0];
 }
 
 /// Three sequences of 4, 0 and 2 tokens and a token of padding; the first one begins with zeros,
@@ -88,9 +99,8 @@ TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
   std::vector<Tensor> to_convolve = rows_of_tokens, to_store = rows_of_tokens;
   to_convolve.insert(to_convolve.end(), {weights, bias});
   to_store.insert(to_store.end(), {integers(kSlots), integers({1, 3, 5, 1})});
-  const std::vector<Tensor> all{
-      evaluate_op(get_op("CausalConv"), {{"dilation", kDilation}}, to_convolve)[0],
-      evaluate_op(get_op("CausalConvStates"), {}, to_store)[0]};
+  const std::vector<Tensor> all{evaluated("CausalConv", {{"dilation", kDilation}}, to_convolve),
+                                evaluated("CausalConvStates", {}, to_store)};
   // The inputs of a sequence up to token `t`, those it had before in front.
   const auto before = [&](std::int64_t first, std::int64_t source) {
     std::vector<double> inputs(static_cast<std::size_t>(kKept * kChannels));
