@@ -39,13 +39,19 @@ Tensor rows(const Tensor& x, std::size_t axis, std::int64_t first, std::int64_t 
                               {all.begin() + first * row, all.begin() + end * row});
 }
 
-/// What a graph of one operator gives.
-Tensor evaluated(const char* op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
+/// What a graph of one operator gives, or of those that it is made of.
+Tensor evaluated(const char* op, const Attrs& attrs, const std::vector<Tensor>& inputs,
+                 bool is_decomposed) {
   GraphBuilder b;
   std::vector<ValueId> values;
   for (const Tensor& input : inputs)
     values.push_back(b.input("x" + std::to_string(values.size()), input.type()));
-  b.output("y", b.add(op, values, attrs));
+  ValueId result = b.add(op, values, attrs);
+  if (is_decomposed) {
+    const Node node = *b.producer(result);
+    result = node.op->composite().decompose(b, node, values)[0];
+  }
+  b.output("y", result);
   return evaluate(b.finish(), inputs)[0];
 }
 
@@ -90,7 +96,7 @@ TEST(RaggedStates, LinearAttentionTakesSequencesByThemselves) {
   }
 }
 
-TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
+void check_convolution(bool is_decomposed) {
   constexpr std::int64_t kChannels = 2, kTaps = 3, kDilation = 2, kKept = 4;
   const Tensor x = some({7, kChannels}, 1), weights = some({kChannels, kTaps}, 2),
                pool = some({5, kKept, kChannels}, 3), bias = some({kChannels}, 4);
@@ -99,8 +105,9 @@ TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
   std::vector<Tensor> to_convolve = rows_of_tokens, to_store = rows_of_tokens;
   to_convolve.insert(to_convolve.end(), {weights, bias});
   to_store.insert(to_store.end(), {integers(kSlots), integers({1, 3, 5, 1})});
-  const std::vector<Tensor> all{evaluated("CausalConv", {{"dilation", kDilation}}, to_convolve),
-                                evaluated("CausalConvStates", {}, to_store)};
+  const std::vector<Tensor> all{
+      evaluated("CausalConv", {{"dilation", kDilation}}, to_convolve, is_decomposed),
+      evaluated("CausalConvStates", {}, to_store, is_decomposed)};
   // The inputs of a sequence up to token `t`, those it had before in front.
   const auto before = [&](std::int64_t first, std::int64_t source) {
     std::vector<double> inputs(static_cast<std::size_t>(kKept * kChannels));
@@ -129,6 +136,10 @@ TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
   EXPECT_EQ(slot(0), kept(0, -1, 4));
   EXPECT_EQ(slot(4), kept(4, 3, 2));
   EXPECT_EQ(slot(1), rows(pool, 0, 1, 2).to_doubles());
+}
+
+TEST(RaggedStates, CausalConvTakesSequencesByThemselves) {
+  for (const bool is_decomposed : {false, true}) check_convolution(is_decomposed);
 }
 
 TEST(RaggedStates, WhatDoesNotFitIsRefused) {

@@ -68,6 +68,55 @@ std::vector<TensorType> infer_states(const Attrs&, Types inputs) {
   return {inputs[kStates]};
 }
 
+/// The reference: elements of x in front of tokens.
+class Before {
+ public:
+  explicit Before(Tensors inputs)
+      : inputs_(inputs), kept_(inputs[kStates].shape()[1]), channels_(inputs[kX].shape()[1]) {}
+
+  double at(std::int64_t token, std::int64_t back, std::int64_t channel) const {
+    const std::int64_t offset = inputs_[kOffsets].at_int(token),
+                       source = inputs_[kSources].at_int(token);
+    if (offset >= back) return inputs_[kX].at((token - back) * channels_ + channel);
+    if (source < 0) return 0;
+    return inputs_[kStates].at((source * kept_ + kept_ + offset - back) * channels_ + channel);
+  }
+  std::int64_t kept() const { return kept_; }
+  std::int64_t channels() const { return channels_; }
+
+ private:
+  Tensors inputs_;
+  std::int64_t kept_, channels_;
+};
+
+std::vector<Tensor> evaluate_causal_conv(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const Before before(inputs);
+  const std::int64_t dilation = attrs.get_int("dilation"), taps = before.kept() / dilation + 1,
+                     tokens = inputs[kX].shape()[0];
+  std::vector<double> out;
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t c = 0; c < before.channels(); ++c) {
+      double sum = inputs.size() > kBias ? inputs[kBias].at(c) : 0;
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        sum += inputs[kWeights].at(c * taps + tap) * before.at(t, (taps - 1 - tap) * dilation, c);
+      out.push_back(sum);
+    }
+  return {Tensor::from_doubles(outputs[0].dtype, inputs[kX].shape(), out)};
+}
+
+std::vector<Tensor> evaluate_states(const Attrs&, Tensors inputs, Types outputs) {
+  const Before before(inputs);
+  std::vector<double> states = inputs[kStates].to_doubles();
+  for (std::int64_t s = 0; s < inputs[kStores].element_count(); ++s) {
+    const std::int64_t token = inputs[kStores].at_int(s), slot = inputs[kSlots].at_int(token);
+    for (std::int64_t i = 0; i < before.kept(); ++i)
+      for (std::int64_t c = 0; c < before.channels(); ++c)
+        states[static_cast<std::size_t>((slot * before.kept() + i) * before.channels() + c)] =
+            before.at(token, before.kept() - 1 - i, c);
+  }
+  return {Tensor::from_doubles(outputs[0].dtype, inputs[kStates].shape(), states)};
+}
+
 /// The inputs in front of tokens, of their own run or of their sequence's state.
 class AsGathers {
  public:
@@ -173,6 +222,7 @@ std::vector<OpDef> causal_conv_ops() {
            .max_inputs = 6,
            .attrs = {{"dilation", AttrKind::kInt, Attr(std::int64_t{1})}},
            .infer = infer_causal_conv,
+           .evaluate = evaluate_causal_conv,
            .detail = CompositeDef{[](GraphBuilder& builder, const Node& node,
                                      std::span<const ValueId> inputs) {
              const std::int64_t dilation = node.attrs.get_int("dilation");
@@ -183,6 +233,7 @@ std::vector<OpDef> causal_conv_ops() {
            .min_inputs = 6,
            .max_inputs = 6,
            .infer = infer_states,
+           .evaluate = evaluate_states,
            .detail = CompositeDef{
                [](GraphBuilder& builder, const Node&, std::span<const ValueId> inputs) {
                  return std::vector{AsGathers(builder, inputs).stored()};
