@@ -77,7 +77,7 @@ LinearAttentionInputs linear_attention_inputs(const Attrs& attrs) {
   if (rule == to_string(UpdateRule::kDelta)) result.beta = result.count++;
   if (rule == to_string(UpdateRule::kGeneralDelta)) result.erase = result.count++;
   if (flag(attrs, "state")) result.state = result.count++;
-  if (flag(attrs, "ragged")) {
+  if (attrs.has("ragged") && flag(attrs, "ragged")) {
     if (!result.state) invalid("a ragged batch has its states in slots: state is 1");
     result.starts = result.count++;
     result.sources = result.count++;
