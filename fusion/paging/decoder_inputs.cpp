@@ -29,7 +29,7 @@ class InputFinder {
       for (const ValueId input : graph_.inputs())
         // A mask's size may choose a table of angles, though nobody reads the mask.
         if (is_float(graph_.type(input).dtype) == floats && input != found_.ids &&
-            !is_cache(input) &&
+            !is_cache(input) && !is_state(input) &&
             (graph_.is_output(input) || !graph_.users(input).empty() ||
              is_total(graph_.type(input))))
           classify(input);
@@ -45,10 +45,17 @@ class InputFinder {
                                [&](const DecoderCache& cache) { return cache.input == input; });
   }
 
+  bool is_state(ValueId input) const {
+    return std::ranges::any_of(found_.states,
+                               [&](const DecoderState& state) { return state.input == input; });
+  }
+
   void find_caches() {
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const int output = static_cast<int>(i);
-      if (const auto window = sliding(output))
+      if (auto state = decoder_state(graph_, output))
+        add(*std::move(state));
+      else if (const auto window = sliding(output))
         add_sliding(*window);
       else if (const auto cache = in_place(output))
         add(*cache, DecoderInputs::Growth::kNone);
@@ -57,7 +64,7 @@ class InputFinder {
       else if (const auto grown = growing(output))
         add(*grown, DecoderInputs::Growth::kConcatenated);
     }
-    if (found_.caches.empty())
+    if (found_.caches.empty() && found_.states.empty())
       refuse(
           "no cache was found: outputs that are an input with new rows, either put at their "
           "positions (TensorScatter) or concatenated behind it");
@@ -70,6 +77,16 @@ class InputFinder {
         refuse(fmt::format(
             "dimension {} of the cache '{}' is '{}': say what it is with --dim {}=..", d,
             graph_.value(cache.input).name, shape[d].to_string(), shape[d].to_string()));
+  }
+
+  void add(DecoderState state) {
+    const TensorType& type = graph_.type(state.state);
+    if (!std::ranges::all_of(type.shape, [](const Dim& dim) { return dim.is_constant(); }) ||
+        type.shape[0] != Dim(1))
+      refuse_decoder(
+          fmt::format("the state '{}' is {}: its sizes must be constants, for a batch of 1",
+                      graph_.value(state.input).name, to_string(type.shape)));
+    found_.states.push_back(std::move(state));
   }
 
   void add_sliding(const DecoderCache& cache) {
@@ -202,7 +219,7 @@ class InputFinder {
     for (const ValueId input : graph_.inputs()) {
       names.push_back("'" + graph_.value(input).name + "' " + to_string(graph_.type(input).shape));
       const auto symbol = row_symbol(input);
-      if (is_cache(input) || !symbol || !chooses_rows(input)) continue;
+      if (is_cache(input) || is_state(input) || !symbol || !chooses_rows(input)) continue;
       // Positions select rows too, of tables of positions.
       if (found_.ids.valid() && graph_.value(input).name != "input_ids") continue;
       found_.ids = input;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "fusion/context.h"
+#include "fusion/paging/decoder_states.h"
 
 namespace sinter::fusion {
 
@@ -28,6 +28,7 @@ struct DecoderInputs {
   std::vector<ValueId> positions;  // integers: the position of each token
   std::vector<ValueId> masks;      // ones for all tokens so far
   std::vector<DecoderCache> caches;
+  std::vector<DecoderState> states;
   std::vector<ValueId> cross_masks;  // ones for an encoder's positions
   /// Keys and values of an encoder's positions [.., positions, columns], which attention alone
   /// reads.
@@ -36,8 +37,8 @@ struct DecoderInputs {
   /// concatenation to the rows of all previous tokens. Sliding windows are not meant.
   enum class Growth { kNone, kPadded, kConcatenated };
   Growth growth = Growth::kNone;
-  /// Symbol of the caches' lengths; with growth, the number of previous tokens. Empty if all caches
-  /// are sliding windows.
+  /// Symbol of the caches' lengths; with growth, the number of previous tokens. Empty if
+  /// there are no caches but sliding windows.
   std::string length;
 };
 

@@ -45,9 +45,11 @@ class TokenCheck {
     }
   }
 
-  /// Attention over the caches, and nodes that write rows of them.
+  /// Attention over the caches, layers with states in slots, and nodes that write rows of them.
   bool is_paged(const Node& node) const {
     if (node.op->name == "Attention") return node.attrs.get_int("paged") != 0;
+    if (node.op->name == "LinearAttention") return node.attrs.get_int("ragged") != 0;
+    if (node.op->name == "CausalConv" || node.op->name == "CausalConvStates") return true;
     return node.op->name == "Scatter" && graph_.input_number(node.inputs[0]).has_value();
   }
 

@@ -33,6 +33,7 @@
   X(tree)             \
   X(recurrent)        \
   X(linear_attention) \
+  X(causal_conv)      \
   X(custom)
 // clang-format on
 

@@ -50,6 +50,20 @@ void require_divides(std::int64_t a, std::int64_t b, const char* what) {
     invalid(fmt::format("{}: {} and {}; the lesser must divide the greater", what, a, b));
 }
 
+void read_ragged(Types inputs, LinearAttention& layer) {
+  const LinearAttentionInputs& which = layer.inputs;
+  for (const std::size_t i : {*which.starts, *which.sources, *which.slots})
+    if (inputs[i].dtype != DType::kInt32 || inputs[i].shape.size() != 1)
+      invalid("starts, sources and slots are i32 of one dimension, found " + list_types(inputs));
+  if (inputs[*which.state].shape.size() != 4)
+    invalid("the states must be [slots, heads, key_size, value_size], found " + list_types(inputs));
+  require_shape(inputs, 1, {Dim(1), layer.length, Dim(layer.key_heads), layer.key_size}, "key");
+  require_shape(inputs, *which.sources, {layer.length}, "sources");
+  require_shape(inputs, *which.slots, {layer.length}, "slots");
+  layer.sequences = inputs[*which.starts].shape[0] - Dim(1);
+  layer.states = inputs[*which.state].shape[0];
+}
+
 }  // namespace
 
 std::string_view to_string(UpdateRule rule) { return kRules[static_cast<std::size_t>(rule)]; }
@@ -63,6 +77,12 @@ LinearAttentionInputs linear_attention_inputs(const Attrs& attrs) {
   if (rule == to_string(UpdateRule::kDelta)) result.beta = result.count++;
   if (rule == to_string(UpdateRule::kGeneralDelta)) result.erase = result.count++;
   if (flag(attrs, "state")) result.state = result.count++;
+  if (attrs.has("ragged") && flag(attrs, "ragged")) {
+    if (!result.state) invalid("a ragged batch has its states in slots: state is 1");
+    result.starts = result.count++;
+    result.sources = result.count++;
+    result.slots = result.count++;
+  }
   return result;
 }
 
@@ -75,7 +95,7 @@ LinearAttention linear_attention(const Attrs& attrs, Types inputs) {
                         list_types(inputs)));
   if (inputs[0].dtype != inputs[1].dtype || inputs[0].dtype != inputs[2].dtype)
     invalid("query, key and value must share one element type, found " + list_types(inputs));
-  for (const TensorType& input : inputs)
+  for (const TensorType& input : inputs.first(which.starts.value_or(which.count)))
     if (!is_float(input.dtype) || size_of(input.dtype) < 2)
       invalid("needs floats of 16 bits or more, found " + list_types(inputs));
   for (std::size_t i = 0; i < 3; ++i)
@@ -107,8 +127,10 @@ LinearAttention linear_attention(const Attrs& attrs, Types inputs) {
   if (which.beta) require_shape(inputs, *which.beta, {key[0], key[1], heads}, "beta");
   if (which.erase)
     require_shape(inputs, *which.erase, {key[0], key[1], heads, key[3] * Dim(2)}, "erase");
+  result.sequences = result.states = key[0];
+  if (which.starts) read_ragged(inputs, result);
   if (which.state)
-    require_shape(inputs, *which.state, {key[0], heads, key[3], result.value_size}, "state");
+    require_shape(inputs, *which.state, {result.states, heads, key[3], result.value_size}, "state");
   return result;
 }
 

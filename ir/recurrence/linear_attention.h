@@ -20,9 +20,11 @@ std::string_view to_string(UpdateRule rule);
 /// Inputs behind query, key and value.
 struct LinearAttentionInputs {
   std::optional<std::size_t> decay, beta, erase, state;
-  std::size_t count = 3;  // of all inputs
+  std::optional<std::size_t> starts, sources, slots;  // of a ragged batch
+  std::size_t count = 3;                              // of all inputs
 };
-/// By the attributes "rule", "decay" and "state". Throws Error(kInvalidModel) for unknown values.
+/// By the attributes "rule", "decay", "state" and "ragged". Throws Error(kInvalidModel) for unknown
+/// values.
 LinearAttentionInputs linear_attention_inputs(const Attrs& attrs);
 
 struct LinearAttention {
@@ -30,7 +32,10 @@ struct LinearAttention {
   double scale = 1;
   LinearAttentionInputs inputs;
   bool by_channel = false;  // the decay is [batch, length, heads, key_size]
+  bool is_ragged() const { return inputs.starts.has_value(); }
   Dim batch, length, key_size, value_size;
+  Dim sequences;  // batch, or those of a ragged batch
+  Dim states;     // in memory: sequences, or the slots of a ragged batch
   std::int64_t query_heads = 1, key_heads = 1, value_heads = 1;
 
   /// States.

@@ -44,24 +44,28 @@ BlockManager::Prefix BlockManager::find_prefix(std::span<const TokenId> tokens) 
   if (!caches_prefixes_ || tokens.empty()) return prefix;
   const int most = static_cast<int>((tokens.size() - 1) / static_cast<std::size_t>(block_size_));
   ContentId content = 0;
-  for (; prefix.blocks < most; ++prefix.blocks) {
-    const auto part = tokens_of(tokens, prefix.blocks);
+  int free_blocks = 0;
+  for (; prefix.known < most; ++prefix.known) {
+    const auto part = tokens_of(tokens, prefix.known);
     const BlockId id = find(content, part, hash_of(content, part));
     if (id < 0) break;
     content = at(id).content;
-    if (at(id).references == 0) ++prefix.free_blocks;
+    if (at(id).references == 0) ++free_blocks;
+    if (ends_ && !ends_(content)) continue;
+    prefix.blocks = prefix.known + 1;
+    prefix.free_blocks = free_blocks;
   }
   return prefix;
 }
 
 void BlockManager::take_prefix(std::span<const TokenId> tokens, BlockTable& table) {
   const int count = find_prefix(tokens).blocks;
-  for (; table.committed < count; ++table.committed) {
-    const auto part = tokens_of(tokens, table.committed);
-    const BlockId id = find(table.content, part, hash_of(table.content, part));
+  while (table.committed() < count) {
+    const auto part = tokens_of(tokens, table.committed());
+    const BlockId id = find(table.content(), part, hash_of(table.content(), part));
     Block& block = at(id);
     if (block.references++ == 0) unlink(id);
-    table.content = block.content;
+    table.contents.push_back(block.content);
     table.blocks.push_back(id);
   }
 }
@@ -95,24 +99,24 @@ BlockTable BlockManager::fork(const BlockTable& table) {
 void BlockManager::commit(BlockTable& table, std::span<const TokenId> tokens,
                           std::int64_t computed) {
   if (!caches_prefixes_) return;
-  for (; std::int64_t{table.committed + 1} * block_size_ <= computed; ++table.committed) {
-    const BlockId id = table.blocks[static_cast<std::size_t>(table.committed)];
+  while (std::int64_t{table.committed() + 1} * block_size_ <= computed) {
+    const BlockId id = table.blocks[table.contents.size()];
     Block& block = at(id);
     if (block.content != 0) {  // committed by a table that shares it
-      table.content = block.content;
+      table.contents.push_back(block.content);
       continue;
     }
-    const auto part = tokens_of(tokens, table.committed);
-    const std::uint64_t hash = hash_of(table.content, part);
-    const BlockId known = find(table.content, part, hash);
+    const auto part = tokens_of(tokens, table.committed());
+    const std::uint64_t hash = hash_of(table.content(), part);
+    const BlockId known = find(table.content(), part, hash);
     if (known >= 0) {  // another block has that content: this one stays out of the cache
-      table.content = at(known).content;
+      table.contents.push_back(at(known).content);
       continue;
     }
-    block.content = ++last_content_, block.parent = table.content, block.hash = hash;
+    block.content = ++last_content_, block.parent = table.content(), block.hash = hash;
     std::ranges::copy(part, tokens_.begin() + std::ptrdiff_t{id} * block_size_);
     index_.emplace(hash, id);
-    table.content = block.content;
+    table.contents.push_back(block.content);
   }
 }
 
@@ -143,6 +147,7 @@ void BlockManager::forget(BlockId id) {
   Block& block = at(id);
   const auto [first, last] = index_.equal_range(block.hash);
   index_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == id; }));
+  if (forget_) forget_(block.content);
   block.content = block.parent = 0;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -20,8 +21,11 @@ using ContentId = std::uint64_t;
 /// The blocks of one sequence, in order of position.
 struct BlockTable {
   std::vector<BlockId> blocks;
-  int committed = 0;      // leading full blocks that commit() has processed
-  ContentId content = 0;  // content of the committed blocks
+  std::vector<ContentId> contents;  // of the leading full blocks that commit() has processed: of
+                                    // all up to each
+
+  int committed() const { return static_cast<int>(contents.size()); }
+  ContentId content() const { return contents.empty() ? 0 : contents.back(); }
 };
 
 /// Copies the keys and values of a whole block.
@@ -47,12 +51,20 @@ class BlockManager {
     return static_cast<int>((positions + block_size_ - 1) / block_size_);
   }
 
+  /// For models with states beside the caches: prefixes end only where `ends` holds, and `forget`
+  /// hears of contents that leave the cache.
+  void set_states(std::function<bool(ContentId)> ends, std::function<void(ContentId)> forget) {
+    ends_ = std::move(ends);
+    forget_ = std::move(forget);
+  }
+
   /// Fills the empty `table` with the longest cached prefix of `tokens`, leaving at least the last
   /// token to compute.
   void take_prefix(std::span<const TokenId> tokens, BlockTable& table);
   /// The number of blocks in that prefix, and how many of them are free now; takes nothing.
   struct Prefix {
     int blocks = 0, free_blocks = 0;
+    int known = 0;  // blocks that are cached, if prefixes could end anywhere
   };
   Prefix find_prefix(std::span<const TokenId> tokens) const;
 
@@ -102,6 +114,8 @@ class BlockManager {
   void release(BlockId id);
 
   int block_size_;
+  std::function<bool(ContentId)> ends_;
+  std::function<void(ContentId)> forget_;
   bool caches_prefixes_;
   std::vector<Block> blocks_;
   std::vector<BlockId> free_;          // free blocks without content

@@ -27,6 +27,7 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
       continue;
     sequence->computed = step.first_position + step.tokens;
   }
+  keep_snapshots(plan);  // of texts that end with this step, too
   for (std::size_t i = 0; i < plan.samples.size(); ++i) {
     const SamplePlan& sample = plan.samples[i];
     Sequence* sequence = find(sample.sequence);
@@ -41,7 +42,10 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
       const int failed = sample.drafts + 1 - static_cast<int>(drawn.tokens.size());
       sequence->computed =
           plan.positions[static_cast<std::size_t>(sample.row)] + 1 + sample.drafts - failed;
-      if (sample.drafts > 0) sequence->planned = sequence->computed;
+      if (sample.drafts > 0) {
+        sequence->planned = sequence->computed;
+        if (states_.exist()) take_guess(*sequence, sample.drafts - failed);
+      }
     }
     // One drawn token follows the accepted drafts, unless the constraint allows none.
     stats_.accepted_draft_tokens += drawn.tokens.size() - (drawn.error.empty() ? 1 : 0);
@@ -64,6 +68,11 @@ void Scheduler::fail(const StepPlan& plan, const std::string& error) {
   // Forgotten draws are repeated with the same numbers.
   for (const auto& [id, sequence] : sequences_) sequence->pending = 0;
   while (!running_.empty()) preempt(**running_.rbegin());
+  // Steps in flight were to write them.
+  for (const int slot : lent_) states_.give_back(slot);
+  lent_.clear();
+  state_copies_.clear();
+  copied_.clear();
 }
 
 void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, EngineTime now) {

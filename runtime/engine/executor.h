@@ -27,6 +27,8 @@ struct ExecutorLimits {
   int max_drafts = 0;               // per sequence and step; 0: logits of last tokens only
   bool drafts = false;              // it makes drafts itself, for tokens of kDrafted
   int steps_in_flight = 1;          // 2: a step may start while one runs
+  int state_slots = 0;              // of states of fixed size, 0: the model has none; at least one
+                                    // for each sequence
   bool shares_blocks = true;        // sequences may share blocks (prefix cache)
   std::vector<CrossInput> crossed;  // inputs that each request must give; empty: none
   /// Sizes that steps are padded to (captured graphs), ascending; the last is the maximum. Empty:

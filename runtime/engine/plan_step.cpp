@@ -2,6 +2,7 @@
 // How the scheduler fills a step.
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/speculation.h"
@@ -10,6 +11,7 @@
 namespace sinter::engine {
 StepPlan Scheduler::plan(EngineTime now) {
   expire(now);
+  states_.begin_step();
   preempt_for_urgent();
   has_preempted_ = false;
   Parts parts;
@@ -116,8 +118,11 @@ void Scheduler::admit(Parts& parts, EngineTime now, int& budget) {
     if (!can_admit(sequence, {})) return;
     waiting_.erase(waiting_.begin());
     take_slots(sequence);
+    begin_states(sequence);
     blocks_.take_prefix(sequence.tokens, sequence.table);
-    sequence.planned = sequence.computed = sequence.table.committed * limits_.block_size;
+    if (states_.exist() && sequence.table.committed() > 0)
+      sequence.state_source = states_.use(sequence.table.content());
+    sequence.planned = sequence.computed = sequence.table.committed() * limits_.block_size;
     blocks_.extend(sequence.table, std::ssize(sequence.tokens));
     stats_.prefix_tokens += sequence.tokens.size();
     stats_.prefix_hit_tokens += static_cast<std::uint64_t>(sequence.planned);
@@ -151,7 +156,8 @@ void Scheduler::add_drafts(Parts& parts, int& budget) {
                                                   options_.draft_match, static_cast<int>(most));
     const int end = sequence.planned + 1 + static_cast<int>(drafts.size());
     // No preemption for drafts. Blocks after the one being written are never shared.
-    if (drafts.empty() || !blocks_.extend(sequence.table, end)) continue;
+    if (drafts.empty() || !blocks_.extend(sequence.table, end) || !lend_guesses(sequence, drafts))
+      continue;
     budget -= static_cast<int>(drafts.size());
     stats_.draft_tokens += drafts.size();
     part.drafts = std::move(drafts);
@@ -167,6 +173,10 @@ void Scheduler::begin_following(Sequence& first, StepPlan& plan, int row) {
     ++other->admission;
     other->is_running = true;
     other->first_planned = first.first_planned;
+    if (states_.exist()) {
+      state_copies_.push_back({first.state, other->state});
+      other->state_source = other->state;
+    }
     running_.insert(other);
     plan.samples.push_back({other->id, other->admission, other->slot, row, 0});
   }
@@ -178,6 +188,9 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
   if (parts.empty()) return plan;
   plan.number = ++last_step_;
   plan.copies = std::move(copies);
+  // Of the states behind the step before.
+  plan.state_copies = std::exchange(state_copies_, {});
+  plan.snapshots = std::exchange(copied_, {});
   const auto start_slot = [&](Sequence& sequence) {
     if (!sequence.starts_slot) return;
     sequence.starts_slot = false;
@@ -204,7 +217,8 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     const auto& blocks = sequence.table.blocks;
     plan.sequences.push_back({sequence.id, sequence.admission, sequence.slot, first, count,
                               sequence.planned, static_cast<int>(plan.block_tables.size()),
-                              static_cast<int>(blocks.size()), sequence.prompt_tokens});
+                              static_cast<int>(blocks.size()), sequence.prompt_tokens,
+                              sequence.state_source});
     plan.block_tables.insert(plan.block_tables.end(), blocks.begin(), blocks.end());
     for (int i = 0; i < part.tokens; ++i) {
       const auto position =
@@ -214,6 +228,7 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     }
     plan.tokens.insert(plan.tokens.end(), part.drafts.begin(), part.drafts.end());
     for (int i = 0; i < count; ++i) plan.positions.push_back(sequence.planned + i);
+    if (states_.exist()) plan_states(sequence, first, part.tokens, drafts, plan);
     const bool draws = part.tokens == sequence.to_run();
     stats_.step_tokens += static_cast<std::uint64_t>(count);
     stats_.prompt_tokens +=

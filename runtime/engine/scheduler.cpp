@@ -30,7 +30,11 @@ void check_sizes(const std::vector<int>& sizes, int most, const char* what) {
 Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
     : limits_(limits),
       options_(options),
-      blocks_(limits.block_count, limits.block_size, options.prefix_cache && limits.shares_blocks) {
+      blocks_(limits.block_count, limits.block_size, options.prefix_cache && limits.shares_blocks),
+      states_(limits.state_slots, limits.max_sequences) {
+  if (states_.exist())
+    blocks_.set_states([this](ContentId content) { return states_.has(content); },
+                       [this](ContentId content) { states_.forget(content); });
   if (options.max_step_tokens < 0)
     throw usage_error("max_step_tokens is {}, and must be 1 or more", options.max_step_tokens);
   if (options.max_step_tokens > limits.max_step_tokens)
@@ -211,6 +215,7 @@ void Scheduler::take_slots(Sequence& sequence) {
     one.slot = free_slots_.back();
     one.starts_slot = true;
     free_slots_.pop_back();
+    if (states_.exist()) one.state = states_.take();
   };
   take(sequence);
   // The other samples must be able to start with the first one's draw.
@@ -221,6 +226,7 @@ void Scheduler::take_slots(Sequence& sequence) {
 void Scheduler::give_slot(Sequence& sequence) {
   if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
   sequence.slot = -1;
+  give_states(sequence);
 }
 
 void Scheduler::preempt(Sequence& sequence) {
@@ -242,6 +248,9 @@ EngineStats Scheduler::stats() const {
   stats.running = static_cast<std::int64_t>(running_.size());
   stats.used_blocks = blocks_.block_count() - blocks_.available();
   stats.cached_blocks = blocks_.cached();
+  stats.state_slots = states_.count();
+  stats.used_state_slots = states_.used() - states_.snapshots();
+  stats.kept_states = states_.snapshots();
   return stats;
 }
 
@@ -260,6 +269,12 @@ void Scheduler::check_invariants() const {
     listed += request->sequences.size();
   }
   blocks_.check(tables);
+  std::vector<int> states = lent_;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->state >= 0) states.push_back(sequence->state);
+    states.insert(states.end(), sequence->guesses.begin(), sequence->guesses.end());
+  }
+  states_.check(std::move(states));
   std::ranges::sort(slots);
   for (int slot = 0; slot < limits_.max_sequences; ++slot)
     if (std::ssize(slots) != limits_.max_sequences || slots[static_cast<std::size_t>(slot)] != slot)

@@ -15,6 +15,7 @@
 
 #include "runtime/engine/executor.h"
 #include "runtime/engine/sequence.h"
+#include "runtime/engine/state_slots.h"
 
 namespace sinter::engine {
 
@@ -23,6 +24,8 @@ class Scheduler {
  public:
   /// Throws Error(kUsage) for invalid or contradictory limits and options.
   Scheduler(const ExecutorLimits& limits, const EngineOptions& options);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
   /// Throws Error(kUsage) if `request` can never run, as Engine::submit says. Thread-safe: reads
   /// only constant data.
@@ -97,6 +100,15 @@ class Scheduler {
   void give_slot(Sequence& sequence);
   void preempt(Sequence& sequence);
 
+  // States of fixed size (plan_states.cpp).
+  void begin_states(Sequence& sequence);
+  bool lend_guesses(Sequence& sequence, const std::vector<TokenId>& drafts);
+  void give_states(Sequence& sequence);
+  void plan_states(Sequence& sequence, int first_token, int tokens, int drafts, StepPlan& plan);
+  bool is_kept(const Sequence& sequence, int position) const;
+  void take_guess(Sequence& sequence, int accepted);
+  void keep_snapshots(const StepPlan& plan);
+
   // Stages of complete() (complete_step.cpp).
   Sequence* find(SequenceId id);
   void take_tokens(Sequence& sequence, const SampleResult& result, EngineTime now);
@@ -107,6 +119,10 @@ class Scheduler {
   EngineOptions options_;
   BlockManager blocks_;
   std::vector<int> free_slots_;
+  StateSlots states_;
+  std::vector<StateCopy> state_copies_;  // of the next step
+  std::vector<StateSnapshot> copied_;    // snapshots among these
+  std::vector<int> lent_;                // slots of snapshots of steps in flight and of copies
   std::unordered_map<RequestId, std::unique_ptr<RequestState>> requests_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
   Ranked running_, waiting_;

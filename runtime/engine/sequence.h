@@ -61,6 +61,13 @@ struct Sequence {
   std::uint32_t admission = 0;
   BlockTable table;
 
+  // Of models with states of fixed size.
+  int state = -1;            // the sequence's slot
+  int state_source = -1;     // the slot that the next step reads; -1: zeros
+  std::vector<int> guesses;  // slots behind the drafts in flight
+  int shared_end = 0;        // where others part from the prefix that it has, whose states are kept
+  int last_end = 0;          // the last end of a block in front of its last token at admission
+
   std::shared_ptr<bool> ended = std::make_shared<bool>(false);  // for steps planned before
   OutputText text;
   std::unique_ptr<TokenText> words;  // from EngineOptions::token_text

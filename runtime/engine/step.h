@@ -39,6 +39,25 @@ struct SlotStart {
   std::shared_ptr<const bool> ended;
 };
 
+/// Copies a sequence's states to another slot.
+struct StateCopy {
+  int from = 0, to = 0;
+};
+
+/// Keeps the states behind a token in a slot.
+struct StateStore {
+  int token = 0;  // index in StepPlan::tokens
+  int slot = 0;
+};
+
+/// States behind a prefix, which the step keeps or copies to a slot.
+struct StateSnapshot {
+  SequenceId sequence = 0;
+  std::uint32_t admission = 0;
+  int position = 0;  // tokens of the prefix, a multiple of the block size
+  int slot = 0;
+};
+
 /// Consecutive tokens of one sequence.
 struct SequenceStep {
   SequenceId sequence = 0;
@@ -48,6 +67,7 @@ struct SequenceStep {
   int first_position = 0;           // position of first_token
   int first_block = 0, blocks = 0;  // its block table: range in StepPlan::block_tables
   int prompt_tokens = 0;            // length of the whole prompt
+  int state_source = -1;            // slot of the states before them; -1: zeros
 };
 
 /// Draws a token from the logits of row `row`. With drafts, draws from rows row .. row + drafts, as
@@ -60,10 +80,10 @@ struct SamplePlan {
   int drafts = 0;
 };
 
-/// One step of an executor, in this order: start slots, copy blocks one after another, run the
-/// tokens, draw. Tokens of sequences are packed end to end. Row i attends to positions of its
-/// sequence up to its own. Its keys and values go to block block_tables[first_block + position /
-/// block size], offset position % block size.
+/// One step of an executor, in this order: start slots, copy blocks and states one after another,
+/// run the tokens, draw. Tokens of sequences are packed end to end. Row i attends to positions of
+/// its sequence up to its own. Its keys and values go to block block_tables[first_block + position
+/// / block size], offset position % block size.
 struct StepPlan {
   std::uint64_t number = 0;
   std::vector<SlotStart> starts;
@@ -73,6 +93,11 @@ struct StepPlan {
   std::vector<SequenceStep> sequences;  // in the order of tokens
   std::vector<BlockId> block_tables;
   std::vector<SamplePlan> samples;
+  // Of models with states of fixed size.
+  std::vector<StateCopy> state_copies;
+  std::vector<StateStore> state_stores;  // in the order of tokens; the last token of a sequence has
+                                         // one, and each draft and the token before
+  std::vector<StateSnapshot> snapshots;  // for the scheduler
   /// Padded sizes, from ExecutorLimits::token_sizes and sequence_sizes.
   int padded_tokens = 0, padded_sequences = 0;
 

@@ -23,7 +23,9 @@ inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
                       kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs",
                       kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables",
-                      kTextLengths[] = "text_lengths", kExpertOffsets[] = "expert_offsets";
+                      kTextLengths[] = "text_lengths", kExpertOffsets[] = "expert_offsets",
+                      kStateOffsets[] = "state_offsets", kStateSources[] = "state_sources",
+                      kStateSlots[] = "state_slots", kStateStores[] = "state_stores";
 }  // namespace serving_names
 
 /// The bindings that the engine uses of such a plan, and its maximum sizes.
@@ -51,6 +53,14 @@ struct ServingPlan {
     std::int64_t positions = 0;          // maximum for all sequences
   };
   std::optional<Crossed> crossed;
+  /// For decoders with states of fixed size, [slots, ..].
+  struct States {
+    std::size_t offsets = 0, sources = 0, slots = 0, stores = 0;  // indices of inputs
+    std::vector<std::size_t> pools;                               // indices of inputs
+    std::uint64_t bytes = 0;                                      // of a slot of all pools
+    std::int64_t most = 0;                                        // slots of a pool
+  };
+  std::optional<States> states;
   /// Of plans that count the tokens of each expert.
   struct Experts {
     std::size_t offsets = 0;  // an output [mixtures, experts + 1]
@@ -62,7 +72,7 @@ struct ServingPlan {
   int tokens = 0, sequences = 0, samples = 0;  // maxima of a step
   int table_blocks = 0, block_size = 0;        // blocks per sequence; positions per block
   int sequence_positions = 0;                  // at most table_blocks x block_size
-  std::uint64_t position_bytes = 0;            // sum over all caches
+  std::uint64_t position_bytes = 0;            // sum over all caches; 0: there are only states
   std::int64_t cache_positions = 0;            // maximum for a cache
 };
 

@@ -19,6 +19,7 @@ from onnx import TensorProto
 from common import ROOT
 
 sys.path.insert(0, str(ROOT / "models"))
+from hybrid_onnx import TAPS, Hybrid, HybridDecoder, qwen  # noqa: E402
 from llama_onnx import Config, Decoder  # noqa: E402
 
 # With how many layers have weights of their own.
@@ -29,6 +30,8 @@ SIZES = {"1b": (Config(layers=16, hidden=2048, heads=32, kv_heads=8, intermediat
          # One layer of 8b, whose kernels `compile --tune` times for all: the file is good for 8b.
          "8b_layer": (Config(layers=1, hidden=4096, heads=32, kv_heads=8, intermediate=14336, vocabulary=128256,
                              positions=2048, theta=500000.0), 1),
+         # Three layers of Gated DeltaNet, one of attention, and so on; distinct ones are whole such rows.
+         "qwen3.5_4b": (qwen(32), 4), "qwen3.5_4b_part": (qwen(8), 4),
          "tiny": (Config(layers=2, hidden=128, heads=4, kv_heads=2, intermediate=256, vocabulary=192, positions=2048), 1)}
 W8A8 = ["--precision=fp8", "--activation-scales=token", "--max-error=1000", "--include=head/"]
 WAYS = {"f16": [], "f16_cache8": ["--cache-precision=fp8"], "int8": ["--weights=int8"],
@@ -55,12 +58,15 @@ class SharedWeights:
     def __init__(self, config, distinct, path):
         self.path, self.places, self.distinct = path, {}, distinct
         c, self.bytes = config, 0
-        kv = c.kv_heads * c.head_size
-        layer = {"q_proj": (c.hidden, c.hidden), "k_proj": (c.hidden, kv), "v_proj": (c.hidden, kv),
-                 "o_proj": (c.hidden, c.hidden), "gate_proj": (c.hidden, c.intermediate),
-                 "up_proj": (c.hidden, c.intermediate), "down_proj": (c.intermediate, c.hidden)}
+        q, kv = c.heads * c.head_size, c.kv_heads * c.head_size
+        attention = {"q_proj": (c.hidden, q), "k_proj": (c.hidden, kv), "v_proj": (c.hidden, kv), "o_proj": (q, c.hidden)}
+        mlp = {"gate_proj": (c.hidden, c.intermediate), "up_proj": (c.hidden, c.intermediate), "down_proj": (c.intermediate, c.hidden)}
         for i in range(distinct):
-            for name, shape in layer.items():
+            mixer = attention
+            if isinstance(c, Hybrid) and c.kinds[i] != "attention":
+                mixer = {"in_mixed": (c.hidden, c.channels), "in_gate": (c.hidden, c.values), "in_a": (c.hidden, c.value_heads),
+                         "in_b": (c.hidden, c.value_heads), "out": (c.values, c.hidden)}
+            for name, shape in (mixer | mlp).items():
                 self.add(f"{i}/{name}", shape)
         self.add("table", (c.vocabulary, c.hidden))
         self.vocabulary, self.hidden = c.vocabulary, c.hidden
@@ -113,6 +119,22 @@ class SharedDecoder(Decoder):
         return self.w.op("MatMul", x, self.external("head", "table", shape), output=output)
 
 
+class SharedHybrid(SharedDecoder, HybridDecoder):
+    """The same of layers with states, whose gates and taps are small random numbers."""
+
+    def vector(self, name):
+        c, kind = self.c, name.rsplit(".", 1)[-1]
+        draw = np.random.default_rng(3)
+        if name.endswith("mixer.conv.weight"):
+            return self.w.constant("taps", draw.normal(0, 0.5, (c.channels, 1, TAPS)).astype(self.dtype))
+        if name.endswith("mixer.norm.weight"):
+            return self.w.constant("ones_of_values", np.ones(c.value_size, self.dtype))
+        if kind in ("dt_bias", "decay_scale"):
+            scale = -0.5 if kind == "decay_scale" else 0.5
+            return self.w.constant(kind, (scale * draw.uniform(0.1, 1, c.value_heads)).astype(self.dtype))
+        return super().vector(name)
+
+
 def shared_weights(config, distinct, path):
     """Writes the file of weights."""
     weights = SharedWeights(config, distinct, path)
@@ -122,7 +144,8 @@ def shared_weights(config, distinct, path):
 
 def write_decoder(path, config, weights, **how):
     """The ONNX file, beside that of its weights; `how` is llama_onnx.Decoder's."""
-    onnx.save(SharedDecoder(config, weights, dtype=np.float16, **how).model(), path)
+    kind = SharedHybrid if isinstance(config, Hybrid) else SharedDecoder
+    onnx.save(kind(config, weights, dtype=np.float16, **how).model(), path)
 
 
 def compile_ways(ways, compile_way, jobs):

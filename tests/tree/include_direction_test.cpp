@@ -170,8 +170,8 @@ const Edges kTable = {
     // tools
     {"tools/compiler/include", {"runtime/include"}},
     {"tools/compiler/options",
-     {"frontend", "fusion", "fusion/context", "ir", "ir/dim", "ir/reference", "ir/text", "runtime",
-      "runtime/include", "runtime/limits", "tools/compiler/include"}},
+     {"frontend", "fusion", "fusion/context", "fusion/paging", "ir", "ir/dim", "ir/reference",
+      "ir/text", "runtime", "runtime/include", "runtime/limits", "tools/compiler/include"}},
     {"tools/compiler/run",
      {"frontend", "ir", "ir/reference", "runtime/files", "runtime/include",
       "tools/compiler/include", "tools/compiler/options"}},

@@ -39,7 +39,7 @@ constexpr int kGrpcThreads = 256;
 
 struct ServeArguments {
   std::vector<std::string> plans, tokenizers, templates, drafts, forms, encoders, starts;
-  std::string key_file, cache_memory;
+  std::string key_file, cache_memory, state_memory;
   std::optional<std::int64_t> grpc_port;  // none: no gRPC
   std::int64_t port = 8000, connections = 16384, body_bytes = 64 << 20, drain_seconds = 30,
                idle_seconds = 75;
@@ -104,6 +104,9 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     if (!options.cache_memory.empty())
       model.cache_bytes =
           with_context("--cache-memory", [&] { return parse_bytes(options.cache_memory); });
+    if (!options.state_memory.empty())
+      model.state_bytes =
+          with_context("--state-memory", [&] { return parse_bytes(options.state_memory); });
     model.tensors.sessions = static_cast<int>(options.sessions);
     model.tensors.batch_rows = options.batch_rows;
     model.tensors.batch_delay =
@@ -347,6 +350,10 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
   verb->add_option("--cache-memory BYTES", options->cache_memory,
                    "Memory of the caches of a plan of compile --serve, as 8G; by default most of "
                    "what a GPU has left, 1G of the host's");
+  verb->add_option("--state-memory BYTES", options->state_memory,
+                   "Of models with states of fixed size (state-space layers, linear attention): "
+                   "memory of states kept behind prompts, which others begin with, and for guesses "
+                   "(default: a quarter of what a GPU has left, 256M of the host's)");
   verb->add_option("--context N", options->model.context,
                    "Most tokens of a text and its prompt (default: as many as the plan has)")
       ->check_positive();

@@ -118,6 +118,10 @@ std::string metrics_text(const ModelRegistry& registry) {
   gauge("cache_blocks_used", "Blocks that sequences have.", of(&EngineStats::used_blocks));
   gauge("cache_blocks_cached", "Free blocks that hold a known prefix.",
         of(&EngineStats::cached_blocks));
+  gauge("state_slots", "Slots of states of fixed size.", of(&EngineStats::state_slots));
+  gauge("state_slots_used", "Slots that sequences have.", of(&EngineStats::used_state_slots));
+  gauge("state_slots_kept", "Slots with the states behind a known prefix.",
+        of(&EngineStats::kept_states));
   counter("idle_seconds_total", "Time in which nothing ran though there were requests.",
           of(&EngineStats::idle_seconds));
   counter("waiting_seconds_total", "Time without requests.", of(&EngineStats::waiting_seconds));

@@ -77,6 +77,9 @@ std::unique_ptr<ServedModel> load(const GenerateArguments& options, const OpenMo
   if (!options.requests.cache_memory.empty())
     model.cache_bytes =
         with_context("--cache-memory", [&] { return parse_bytes(options.requests.cache_memory); });
+  if (!options.requests.state_memory.empty())
+    model.state_bytes =
+        with_context("--state-memory", [&] { return parse_bytes(options.requests.state_memory); });
   model.draft = options.requests.draft;
   model.draft_tokens = static_cast<int>(options.requests.draft_tokens);
   model.prefix_cache = !options.requests.no_prefix_cache;

@@ -66,19 +66,22 @@ class StateEmitter {
                       state = pointer("state", p_.state, uses.states),
                       out = result("out", p_.out, uses.states),
                       new_state = result("new_state", p_.new_state, uses.states),
-                      length = args_.dim(p_.layer.length);
+                      length = args_.dim(p_.layer.length),
+                      starts = pointer("starts", p_.starts, uses.states),
+                      sources = pointer("sources", p_.sources, uses.states),
+                      slots = pointer("slots", p_.slots, uses.states);
     layer_ = fmt::format(
         "  typedef StateShape<{}, {}, /*keys*/ {}, /*values*/ {}, /*states*/ {},\n"
         "                     /*heads of queries, keys, values*/ {}, {}, {}>\n"
         "      Shape;\n"
-        "  typedef StateLayer<{}, {}, {}, {}, {}> Layer;\n"
+        "  typedef StateLayer<{}, {}, {}, {}, {}, {}> Layer;\n"
         "  const Layer layer = {{{}, {}, {}, {}, {}, {},\n"
-        "                       {}, {}, {}, {}, {:.9e}f}};\n",
+        "                       {}, {}, {}, {}, {:.9e}f, {}, {}, {}}};\n",
         rule(), gate(), p_.key_size(), p_.value_size(), p_.layer.heads(), p_.layer.query_heads,
         p_.layer.key_heads, p_.layer.value_heads, storage_name(p_.query.type), type_of(p_.decay),
-        type_of(p_.beta), type_of(p_.erase), storage_name(p_.new_state.type), query, key, value,
-        decay, beta, erase, state, out, new_state, length,
-        static_cast<double>(static_cast<float>(p_.layer.scale)));
+        type_of(p_.beta), type_of(p_.erase), storage_name(p_.new_state.type), p_.layer.is_ragged(),
+        query, key, value, decay, beta, erase, state, out, new_state, length,
+        static_cast<double>(static_cast<float>(p_.layer.scale)), starts, sources, slots);
   }
   KernelParameters& args() { return args_; }
 
@@ -171,7 +174,7 @@ EmittedKernel emit_token_states(const LinearAttentionProblem& problem, const Ker
                                 ExprTable& exprs) {
   const TokenSchedule schedule = token_schedule(problem);
   const std::int64_t slices = (problem.value_size() + schedule.slice - 1) / schedule.slice;
-  const Dim units = problem.layer.batch * Dim(problem.layer.heads() * slices);
+  const Dim units = problem.layer.sequences * Dim(problem.layer.heads() * slices);
   StateEmitter emitter(problem, request, exprs, "token_states.cuh");
   emitter.set_layer({.sequences = true, .states = true});
   const std::string count = emitter.args().dim(units);

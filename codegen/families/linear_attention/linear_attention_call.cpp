@@ -21,9 +21,18 @@ Dim bytes_of(const ir::TensorType& type) {
 StepCost linear_attention_cost(const OperatorRegion& region) {
   const ir::LinearAttention layer = layer_of(region);
   Dim read, written;
-  for (const ir::ValueId input : region.node.inputs) read += bytes_of(region.body.type(input));
-  for (const ir::ValueId output : region.node.outputs)
-    written += bytes_of(region.body.type(output));
+  const ir::LinearAttentionInputs& which = layer.inputs;
+  for (std::size_t i = 0; i < region.node.inputs.size(); ++i)
+    if (i != which.state) read += bytes_of(region.type(i));
+  written = bytes_of(region.body.type(region.node.outputs[0]));
+  // Of a ragged batch's slots those of its sequences.
+  ir::TensorType states = region.body.type(region.node.outputs[1]);
+  states.shape[0] = layer.sequences;
+  written += bytes_of(states);
+  if (which.state) {
+    states.dtype = region.type(*which.state).dtype;
+    read += bytes_of(states);
+  }
   // A multiplication and an addition for each element of a state: to write, to read, to erase.
   const std::int64_t updates = layer.rule == ir::UpdateRule::kLinear ? 1 : 2;
   const Dim operations = layer.batch * layer.length * layer.key_size * layer.value_size *
@@ -41,8 +50,8 @@ plan::fb::OperatorStepT linear_attention_call(const OperatorRegion& region, Expr
     return operand;
   };
   const std::int64_t decay = !layer.inputs.decay ? 0 : layer.by_channel ? 2 : 1;
-  return operator_step(
-      "linear_attention", exprs,
+  plan::fb::OperatorStepT step = operator_step(
+      layer.is_ragged() ? "ragged_linear_attention" : "linear_attention", exprs,
       {region.input(0), region.input(1), region.input(2), optional(layer.inputs.decay),
        optional(layer.inputs.beta), optional(layer.inputs.erase), optional(layer.inputs.state)},
       {region.output(0), region.output(1)},
@@ -50,6 +59,9 @@ plan::fb::OperatorStepT linear_attention_call(const OperatorRegion& region, Expr
        {"decay", decay},
        {"state", std::int64_t{layer.inputs.state.has_value()}},
        {"scale", layer.scale}});
+  for (const auto& input : {layer.inputs.starts, layer.inputs.sources, layer.inputs.slots})
+    if (input) step.inputs.push_back(operator_tensor(region.input(*input), exprs));
+  return step;
 }
 
 }  // namespace sinter::codegen

@@ -35,6 +35,9 @@ LinearAttentionProblem read_linear_attention(const OperatorRegion& region) {
   problem.beta = optional(which.beta);
   problem.erase = optional(which.erase);
   problem.state = optional(which.state);
+  problem.starts = optional(which.starts);
+  problem.sources = optional(which.sources);
+  problem.slots = optional(which.slots);
   problem.out = result(0);
   problem.new_state = result(1);
   return problem;
@@ -42,7 +45,7 @@ LinearAttentionProblem read_linear_attention(const OperatorRegion& region) {
 
 std::vector<std::uint32_t> LinearAttentionProblem::buffers() const {
   std::vector<std::uint32_t> all = {query.buffer, key.buffer, value.buffer};
-  for (const auto* operand : {&decay, &beta, &erase, &state})
+  for (const auto* operand : {&decay, &beta, &erase, &state, &starts, &sources, &slots})
     if (*operand) all.push_back((*operand)->buffer);
   all.push_back(out.buffer);
   all.push_back(new_state.buffer);
@@ -58,6 +61,7 @@ std::string LinearAttentionProblem::to_string() const {
       layer.length.to_string(), sinter::to_string(query.type));
   for (const auto* operand : {&decay, &beta, &erase, &state})
     text += *operand ? fmt::format(" {}", sinter::to_string((*operand)->type)) : " none";
+  if (layer.is_ragged()) text += fmt::format(" of {} sequences", layer.sequences.to_string());
   return text + fmt::format(" {}", sinter::to_string(new_state.type));
 }
 
@@ -102,6 +106,7 @@ std::int64_t chunk_bytes(const LinearAttentionProblem& problem, std::int64_t sli
 
 std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
   if (size_of(query.type) != 2) return "chunks are products of 16 bits";
+  if (layer.is_ragged()) return "its sequences are of several lengths";
   if (layer.rule == ir::UpdateRule::kGeneralDelta) return "its rule is general";
   if (layer.out_heads() != layer.heads()) return "several queries read each state";
   if (key_size() % 64 != 0) return "its keys are no multiple of 64";

@@ -25,6 +25,7 @@ struct LinearAttentionProblem {
   ir::LinearAttention layer;
   StateOperand query, key, value, out, new_state;
   std::optional<StateOperand> decay, beta, erase, state;
+  std::optional<StateOperand> starts, sources, slots;  // of a ragged batch
 
   std::int64_t key_size() const { return layer.key_size.value(); }
   std::int64_t value_size() const { return layer.value_size.value(); }

@@ -43,9 +43,11 @@ struct StateShape {
 };
 
 /// Operands and results in memory, of sequences of `length` tokens each. `state` may be null:
-/// zeros; it may be `new_state`.
-template <class T, class Decay, class Beta, class Erase, class State>
+/// zeros; it may be `new_state`. A ragged batch has `length` tokens of all sequences, and its
+/// states, which are `new_state`, in slots.
+template <class T, class Decay, class Beta, class Erase, class State, bool kIsRagged_ = false>
 struct StateLayer {
+  static constexpr bool kIsRagged = kIsRagged_;
   typedef T Element;
   typedef State StateElement;
   const T *query, *key, *value;
@@ -57,4 +59,5 @@ struct StateLayer {
   State* new_state;
   i64 length;
   float scale;
+  const int *starts, *sources, *slots;  // of a ragged batch
 };

@@ -41,7 +41,7 @@ struct TokenStates {
   const Layer& layer;
   Memory& memory;
   int first_row, column, state_head;
-  i64 sequence;
+  i64 sequence, first, length;  // `first`: its first token
   bool exists;
 
   SINTER_DEVICE TokenStates(const Layer& layer_, Memory& memory_, i64 units)
@@ -53,6 +53,13 @@ struct TokenStates {
     state_head = static_cast<int>(unit / kSlices % Shape::kStates);
     sequence = unit / kSlices / Shape::kStates;
     exists = unit < units && column < Shape::kValueSize;
+    if constexpr (Layer::kIsRagged) {
+      first = unit < units ? layer.starts[sequence] : 0;
+      length = unit < units ? layer.starts[sequence + 1] - first : 0;
+    } else {
+      first = sequence * layer.length;
+      length = layer.length;
+    }
   }
 
   SINTER_DEVICE static constexpr bool has_whole_rows() { return Shape::kKeySize % kRows == 0; }
@@ -78,7 +85,7 @@ struct TokenStates {
   }
 
   SINTER_DEVICE void load_token(i64 t, Token& token) const {
-    const i64 at = sequence * layer.length + t, head = at * Shape::kStates + state_head;
+    const i64 at = first + t, head = at * Shape::kStates + state_head;
 #pragma unroll
     for (int read = 0; read < kReads; ++read)
       load_keys(layer.query + Shape::query_row(at, state_head, read), token.query[read]);
@@ -175,7 +182,7 @@ struct TokenStates {
 
   SINTER_DEVICE void store_out(i64 t, const float (&sums)[kSums]) const {
     if (!exists || first_row != 0) return;
-    const i64 at = sequence * layer.length + t;
+    const i64 at = first + t;
 #pragma unroll
     for (int read = 0; read < kReads; ++read) {
       auto* const row = layer.out + Shape::out_row(at, state_head, read) + column;
@@ -185,35 +192,71 @@ struct TokenStates {
     }
   }
 
-  SINTER_DEVICE void run() const {
+  /// Of this thread's elements in the states of a sequence or in a slot.
+  SINTER_DEVICE i64 place(i64 states) const {
+    return ((states * Shape::kStates + state_head) * Shape::kKeySize + first_row) *
+               Shape::kValueSize +
+           column;
+  }
+
+  SINTER_DEVICE void load_state(bool is_there, i64 states, float (&state)[kRows][kWidth]) const {
     typedef typename Layer::StateElement State;
-    const i64 own = ((sequence * Shape::kStates + state_head) * Shape::kKeySize + first_row) *
-                        Shape::kValueSize +
-                    column;
-    float state[kRows][kWidth];
-    Token next;
-    if (layer.length > 0) load_token(0, next);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const bool reads = layer.state != nullptr && has_row(r);
       const auto row =
-          load_if<kWidth>(reads, layer.state + own + r * Shape::kValueSize, narrow<State>(0.0f));
+          load_if<kWidth>(is_there && has_row(r),
+                          layer.state + place(states) + r * Shape::kValueSize, narrow<State>(0.0f));
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) state[r][j] = widen(row.v[j]);
     }
-    for (i64 t = 0; t < layer.length; ++t) {
-      const Token token = next;
-      if (t + 1 < layer.length) load_token(t + 1, next);
-      float sums[kSums];
-      update(state, token, static_cast<int>(t % 2), sums);
-      store_out(t, sums);
-    }
+  }
+  SINTER_DEVICE void store_state(i64 states, const float (&state)[kRows][kWidth]) const {
+    typedef typename Layer::StateElement State;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       Vec<State, kWidth> row;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) row.v[j] = narrow<State>(state[r][j]);
-      if (has_row(r)) store(layer.new_state + own + r * Shape::kValueSize, row);
+      if (has_row(r)) store(layer.new_state + place(states) + r * Shape::kValueSize, row);
     }
+  }
+
+  /// The most tokens of a team of this warp: teams add up together.
+  SINTER_DEVICE int longest() const {
+    int most = static_cast<int>(length);
+    if constexpr (kTeam < 32) {
+#pragma unroll
+      for (int mask = kTeam; mask < 32; mask *= 2) {
+        const int other = exchange(most, mask);
+        most = other > most ? other : most;
+      }
+    }
+    return most;
+  }
+
+  SINTER_DEVICE void run() const {
+    float state[kRows][kWidth];
+    Token next;
+    if constexpr (Layer::kIsRagged) {
+      const i64 source = length > 0 ? layer.sources[first] : -1;
+      load_state(source >= 0, source, state);
+    } else {
+      load_state(layer.state != nullptr, sequence, state);
+    }
+    const i64 turns = Layer::kIsRagged ? longest() : length;
+    if (length > 0) load_token(0, next);
+    for (i64 t = 0; t < turns; ++t) {
+      const Token token = next;
+      if (t + 1 < length) load_token(t + 1, next);
+      float sums[kSums];
+      update(state, token, static_cast<int>(t % 2), sums);
+      if (Layer::kIsRagged && t >= length) continue;
+      store_out(t, sums);
+      if constexpr (Layer::kIsRagged) {
+        const int slot = layer.slots[first + t];
+        if (exists && slot >= 0) store_state(slot, state);
+      }
+    }
+    if constexpr (!Layer::kIsRagged) store_state(sequence, state);
   }
 };

@@ -2,8 +2,8 @@
 // Layers with a state of fixed size for each head, which each token updates: linear attention,
 // state-space layers, delta rules.
 //
-// LinearAttention(query, key, value, decay?, beta?, erase?, state?) {rule, scale, decay, state}
-//   -> out, new_state
+// LinearAttention(query, key, value, decay?, beta?, erase?, state?, starts?, sources?, slots?)
+//   {rule, scale, decay, state, ragged} -> out, new_state
 //
 //   query   [batch, length, query_heads, key_size]
 //   key     [batch, length, key_heads, key_size]
@@ -15,6 +15,16 @@
 //   state   [batch, heads, key_size, value_size]: before the first token. Present if the attribute
 //           "state" is 1, otherwise zero
 //   out     [batch, length, out_heads, value_size], new_state as state: after the last token
+//
+// A ragged batch, of the attribute "ragged", has the tokens of all sequences end to end, as batch
+// 1, and its states in slots: state and new_state are [slots, heads, key_size, value_size].
+//
+//   starts  i32 [sequences + 1]: the first token of each sequence, then the number of all tokens.
+//           out of tokens behind that number is 0 or anything that is there
+//   sources i32 [length]: at a sequence's first token, the slot of the state before it; below 0:
+//           zeros. Others are not read
+//   slots   i32 [length]: the slot that gets the state after a token; below 0: none. Of two
+//           sequences no slot that one writes is one that the other reads or writes
 //
 // heads = max(key_heads, value_heads), out_heads = max(query_heads, heads). Where two of these
 // numbers differ the lesser divides the greater, and consecutive heads share: state h has the key
@@ -33,7 +43,11 @@
 // (float64 for float64 queries). States and sums are float32 or wider.
 #include "ir/recurrence/linear_attention.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
 
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
@@ -48,7 +62,7 @@ std::vector<TensorType> infer_linear_attention(const Attrs& attrs, Types inputs)
                       : type == DType::kFloat64 ? type
                                                 : DType::kFloat32;
   return {{type, {layer.batch, layer.length, Dim(layer.out_heads()), layer.value_size}},
-          {state, {layer.batch, Dim(layer.heads()), layer.key_size, layer.value_size}}};
+          {state, {layer.states, Dim(layer.heads()), layer.key_size, layer.value_size}}};
 }
 
 /// The recurrence, token by token.
@@ -59,7 +73,7 @@ class Evaluation {
     // Storage may be wider than the types, of which only the shapes count here.
     for (const Tensor& input : inputs) {
       types.push_back(input.type());
-      types.back().dtype = DType::kFloat64;
+      if (is_float(types.back().dtype)) types.back().dtype = DType::kFloat64;
     }
     layer_ = linear_attention(attrs, types);
     length_ = layer_.length.value();
@@ -71,25 +85,59 @@ class Evaluation {
     const std::int64_t batch = layer_.batch.value(), heads = layer_.heads(),
                        read = layer_.out_heads();
     const std::int64_t size = keys_ * values_;
-    state_.assign(static_cast<std::size_t>(batch * heads * size), 0.0);
+    const std::int64_t states = layer_.states.value();
+    state_.assign(static_cast<std::size_t>(states * heads * size), 0.0);
     out_.assign(static_cast<std::size_t>(batch * length_ * read * values_), 0.0);
     if (layer_.inputs.state) state_ = inputs_[*layer_.inputs.state].to_doubles();
-    for (std::int64_t b = 0; b < batch; ++b)
-      for (std::int64_t t = 0; t < length_; ++t) {
-        const std::int64_t token = b * length_ + t;
-        for (std::int64_t h = 0; h < heads; ++h)
-          update(token, h, state_.data() + (b * heads + h) * size);
-        for (std::int64_t h = 0; h < read; ++h)
-          read_out(token, h, state_.data() + (b * heads + layer_.state_of(h)) * size,
-                   out_.data() + (token * read + h) * values_);
-      }
+    if (layer_.is_ragged())
+      run_ragged();
+    else
+      for (std::int64_t b = 0; b < batch; ++b)
+        for (std::int64_t t = 0; t < length_; ++t)
+          take(b * length_ + t, state_.data() + b * heads * size);
     return {
         Tensor::from_doubles(outputs[0].dtype, {batch, length_, read, values_}, out_),
-        Tensor::from_doubles(outputs[1].dtype, {batch, heads, keys_, values_}, state_),
+        Tensor::from_doubles(outputs[1].dtype, {states, heads, keys_, values_}, state_),
     };
   }
 
  private:
+  /// A token, by the states of its sequence.
+  void take(std::int64_t token, double* states) {
+    const std::int64_t size = keys_ * values_, read = layer_.out_heads();
+    for (std::int64_t h = 0; h < layer_.heads(); ++h) update(token, h, states + h * size);
+    for (std::int64_t h = 0; h < read; ++h)
+      read_out(token, h, states + layer_.state_of(h) * size,
+               out_.data() + (token * read + h) * values_);
+  }
+
+  void run_ragged() {
+    const std::int64_t size = layer_.heads() * keys_ * values_;
+    const auto number = [&](std::size_t input, std::int64_t i) {
+      return static_cast<std::int64_t>(inputs_[input].at(i));
+    };
+    const auto slot = [&](std::int64_t index) {
+      if (index >= layer_.states.value())
+        invalid(fmt::format("slot {} of a state is beyond the {} there are", index,
+                            layer_.states.to_string()));
+      return state_.begin() + index * size;
+    };
+    for (std::int64_t s = 0; s < layer_.sequences.value(); ++s) {
+      const std::int64_t first = number(*layer_.inputs.starts, s),
+                         end = number(*layer_.inputs.starts, s + 1);
+      if (first < 0 || end > length_)
+        invalid(fmt::format("tokens {} to {} of a sequence are not among {}", first, end, length_));
+      std::vector<double> own(static_cast<std::size_t>(size), 0.0);
+      for (std::int64_t t = first; t < end; ++t) {
+        if (const std::int64_t from = number(*layer_.inputs.sources, t); t == first && from >= 0)
+          std::copy_n(slot(from), size, own.begin());
+        take(t, own.data());
+        if (const std::int64_t to = number(*layer_.inputs.slots, t); to >= 0)
+          std::copy_n(own.begin(), size, slot(to));
+      }
+    }
+  }
+
   double key(std::int64_t token, std::int64_t h, std::int64_t i) const {
     return inputs_[1].at((token * layer_.key_heads + layer_.key_of(h)) * keys_ + i);
   }
@@ -149,6 +197,9 @@ class AsLoop {
     std::vector<TensorType> types;
     for (const ValueId input : inputs) types.push_back(builder.type(input));
     layer_ = linear_attention(node.attrs, types);
+    if (layer_.is_ragged())
+      throw Error(ErrorCode::kUnsupported,
+                  "a LinearAttention of a ragged batch needs a kernel, and is no loop over tokens");
     results_ = infer_linear_attention(node.attrs, types);
     wide_ = types[0].dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   }
@@ -282,11 +333,12 @@ std::vector<OpDef> linear_attention_ops() {
   op.kind = OpKind::kLibrary;
   op.kernel = "linear_attention";
   op.min_inputs = 3;
-  op.max_inputs = 7;
+  op.max_inputs = 10;
   op.attrs = {{"rule", AttrKind::kString, std::nullopt},
               {"scale", AttrKind::kFloat, std::nullopt},
               {"decay", AttrKind::kInt, Attr(std::int64_t{0})},
-              {"state", AttrKind::kInt, Attr(std::int64_t{0})}};
+              {"state", AttrKind::kInt, Attr(std::int64_t{0})},
+              {"ragged", AttrKind::kInt, Attr(std::int64_t{0})}};
   op.infer = infer_linear_attention;
   // Behind query, key and value: exponents, and what their products add up to.
   op.numerics.operands = {Rounding::kRelative, Rounding::kRelative, Rounding::kRelative,

@@ -36,6 +36,10 @@ DraftingExecutor::DraftingExecutor(std::unique_ptr<Executor> target,
       cache_bytes_(cache_bytes),
       most_likely_(std::make_shared<const SamplingParameters>()) {
   const ExecutorLimits& other = draft_->limits();
+  if (other.state_slots > 0)
+    throw usage_error(
+        "the draft model has states of fixed size, which do not follow the model's guesses: take "
+        "one with attention alone, or none");
   const auto require = [](int own, int drafts, const char* what) {
     if (drafts < own)
       throw usage_error("the draft model has {} {}, and the model {}: they must fit each other",
@@ -161,6 +165,7 @@ ExecutorOfPlan make_executor(const Plan& plan, const Plan* draft, const EngineOp
   PagedExecutorOptions paged;
   paged.session = session;
   paged.cache_bytes = options.cache_bytes;
+  paged.state_bytes = options.state_bytes;
   paged.max_sequences = options.max_sequences;
   paged.max_step_tokens = options.max_step_tokens;
   paged.max_positions = options.max_positions;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <ranges>
 
 #include "runtime/format_error.h"
@@ -21,6 +22,8 @@ constexpr std::uint64_t kHostCache = std::uint64_t{1} << 30;
 // rest.
 constexpr double kDeviceShare = 0.88;
 constexpr int kMostDrafts = 16;
+// States kept beside those of sequences, unless bytes are asked for.
+constexpr std::int64_t kHostStates = std::int64_t{1} << 28, kKeptOfEach = 16;
 /// Sizes up to `most`: powers of two, and from 16 on also one size between each two.
 std::vector<int> ladder(int most) {
   std::vector<int> sizes;
@@ -136,33 +139,38 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
     caches_.emplace(cache.name, std::move(shape));
   }
   const auto size = static_cast<std::uint64_t>(limits_.block_size);
-  const std::uint64_t own_block = plan_.position_bytes * size;
-  const std::uint64_t block =
-      own_block + (options.beside != nullptr
-                       ? plan::serving_of(meta_of(*options.beside)).position_bytes * size
-                       : 0);
-  std::uint64_t bytes = options.cache_bytes;
-  if (bytes == 0 && on_device_) {
+  std::uint64_t left = 0;  // on a GPU
+  if (on_device_) {
     const GpuList list = list_gpus();
     const auto device = static_cast<std::size_t>(options.session.device);
     const std::uint64_t all = device < list.gpus.size() ? list.gpus[device].memory_bytes : 0;
     const auto share = static_cast<std::uint64_t>(static_cast<double>(all) * kDeviceShare);
     std::uint64_t weights = session_.memory().weights + (crossed_ ? crossed_->bytes() : 0);
     if (options.beside != nullptr) weights += PlanAccess::data(*options.beside)->weights.size();
-    bytes = share > weights ? share - weights : 0;
+    left = share > weights ? share - weights : 0;
   }
+  const std::uint64_t state_bytes = make_states(options, left);
+  const std::uint64_t own_block = plan_.position_bytes * size;
+  const std::uint64_t block =
+      own_block + (options.beside != nullptr
+                       ? plan::serving_of(meta_of(*options.beside)).position_bytes * size
+                       : 0);
+  std::uint64_t bytes = options.cache_bytes;
+  if (bytes == 0 && left > state_bytes) bytes = left - state_bytes;
   const std::int64_t blocks_of_all =
       (std::int64_t{limits_.max_positions} + limits_.block_size - 1) / limits_.block_size *
       limits_.max_sequences;
   if (bytes == 0)
     bytes = std::min(kHostCache, static_cast<std::uint64_t>(blocks_of_all + 1) * block);
-  // Padding rows are written to one extra block. Cache rows have 32-bit indices.
+  // Padding rows are written to one extra block. Cache rows have 32-bit indices. Models without
+  // caches have blocks all the same, of no bytes.
   const std::int64_t wanted =
-      options.block_count > 0
-          ? options.block_count
-          : std::min(static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all);
-  const std::int64_t most =
-      std::min<std::int64_t>(plan_.cache_positions, std::numeric_limits<std::int32_t>::max());
+      options.block_count > 0 ? options.block_count
+      : block == 0            ? blocks_of_all + 1
+                   : std::min(static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all);
+  const std::int64_t most = std::min<std::int64_t>(
+      plan_.caches.empty() ? std::numeric_limits<std::int64_t>::max() : plan_.cache_positions,
+      std::numeric_limits<std::int32_t>::max());
   const std::int64_t count = std::min(wanted, most / limits_.block_size - 1);
   if (count < 2)
     throw usage_error(
@@ -170,23 +178,59 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
         "not for two and one of padding: give more with --cache-memory",
         bytes, std::max<std::int64_t>(count, 0), limits_.block_size, block);
   limits_.block_count = static_cast<int>(count);
-  cache_bytes_ = static_cast<std::uint64_t>(count + 1) * own_block;
+  cache_bytes_ = static_cast<std::uint64_t>(count + 1) * own_block + state_bytes;
   for (auto& [name, shape] : caches_) shape[shape.size() - 2] = (count + 1) * limits_.block_size;
-  session_.reset_state(caches_);
+  auto all = caches_;
+  all.insert(pools_.begin(), pools_.end());
+  session_.reset_state(all);
 }
 
-StepSizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
-  // Small steps use one size for all three. Sequences and samples rarely exceed tokens (only when
+std::uint64_t PagedExecutor::make_states(const PagedExecutorOptions& options, std::uint64_t bytes) {
+  if (!plan_.states) return 0;
+  const plan::ServingPlan::States& states = *plan_.states;
+  const std::int64_t own = limits_.max_sequences;
+  const auto size = static_cast<std::int64_t>(states.bytes);
+  std::int64_t kept = 0;
+  if (options.state_bytes > 0) {
+    kept = static_cast<std::int64_t>(options.state_bytes / states.bytes);
+  } else {
+    const std::int64_t left = static_cast<std::int64_t>(bytes) - own * size;
+    if (on_device_ && left < 0)
+      throw usage_error(
+          "states of {} sequences take {} bytes each, and the GPU has {} left: give fewer "
+          "sequences",
+          own, size, bytes);
+    kept = std::min((on_device_ ? left / 4 : kHostStates) / size, own * kKeptOfEach);
+  }
+  limits_.state_slots = static_cast<int>(std::min(own + kept, states.most));
+  if (limits_.state_slots < own)
+    throw usage_error("the plan has up to {} slots of states, fewer than the {} sequences",
+                      states.most, own);
+  for (const std::size_t input : states.pools) {
+    const BindingInfo& pool = session_.plan().inputs()[input];
+    std::vector<std::int64_t> shape;
+    for (const DimInfo& dim : pool.shape) shape.push_back(dim.max);
+    shape[0] = limits_.state_slots;
+    pools_.emplace(pool.name, std::move(shape));
+  }
+  return static_cast<std::uint64_t>(limits_.state_slots) * states.bytes;
+}
+
+StepSizes PagedExecutor::padded(int tokens, int sequences, int samples, int stores) const {
+  // Small steps use one size for all. Sequences and samples rarely exceed tokens (only when
   // several samples share a first token). Steps with drafts are small too.
   const int most = std::max({tokens, sequences, samples});
   if (most <= limits_.max_sequences) {
     const int size = next_of(limits_.sequence_sizes, most);
-    return {size, size, size};
+    return {size, size, size, size};
   }
+  const auto of_rows = [&](int rows) {
+    return rows <= limits_.max_sequences ? limits_.max_sequences
+                                         : next_of(limits_.token_sizes, rows);
+  };
   // Padded sequences are cheap beside a prompt, and fewer combinations need capture.
-  return {next_of(limits_.token_sizes, tokens), limits_.max_sequences,
-          samples <= limits_.max_sequences ? limits_.max_sequences
-                                           : next_of(limits_.token_sizes, samples)};
+  return {next_of(limits_.token_sizes, tokens), limits_.max_sequences, of_rows(samples),
+          of_rows(stores)};
 }
 
 std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
@@ -198,6 +242,12 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
   for (const std::size_t input : {plan_.ids, plan_.positions, plan_.slots})
     add(input, {sizes.tokens});
   if (plan_.lengths) add(*plan_.lengths, {sizes.tokens});
+  if (const auto& states = plan_.states) {
+    all.insert(pools_.begin(), pools_.end());
+    for (const std::size_t input : {states->offsets, states->sources, states->slots})
+      add(input, {sizes.tokens});
+    add(states->stores, {sizes.stores});
+  }
   add(plan_.starts, {sizes.sequences + 1});
   add(plan_.tables, {sizes.sequences, plan_.table_blocks});
   add(plan_.rows, {sizes.samples});
@@ -229,15 +279,15 @@ void PagedExecutor::make_tables() {
 void PagedExecutor::warm_up(const std::vector<int>& ahead) {
   // Largest step first: memory is allocated once and stays in place.
   std::vector<StepSizes> all;
-  for (const int tokens : ahead) all.push_back(padded(tokens, 1, 1));
+  for (const int tokens : ahead) all.push_back(padded(tokens, 1, 1, 1));
   std::ranges::sort(all, std::greater(), &StepSizes::tokens);
   // Iterators, because clang 14 cannot compile std::views::reverse with this standard library.
   const auto &tokens = limits_.token_sizes, &sequences = limits_.sequence_sizes;
   for (auto size = tokens.rbegin(); ahead.empty() && size != tokens.rend(); ++size)
     if (*size > limits_.max_sequences)
-      all.push_back({*size, limits_.max_sequences, limits_.max_sequences});
+      all.push_back({*size, limits_.max_sequences, limits_.max_sequences, limits_.max_sequences});
   for (auto size = sequences.rbegin(); ahead.empty() && size != sequences.rend(); ++size)
-    all.push_back({*size, *size, *size});
+    all.push_back({*size, *size, *size, *size});
   for (const StepSizes& sizes : all) {
     place_outputs(sizes);
     session_.warm_up(shapes(sizes));
@@ -255,10 +305,25 @@ void PagedExecutor::copy_blocks() {
   const auto& states = impl.meta().states;
   for (const BlockCopy& copy : running_.plan.copies)
     for (std::size_t s = 0; s < states.size(); ++s)
-      impl.executor->copy_state_rows(s, caches_.at(impl.meta().inputs[states[s]->input]->name),
-                                     std::int64_t{copy.from} * limits_.block_size,
-                                     std::int64_t{copy.to} * limits_.block_size,
-                                     limits_.block_size);
+      if (const auto cache = caches_.find(impl.meta().inputs[states[s]->input]->name);
+          cache != caches_.end())
+        impl.executor->copy_state_rows(
+            s, cache->second, std::int64_t{copy.from} * limits_.block_size,
+            std::int64_t{copy.to} * limits_.block_size, limits_.block_size);
+}
+
+void PagedExecutor::copy_states() {
+  const auto& impl = *SessionAccess::impl(session_);
+  const auto& states = impl.meta().states;
+  for (const StateCopy& copy : running_.plan.state_copies)
+    for (std::size_t s = 0; s < states.size(); ++s)
+      if (const auto pool = pools_.find(impl.meta().inputs[states[s]->input]->name);
+          pool != pools_.end()) {
+        const auto& shape = pool->second;
+        const std::int64_t slot =
+            std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies());
+        impl.executor->copy_state_rows(s, {shape[0], slot}, copy.from, copy.to, 1);
+      }
 }
 
 void PagedExecutor::prepare(const StepPlan& plan) {
@@ -272,8 +337,9 @@ void PagedExecutor::prepare(const StepPlan& plan) {
     next_.wanted.push_back(std::move(wanted));
     rows += sample.drafts + 1;
   }
+  const auto count = [](const auto& all) { return static_cast<int>(all.size()); };
   const StepSizes sizes =
-      padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
+      padded(count(plan.tokens), count(plan.sequences), rows, count(plan.state_stores));
   next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, *block_tables_);
   has_next_ = true;
 }
@@ -291,6 +357,12 @@ void PagedExecutor::set_inputs() {
   stage(plan_.positions, inputs.positions, {sizes.tokens});
   stage(plan_.slots, inputs.slots, {sizes.tokens});
   if (plan_.lengths) stage(*plan_.lengths, inputs.lengths, {sizes.tokens});
+  if (const auto& states = plan_.states) {
+    stage(states->offsets, inputs.state_offsets, {sizes.tokens});
+    stage(states->sources, inputs.state_sources, {sizes.tokens});
+    stage(states->slots, inputs.state_slots, {sizes.tokens});
+    stage(states->stores, inputs.state_stores, {sizes.stores});
+  }
   stage(plan_.starts, inputs.starts, {sizes.sequences + 1});
   stage(plan_.rows, inputs.sample_rows, {sizes.samples});
   set_block_tables();
@@ -358,6 +430,7 @@ PagedExecutor::Clock::time_point PagedExecutor::launch() {
   has_next_ = false;
   for (const SlotStart& slot : running_.plan.starts) begin_slot(slot);
   copy_blocks();
+  copy_states();
   place_outputs(running_.inputs.sizes);
   set_inputs();
   prepare_samplers();

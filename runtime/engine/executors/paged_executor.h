@@ -32,6 +32,7 @@ struct PagedExecutorOptions {
   /// at most 1 GiB.
   std::uint64_t cache_bytes = 0;
   int max_sequences = 0, max_step_tokens = 0, max_positions = 0;  // 0: the plan's maximum
+  std::uint64_t state_bytes = 0;                                  // as EngineOptions::state_bytes
   int block_count = 0;  // cache blocks; overrides cache_bytes; 0: from cache_bytes
   /// Token counts of steps with one sequence to prepare ahead, without padding. Empty: all sizes of
   /// the ladder.
@@ -66,7 +67,7 @@ class PagedExecutor : public Executor {
   const plan::ServingPlan& plan() const { return plan_; }
   /// Input shapes of a step of one sequence.
   std::map<std::string, std::vector<std::int64_t>> shapes_of_one(int tokens) const {
-    return shapes(padded(tokens, 1, 1));
+    return shapes(padded(tokens, 1, 1, 1));
   }
   /// Not during a step.
   Session& session() { return session_; }
@@ -83,11 +84,14 @@ class PagedExecutor : public Executor {
   void read_limits(const PagedExecutorOptions& options);
   void place_rows();
   void make_crossed();
+  /// Gives the states their slots, of which `bytes` are to be had (0: unknown), and returns what
+  /// they take.
+  std::uint64_t make_states(const PagedExecutorOptions& options, std::uint64_t bytes);
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
   void warm_up(const std::vector<int>& ahead);
   /// The sizes to which a step is padded.
-  StepSizes padded(int tokens, int sequences, int samples) const;
+  StepSizes padded(int tokens, int sequences, int samples, int stores) const;
   std::map<std::string, std::vector<std::int64_t>> shapes(const StepSizes& sizes) const;
   /// Prepares what does not depend on the previous step.
   void prepare(const StepPlan& plan);
@@ -95,6 +99,7 @@ class PagedExecutor : public Executor {
   /// draws known.
   Clock::time_point launch();
   void copy_blocks();
+  void copy_states();
   /// Writes an input directly to the next run's memory. No run is in flight. Skips the checks of
   /// user inputs, which would take longer than a short step.
   template <typename T>
@@ -130,7 +135,7 @@ class PagedExecutor : public Executor {
   Session session_;
   bool on_device_ = false;
   int device_ = 0;
-  std::map<std::string, std::vector<std::int64_t>> caches_;
+  std::map<std::string, std::vector<std::int64_t>> caches_, pools_;  // shapes, by name
   DType logits_type_ = DType::kFloat32;
   std::optional<RowOutput> logits_, likeliest_, logprobs_;
   std::uint64_t cache_bytes_ = 0;

@@ -29,10 +29,32 @@ void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_s
       slots[at] = blocks[position / block_size] * block_size + position % block_size;
     }
   }
+  fill_states(plan);
   sample_rows.clear();
   for (const SamplePlan& sample : plan.samples)
     for (int i = 0; i <= sample.drafts; ++i) sample_rows.push_back(sample.row + i);
   sample_rows.resize(count(sizes.samples), 0);
+}
+
+void StepInputs::fill_states(const StepPlan& plan) {
+  const auto tokens = static_cast<std::size_t>(sizes.tokens);
+  state_offsets.assign(tokens, 0);
+  state_sources.assign(tokens, -1);
+  state_slots.assign(tokens, -1);
+  state_stores.clear();
+  for (const SequenceStep& sequence : plan.sequences)
+    for (int i = 0; i < sequence.tokens; ++i) {
+      const auto at = static_cast<std::size_t>(sequence.first_token + i);
+      state_offsets[at] = i;
+      state_sources[at] = sequence.state_source;
+    }
+  for (const StateStore& store : plan.state_stores) {
+    state_slots[static_cast<std::size_t>(store.token)] = store.slot;
+    state_stores.push_back(store.token);
+  }
+  // Padding stores again what the first one has.
+  if (!state_stores.empty())
+    state_stores.resize(static_cast<std::size_t>(sizes.stores), state_stores.front());
 }
 
 }  // namespace sinter::engine

@@ -13,6 +13,7 @@ namespace sinter::engine {
 /// Padded sizes of a step.
 struct StepSizes {
   int tokens = 0, sequences = 0, samples = 0;
+  int stores = 0;  // of states of fixed size
   friend bool operator==(const StepSizes&, const StepSizes&) = default;
 };
 
@@ -26,11 +27,17 @@ struct StepInputs {
   BlockTableChanges block_tables;         // relative to the previous step's rows
   std::vector<std::int32_t> sample_rows;  // [samples]
   std::vector<std::int32_t> lengths;      // [tokens]
+  // Of models with states of fixed size.
+  std::vector<std::int32_t> state_offsets, state_sources, state_slots;  // [tokens]
+  std::vector<std::int32_t> state_stores;                               // [stores]
 
   /// `block_count` blocks of `block_size` positions; padding is written to the block after them.
   /// `tables` must have taken the previous steps.
   void fill(const StepPlan& plan, const StepSizes& padded, int block_size, int block_count,
             BlockTableRows& tables);
+
+ private:
+  void fill_states(const StepPlan& plan);
 };
 
 }  // namespace sinter::engine

@@ -198,6 +198,10 @@ struct EngineOptions {
   /// sequences (0: the plan's limit). cache_bytes = 0 takes most of a GPU's free memory; on the CPU
   /// enough for all sequences, but at most 1 GiB.
   std::uint64_t cache_bytes = 0;
+  /// Of models with states of fixed size (state-space layers, linear attention): bytes of states
+  /// that are kept behind prefixes and for drafts, beside those of running sequences. 0: a quarter
+  /// of what is left on a GPU, 256 MiB on the CPU.
+  std::uint64_t state_bytes = 0;
   int max_sequences = 0;
   int max_positions = 0;  // maximum length of a sequence; 0: the plan's limit
 };
@@ -230,6 +234,9 @@ struct EngineStats {
   DurationHistogram queue, first_token, between_tokens;
   double idle_seconds = 0;     // the executor was idle although requests existed
   double waiting_seconds = 0;  // no requests existed
+  /// Of models with states of fixed size, current values: slots, those of sequences, and those with
+  /// states behind prefixes.
+  std::int64_t state_slots = 0, used_state_slots = 0, kept_states = 0;
   // Current values.
   std::int64_t waiting = 0, running = 0;                        // sequences
   std::int64_t blocks = 0, used_blocks = 0, cached_blocks = 0;  // cached blocks are not used ones

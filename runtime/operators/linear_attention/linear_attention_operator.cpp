@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LinearAttention of ir/ops/recurrent/linear_attention.cpp. "rule" is 0 (linear), 1 (delta) or 2
-// (general_delta); "decay" 0 (none), 1 (by head) or 2 (by channel); "state" says whether there is
-// one. Operands that these leave out have no elements.
 #include <algorithm>
 
-#include "runtime/plan/operators/operator_def.h"
+#include "runtime/operators/linear_attention/linear_attention_def.h"
 
 namespace sinter::plan {
 namespace {
@@ -39,28 +36,33 @@ std::string refuse(const OperatorSizes& sizes) {
   if (!is_shape(rule == 2, "erase_batch", batch, "erase_length", length, "erase_heads", heads,
                 "erase_size", 2 * keys))
     return "what it erases is not two keys for each state";
-  if (!is_shape(sizes["state"] == 1, "state_batch", batch, "state_heads", heads, "state_keys", keys,
-                "state_values", sizes["value_size"]))
+  const auto states = sizes.find("states");  // of a ragged batch
+  if (states ? sizes["state"] != 1 || batch != 1 || sizes["last"] != *states
+             : sizes["last"] != batch)
+    return "its last states are not those of its sequences";
+  if (!is_shape(sizes["state"] == 1, states ? "states" : "state_batch", states.value_or(batch),
+                "state_heads", heads, "state_keys", keys, "state_values", sizes["value_size"]))
     return "its first states are not those of its last";
   return "";
 }
 
 }  // namespace
 
-const OperatorDef& linear_attention_operator() {
+OperatorDef linear_attention_def(bool is_ragged) {
   static const std::vector<DType> floats = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-  static const OperatorDef def = {
-      .name = "linear_attention",
+  OperatorDef def = {
+      .name = is_ragged ? "ragged_linear_attention" : "linear_attention",
       .inputs = {{"queries", floats, "batch length query_heads key_size"},
                  {"keys", {}, "batch length key_heads key_size"},
                  {"values", {}, "batch length value_heads value_size"},
                  {"decays", floats, "decay_batch decay_length decay_heads decay_size"},
                  {"betas", floats, "beta_batch beta_length beta_heads beta_size"},
                  {"erased", floats, "erase_batch erase_length erase_heads erase_size"},
-                 {"states", floats, "state_batch state_heads state_keys state_values"}},
+                 {"states", floats,
+                  is_ragged ? "states state_heads state_keys state_values"
+                            : "state_batch state_heads state_keys state_values"}},
       .outputs = {{"outputs", {}, "batch length out_heads value_size"},
-                  {"new states", floats, "batch heads key_size value_size", OperandMemory::kAny,
-                   6}},
+                  {"new states", floats, "last heads key_size value_size", OperandMemory::kAny, 6}},
       .attributes = {{.name = "rule", .min = 0, .max = 2},
                      {.name = "decay", .min = 0, .max = 2},
                      {.name = "state", .min = 0, .max = 1},
@@ -72,6 +74,17 @@ const OperatorDef& linear_attention_operator() {
                  {"value_heads", 1, 1 << 20}},
       .refuse = refuse,
   };
+  if (is_ragged) {
+    def.inputs.push_back({"starts", {DType::kInt32}, "starts"});
+    def.limits.push_back({"starts", 1, 1 << 20});
+    def.inputs.push_back({"sources", {DType::kInt32}, "length"});
+    def.inputs.push_back({"slots", {DType::kInt32}, "length"});
+  }
+  return def;
+}
+
+const OperatorDef& linear_attention_operator() {
+  static const OperatorDef def = linear_attention_def(false);
   return def;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace names = serving_names;
 
-/// Sizes that bindings share. Those up to kCrossBlocks are symbols, or 1; later ones are constants.
+/// Sizes that bindings share. Those up to kStores are symbols, or 1; later ones are constants.
 enum class Size : std::uint8_t {
   kTokens,
   kSequences,
@@ -24,6 +24,7 @@ enum class Size : std::uint8_t {
   kSetRows,
   kBiases,
   kCrossBlocks,
+  kStores,
   kVocabulary,
   kLikeliest,
   // Derived from other sizes, or fixed.
@@ -72,7 +73,7 @@ constexpr std::array kOutputs = {
 constexpr Size kWanted = Size::kSamples;
 constexpr std::array kLikeliestShape = {Size::kSamples, Size::kLikeliest};
 constexpr std::array kToldShape = {Size::kSamples, Size::kLikeliestAndOne};
-constexpr Size kPerToken = Size::kTokens;
+constexpr Size kPerToken = Size::kTokens, kPerStore = Size::kStores;
 constexpr std::array kCrossTables = {Size::kSequences, Size::kCrossBlocks};
 constexpr std::array kLogitsShape = {Size::kSamples, Size::kVocabulary};
 
@@ -138,6 +139,7 @@ class ServingChecker {
                                      std::span(&kPerToken, 1));
     check_experts();
     check_crossed();
+    check_states();
     check_caches();
     check_.where.clear();
     check_sizes();
@@ -217,8 +219,8 @@ class ServingChecker {
     if (is_fixed) require(!found.is_symbol, d, "a constant");
     require(found.is_symbol || found.number >= 1, d, "above 0");
     // The smallest step has one of each. Tables always have their full length.
-    const bool is_counted =
-        size == Size::kTokens || size == Size::kSequences || size == Size::kSamples;
+    const bool is_counted = size == Size::kTokens || size == Size::kSequences ||
+                            size == Size::kSamples || size == Size::kStores;
     if (is_counted)
       require(found.is_symbol ? plan_.symbols[static_cast<std::size_t>(found.number)]->min <= 1 &&
                                     plan_.symbols[static_cast<std::size_t>(found.number)]->max >= 1
@@ -345,12 +347,59 @@ class ServingChecker {
     found_.crossed = std::move(crossed);
   }
 
+  /// The slots of states, [slots, ..]; only the number of slots is symbolic.
+  void check_states() {
+    if (!find(plan_.inputs, names::kStateSlots)) return;
+    ServingPlan::States states;
+    const auto at = [&](const char* name, const Size& size) {
+      return check_binding(plan_.inputs, "input", name, DType::kInt32, std::span(&size, 1));
+    };
+    states.offsets = at(names::kStateOffsets, kPerToken);
+    states.sources = at(names::kStateSources, kPerToken);
+    states.slots = at(names::kStateSlots, kPerToken);
+    states.stores = at(names::kStateStores, kPerStore);
+    std::optional<Bound> slots;
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+      const fb::BindingT& input = *plan_.inputs[i];
+      if (!is_pool(input)) continue;
+      check_.where = fmt::format("states '{}'", input.name);
+      auto bytes = static_cast<std::int64_t>(size_of(static_cast<DType>(input.dtype)));
+      for (std::size_t d = 0; d < input.shape.size(); ++d) {
+        const Bound size = bound(input.shape[d]);
+        if (d == 0) {
+          if (slots) require(*slots == size, d, "that of the other states");
+          slots = size;
+          continue;
+        }
+        require(!size.is_symbol && size.number >= 1 && size.number <= kMostPositionBytes, d,
+                "a constant above 0");
+        if (size.number > kMostPositionBytes / bytes) check_.fail("a slot of it is too large");
+        bytes *= size.number;
+      }
+      states.bytes += static_cast<std::uint64_t>(bytes);
+      if (states.bytes > static_cast<std::uint64_t>(kMostPositionBytes))
+        check_.fail("a slot of all states is larger than {} bytes", kMostPositionBytes);
+      states.pools.push_back(i);
+    }
+    check_.where = fmt::format("input '{}'", names::kStateSlots);
+    if (!slots) check_.fail("the plan has slots and no states [slots, ..]");
+    states.most = most(*slots);
+    if (states.most < 1) check_.fail("the plan has no slots of states");
+    found_.states = std::move(states);
+  }
+
+  /// Whether it is a state whose first dimension is open, as of a plan with slots.
+  bool is_pool(const fb::BindingT& input) const {
+    return find(plan_.inputs, names::kStateSlots) && is_state(input) && !input.shape.empty() &&
+           bound(input.shape[0]).is_symbol;
+  }
+
   /// Checks states [.., positions, columns]; only the number of positions is symbolic.
   void check_caches() {
     std::optional<Bound> positions;
     for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
       const fb::BindingT& input = *plan_.inputs[i];
-      if (!is_state(input)) continue;
+      if (!is_state(input) || is_pool(input)) continue;
       check_.where = fmt::format("cache '{}'", input.name);
       const std::int64_t bytes = check_positions(input, positions);
       found_.position_bytes += static_cast<std::uint64_t>(bytes);
@@ -358,8 +407,8 @@ class ServingChecker {
       if (found_.position_bytes > static_cast<std::uint64_t>(kMostPositionBytes))
         check_.fail("a position of all caches is larger than {} bytes", kMostPositionBytes);
     }
-    if (!positions) check_.fail("the plan has no caches");
-    found_.cache_positions = most(*positions);
+    if (!positions && !found_.states) check_.fail("the plan has no caches");
+    if (positions) found_.cache_positions = most(*positions);
   }
 
   void check_most(Size size, std::int64_t limit, const char* what) const {
@@ -420,6 +469,9 @@ class ServingChecker {
       const bool is_known =
           is_state(*input) || input->name == names::kLogprobsWanted ||
           input->name == names::kTextLengths ||
+          (found_.states &&
+           (input->name == names::kStateOffsets || input->name == names::kStateSources ||
+            input->name == names::kStateSlots || input->name == names::kStateStores)) ||
           (found_.crossed && (is_crossed(*input) || input->name == names::kCrossLimits ||
                               input->name == names::kCrossTables)) ||
           std::ranges::any_of(kInputs, [&](const Row& row) { return input->name == row.name; });
@@ -430,7 +482,7 @@ class ServingChecker {
   Checker check_;
   const fb::PlanT& plan_;
   ServingPlan found_;
-  std::array<std::optional<Bound>, 9> sizes_;
+  std::array<std::optional<Bound>, 10> sizes_;
 };
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST(BlockManager, ContentComputedTwiceIsKeptOnce) {
   ASSERT_TRUE(blocks.extend(first, 4) && blocks.extend(second, 4));
   blocks.commit(first, tokens, 4);
   blocks.commit(second, tokens, 4);
-  EXPECT_EQ(first.content, second.content);
+  EXPECT_EQ(first.contents, second.contents);
   blocks.release(second);
   EXPECT_EQ(blocks.cached(), 0);
   blocks.release(first);

@@ -95,6 +95,73 @@ FakeExecutor::FakeExecutor(engine::ExecutorLimits limits) : limits_(std::move(li
   cells_.assign(
       static_cast<std::size_t>(limits_.block_count) * static_cast<std::size_t>(limits_.block_size),
       -1);
+  states_.resize(static_cast<std::size_t>(limits_.state_slots));
+}
+
+TokenId FakeExecutor::token_at(const StepPlan& plan, const engine::SequenceStep& step,
+                               int i) const {
+  TokenId token = plan.tokens[static_cast<std::size_t>(step.first_token + i)];
+  if (token == engine::kLastDrawn) token = slots_.at(step.slot).last();
+  if (token < 0) throw internal_error("a slot has drawn no token");
+  return token;
+}
+
+void FakeExecutor::check_states(const StepPlan& plan) const {
+  const auto require = [](bool holds, const char* what) {
+    if (!holds) throw internal_error("plan: {}", what);
+  };
+  if (limits_.state_slots == 0)
+    return require(plan.state_stores.empty() && plan.state_copies.empty(), "no states");
+  std::map<int, engine::SequenceId> owners;  // of slots that the step reads or writes
+  std::set<int> written;
+  auto store = plan.state_stores.begin();
+  for (const auto& step : plan.sequences) {
+    const auto own = [&](int slot) {
+      require(slot < limits_.state_slots, "slot of states");
+      require(owners.try_emplace(slot, step.sequence).first->second == step.sequence,
+              "one sequence writes what another reads or writes");
+    };
+    const auto drafts =
+        std::ranges::find(plan.samples, step.sequence, &engine::SamplePlan::sequence);
+    int least = step.tokens - 1 - (drafts == plan.samples.end() ? 0 : drafts->drafts);
+    for (int i = 0; i < step.tokens; ++i) {
+      const bool is_stored =
+          store != plan.state_stores.end() && store->token == step.first_token + i;
+      require(is_stored || i < least, "the last state and those of drafts are stored");
+      if (!is_stored) continue;
+      own(store->slot);
+      require(written.insert(store->slot).second, "a slot is written once");
+      ++store;
+    }
+  }
+  require(store == plan.state_stores.end(), "stores are of tokens, in their order");
+  // Several may read a prefix.
+  for (const auto& step : plan.sequences)
+    if (const auto owner = owners.find(step.state_source); owner != owners.end())
+      require(owner->second == step.sequence, "a slot that is read is another's");
+}
+
+std::vector<std::vector<TokenId>> FakeExecutor::run_states(const StepPlan& plan) {
+  check_states(plan);
+  const auto at = [&](int slot) -> std::vector<TokenId>& {
+    return states_.at(static_cast<std::size_t>(slot));
+  };
+  for (const auto& copy : plan.state_copies) at(copy.to) = at(copy.from);
+  std::vector<std::vector<TokenId>> all;
+  for (const auto& step : plan.sequences) {
+    auto& tokens = all.emplace_back();
+    if (step.state_source >= 0) tokens = at(step.state_source);
+    if (std::ssize(tokens) != step.first_position)
+      throw internal_error("the states are behind {} tokens, not {}", tokens.size(),
+                           step.first_position);
+  }
+  auto store = plan.state_stores.begin();
+  for (std::size_t s = 0; s < all.size(); ++s)
+    for (int i = 0; i < plan.sequences[s].tokens; ++i) {
+      all[s].push_back(token_at(plan, plan.sequences[s], i));
+      if (store->token == plan.sequences[s].first_token + i) at(store++->slot) = all[s];
+    }
+  return all;
 }
 
 void FakeExecutor::check(const StepPlan& plan) const {
@@ -129,6 +196,7 @@ void FakeExecutor::check(const StepPlan& plan) const {
 
 StepResult FakeExecutor::run(const StepPlan& plan) {
   check(plan);
+  if (limits_.state_slots == 0) check_states(plan);
   for (const auto& start : plan.starts)
     slots_.insert_or_assign(start.slot, engine::SlotSampler(start));
   const auto size = static_cast<std::size_t>(limits_.block_size);
@@ -151,11 +219,10 @@ StepResult FakeExecutor::run(const StepPlan& plan) {
   for (const auto& step : plan.sequences)
     for (int i = 0; i < step.tokens; ++i) {
       const auto position = static_cast<std::size_t>(step.first_position + i);
-      TokenId token = plan.tokens[static_cast<std::size_t>(step.first_token + i)];
-      if (token == engine::kLastDrawn) token = slots_.at(step.slot).last();
-      if (token < 0) throw internal_error("a slot has drawn no token");
-      cell(table_of(step)[position / size], position % size) = token;
+      cell(table_of(step)[position / size], position % size) = token_at(plan, step, i);
     }
+  const auto states =
+      limits_.state_slots > 0 ? run_states(plan) : std::vector<std::vector<TokenId>>();
   for (const auto& step : plan.sequences) {
     std::vector<TokenId> read;
     for (int i = 0; i < step.tokens; ++i) {
@@ -164,6 +231,11 @@ StepResult FakeExecutor::run(const StepPlan& plan) {
       if (!wanted.contains(static_cast<int>(row))) continue;
       while (read.size() <= position)
         read.push_back(cell(table_of(step)[read.size() / size], read.size() % size));
+      if (limits_.state_slots > 0) {
+        const auto& own = states[static_cast<std::size_t>(&step - plan.sequences.data())];
+        if (!std::equal(read.begin(), read.end(), own.begin()))
+          throw internal_error("states are of other tokens than the cache");
+      }
       rows[row] = logits_of(read);
     }
   }

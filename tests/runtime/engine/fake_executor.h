@@ -42,7 +42,8 @@ std::shared_ptr<const grammar::Grammar> fake_grammar(const GenerationRequest& re
                                                      int vocabulary);
 
 /// Keeps tokens where a model keeps keys and values. Each row reads all positions before its own
-/// through the block table. Throws Error(kInternal) for plans that contradict themselves.
+/// through the block table, or, with slots of states, which hold all tokens of a sequence, its
+/// state. Throws Error(kInternal) for plans that contradict themselves.
 class FakeExecutor : public engine::Executor {
  public:
   explicit FakeExecutor(engine::ExecutorLimits limits);
@@ -62,9 +63,14 @@ class FakeExecutor : public engine::Executor {
 
  private:
   void check(const engine::StepPlan& plan) const;
+  void check_states(const engine::StepPlan& plan) const;
+  /// Sequences' tokens so far, by their states; writes what the step stores.
+  std::vector<std::vector<TokenId>> run_states(const engine::StepPlan& plan);
+  TokenId token_at(const engine::StepPlan& plan, const engine::SequenceStep& step, int i) const;
 
   engine::ExecutorLimits limits_;
-  std::vector<TokenId> cells_;  // [blocks, block size]; -1: nothing was written
+  std::vector<TokenId> cells_;                // [blocks, block size]; -1: nothing was written
+  std::vector<std::vector<TokenId>> states_;  // by slot
   std::map<int, engine::SlotSampler> slots_;
   std::deque<engine::StepResult> results_;
 };

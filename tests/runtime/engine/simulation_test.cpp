@@ -56,6 +56,12 @@ class Simulation {
     total.preemptions += stats.preemptions;
     total.failed_steps += stats.failed_steps;
     total.prefix_hit_tokens += stats.prefix_hit_tokens;
+    if (shape_.limits.state_slots > 0) {
+      ASSERT_EQ(stats.used_state_slots, 0) << "slots of states are lost";
+      hits_by_states += stats.prefix_hit_tokens;
+      guesses_by_states += stats.accepted_draft_tokens;
+      kept_states += static_cast<std::uint64_t>(stats.kept_states);
+    }
     total.accepted_draft_tokens += stats.accepted_draft_tokens;
     total.steps += stats.steps;
     total.generated_tokens += stats.generated_tokens;
@@ -66,6 +72,8 @@ class Simulation {
   static inline EngineStats total;
   static inline std::uint64_t copies = 0, ahead = 0, constrained = 0;
   static inline std::uint64_t table_blocks = 0, written_blocks = 0;
+  static inline std::uint64_t hits_by_states = 0, guesses_by_states = 0, kept_states = 0,
+                              state_copies = 0;
 
  private:
   struct Live {
@@ -90,6 +98,7 @@ class Simulation {
     limits.max_drafts = 3;
     limits.steps_in_flight = pick(1, 3);
     limits.shares_blocks = pick(0, 3) > 0;
+    if (pick(0, 1) == 0) limits.state_slots = limits.max_sequences + pick(0, 24);
     if (pick(0, 1) == 0) {
       limits.token_sizes = {1, 2, 4, 8, 16, 32, 64};
       limits.sequence_sizes = {1, 3, 8};
@@ -203,6 +212,7 @@ class Simulation {
     }
     check_order(plan);
     copies += plan.copies.size();
+    state_copies += plan.state_copies.size();
     ahead += !in_flight_.empty();
     executor_.start(plan);
     block_tables_.take(plan, changes_.emplace_back());
@@ -332,6 +342,10 @@ TEST(Simulation, AMillionEvents) {
   EXPECT_GT(total.prefix_hit_tokens, 10000U);
   EXPECT_GT(total.accepted_draft_tokens, 1000U);
   EXPECT_GT(Simulation::copies, 100U);
+  EXPECT_GT(Simulation::hits_by_states, 3000U);
+  EXPECT_GT(Simulation::guesses_by_states, 300U);
+  EXPECT_GT(Simulation::kept_states, 50U);
+  EXPECT_GT(Simulation::state_copies, 100U);
   EXPECT_GT(Simulation::ahead, 10000U);
   EXPECT_GT(Simulation::constrained, 1000U);
   EXPECT_LT(Simulation::written_blocks, Simulation::table_blocks);

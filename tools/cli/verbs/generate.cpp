@@ -227,6 +227,10 @@ void add_generate(Cli& cli) {
   verb->add_option("--cache-memory BYTES", options->requests.cache_memory,
                    "Of --requests: memory of the caches, as 8G")
       ->needs(requests);
+  verb->add_option("--state-memory BYTES", options->requests.state_memory,
+                   "Of --requests: memory of states kept behind prompts and for guesses, of models "
+                   "with states of fixed size")
+      ->needs(requests);
   verb->add_flag("--no-prefix-cache", options->requests.no_prefix_cache,
                  "Of --requests: equal beginnings of prompts are computed again")
       ->needs(requests);

@@ -29,7 +29,7 @@ struct RequestArguments {
   std::string file;   // one request per line; empty: none
   std::string draft;  // path of the draft model's plan
   std::int64_t sequences = 0, step_tokens = 0, draft_tokens = 0;
-  std::string cache_memory;
+  std::string cache_memory, state_memory;
   bool no_prefix_cache = false;
 };
 
@@ -178,9 +178,12 @@ class TextGenerator {
   // Not while generate() runs.
   Session& session() { return executor_->session(); }
   std::uint64_t cache_bytes() const { return executor_->cache_bytes(); }
-  /// Of the caches, those that a run at `position` reads.
+  /// Of the caches, those that a run at `position` reads; of states, those that it reads and
+  /// writes.
   std::uint64_t valid_cache_bytes(std::int64_t position) const {
-    return executor_->plan().position_bytes * static_cast<std::uint64_t>(position);
+    const plan::ServingPlan& plan = executor_->plan();
+    return plan.position_bytes * static_cast<std::uint64_t>(position) +
+           (plan.states ? 2 * plan.states->bytes : 0);
   }
   /// Of the weights, those that a run of one token reads.
   std::uint64_t weight_bytes();

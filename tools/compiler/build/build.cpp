@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "fusion/narrow_dims.h"
+#include "fusion/paging/paged_states.h"
 #include "fusion/pipeline.h"
 #include "ir/scaled_rows.h"
 #include "runtime/format_error.h"
@@ -50,6 +51,10 @@ constexpr bool have_same_names() {
       {written::kTokenLogprobs, read::kTokenLogprobs},
       {written::kCrossLimits, read::kCrossLimits},
       {written::kTextLengths, read::kTextLengths},
+      {written::kStateOffsets, read::kStateOffsets},
+      {written::kStateSources, read::kStateSources},
+      {written::kStateSlots, read::kStateSlots},
+      {written::kStateStores, read::kStateStores},
       {written::kCrossTables, read::kCrossTables},
       {written::kExpertOffsets, read::kExpertOffsets}};
   return std::ranges::all_of(kNames, [](const auto& pair) { return pair.first == pair.second; });
@@ -187,7 +192,10 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   std::vector<codegen::EntryGraph> graphs(entries.size());
   for (const std::size_t e : order) {
     const std::string& name = entries[e].name;
-    const auto& limits = entries[e].limits;
+    auto limits = entries[e].limits;
+    // Only some decoders have sizes of states.
+    if (options.serve.paging)
+      std::erase_if(limits, [&](const auto& each) { return !model.ranges().contains(each.first); });
     fusion::Context context = context_of(options, target);
     context.laid_out = &laid_out;
     then.observe = observer.of(name);

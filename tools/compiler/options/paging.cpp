@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "fusion/paging/paged_states.h"
 #include "runtime/format_error.h"
 
 namespace sinter::tools {
@@ -51,6 +52,7 @@ std::vector<EntryLimits> entries_of(const PagingOptions& paging) {
     return EntryLimits{name,
                        {{names::kTokens, up_to(most)},
                         {names::kSamples, up_to(most)},
+                        {names::kStores, up_to(most)},
                         {names::kSequences, up_to(std::min(most, paging.max_sequences))}}};
   };
   const EntryLimits small =

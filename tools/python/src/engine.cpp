@@ -135,7 +135,8 @@ class EngineObject {
     SINTER_ITEMS(stats, requests, finished, steps, prompt_tokens, generated_tokens, step_sequences,
                  step_tokens, padded_tokens, preemptions, prefix_tokens, prefix_hit_tokens,
                  draft_tokens, accepted_draft_tokens, failed_steps, idle_seconds, waiting_seconds,
-                 waiting, running, blocks, used_blocks, cached_blocks);
+                 waiting, running, blocks, used_blocks, cached_blocks, state_slots,
+                 used_state_slots, kept_states);
     return d;
   }
   void close() {
@@ -211,7 +212,7 @@ void bind_engine(nb::module_& module) {
     return rows;
   });
   SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
-               draft_match_least, draft_sequences, cache_bytes, max_sequences);
+               draft_match_least, draft_sequences, cache_bytes, state_bytes, max_sequences);
   nb::class_<EngineObject>(module, "Engine")
       .def(nb::init<nb::object, nb::object, EngineOptions, const std::optional<std::string>&>(),
            nb::arg("plan"), nb::arg("draft").none(), nb::arg("options"),

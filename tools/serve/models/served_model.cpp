@@ -33,6 +33,7 @@ EngineOptions engine_options(const ServedModelOptions& options) {
   EngineOptions engine;
   engine.max_waiting = options.waiting;
   engine.cache_bytes = options.cache_bytes;
+  engine.state_bytes = options.state_bytes;
   engine.max_positions = static_cast<int>(std::min<std::int64_t>(options.context, INT_MAX));
   engine.max_sequences = options.sequences;
   engine.max_step_tokens = options.step_tokens;

@@ -55,6 +55,7 @@ struct ServedModelOptions {
   /// Of a decoder at once; 0: as many as the plan takes.
   int sequences = 0;
   std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: as EngineOptions say
+  std::uint64_t state_bytes = 0;  // EngineOptions::state_bytes
   TensorModelOptions tensors;     // of any other plan; its `waiting` is the one below
   std::optional<Pooling>
       pooling;                 // of an encoder of texts; none: as its folder says, else the mean

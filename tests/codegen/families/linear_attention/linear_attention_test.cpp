@@ -245,6 +245,82 @@ TEST(LinearAttentionTokens, MeanTheReference) {
   check(layers, "tokens", {{1, 1}, {2, 2}, {1, 3}, {3, 5}, {1, 17}, {2, 0}});
 }
 
+/// Sequences end to end, their states in slots: some begin, some go on, some keep what is within.
+TEST(LinearAttentionTokens, TakeRaggedBatches) {
+  const std::vector<Layer> layers = {
+      {"linear", "head", 16, 24, 2, 1, 2, kBF16},  {"delta", "head", 128, 128, 1, 1, 2, kBF16},
+      {"delta", "channel", 48, 20, 2, 2, 2, kF16}, {"general_delta", "", 20, 12, 4, 2, 2, kF32},
+      {"linear", "head", 3, 5, 6, 1, 3, kF16},
+  };
+  constexpr std::int64_t kTokens = 12, kSlots = 9;
+  const std::vector<double> starts{0, 5, 5, 6, 11, 11},
+      sources{-1, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 0}, slots{-1, 4, -1, -1, 1, 7, 3, -1, 5, -1, 2, -1};
+  std::vector<codegen::EmittedKernel> all;
+  std::vector<codegen::ExprTable> tables;
+  tables.reserve(layers.size());
+  std::vector<LinearAttentionProblem> problems;
+  ir::Ranges ranges = kRanges;
+  ranges["sequences"] = ranges["slots"] = {0, 64};
+  const auto ragged_types = [](const Layer& layer, const ir::Dim& length, const ir::Dim& sequences,
+                               const ir::Dim& count) {
+    auto types = layer.types(ir::Dim(1), length);
+    types.back().shape[0] = count;
+    types.push_back({DType::kInt32, {sequences + ir::Dim(1)}});
+    types.insert(types.end(), 2, {DType::kInt32, {length}});
+    return types;
+  };
+  const auto attrs_of = [](const Layer& layer) {
+    ir::Attrs attrs = layer.attrs();
+    attrs.set("ragged", std::int64_t{1});
+    return attrs;
+  };
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    LinearAttentionProblem problem = problem_of(layers[l]);
+    const auto types = ragged_types(layers[l], ir::Dim::symbol("length"),
+                                    ir::Dim::symbol("sequences"), ir::Dim::symbol("slots"));
+    problem.layer = ir::linear_attention(attrs_of(layers[l]), types);
+    const auto operand = [&](const std::optional<std::size_t>& i) {
+      return codegen::StateOperand{static_cast<std::uint32_t>(*i), types[*i].dtype};
+    };
+    const ir::LinearAttentionInputs& which = problem.layer.inputs;
+    problem.starts = operand(which.starts);
+    problem.sources = operand(which.sources);
+    problem.slots = operand(which.slots);
+    problem.out.buffer = static_cast<std::uint32_t>(types.size());
+    problem.new_state.buffer = problem.state->buffer;  // in place
+    auto& exprs = tables.emplace_back(ranges);
+    all.push_back(emit_token_states(
+        problem, request_of(fmt::format("ragged_{}", l), codegen::cuda_device("sm_90")), exprs));
+    problems.push_back(std::move(problem));
+  }
+  const EmulatedKernels library(all);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    SCOPED_TRACE(l);
+    auto inputs = inputs_of(layers[l], 1, kTokens);
+    inputs.back() = inputs_of(layers[l], kSlots, 1).back();
+    for (const auto* each : {&starts, &sources, &slots})
+      inputs.push_back(ir::Tensor::from_doubles(DType::kInt32, {std::ssize(*each)}, *each));
+    const auto expected =
+        ir::evaluate_op(ir::get_op("LinearAttention"), attrs_of(layers[l]), inputs);
+    Memory memory;
+    for (const ir::Tensor& input : inputs)
+      memory.emplace_back(input.bytes().begin(), input.bytes().end());
+    // Padding is left as it was.
+    memory.emplace_back(expected[0].bytes().size(), std::byte{0});
+    plan::fb::PlanT plan;
+    tables[l].write(plan);
+    std::vector<std::int64_t> symbols;
+    for (const auto& symbol : plan.symbols)
+      symbols.push_back(symbol->name == "length"      ? kTokens
+                        : symbol->name == "sequences" ? std::ssize(starts) - 1
+                                                      : kSlots);
+    library.run(all[l].step, 0, plan::evaluate_expressions(plan, symbols), memory);
+    const double most = most_error(layers[l].type, kF32);
+    EXPECT_LE(error_of(expected[0], memory[problems[l].out.buffer]), most) << "out";
+    EXPECT_LE(error_of(expected[1], memory[problems[l].new_state.buffer]), most) << "states";
+  }
+}
+
 TEST(LinearAttentionChunks, MeanTheReference) {
   const std::vector<Layer> layers = {
       {"linear", ""},
