@@ -2,6 +2,7 @@
 #include "frontend/ops/node_context.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include <onnx.pb.h>
 
@@ -120,9 +121,12 @@ template <typename Value>
 Value NodeContext::default_of(std::string_view name, std::optional<Value> fallback) const {
   if (!fallback) invalid("attribute '{}' is missing", name);
   if (const auto ignored = env_.ignored_attributes.find(name);
-      ignored != env_.ignored_attributes.end())
+      ignored != env_.ignored_attributes.end()) {
+    // ONNX's are float32: as doubles they have digits that nobody wrote.
+    using Shown = std::conditional_t<std::is_same_v<Value, double>, float, Value>;
     assume("attribute '{}' is not known, and is ignored: '{}' is {}, its default", ignored->second,
-           name, *fallback);
+           name, static_cast<Shown>(*fallback));
+  }
   return *std::move(fallback);
 }
 

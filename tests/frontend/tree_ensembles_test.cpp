@@ -125,6 +125,7 @@ TEST(TreeEnsembles, StringLabelsAreTheirIndices) {
   labels->set_type(onnx::AttributeProto::STRINGS);
   labels->add_strings("cat");
   labels->add_strings("dog");
+  model.output("label");
   const ImportedModel imported = model.import();
   ASSERT_EQ(imported.output_texts.size(), 1U);
   EXPECT_EQ(imported.output_texts.begin()->second.code, BindingText::Code::kLabels);
