@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -86,6 +87,7 @@ class Importer {
         options_(options),
         builder_(plain_name(graph_.name())),
         state_(builder_, folder, *model_) {
+    state_.strict = options.strict;
     state_.pad_selections = options.pad_selections;
     state_.custom_operators = options.custom_operators;
     state_.reads = options.reads;
@@ -130,6 +132,8 @@ class Importer {
     if (!model_->producer_version().empty()) result.producer += " " + model_->producer_version();
     result.warnings = std::move(state_.warnings);
     result.nodes = std::move(state_.nodes);
+    result.input_texts = std::move(input_texts_);
+    result.output_texts = std::move(output_texts_);
     result.files = state_.external.paths();
     return result;
   }
@@ -169,14 +173,18 @@ class Importer {
 
  private:
   void read_graph_inputs(Scope& scope) {
-    GraphInputs inputs = read_inputs(graph_, scope.initializer_names(), options_, state_.warnings);
+    GraphInputs inputs =
+        read_inputs(graph_, scope.initializer_names(), options_, state_.warnings, state_.texts);
     for (const auto& [symbol, range] : inputs.ranges) builder_.range(symbol, range);
     state_.default_ranges.start(std::move(inputs.defaulted));
     for (GraphInput& input : inputs.inputs) {
       const auto given = options_.input_values.find(input.name);
-      scope.define(input.name, given == options_.input_values.end()
-                                   ? builder_.input(input.name, std::move(input.type))
-                                   : builder_.constant(given->second, input.name));
+      scope.define(input.name,
+                   given == options_.input_values.end()
+                       ? builder_.input(input.name, std::move(input.type))
+                       : builder_.constant(given->second, input.name),
+                   input.text);
+      if (input.text) input_texts_.emplace(input.name, *input.text);
       if (given != options_.input_values.end()) continue;
       const ir::ValueId value = scope.find_value(input.name);
       inputs_.emplace(value, input.name);
@@ -260,7 +268,10 @@ class Importer {
       if (!value.valid() || lacking)
         throw unsupported_error("output '{}' has element type {}, which is not supported",
                                 output.name(), onnx_type_name(lacking.value_or(0)));
-      check_declared_output(output, builder_.type(value));
+      if (const TextPtr text = scope.text_of(output.name()))
+        output_texts_.emplace(output.name(), *text);
+      else
+        check_declared_output(output, builder_.type(value));
       builder_.output(output.name(), value);
     }
   }
@@ -295,8 +306,33 @@ class Importer {
   ir::GraphBuilder builder_;
   ImportState state_;
   std::map<ir::ValueId, std::string> inputs_;
+  std::map<std::string, BindingText> input_texts_, output_texts_;
   std::set<std::string> dropped_;  // names of dropped outputs
 };
+
+/// What our Python package writes into the metadata of models that it exports, since ONNX has no
+/// place for it: "sinter.range.NAME" is the range of a dimension ("2..8", "..512"), "sinter.note.N"
+/// what the export has assumed.
+void read_metadata(const onnx::ModelProto& model, ImportOptions& options,
+                   std::vector<std::string>& notes) {
+  constexpr std::string_view kRange = "sinter.range.", kNote = "sinter.note.";
+  for (const auto& entry : model.metadata_props()) {
+    if (entry.key().starts_with(kNote)) notes.push_back(entry.value());
+    if (!entry.key().starts_with(kRange)) continue;
+    const std::string symbol = symbol_name(entry.key().substr(kRange.size()));
+    const std::size_t dots = entry.value().find("..");
+    const auto read = [&](std::string_view text, std::map<std::string, std::int64_t>& into) {
+      std::int64_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error == std::errc() && end == text.data() + text.size() && value >= 0)
+        into.emplace(symbol, value);
+    };
+    if (dots == std::string::npos) continue;
+    const std::string_view text = entry.value();
+    read(text.substr(0, dots), options.least);
+    read(text.substr(dots + 2), options.most);
+  }
+}
 
 /// Imports with the fewest assumptions about the inputs that make all shapes fit.
 ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
@@ -305,6 +341,8 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   constexpr std::size_t kMostAssumptions = 32;
   ImportOptions assumed = options;
   std::vector<std::string> notes;
+  read_metadata(*model, assumed, notes);
+  const std::size_t given = notes.size();
   std::optional<std::string> flag;
   for (;;) {
     std::optional<Importer> importer;
@@ -327,7 +365,7 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
             *flag, input, input);
       flag = input;
     } catch (const ir::DimMismatch& mismatch) {
-      auto assumption = notes.size() < kMostAssumptions
+      auto assumption = notes.size() < given + kMostAssumptions
                             ? assume_equal(mismatch, importer->symbols(), assumed)
                             : std::nullopt;
       if (!assumption) {

@@ -29,12 +29,18 @@ ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem:
       folder(builder, default_ranges),
       data_sizes(builder, folder),
       external(folder_path),
+      texts(model),
       functions(model),
       nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
 
 void ImportState::warn(const std::string& text) {
   // Drops duplicates: the copies of a loop's body would repeat a warning.
   if (warned_.insert(text).second) warnings.push_back(text);
+}
+
+void ImportState::assume(const std::string& text) {
+  if (strict) throw invalid_model_error("{} (--strict makes that an error)", text);
+  warn(text);
 }
 
 void ImportState::note_node(std::string label, const std::string& op) {
@@ -58,6 +64,11 @@ void Scope::read_initializers(const onnx::GraphProto& graph) {
     // A tensor of an unsupported type may belong to a node that is refused anyway, or to none: it
     // is an error only where it is used.
     if (!dtype_of(proto.data_type()) && !is_scaled_float(proto.data_type())) {
+      if (proto.data_type() == kString) {
+        initializers_.emplace(proto.name(), state_.texts.codes_of(proto));
+        texts_.emplace(proto.name(), state_.texts.all());
+        continue;
+      }
       unreadable_.emplace(proto.name(), proto.data_type());
       if (is_four_bit(proto.data_type()))
         initializers_.emplace(proto.name(),
@@ -98,6 +109,37 @@ ir::ValueId Scope::find_value(const std::string& name) {
   return {};
 }
 
+TextPtr Scope::text_of(const std::string& name) const {
+  if (const auto found = texts_.find(name); found != texts_.end()) return found->second;
+  if (values_.count(name) != 0 || initializers_.count(name) != 0 || place_.outer == nullptr)
+    return nullptr;
+  return place_.outer->text_of(name);
+}
+
+TextPtr Scope::moved_text(const OpRow& row, const std::vector<TextPtr>& texts,
+                          const onnx::NodeProto& node) const {
+  const Strings how = strings_of(row.domain, row.name);
+  TextPtr one;
+  std::size_t numbers = 0, strings = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (!texts[i]) {
+      ++numbers;
+      continue;
+    }
+    if (how == Strings::kRefuses)
+      throw unsupported_error(
+          "input '{}' holds strings, for which integers stand here, and {} does not take these: "
+          "encode the column before the model, and export from its numbers on",
+          node.input(static_cast<int>(i)), row.name);
+    if (how == Strings::kMoves && strings++ > 0 && !same_text(one, texts[i]))
+      throw unsupported_error("its inputs hold strings of different lists, or hashes of them");
+    one = texts[i];
+  }
+  if (how == Strings::kMoves && row.name == "Concat" && strings > 0 && numbers > 0)
+    throw invalid_model_error("it concatenates strings and numbers");
+  return how == Strings::kMoves ? one : nullptr;
+}
+
 std::optional<int> Scope::unreadable_type(const std::string& name) const {
   if (const auto found = unreadable_.find(name); found != unreadable_.end()) return found->second;
   if (values_.count(name) != 0 || place_.outer == nullptr) return std::nullopt;
@@ -107,7 +149,7 @@ std::optional<int> Scope::unreadable_type(const std::string& name) const {
 void Scope::import_nodes(const Body& body) {
   const GraphStructure structure = check_structure(body);
   if (!structure.was_sorted)
-    state_.warn(
+    state_.assume(
         "the nodes are not in topological order, which ONNX requires; they have been sorted");
   for (const int index : structure.order) {
     const onnx::NodeProto& node = *body.nodes[static_cast<std::size_t>(index)];
@@ -170,26 +212,33 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   }
   if (function != nullptr) return call_function(*function, node, label, inputs, structure);
 
+  std::vector<TextPtr> texts;
+  for (const std::string& name : node.input())
+    texts.push_back(name.empty() || is_absent(name) ? nullptr : text_of(name));
+
   std::vector<bool> used;
   for (const std::string& name : node.output())
     used.push_back(!name.empty() && structure.used.count(name) != 0);
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     const DefaultRanges::AtNode at_node(state_.default_ranges, label);
+    std::map<std::string, std::string, std::less<>> ignored;
     if (row != nullptr) {
-      state_.row_checks.check(node, *row, version);
+      ignored = state_.row_checks.check(node, *row, version);
       state_.row_checks.check_float8(*row, version, state_.builder, inputs);
       state_.row_checks.unify_types(
           *row, version, state_.builder, inputs,
-          [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
+          [&](const std::string& what) { state_.assume(fmt::format("{}: {}", label, what)); });
     }
+    const TextPtr moved = row != nullptr ? moved_text(*row, texts, node) : nullptr;
     const auto import_now = [&] {
       NodeContext context(
           node,
           {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""),
            label, state_.default_ranges, state_.warnings, state_.pad_selections, four_bits,
-           &state_.data_sizes, &state_.memory_left},
+           &state_.data_sizes, &state_.memory_left, state_.strict, texts, &state_.texts, ignored},
           inputs, used);
+      for (std::size_t i = 0; moved && i < context.output_count(); ++i) context.give_text(i, moved);
       import_row(node, context, row, custom, label);
     };
     with_sizes_fitted(label, inputs, import_now);
@@ -333,7 +382,7 @@ void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeP
         for (int i = 0; i < function.input_size(); ++i) {
           const auto at = static_cast<std::size_t>(i);
           if (at < inputs.size() && inputs[at].valid())
-            inner.define(function.input(i), inputs[at]);
+            inner.define(function.input(i), inputs[at], text_of(node.input(i)));
           else
             inner.leave_out(function.input(i));
         }
@@ -348,7 +397,9 @@ void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeP
         for (int i = 0; i < node.output_size(); ++i) {
           if (structure.used.count(node.output(i)) == 0) continue;
           const ir::ValueId value = inner.find_value(function.output(i));
-          if (value.valid()) set_output(node.output(i), value);
+          if (!value.valid()) continue;
+          set_output(node.output(i), value);
+          if (auto text = inner.text_of(function.output(i))) texts_[node.output(i)] = text;
         }
       });
 }
@@ -401,6 +452,8 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
     for (const ir::Dim& dim : state_.builder.type(value).shape) context.at_least(dim, 0);
     set_output(name, state_.data_sizes.with_short_sizes(state_.folder.simplified(value),
                                                         place_.prefix + name));
+    if (const auto text = context.given_texts().find(i); text != context.given_texts().end())
+      texts_[name] = text->second;
     if (i == 0 && context.gives_four_bits())
       unreadable_.emplace(name, state_.builder.type(value).dtype == DType::kInt8 ? kInt4 : kUInt4);
   }

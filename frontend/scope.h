@@ -39,6 +39,8 @@ struct ImportState {
               const onnx::ModelProto& model);
 
   void warn(const std::string& text);
+  /// As NodeContext::assume.
+  void assume(const std::string& text);
   /// Counts a node before its import; throws Error(kUnsupported) above the limit.
   void note_node(std::string label, const std::string& op);
 
@@ -47,13 +49,14 @@ struct ImportState {
   ShapeFolder folder;
   DataSizes data_sizes;
   ExternalData external;
+  ModelTexts texts;
   FunctionLibrary functions;
   RowChecks row_checks;
   std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
   std::function<void(std::span<const std::byte>)> on_external;  // called with every external tensor
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;
-  bool pad_selections = false;                                          // see ImportOptions
+  bool strict = false, pad_selections = false;                          // see ImportOptions
   std::shared_ptr<const std::vector<CustomOperator>> custom_operators;  // may be null
   std::size_t references = 0;  // number of custom operators' references being imported
   std::shared_ptr<ir::ReadLog> reads;
@@ -78,7 +81,12 @@ class Scope final : public SubgraphImporter {
   };
   Scope(ImportState& state, Place place) : state_(state), place_(std::move(place)) {}
 
-  void define(const std::string& name, ir::ValueId value) { values_[name] = value; }
+  void define(const std::string& name, ir::ValueId value, TextPtr text = {}) {
+    values_[name] = value;
+    if (text) texts_[name] = std::move(text);
+  }
+  /// What the numbers of the value `name` stand for; null: they are numbers.
+  TextPtr text_of(const std::string& name) const;
   /// Declares that the caller omits the input `name`.
   void leave_out(const std::string& name) { absent_.insert(name); }
   void read_initializers(const onnx::GraphProto& graph);
@@ -127,6 +135,9 @@ class Scope final : public SubgraphImporter {
                      const GraphStructure& structure);
   void set_outputs(const onnx::NodeProto& node, NodeContext& context);
   void set_output(const std::string& name, ir::ValueId value);
+  /// What the outputs of a node stand for whose operator only moves strings.
+  TextPtr moved_text(const OpRow& row, const std::vector<TextPtr>& texts,
+                     const onnx::NodeProto& node) const;
   bool is_absent(const std::string& name) const { return absent_.count(name) != 0; }
   std::int64_t version_of(const std::string& domain) const;
   std::string describe_input(const std::string& name) const;
@@ -140,6 +151,7 @@ class Scope final : public SubgraphImporter {
   std::unordered_map<std::string, ir::Tensor> initializers_;
   std::unordered_map<std::string, int> unreadable_;  // names with their ONNX type
   std::unordered_map<std::string, ir::ValueId> values_;
+  std::unordered_map<std::string, TextPtr> texts_;
   std::unordered_set<std::string> absent_;
   std::unordered_map<std::string, const onnx::ValueInfoProto*> declared_;
 };

@@ -57,6 +57,9 @@ struct ImportOptions {
   /// them, as long as one output remains. Also drops inputs that are no tensors of a supported
   /// type.
   bool drop_unsupported_outputs = false;
+  /// What a model leaves open, or spells otherwise than its opset, is Error(kInvalidModel) instead
+  /// of a warning that says what was assumed.
+  bool strict = false;
   /// Operators that take precedence over the model's own functions; null: none.
   std::shared_ptr<const std::vector<CustomOperator>> custom_operators;
   /// Limit in bytes for tables that depend on sizes: the matrix of an antialias filter, for

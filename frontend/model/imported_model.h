@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,14 @@ struct ModelNode {
   std::string op;
 };
 
+/// What the numbers of an input or output stand for, as sinter::BindingInfo says.
+struct BindingText {
+  enum class Code : std::uint8_t { kLabels = 1, kMurmur3 = 2, kColumns = 3 };
+  Code code = Code::kLabels;
+  std::vector<std::string> labels = {};
+  std::uint32_t hash_seed = 0;
+};
+
 struct ImportedModel {
   ir::Graph graph;
   /// A scalar bool input that chooses between bodies with results of different shapes, as
@@ -64,7 +73,8 @@ struct ImportedModel {
   std::int64_t opset = 0;
   std::string producer;
   std::vector<std::string> warnings;
-  std::vector<std::string> files;  // files of external data
+  std::vector<std::string> files;                                // files of external data
+  std::map<std::string, BindingText> input_texts, output_texts;  // by name; others are numbers
   std::vector<ModelNode> nodes;  // all nodes visited, in order; those of a loop once per iteration
 };
 

@@ -251,7 +251,8 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
         to_buffer(slice.bytes, dtype, slice.owner,
                   [file = slice.owner.get(), part = slice.bytes] { file->forget(part); }));
   }
-  if (proto.has_raw_data()) {
+  // protobuf.js writes an empty raw_data beside the typed field.
+  if (proto.has_raw_data() && (!proto.raw_data().empty() || typed_size(proto, dtype) == 0)) {
     const std::string& raw = proto.raw_data();
     if (raw.size() != extent.bytes)
       invalid(proto, fmt::format("it has {} bytes of data, but {}[{}] needs {}", raw.size(),

@@ -32,6 +32,8 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
 
 /// ONNX's 4-bit integers. Sinter supports them only as constants, stored as int8 or uint8.
 inline constexpr int kUInt4 = 21, kInt4 = 22;
+/// ONNX's strings; see model/texts.h.
+inline constexpr int kString = 8;
 bool is_four_bit(int onnx_type);
 /// Like read_tensor, for 4-bit integers: returns int8 or uint8.
 ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external);

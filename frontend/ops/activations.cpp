@@ -144,7 +144,8 @@ const OpRows kActivationOps = {
     {"LeakyRelu", 1, leaky_relu, "alpha consumed_inputs:-5"},
     {"PRelu", 1, prelu, "consumed_inputs:-5", "", Types::kNumbers},
     {"Shrink", 9, shrink, "bias lambd", "", Types::kNumbers},
-    {"ThresholdedRelu", 10, thresholded_relu, "alpha"},
+    // ONNX Runtime also takes it in models of older opsets.
+    {"ThresholdedRelu", 1, thresholded_relu, "alpha"},
     {"HardSigmoid", 1, hard_sigmoid, "alpha beta consumed_inputs:-5"},
     {"HardSwish", 14, hard_swish},
     {"Elu", 1, elu, "alpha consumed_inputs:-5"},

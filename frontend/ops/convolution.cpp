@@ -98,7 +98,7 @@ void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
                           const Ints& output_padding) {
   const std::size_t spatial = w.kernel.size();
   const ir::Ranges& ranges = node.builder().ranges();
-  const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
+  const std::string auto_pad = read_auto_pad(node);
   const auto pads = read_window_ints(node, "pads", 2 * spatial, 0, 0);
   const auto output_shape = node.attr_ints("output_shape");
   const bool is_same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";

@@ -17,6 +17,9 @@ void constant(NodeContext& node) {
   if (auto four_bits = node.attr_four_bit_tensor("value")) {
     node.give_four_bits();
     node.output(node.builder().constant(std::move(*four_bits)));
+  } else if (auto texts = node.attr_text_tensor("value")) {
+    node.output(node.builder().constant(std::move(*texts)));
+    node.give_text(0, node.model_texts().all());
   } else if (auto tensor = node.attr_tensor("value")) {
     node.output(node.builder().constant(std::move(*tensor)));
   } else if (node.has_attr("value_float")) {
@@ -33,7 +36,15 @@ void constant(NodeContext& node) {
   } else if (auto sparse = node.attr_sparse_tensor("sparse_value")) {
     node.output(node.builder().constant(std::move(*sparse)));
   } else if (node.has_attr("value_string") || node.has_attr("value_strings")) {
-    node.unsupported("its value is a string; only numbers are supported");
+    Ints codes, shape;
+    if (const auto texts = node.attr_strings("value_strings")) {
+      for (const std::string& text : *texts) codes.push_back(node.model_texts().code(text));
+      shape.push_back(std::ssize(codes));
+    } else {
+      codes.push_back(node.model_texts().code(node.attr_string("value_string")));
+    }
+    node.output(node.builder().constant(Tensor::from_ints(DType::kInt64, shape, codes)));
+    node.give_text(0, node.model_texts().all());
   } else {
     node.invalid("it has no value");
   }
@@ -160,8 +171,11 @@ void range_by_data(NodeContext& node, std::span<const ValueId> inputs) {
 }
 
 void range(NodeContext& node) {
-  const ValueId inputs[] = {node.input(0, "start"), node.input(1, "limit"), node.input(2, "delta")};
-  const DType dtype = node.dtype(inputs[0]);
+  // Only com.microsoft's may leave out delta.
+  const DType dtype = node.dtype(node.input(0, "start"));
+  const ValueId inputs[] = {node.input(0, "start"), node.input(1, "limit"),
+                            node.has_input(2) || node.input_count() > 2 ? node.input(2, "delta")
+                                                                        : node.constant(dtype, 1)};
   for (const ValueId input : inputs)
     if (node.dtype(input) != dtype || ir::element_count(node.shape(input)) != Dim(1))
       node.invalid("start, limit and delta must be scalars of one type, but one is {}",
@@ -281,7 +295,9 @@ const OpRows kGeneratorOps = {
      "value_string:12- value_strings:12-"},
     {"ConstantOfShape", 9, constant_of_shape, "value"},
     {"Range", 11, range, "stash_type:27-"},
+    {"Range", 1, range, "", kMicrosoft},
     {"Trilu", 14, trilu, "upper"},
+    {"Trilu", 1, trilu, "upper", kMicrosoft},
     {"OneHot", 9, one_hot, "axis"},
     {"EyeLike", 9, eye_like, "dtype k"},
 };

@@ -81,7 +81,7 @@ std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
     node.unsupported("the last dimension of indices must be a known number, but they are {}",
                      node.type(indices.value()));
   const std::int64_t count = shape.back().value();
-  if (count < 1 || batch + static_cast<std::size_t>(count) > data.shape().size() ||
+  if (count < 0 || batch + static_cast<std::size_t>(count) > data.shape().size() ||
       batch >= shape.size())
     node.invalid("indices {} hold {} numbers each for {} with {} batch dimensions", shape, count,
                  data.shape(), batch);
@@ -99,6 +99,10 @@ void gather_nd(NodeContext& node) {
   const std::size_t count = tuple_size(node, data, indices, batch);
   const Shape from = data.shape(), shape = indices.shape();
   Shape result(shape.begin(), shape.end() - 1);
+  if (count == 0 && batch == 0) {  // the whole, for each tuple
+    result.insert(result.end(), from.begin(), from.end());
+    return node.output(node.expand(data.value(), result));
+  }
   if (batch == 0 && count == 1) {
     const ValueId rows = node.reshape(indices.value(), result);
     return node.output(node.add("Gather", {data.value(), rows}, {{"axis", std::int64_t{0}}}));
@@ -141,6 +145,28 @@ void scatter_elements(NodeContext& node) {
   add_scatter(node, data, updates, element_indices(node, data, indices, axis), combine_of(node));
 }
 
+/// Index tuples of no numbers: each update is of the whole data, in order.
+void scatter_whole(NodeContext& node, const Term& data, const Term& updates, const Shape& indices) {
+  const Dim count = ir::element_count({indices.begin(), indices.end() - 1});
+  const Shape from = data.shape();
+  Shape rows = from;
+  rows.insert(rows.begin(), count);
+  const Term all = updates.reshape(rows);
+  const std::string combine = combine_of(node);
+  if (combine == "none") {
+    if (count == Dim(0)) return node.output(data.value());
+    node.at_least(count, 1);
+    return node.output(slice_one(all, 0, count - Dim(1)).reshape(from).value());
+  }
+  const char* reduction = combine == "sum"    ? "ReduceSum"
+                          : combine == "prod" ? "ReduceProd"
+                          : combine == "max"  ? "ReduceMax"
+                                              : "ReduceMin";
+  rows[0] = Dim(1);
+  const Term both(node, node.concat({node.reshape(data.value(), rows), all.value()}, 0));
+  node.output(reduce(reduction, both, 0).value());
+}
+
 void scatter_nd(NodeContext& node) {
   const Term data(node, node.input(0, "data")), indices = integers(node, 1, "indices");
   const Term updates(node, node.input(2, "updates"));
@@ -151,6 +177,7 @@ void scatter_nd(NodeContext& node) {
   ir::require_equal(updates.shape(), expected, [&] {
     return fmt::format("updates must be {}, but are {}", expected, updates.shape());
   });
+  if (count == 0) return scatter_whole(node, data, updates, shape);
   if (expected.empty()) {  // a single element needs a dimension along which it is written
     std::vector<Term> places;
     for (const Term& place : tuple_indices(node, data, indices, 0, expected))
@@ -346,6 +373,7 @@ void max_unpool(NodeContext& node) {
 const OpRows kIndexOps = {
     {"GatherElements", 11, gather_elements, "axis"},
     {"GatherND", 11, gather_nd, "batch_dims:12-"},
+    {"GatherND", 1, gather_nd, "", kMicrosoft},
     {"Scatter", 9, scatter_elements, "axis"},
     {"ScatterElements", 11, scatter_elements, "axis reduction:16-"},
     {"ScatterND", 11, scatter_nd, "reduction:16-"},

@@ -2,6 +2,7 @@
 #include "frontend/ops/node_context.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include <onnx.pb.h>
 
@@ -116,6 +117,19 @@ const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int ty
   return found;
 }
 
+template <typename Value>
+Value NodeContext::default_of(std::string_view name, std::optional<Value> fallback) const {
+  if (!fallback) invalid("attribute '{}' is missing", name);
+  if (const auto ignored = env_.ignored_attributes.find(name);
+      ignored != env_.ignored_attributes.end()) {
+    // ONNX's are float32: as doubles they have digits that nobody wrote.
+    using Shown = std::conditional_t<std::is_same_v<Value, double>, float, Value>;
+    assume("attribute '{}' is not known, and is ignored: '{}' is {}, its default", ignored->second,
+           name, static_cast<Shown>(*fallback));
+  }
+  return *std::move(fallback);
+}
+
 bool NodeContext::has_attr(std::string_view name) const {
   return std::ranges::any_of(node_.attribute(),
                              [&](const auto& attribute) { return attribute.name() == name; });
@@ -133,21 +147,18 @@ std::int64_t NodeContext::attr_int(std::string_view name,
 std::int64_t NodeContext::attr_value(std::string_view name,
                                      std::optional<std::int64_t> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::INT)) return attribute->i();
-  if (!fallback) invalid("attribute '{}' is missing", name);
-  return *fallback;
+  return default_of(name, fallback);
 }
 
 double NodeContext::attr_float(std::string_view name, std::optional<double> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::FLOAT)) return attribute->f();
-  if (!fallback) invalid("attribute '{}' is missing", name);
-  return *fallback;
+  return default_of(name, fallback);
 }
 
 std::string NodeContext::attr_string(std::string_view name,
                                      std::optional<std::string> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::STRING)) return attribute->s();
-  if (!fallback) invalid("attribute '{}' is missing", name);
-  return *fallback;
+  return default_of(name, std::move(fallback));
 }
 
 std::optional<Ints> NodeContext::attr_ints(std::string_view name) const {
@@ -179,6 +190,12 @@ std::optional<ir::Tensor> NodeContext::attr_four_bit_tensor(std::string_view nam
   if (attribute == nullptr || !frontend::is_four_bit(attribute->t().data_type()))
     return std::nullopt;
   return read_four_bit_tensor(attribute->t(), env_.external);
+}
+
+std::optional<ir::Tensor> NodeContext::attr_text_tensor(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::TENSOR);
+  if (attribute == nullptr || attribute->t().data_type() != kString) return std::nullopt;
+  return env_.model_texts->codes_of(attribute->t());
 }
 
 std::optional<ir::Tensor> NodeContext::attr_sparse_tensor(std::string_view name) const {
@@ -275,6 +292,14 @@ Ints NodeContext::normalise_axes(Ints axes, std::int64_t rank) const {
 
 void NodeContext::warn(const std::string& what) {
   env_.warnings.push_back(fmt::format("{}: {}", env_.label, what));
+}
+
+void NodeContext::assume(const std::string& what) const {
+  if (env_.strict) invalid(what + " (--strict makes that an error)");
+  std::string text = fmt::format("{}: {}", env_.label, what);
+  // Some read an attribute several times.
+  if (std::ranges::find(env_.warnings, text) == env_.warnings.end())
+    env_.warnings.push_back(std::move(text));
 }
 
 void NodeContext::check_indices(ValueId indices, const Dim& extent, std::size_t part,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "frontend/model/texts.h"
 #include "frontend/symbols/data_sizes.h"
 #include "frontend/symbols/default_ranges.h"
 #include "frontend/symbols/shape_folding.h"
@@ -97,6 +99,12 @@ class NodeContext {
     std::vector<bool> four_bits = {};  // inputs that are 4-bit in the model
     DataSizes* data_sizes = nullptr;
     std::int64_t* memory_left = nullptr;  // see ImportOptions::max_memory; null: unlimited
+    bool strict = false;                  // see ImportOptions
+    std::vector<TextPtr> texts = {};      // by input: what its integers stand for; null: numbers
+    ModelTexts* model_texts = nullptr;
+    /// Attributes of the node that are not known and are ignored, by the known name that is most
+    /// similar: a default in its place is told.
+    std::map<std::string, std::string, std::less<>> ignored_attributes = {};
   };
   /// `inputs` has an invalid id for each omitted optional input; `output_is_used` is false for
   /// outputs without a name or a reader.
@@ -118,6 +126,13 @@ class NodeContext {
   /// Declares that output 0 is a constant of 4-bit integers, stored as 8-bit ones.
   void give_four_bits() { gives_four_bits_ = true; }
   bool gives_four_bits() const { return gives_four_bits_; }
+  /// What the integers of input `i` stand for; null: it holds numbers.
+  TextPtr text(std::size_t i) const { return i < env_.texts.size() ? env_.texts[i] : nullptr; }
+  /// Declares what the numbers of output `i` stand for.
+  void give_text(std::size_t i, TextPtr text) { given_texts_[i] = std::move(text); }
+  const std::map<std::size_t, TextPtr>& given_texts() const { return given_texts_; }
+  /// The strings of the model.
+  ModelTexts& model_texts() const { return *env_.model_texts; }
   bool output_is_used(std::size_t i) const {
     return i < output_is_used_.size() && output_is_used_[i];
   }
@@ -163,6 +178,8 @@ class NodeContext {
   std::optional<ir::Tensor> attr_tensor(std::string_view name) const;
   /// Like attr_tensor, for 4-bit integers stored as 8-bit ones; nullopt for other element types.
   std::optional<ir::Tensor> attr_four_bit_tensor(std::string_view name) const;
+  /// Codes (see ModelTexts) of an attribute that is a tensor of strings; nullopt for others.
+  std::optional<ir::Tensor> attr_text_tensor(std::string_view name) const;
   /// The dense form of a sparse tensor.
   std::optional<ir::Tensor> attr_sparse_tensor(std::string_view name) const;
 
@@ -240,6 +257,14 @@ class NodeContext {
     warn(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
   }
 
+  /// Says what is assumed of a model that is not as its opset wants it: a warning, or
+  /// Error(kInvalidModel) with ImportOptions::strict.
+  void assume(const std::string& what) const;
+  template <typename First, typename... Rest>
+  void assume(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
+    assume(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
+
   void output(std::size_t i, ValueId value);
   void output(ValueId value) { output(0, value); }
   const std::vector<ValueId>& outputs() const { return outputs_; }
@@ -260,6 +285,9 @@ class NodeContext {
 
  private:
   const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
+  /// `fallback` of attribute `name`; throws Error(kInvalidModel) if there is none.
+  template <typename Value>
+  Value default_of(std::string_view name, std::optional<Value> fallback) const;
   const onnx::GraphProto& attr_graph(std::string_view name) const;
   /// The graph attribute `name`; throws Error(kInvalidModel) unless it has `inputs` inputs.
   const onnx::GraphProto& attr_graph(std::string_view name, std::size_t inputs) const;
@@ -270,6 +298,7 @@ class NodeContext {
   std::vector<bool> output_is_used_;
   std::vector<ValueId> outputs_;
   bool refused_ = false, gives_four_bits_ = false;
+  std::map<std::size_t, TextPtr> given_texts_;
 };
 
 }  // namespace sinter::frontend

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalizations and softmax.
+#include <algorithm>
+
 #include "frontend/ops/normalisation.h"
+#include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
@@ -44,7 +47,27 @@ void layer_normalization(NodeContext& node) {
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : node.constant(node.dtype(x), 0);
   const double epsilon = node.attr_float("epsilon", 1e-5f);
-  node.output(node.add("LayerNorm", {x, scale, bias}, {{"axis", axis}, {"epsilon", epsilon}}));
+  // Scale and bias may vary along the dimensions in front, too: ONNX asks that they broadcast.
+  const auto is_of_rows = [&](ValueId value) {
+    const Shape own = node.shape(value);
+    const auto leading = std::ssize(own) - (node.rank(x) - axis);
+    return std::any_of(own.begin(), own.begin() + std::max<std::ptrdiff_t>(0, leading),
+                       [](const Dim& dim) { return dim != Dim(1); });
+  };
+  const auto norm = [&](ValueId by, ValueId and_by) {
+    return node.add("LayerNorm", {x, by, and_by}, {{"axis", axis}, {"epsilon", epsilon}});
+  };
+  if (is_of_rows(scale) || is_of_rows(bias)) {
+    const DType dtype = node.dtype(x);
+    const ValueId normal = norm(node.constant(dtype, 1), node.constant(dtype, 0));
+    const ValueId y = node.add("Add", {node.add("Mul", {normal, scale}), bias});
+    if (node.shape(y) != node.shape(x))
+      node.invalid("Scale and B do not broadcast to X: {}, {} and {}", node.type(scale),
+                   node.type(bias), node.type(x));
+    node.output(y);
+  } else {
+    node.output(norm(scale, bias));
+  }
   output_statistics(node, x, axis, epsilon, 1, 2);
 }
 
@@ -62,18 +85,25 @@ void batch_normalization(NodeContext& node) {
   // ignores 'is_test' of opset 6: only inference is supported.
   if (node.opset() >= 14 && node.attr_int("training_mode", 0) != 0)
     node.unsupported("training_mode is 1; only inference is supported");
-  if (node.opset() < 9 && node.attr_int("spatial", 1) == 0)
-    node.unsupported("spatial is 0; only statistics per channel are supported");
+  const bool by_element = node.opset() < 9 && node.attr_int("spatial", 1) == 0;
   refuse_outputs_from(node, 1, {"mean", "var", "saved_mean", "saved_var"});
-  const ValueId x = node.x();
+  ValueId x = node.x();
+  const Shape shape = node.shape(x);
+  if (shape.size() == 1) x = node.reshape(x, {shape[0], Dim(1)});  // one channel
   require_channels(node, x);
-  const ValueId scale = per_channel(node, 1, "scale", x), bias = per_channel(node, 2, "B", x);
-  const ValueId mean = per_channel(node, 3, "mean", x), variance = per_channel(node, 4, "var", x);
+  const auto statistic = [&](std::size_t i, const char* what) {
+    if (!by_element) return per_channel(node, i, what, x);
+    const ValueId value = node.cast(node.input(i, what), node.dtype(x));
+    check_shape(node, value, what, Shape(shape.begin() + 1, shape.end()));
+    return value;
+  };
+  const ValueId scale = statistic(1, "scale"), bias = statistic(2, "B");
+  const ValueId mean = statistic(3, "mean"), variance = statistic(4, "var");
   const ValueId epsilon = node.constant(node.dtype(x), node.attr_float("epsilon", 1e-5f));
   const ValueId deviation = node.add("Sqrt", {node.add("Add", {variance, epsilon})});
   const ValueId factor = node.add("Div", {scale, deviation});
   const ValueId summand = node.add("Sub", {bias, node.add("Mul", {mean, factor})});
-  node.output(node.add("Add", {node.add("Mul", {x, factor}), summand}));
+  node.output(node.reshape(node.add("Add", {node.add("Mul", {x, factor}), summand}), shape));
 }
 
 ValueId scale_and_shift(NodeContext& node, ValueId normal, ValueId x) {

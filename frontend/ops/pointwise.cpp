@@ -84,11 +84,28 @@ void is_inf(NodeContext& node) {
   node.output(node.add("And", {infinite, node.add(side, {x, zero})}));
 }
 
+/// Strings are equal where their integers are: one side must be known, since -1 stands for all
+/// strings that the model does not have.
+void equal(NodeContext& node) {
+  const ValueId a = node.input(0, "A"), b = node.input(1, "B");
+  if (node.text(0) || node.text(1)) {
+    if (!same_text(node.text(0), node.text(1)) || node.text(0)->code != BindingText::Code::kLabels)
+      node.unsupported("it compares strings of different lists, or hashes of them");
+    if (node.builder().constant_of(a) == nullptr && node.builder().constant_of(b) == nullptr)
+      node.unsupported(
+          "it compares strings of inputs with each other; only with the model's own are they "
+          "compared");
+  }
+  node.output(node.add("Equal", {a, b}));
+}
+
 void mod(NodeContext& node) {
   const ValueId a = node.input(0, "A"), b = node.input(1, "B");
   const bool fmod = node.attr_int("fmod", 0) != 0;
   if (!fmod && is_float(node.dtype(a)) && node.opset() < 28)
-    node.invalid("attribute 'fmod' must be 1 for float inputs before opset 28");
+    node.assume(
+        "its inputs are floats, and attribute 'fmod' is 0: the result has the sign of B, as opset "
+        "28 says");
   node.output(node.add(fmod ? "Fmod" : "Mod", {a, b}));
 }
 
@@ -131,6 +148,14 @@ void where(NodeContext& node) {
 }
 
 void cast(NodeContext& node) {
+  const bool to_strings = node.attr_int("to") == kString;
+  if (const TextPtr text = node.text(0); text || to_strings) {
+    if (!text || !to_strings)
+      node.unsupported(text ? "it makes numbers of strings: encode the column before the model"
+                            : "it makes strings of numbers: cast behind the model");
+    node.give_text(0, text);
+    return node.output(node.x());
+  }
   // ignores 'round_mode', which affects only float8e8m0 results
   node.output(node.cast(node.x(), target_type(node), node.saturates()));
 }
@@ -147,7 +172,9 @@ void tan(NodeContext& node) {
 
 ValueId clip_to(NodeContext& node, ValueId x, std::optional<ValueId> low,
                 std::optional<ValueId> high) {
-  if (low && high && is_float(node.dtype(x))) return node.add("Clip", {x, *low, *high});
+  const bool are_scalars = (!low || node.rank(*low) == 0) && (!high || node.rank(*high) == 0);
+  if (low && high && are_scalars && is_float(node.dtype(x)))
+    return node.add("Clip", {x, *low, *high});
   // In this order the upper bound wins if the bounds are reversed, as in ONNX.
   if (low) x = node.add("Max", {x, *low});
   if (high) x = node.add("Min", {x, *high});
@@ -167,11 +194,12 @@ void clip_inputs(NodeContext& node) {
   const auto bound = [&](std::size_t i, const char* name) -> std::optional<ValueId> {
     if (!node.has_input(i)) return std::nullopt;
     const ValueId value = node.input(i, name);
-    if (!node.shape(value).empty()) {
-      if (ir::element_count(node.shape(value)) != Dim(1))
-        node.invalid("{} must be a scalar, but is {}", name, node.type(value));
-      return node.reshape(value, {});
-    }
+    if (node.shape(value).empty()) return value;
+    if (ir::element_count(node.shape(value)) == Dim(1)) return node.reshape(value, {});
+    if (ir::broadcast(node.shape(node.x()), node.shape(value)) != node.shape(node.x()))
+      node.invalid("{} must be a scalar, but is {}", name, node.type(value));
+    node.assume("{} is {}, no scalar; it is taken as a bound of each element", name,
+                node.type(value));
     return value;
   };
   const ValueId x = node.x();
@@ -212,7 +240,7 @@ const OpRows kPointwiseOps = {
     {"Greater", 1, binary_with_axis, kBroadcast}, {"Add", 7, same_binary}, {"Sub", 7, same_binary},
     {"Mul", 7, same_binary}, {"Div", 7, same_binary}, {"Mod", 10, mod, "fmod"}, {"Pow", 7, pow},
     {"And", 7, same_binary, "", "", Types::kBools}, {"Or", 7, same_binary, "", "", Types::kBools},
-    {"Xor", 7, same_binary, "", "", Types::kBools}, {"Equal", 7, same_binary, "", "", Types::kAny},
+    {"Xor", 7, same_binary, "", "", Types::kBools}, {"Equal", 7, equal, "", "", Types::kAny},
     {"Less", 7, same_binary}, {"LessOrEqual", 12, same_binary}, {"Greater", 7, same_binary},
     {"GreaterOrEqual", 12, same_binary}, {"Min", 6, same_variadic}, {"Max", 6, same_variadic}, {"Sum", 6, sum},
     {"Mean", 6, mean}, {"IsNaN", 9, is_nan, "", "", Types::kFloats},

@@ -45,10 +45,9 @@ void size(NodeContext& node) {
   node.output(node.folder().scalar_of(ir::element_count(node.shape(node.x()))));
 }
 
-void reshape(NodeContext& node) {
+void reshape_to(NodeContext& node, Shape to) {
   const ValueId x = node.input(0, "data");
   const Shape from = node.shape(x);
-  Shape to = node.sizes(1, "shape");
   const bool allow_zero = node.opset() >= 14 && node.attr_int("allowzero", 0) != 0;
   std::optional<std::size_t> inferred;
   Dim known(1);
@@ -83,6 +82,14 @@ void reshape(NodeContext& node) {
     to[*inferred] = *exact;
   }
   node.output(node.reshape(x, to));
+}
+
+void reshape(NodeContext& node) { reshape_to(node, node.sizes(1, "shape")); }
+
+void reshape_by_attribute(NodeContext& node) {
+  const auto shape = node.attr_ints("shape");
+  if (!shape) node.invalid("attribute 'shape' is missing");
+  reshape_to(node, {shape->begin(), shape->end()});
 }
 
 void flatten(NodeContext& node) {
@@ -142,6 +149,16 @@ void unsqueeze(NodeContext& node) {
   const auto axes = node.normalise_axes(*given, rank);
   Shape to = node.shape(x);
   for (const std::int64_t axis : axes) to.insert(to.begin() + axis, Dim(1));
+  node.output(node.reshape(x, to));
+}
+
+/// A dimension of 1 at `axis` of the result.
+void expand_dims(NodeContext& node) {
+  const ValueId x = node.input(0, "X");
+  const Ints axis = node.ints(1, "axis");
+  if (axis.size() != 1) node.invalid("axis has {} elements, not one", axis.size());
+  Shape to = node.shape(x);
+  to.insert(to.begin() + node.normalise_axis(axis[0], node.rank(x) + 1), Dim(1));
   node.output(node.reshape(x, to));
 }
 
@@ -259,10 +276,13 @@ const OpRows kShapeOps = {
     {"Dropout", 7, dropout, "ratio:-11 seed:12-"},
     {"Shape", 1, shape, "end:15- start:15-"},
     {"Size", 1, size},
+    {"Reshape", 1, reshape_by_attribute, "consumed_inputs shape", "", Types::kAny,
+     FourBits::kKeeps},
     {"Reshape", 5, reshape, "allowzero:14-", "", Types::kAny, FourBits::kKeeps},
     {"Flatten", 1, flatten, "axis", "", Types::kAny, FourBits::kKeeps},
     {"Squeeze", 1, squeeze, "axes:-12", "", Types::kAny, FourBits::kKeeps},
     {"Unsqueeze", 1, unsqueeze, "axes:-12", "", Types::kAny, FourBits::kKeeps},
+    {"ExpandDims", 1, expand_dims, "", kMicrosoft},
     {"Transpose", 1, transpose, "perm", "", Types::kAny, FourBits::kKeeps},
     {"Expand", 8, expand},
     {"Tile", 6, tile},

@@ -64,6 +64,49 @@ ValueId transform(NodeContext& node, ValueId x, std::int64_t length, ir::Attrs a
   return node.add("Dft", std::move(operands), std::move(attrs));
 }
 
+/// A transform whose length only the run knows: matmuls of `x` [.., size] (`complex`: [.., size,
+/// 2]) with a matrix that the run makes, [.., count, 2]. Elements from `length` on do not count.
+ValueId transform_by_matrix(NodeContext& node, ValueId x, bool complex, const Dim& length,
+                            const Dim& count, bool inverse) {
+  const Term all(node, x);
+  const DType type = all.dtype(), compute = type == DType::kFloat64 ? type : DType::kFloat32;
+  Shape shape = all.shape();
+  if (complex) shape.pop_back();
+  const Dim size = shape.back();
+  const Term n = size_of_dim(node, length);
+  // i k modulo n as integers: the angle is then as exact at the end as at the beginning.
+  const Term i = iota(node, size, 0, 2);
+  const Term turns = (i * iota(node, count, 1, 2)).with("Mod", n);
+  const Term angle = turns.cast(compute) * kTwoPi / n.cast(compute);
+  const auto entries = [&](const Term& values) {
+    const Term scaled = inverse ? values / n.cast(compute) : values;
+    return size == length ? scaled : select(i.with("Less", n), scaled, scaled.number(0));
+  };
+  const Term cosine = entries(angle.apply("Cos")), sine = entries(angle.apply("Sin"));
+  const std::size_t last = shape.size();
+  const auto part_of = [&](std::int64_t p) {
+    const Term one = complex ? slice_one(all, last, p).reshape(shape) : all;
+    return one.cast(compute);
+  };
+  const auto product = [&](const Term& values, const Term& matrix) {
+    return Term(node, node.add("MatMul", {values.value(), matrix.value()}));
+  };
+  // exp(-i t) forwards: real a + imaginary b become a cos + b sin, and b cos - a sin.
+  const Term real = part_of(0);
+  Term re = product(real, cosine), im = product(real, sine);
+  if (!inverse) im = im.apply("Neg");
+  if (complex) {
+    const Term imaginary = part_of(1), turned = product(imaginary, sine);
+    re = inverse ? re - turned : re + turned;
+    im = im + product(imaginary, cosine);
+  }
+  Shape pair = re.shape();
+  pair.emplace_back(1);
+  return node.cast(node.concat({re.reshape(pair).value(), im.reshape(pair).value()},
+                               static_cast<std::int64_t>(last)),
+                   type);
+}
+
 void check_parts(NodeContext& node, ValueId x) {
   if (node.rank(x) < 2 || (node.shape(x).back() != Dim(1) && node.shape(x).back() != Dim(2)))
     node.invalid("input must have a last dimension of 1 (real) or 2 (complex), but is {}",
@@ -80,11 +123,10 @@ void dft(NodeContext& node) {
   if (axis == rank - 1) node.invalid("axis is the last dimension, which holds complex numbers");
   const bool inverse = node.attr_int("inverse", 0) != 0;
   const bool onesided = node.attr_int("onesided", 0) != 0;
-  const std::int64_t size =
-      constant_size(node, node.shape(input)[static_cast<std::size_t>(axis)], "the signal's length");
-  std::int64_t length = inverse && onesided ? 2 * (size - 1) : size;
-  if (node.has_input(1)) length = constant_size(node, node.size(1, "dft_length"), "dft_length");
-  if (length < 1) node.invalid("dft_length is {}", length);
+  const Dim size = node.shape(input)[static_cast<std::size_t>(axis)];
+  Dim length = inverse && onesided ? Dim(2) * (size - Dim(1)) : size;
+  if (node.has_input(1)) length = node.size(1, "dft_length");
+  if (length.is_constant() && length.value() < 1) node.invalid("dft_length is {}", length);
 
   // The axis goes to the end, before the parts of numbers.
   const bool complex = node.shape(input).back() == Dim(2), half = inverse && onesided;
@@ -102,9 +144,16 @@ void dft(NodeContext& node) {
     shape.pop_back();
     x = node.reshape(x, shape);
   }
-  const std::int64_t count = onesided && !half ? length / 2 + 1 : length;
-  node.output(node.transpose(transform(node, x, length,
-                                       {{"count", count},
+  const ir::Ranges& ranges = node.builder().ranges();
+  const Dim count = onesided && !half ? ir::floor_div(length, 2, ranges) + Dim(1) : length;
+  if (!length.is_constant() || !size.is_constant()) {
+    if (half) node.unsupported("a one-sided inverse transform of symbolic length {}", length);
+    node.at_least(length, 1);
+    return node.output(
+        node.transpose(transform_by_matrix(node, x, complex, length, count, inverse), back));
+  }
+  node.output(node.transpose(transform(node, x, length.value(),
+                                       {{"count", count.value()},
                                         {"complex", std::int64_t{complex}},
                                         {"half", std::int64_t{half}},
                                         {"inverse", std::int64_t{inverse}}}),

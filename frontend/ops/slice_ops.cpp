@@ -156,7 +156,11 @@ void slice_attributes(NodeContext& node) {
 }
 
 std::vector<SliceBound> read_bounds(NodeContext& node, std::size_t i, const char* what) {
-  const ValueId value = node.input(i, what);
+  ValueId value = node.input(i, what);
+  if (node.rank(value) == 0) {
+    node.assume("input {} ({}) is a scalar, and is taken as a vector of one", i, what);
+    value = node.reshape(value, {Dim(1)});
+  }
   const Shape shape = node.shape(value);
   if (!is_integer(node.dtype(value)) || shape.size() != 1 || !shape[0].is_constant())
     node.invalid("input {} ({}) must be a vector of integers, but is {}", i, what,
@@ -174,7 +178,38 @@ std::vector<SliceBound> read_bounds(NodeContext& node, std::size_t i, const char
   return result;
 }
 
+/// Slices along axes that the run finds: each dimension has the bounds of the entry that names it,
+/// or is whole.
+void slice_along_data(NodeContext& node) {
+  const Term axes = Term(node, node.input(3, "axes")).cast(DType::kInt64);
+  const auto rank = node.rank(node.input(0, "data"));
+  ValueId x = node.input(0, "data");
+  const auto bound_of = [&](std::size_t input, const Term& is_here, const Term& otherwise) {
+    const Term given = Term(node, node.input(input, "bounds")).cast(DType::kInt64);
+    // One entry at most names a dimension.
+    const Term own = reduce("ReduceSum", select(is_here, given, given.number(0)), 0);
+    const Term any = reduce("ReduceMax", is_here.cast(DType::kInt32), 0).with("Greater", 0);
+    return SliceBound{std::nullopt, select(any, own, otherwise).value()};
+  };
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const Term n = size_of_dim(node, node.shape(x)[static_cast<std::size_t>(d)]);
+    const Term is_here = axes.with("Equal", static_cast<double>(d))
+                             .with("Or", axes.with("Equal", static_cast<double>(d - rank)));
+    x = slice_by_data(node, x, static_cast<std::size_t>(d), bound_of(1, is_here, n.number(0)),
+                      bound_of(2, is_here, n), 1);
+  }
+  node.output(x);
+}
+
 void slice_inputs(NodeContext& node) {
+  const auto is_vector = [&](std::size_t i) {
+    return node.has_input(i) && node.rank(node.input(i, "bounds")) == 1;
+  };
+  // Without steps, what is sliced needs not be known.
+  if (is_vector(3) && !node.has_input(4) && is_vector(1) && is_vector(2) &&
+      is_integer(node.dtype(node.input(3, "axes"))) &&
+      !node.folder().contents(node.input(3, "axes")))
+    return slice_along_data(node);
   std::optional<Ints> axes;
   if (node.has_input(3)) axes = node.ints(3, "axes");
   slice(node, read_bounds(node, 1, "starts"), read_bounds(node, 2, "ends"), std::move(axes),
@@ -329,6 +364,24 @@ Term padding_places(NodeContext& node, ValueId x, std::size_t d, const Dim& begi
   return {node, index};
 }
 
+/// Dimension `d` of `x` with pads that the run finds to be positive or negative, as where
+/// detections are padded or cut to a count.
+ValueId moved_along(NodeContext& node, ValueId x, std::size_t d, const Dim& begin, const Dim& end,
+                    double fill) {
+  const Shape shape = node.shape(x);
+  const Dim length = begin + shape[d] + end;
+  node.at_least(length, 0);
+  const Term at = iota(node, length, 0, 1) - size_of_dim(node, begin);
+  const Term n = size_of_dim(node, shape[d]);
+  // One element more: the dimension may be empty, and everything outside reads that element.
+  std::vector<Dim> begins(shape.size(), Dim(0)), ends(shape.size(), Dim(0));
+  ends[d] = 1;
+  const ValueId filled = node.add("Pad", {x}, {{"begins", begins}, {"ends", ends}, {"fill", fill}});
+  const Term inside = at.with("GreaterOrEqual", 0).with("And", at.with("Less", n));
+  return node.add("Gather", {filled, select(inside, at, n).value()},
+                  {{"axis", static_cast<std::int64_t>(d)}});
+}
+
 /// Implements negative pads by slicing. `computed` is a fill value that is not constant.
 void pad(NodeContext& node, const std::vector<Dim>& pads, const Ints& axes, PadMode mode,
          double fill, ValueId computed = {}) {
@@ -339,12 +392,24 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const Ints& axes, PadM
   const std::size_t rank = node.shape(x).size();
   std::vector<Dim> begins(rank, Dim(0)), ends(rank, Dim(0));
   SliceSpec crop(node.shape(x));
+  struct Moved {
+    std::size_t d;
+    Dim begin, end;
+  };
+  std::vector<Moved> moved;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<std::size_t>(axes[i]);
-    const auto read = [&](const Dim& pad, Dim& into) -> std::int64_t {
+    const auto may_crop = [&](const Dim& pad) {
       const auto least = ir::lower_bound(pad, node.builder().ranges());
-      if (!pad.is_constant() && (!least || *least < 0))
-        node.unsupported("a pad of {} may be negative", pad);
+      return !pad.is_constant() && (!least || *least < 0);
+    };
+    if (may_crop(pads[i]) || may_crop(pads[i + axes.size()])) {
+      if (mode != PadMode::kConstant || computed.valid())
+        node.unsupported("a pad of {} or {} may be negative", pads[i], pads[i + axes.size()]);
+      moved.push_back({d, pads[i], pads[i + axes.size()]});
+      continue;
+    }
+    const auto read = [&](const Dim& pad, Dim& into) -> std::int64_t {
       if (pad.is_constant() && pad.value() < 0) return pad.value();
       into = pad;
       return 0;
@@ -392,6 +457,7 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const Ints& axes, PadM
     if (computed.valid())
       x = node.add("Where", {node.add("Pad", {everywhere}, attrs), x, computed});
   }
+  for (const auto& [d, begin, end] : moved) x = moved_along(node, x, d, begin, end, fill);
   node.output(x);
 }
 
@@ -482,11 +548,13 @@ void center_crop_pad(NodeContext& node) {
 const OpRows kSliceOps = {
     {"Slice", 1, slice_attributes, "axes ends starts"},
     {"Slice", 10, slice_inputs},
+    {"DynamicSlice", 1, slice_inputs},  // experimental, removed
     {"Split", 2, split, "axis num_outputs:18- split:-12"},
     {"Concat", 4, concat, "axis"},
     {"Gather", 1, gather, "axis", "", Types::kAny, FourBits::kKeeps},
     {"Pad", 2, pad_attributes, "mode pads value"},
     {"Pad", 11, pad_inputs, "mode"},
+    {"Pad", 1, pad_inputs, "mode", kMicrosoft},
     {"CenterCropPad", 18, center_crop_pad, "axes"},
 };
 

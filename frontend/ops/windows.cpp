@@ -49,6 +49,13 @@ Ints read_window_ints(NodeContext& node, const char* name, std::size_t count, st
   return values;
 }
 
+std::string read_auto_pad(NodeContext& node) {
+  const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
+  if (!auto_pad.empty()) return auto_pad;
+  node.assume("attribute 'auto_pad' is empty, and is taken as NOTSET");
+  return "NOTSET";
+}
+
 void require_spatial(NodeContext& node, ValueId x) {
   if (node.rank(x) < 3)
     node.invalid("input must be [N, C, spatial dimensions..], but is {}", node.type(x));
@@ -82,7 +89,7 @@ Windows read_windows(NodeContext& node, ValueId x, Ints kernel) {
   const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(spatial);
   w.pads_begin.assign(pads.begin(), middle);
   w.pads_end.assign(middle, pads.end());
-  const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
+  const std::string auto_pad = read_auto_pad(node);
   if (auto_pad == "NOTSET") return w;
   // The specification forbids explicit pads here; exporters write zeros.
   std::ranges::fill(w.pads_begin, Dim(0));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "frontend/ops/node_context.h"
@@ -21,6 +22,8 @@ struct Windows {
 /// for each. Throws Error(kInvalidModel).
 Ints read_window_ints(NodeContext& node, const char* name, std::size_t count, std::int64_t fallback,
                       std::int64_t least);
+/// The attribute "auto_pad", NOTSET by default.
+std::string read_auto_pad(NodeContext& node);
 /// Throws Error(kInvalidModel) unless `x` is [N, C, spatial dimensions..].
 void require_spatial(NodeContext& node, ValueId x);
 /// Sizes of the kernel from the weights' shape, from its third dimension on. Throws if they are

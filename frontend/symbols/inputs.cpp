@@ -83,8 +83,12 @@ bool is_of_past(std::string_view symbol) { return symbol.starts_with("past"); }
 class InputReader {
  public:
   InputReader(const onnx::GraphProto& graph, const std::unordered_set<std::string>& initializers,
-              const ImportOptions& options, std::vector<std::string>& warnings)
-      : graph_(graph), initializers_(initializers), options_(options), warnings_(warnings) {
+              const ImportOptions& options, std::vector<std::string>& warnings, ModelTexts& texts)
+      : graph_(graph),
+        initializers_(initializers),
+        options_(options),
+        warnings_(warnings),
+        texts_(texts) {
     shapes_ = options.input_shapes;
     for (const auto& [name, value] : options.input_values)
       shapes_.insert_or_assign(name, value.type().shape);
@@ -111,7 +115,9 @@ class InputReader {
  private:
   void add(const onnx::ValueInfoProto& proto, const std::set<std::string>& names) {
     const bool is_tensor = proto.type().value_case() == onnx::TypeProto::kTensorType;
-    if (options_.drop_unsupported_outputs &&
+    const bool is_text = is_tensor && proto.type().tensor_type().elem_type() == kString &&
+                         proto.type().tensor_type().has_shape();
+    if (options_.drop_unsupported_outputs && !is_text &&
         (!is_tensor || !dtype_of(proto.type().tensor_type().elem_type()))) {
       warnings_.push_back(fmt::format(
           "input '{}' is left out: it is {}", proto.name(),
@@ -124,7 +130,12 @@ class InputReader {
     const auto& tensor = proto.type().tensor_type();
     GraphInput input;
     input.name = proto.name();
-    input.type.dtype = require_dtype(tensor.elem_type(), fmt::format("input '{}'", proto.name()));
+    if (is_text) {
+      input.text = texts_.of_input(proto.name());
+      input.type.dtype = texts_.type_of_input(proto.name());
+    } else {
+      input.type.dtype = require_dtype(tensor.elem_type(), fmt::format("input '{}'", proto.name()));
+    }
     if (const auto value = options_.input_values.find(proto.name());
         value != options_.input_values.end() && value->second.dtype() != input.type.dtype)
       usage("the value given for input '{}' is {}, but the input's elements are {}", input.name,
@@ -295,6 +306,7 @@ class InputReader {
   const ImportOptions& options_;
   std::map<std::string, Shape> shapes_;  // given shapes, including those of given values
   std::vector<std::string>& warnings_;
+  ModelTexts& texts_;
   SymbolNames symbols_;
   Replacements replacements_;
   GraphInputs result_;
@@ -310,8 +322,9 @@ std::string symbol_name(std::string name) {
 
 GraphInputs read_inputs(const onnx::GraphProto& graph,
                         const std::unordered_set<std::string>& initializers,
-                        const ImportOptions& options, std::vector<std::string>& warnings) {
-  return InputReader(graph, initializers, options, warnings).read();
+                        const ImportOptions& options, std::vector<std::string>& warnings,
+                        ModelTexts& texts) {
+  return InputReader(graph, initializers, options, warnings, texts).read();
 }
 
 }  // namespace sinter::frontend

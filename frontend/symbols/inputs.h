@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "frontend/model/import_options.h"
+#include "frontend/model/texts.h"
 
 namespace onnx {
 class GraphProto;
@@ -22,6 +23,7 @@ std::string symbol_name(std::string name);
 struct GraphInput {
   std::string name;
   ir::TensorType type;
+  TextPtr text = {};  // strings, for which integers stand
 };
 
 struct GraphInputs {
@@ -41,6 +43,7 @@ struct GraphInputs {
 /// other; kUnsupported for inputs that are not tensors or have no rank; kInvalidModel otherwise.
 GraphInputs read_inputs(const onnx::GraphProto& graph,
                         const std::unordered_set<std::string>& initializers,
-                        const ImportOptions& options, std::vector<std::string>& warnings);
+                        const ImportOptions& options, std::vector<std::string>& warnings,
+                        ModelTexts& texts);
 
 }  // namespace sinter::frontend

@@ -13,11 +13,11 @@ import sys
 import onnx
 
 # ONNX Runtime writes these into models of older opsets, or under ONNX's name without a schema there.
-EARLIER = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
+EARLIER = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None, "ThresholdedRelu": 10}
 
 
 # Once experimental operators of ONNX, which ONNX Runtime alone still has schemas of.
-EXPERIMENTAL = {"Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
+EXPERIMENTAL = {"Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
 
 
 # Inputs that ONNX Runtime's later versions have behind those of the installed one.

@@ -16,6 +16,7 @@ import numpy as np
 from attention_cases import attention_cases
 from contrib_cases import contrib_cases
 from edge_cases import edge_cases
+from export_cases import export_cases
 from float8_cases import float8_cases
 from group_query_cases import group_query_cases
 from matmul_nbits_cases import matmul_nbits_cases
@@ -284,4 +285,5 @@ if __name__ == "__main__":
     float8_cases()
     edge_cases()
     recurrence_cases()
+    export_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

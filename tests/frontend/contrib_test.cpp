@@ -80,15 +80,6 @@ TEST(MultiHeadAttention, FormsThatContradictAreErrors) {
   EXPECT_THAT(invalid(of({{{2, 3, 2, 2, 2}}})), HasSubstr("it must be [2, 3, 2, 3, 2]"));
   EXPECT_THAT(invalid(of({{{2, 3, 4}}, {{2, 3, 4}}, {{2, 2, 3, 2}}})),
               HasSubstr("must both be [batch, length, size], or a cache"));
-  EXPECT_THAT(invalid(of({{{2, 3, 4}},
-                          {{2, 2, 5, 2}},
-                          {{2, 2, 5, 2}},
-                          none,
-                          none,
-                          none,
-                          {{2, 2, 4, 2}},
-                          {{2, 2, 4, 2}}})),
-              HasSubstr("past_key and past_value cannot be given with it"));
   EXPECT_THAT(
       unsupported(multi_head({none, none, none, {{2, 2, 4, 2}}, {{2, 2, 4, 2}}, {{1}, kI32}})),
       HasSubstr("export without buffer sharing"));

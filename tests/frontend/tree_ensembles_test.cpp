@@ -118,23 +118,18 @@ TEST(TreeEnsembles, BadTreesAreRefusedByName) {
   EXPECT_THAT(twice.error(), HasSubstr("tree 0 has two nodes 1"));
 }
 
-TEST(TreeEnsembles, StringLabelsAreRefusedWithAWayOut) {
+TEST(TreeEnsembles, StringLabelsAreTheirIndices) {
   ModelBuilder model = Tree().model("TreeEnsembleClassifier");
   auto* labels = model.last_node().add_attribute();
   labels->set_name("classlabels_strings");
   labels->set_type(onnx::AttributeProto::STRINGS);
   labels->add_strings("cat");
   labels->add_strings("dog");
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
-              HasSubstr("train with the classes as numbers"));
-}
-
-TEST(TreeEnsembles, MapsAreRefusedWithAWayOut) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {3, 2}).node("ZipMap", {"x"}, {"y"}).output("y");
-  model.last_node().set_domain("ai.onnx.ml");
-  Tree::import_domain(model, 1);
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("zipmap=False"));
+  model.output("label");
+  const ImportedModel imported = model.import();
+  ASSERT_EQ(imported.output_texts.size(), 1U);
+  EXPECT_EQ(imported.output_texts.begin()->second.code, BindingText::Code::kLabels);
+  EXPECT_THAT(imported.output_texts.begin()->second.labels, testing::ElementsAre("cat", "dog"));
 }
 
 /// A node for each mode of opset 5 over one column, split 2 or members {1, 2}.

@@ -91,6 +91,41 @@ TEST_F(HostileFiles, ColumnMajorArraysAreTurned) {
   EXPECT_TRUE(read("(0, 7)", "").empty());
 }
 
+TEST_F(HostileFiles, ArraysOfStringsBecomeIntegersWhereTheyMay) {
+  const tools::TextTargets lengths =
+      [](const std::string& name) -> std::optional<tools::TextTarget> {
+    if (name != "words") return std::nullopt;
+    return tools::TextTarget{DType::kInt32, [](std::string_view text) {
+                               return static_cast<std::int64_t>(text.size());
+                             }};
+  };
+  const auto read = [&](const std::string& descr, const std::string& data,
+                        const std::string& name = "words") {
+    const std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2,)}";
+    return tools::read_npy(write("a.npy", npy(header, data)), name, {}, lengths);
+  };
+  // "ab" and U+00FC, which has two bytes in UTF-8; zeros behind are no characters.
+  const std::string wide("a\0\0\0b\0\0\0\0\0\0\0\xfc\0\0\0\0\0\0\0\0\0\0\0", 24);
+  EXPECT_EQ(read("<U3", wide).to_ints(), (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(read("<U3", wide).dtype(), DType::kInt32);
+  EXPECT_EQ(read("|S3", std::string("abc\0\0\0", 6)).to_ints(), (std::vector<std::int64_t>{3, 0}));
+  const auto refused = [&](const std::string& descr, const std::string& data,
+                           const std::string& name) -> std::string {
+    try {
+      read(descr, data, name);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(refused("<U3", wide, "x"), HasSubstr("is for an input of numbers"));
+  EXPECT_THAT(refused("<U3", wide.substr(1), "words"), HasSubstr("needs 24 bytes"));
+  EXPECT_THAT(refused("<U99999999999", wide, "words"), HasSubstr("is not supported"));
+  EXPECT_THAT(refused("<Ux", wide, "words"), HasSubstr("is not supported"));
+  EXPECT_THAT(refusal(npy("{'descr': '|S1', 'fortran_order': False, 'shape': (1,)}", "a")),
+              HasSubstr("is for an input of numbers"));
+}
+
 TEST_F(HostileFiles, HeadersOfArraysThatAreNone) {
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}";
   const auto with = [&](const std::string& from, const std::string& to) {

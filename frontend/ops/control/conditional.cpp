@@ -50,6 +50,36 @@ std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::Te
   return found;
 }
 
+/// `longer` without some of its dimensions of 1, so that it has the rank of `shorter` and differs
+/// from it in one dimension at most; nullopt if there is no such shape.
+std::optional<Shape> without_ones(const Shape& longer, const Shape& shorter) {
+  if (longer.size() == shorter.size()) {
+    std::size_t different = 0;
+    for (std::size_t d = 0; d < longer.size(); ++d) different += longer[d] != shorter[d] ? 1 : 0;
+    return different <= 1 ? std::optional(longer) : std::nullopt;
+  }
+  for (std::size_t d = 0; d < longer.size() && longer.size() > shorter.size(); ++d) {
+    if (longer[d] != Dim(1)) continue;
+    Shape less = longer;
+    less.erase(less.begin() + static_cast<std::ptrdiff_t>(d));
+    if (auto found = without_ones(less, shorter)) return found;
+  }
+  return std::nullopt;
+}
+
+/// Gives `a` and `b`, which branches make for output `i`, one rank: a value has one here.
+void align_ranks(NodeContext& node, std::size_t i, ValueId& a, ValueId& b) {
+  ValueId& longer = node.rank(a) > node.rank(b) ? a : b;
+  const ValueId shorter = node.rank(a) > node.rank(b) ? b : a;
+  constexpr std::int64_t kMostRank = 8;
+  if (node.rank(a) == node.rank(b) || node.rank(longer) > kMostRank) return;
+  const auto shape = without_ones(node.shape(longer), node.shape(shorter));
+  if (!shape) return;
+  node.assume("its branches make {} and {} for output {}: the first is taken as {}",
+              node.type(longer), node.type(shorter), i, *shape);
+  longer = node.reshape(longer, *shape);
+}
+
 /// Selects `a` if `is_a` is 1, else `b`, whose size along `axis` differs: short and long texts have
 /// tables of angles of different lengths. The result is a view of both.
 ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, std::size_t axis) {
@@ -150,7 +180,8 @@ void if_then_else(NodeContext& node) {
   }
   for (std::size_t i = 0; i < then_values->size(); ++i) {
     if (!node.output_is_used(i)) continue;
-    const ValueId a = (*then_values)[i], b = (*else_values)[i];
+    ValueId a = (*then_values)[i], b = (*else_values)[i];
+    align_ranks(node, i, a, b);
     auto is_a = condition_on_sizes(node, condition);
     const auto axis = only_difference(node.type(a), node.type(b));
     // The run determines the size.

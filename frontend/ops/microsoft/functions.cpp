@@ -8,6 +8,7 @@
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -22,8 +23,15 @@ ValueId biased(NodeContext& node, ValueId x, std::size_t i) {
   return node.add("Add", {x, bias});
 }
 
+/// The input, plus a bias that broadcasts to it, if there is one.
 ValueId with_bias(NodeContext& node) {
-  return node.has_input(1) ? biased(node, node.x(), 1) : node.x();
+  const ValueId x = node.x();
+  if (!node.has_input(1)) return x;
+  const ValueId bias = node.input(1, "bias");
+  if (node.rank(bias) == 1) return biased(node, x, 1);
+  if (ir::broadcast(node.shape(x), node.shape(bias)) != node.shape(x))
+    node.invalid("bias is {}, which does not broadcast to {}", node.type(bias), node.type(x));
+  return node.add("Add", {x, bias});
 }
 
 void gelu(NodeContext& node) { node.output(node.add("Gelu", {node.x()})); }

@@ -245,8 +245,6 @@ void add_bias(NodeContext& node, ValueId bias, Projections& to) {
 /// Prepends the past to k and v; returns its length.
 Dim append_to_past(NodeContext& node, const Inputs& inputs, Projections& to) {
   if (!has_both(node, inputs.past_key, "past_key", inputs.past_value, "past_value")) return 0;
-  if (to.is_cache)
-    node.invalid("key and value are a cache: past_key and past_value cannot be given with it");
   const auto appended = [&](std::size_t i, const char* what, const Dim& length, ValueId value) {
     const ValueId past = node.input(i, what);
     const Shape own = node.shape(value);

@@ -2,6 +2,7 @@
 // Operators of ai.onnx.ml that prepare columns: scaling, encoding, imputing, selecting.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "frontend/ops/ml/scores.h"
 #include "frontend/ops/table/op_table.h"
@@ -69,9 +70,13 @@ void feature_vectorizer(NodeContext& node) {
   std::vector<ValueId> parts;
   for (std::size_t i = 0; i < node.input_count(); ++i) {
     Term x = Term(node, node.input(i, "X")).cast(DType::kFloat32);
-    if (x.shape().size() == 1) x = x.reshape({x.shape()[0], Dim(1)});
-    if (x.shape().size() != 2)
+    // As in ONNX Runtime: a vector is one row, further dimensions are columns.
+    const Shape shape = x.shape();
+    if (shape.empty())
       node.invalid("input {} must be [rows, columns], but is {}", i, node.type(x.value()));
+    x = shape.size() == 1
+            ? x.reshape({Dim(1), shape[0]})
+            : x.reshape({shape[0], ir::element_count({shape.begin() + 1, shape.end()})});
     if (!widths) {
       parts.push_back(x.value());
       continue;
@@ -112,18 +117,37 @@ void array_feature_extractor(NodeContext& node) {
   node.output(node.add("Gather", {x.value(), places.value()}, {{"axis", axis}}));
 }
 
-[[noreturn]] void refuse_strings(const NodeContext& node, std::string_view what) {
-  node.unsupported(
-      "its {} are strings, which no tensor here holds: encode the column before the model "
-      "(pandas.factorize, sklearn's OrdinalEncoder), and export from its numbers on",
-      what);
+/// The strings that input X stands for. Throws Error(kInvalidModel) if it holds numbers or hashes.
+const std::vector<std::string>& strings_of_x(const NodeContext& node) {
+  const TextPtr text = node.text(0);
+  if (!text || text->code != BindingText::Code::kLabels)
+    node.invalid("its categories are strings, but X holds {}",
+                 text ? "hashes of strings" : "numbers");
+  return text->labels;
+}
+
+/// The integers that stand for `wanted` in X; -2, which stands for nothing, for strings that X
+/// cannot have.
+Ints codes_in_x(const NodeContext& node, const std::vector<std::string>& wanted) {
+  const std::vector<std::string>& labels = strings_of_x(node);
+  std::unordered_map<std::string_view, std::int64_t> places;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    places.emplace(labels[i], static_cast<std::int64_t>(i));
+  Ints codes;
+  for (const std::string& text : wanted) {
+    const auto found = places.find(text);
+    codes.push_back(found == places.end() ? -2 : found->second);
+  }
+  return codes;
 }
 
 void one_hot_encoder(NodeContext& node) {
   const Term x(node, node.input(0, "X"));
+  auto categories = node.attr_ints("cats_int64s");
   if (const auto names = node.attr_strings("cats_strings"); names && !names->empty())
-    refuse_strings(node, "categories");
-  const auto categories = node.attr_ints("cats_int64s");
+    categories = codes_in_x(node, *names);
+  else if (node.text(0))
+    node.invalid("X holds strings, but its categories are numbers");
   if (!categories || categories->empty()) node.invalid("attribute 'cats_int64s' is missing");
   if (node.attr_int("zeros", 1) == 0)
     node.warn("elements in none of its categories become zeros; nothing is reported when it runs");
@@ -145,10 +169,28 @@ void one_hot_encoder(NodeContext& node) {
       x.cast(DType::kInt64).reshape(shape).with("Equal", table).cast(DType::kFloat32).value());
 }
 
+/// Strings of the attribute NAME_strings or NAME_tensor, as integers that stand for them in X
+/// (keys) or in the model's list (values).
+std::optional<Ints> encoder_strings(const NodeContext& node, const std::string& what) {
+  auto names = node.attr_strings(what + "_strings");
+  if (names && names->empty()) names.reset();
+  if (!names && node.has_attr(what + "_tensor"))
+    if (const auto codes = node.attr_text_tensor(what + "_tensor")) {
+      names.emplace();
+      for (const std::int64_t code : codes->to_ints())
+        names->push_back(node.model_texts().all()->labels[static_cast<std::size_t>(code)]);
+    }
+  if (!names) return std::nullopt;
+  if (what == "keys") return codes_in_x(node, *names);
+  Ints codes;
+  for (const std::string& text : *names) codes.push_back(node.model_texts().code(text));
+  return codes;
+}
+
 /// Keys or values of a LabelEncoder.
 std::optional<ir::Tensor> encoder_table(const NodeContext& node, const std::string& what) {
-  if (const auto names = node.attr_strings(what + "_strings"); names && !names->empty())
-    refuse_strings(node, what);
+  if (const auto codes = encoder_strings(node, what))
+    return ir::Tensor::from_ints(DType::kInt64, {std::ssize(*codes)}, *codes);
   if (const auto ints = node.attr_ints(what + "_int64s"); ints && !ints->empty())
     return ir::Tensor::from_ints(DType::kInt64, {std::ssize(*ints)}, *ints);
   if (const auto floats = node.attr_floats(what + "_floats"); floats && !floats->empty())
@@ -200,13 +242,85 @@ std::optional<Term> look_up_dense(const Term& x, const ir::Tensor& keys, const i
   return take(table, {select(known, x - low, number(most - least + 1))});
 }
 
+/// LabelEncoder-1: strings to their indices, or indices to strings.
+void encode_classes(NodeContext& node, const std::vector<std::string>& classes) {
+  const Term x(node, node.input(0, "X"));
+  const Ints codes = node.text(0) ? codes_in_x(node, classes) : Ints();
+  if (!node.text(0)) {
+    const auto text =
+        std::make_shared<BindingText>(BindingText{BindingText::Code::kLabels, classes});
+    const Term known = x.with("GreaterOrEqual", 0)
+                           .with("And", x.with("Less", static_cast<double>(classes.size())));
+    node.give_text(0, text);
+    return node.output(
+        select(known, x.cast(DType::kInt64), x.cast(DType::kInt64).number(-1)).value());
+  }
+  Ints indices;
+  for (std::size_t i = 0; i < codes.size(); ++i) indices.push_back(static_cast<std::int64_t>(i));
+  const auto keys = ir::Tensor::from_ints(DType::kInt64, {std::ssize(codes)}, codes),
+             values = ir::Tensor::from_ints(DType::kInt64, {std::ssize(codes)}, indices);
+  const auto other = static_cast<double>(node.attr_value("default_int64", -1));
+  node.output(look_up_dense(x, keys, values, other)->value());
+}
+
+/// CategoryMapper: strings to integers, or integers to strings, by two lists.
+void category_mapper(NodeContext& node) {
+  const Term x(node, node.input(0, "X"));
+  const auto texts = node.attr_strings("cats_strings");
+  const auto numbers = node.attr_ints("cats_int64s");
+  if (!texts || !numbers || texts->size() != numbers->size() || texts->empty())
+    node.invalid("cats_strings and cats_int64s must be as many");
+  const auto table = [](const Ints& ints) {
+    return ir::Tensor::from_ints(DType::kInt64, {std::ssize(ints)}, ints);
+  };
+  Ints codes;
+  double other = static_cast<double>(node.attr_value("default_int64", -1));
+  const bool reads_strings = node.text(0) != nullptr;
+  if (reads_strings) {
+    codes = codes_in_x(node, *texts);
+  } else {
+    for (const std::string& text : *texts) codes.push_back(node.model_texts().code(text));
+    node.give_text(0, node.model_texts().all());
+    other =
+        static_cast<double>(node.model_texts().code(node.attr_string("default_string", "_Unused")));
+  }
+  const auto found = reads_strings ? look_up_dense(x, table(codes), table(*numbers), other)
+                                   : look_up_dense(x, table(*numbers), table(codes), other);
+  if (!found) node.unsupported("its numbers are too far apart for a table");
+  node.output(found->value());
+}
+
+/// A sequence of maps from class to probability: the tensor itself, whose columns are the classes.
+void zip_map(NodeContext& node) {
+  BindingText text{BindingText::Code::kColumns};
+  if (auto names = node.attr_strings("classlabels_strings"); names && !names->empty())
+    text.labels = std::move(*names);
+  else if (const auto numbers = node.attr_ints("classlabels_int64s"))
+    for (const std::int64_t number : *numbers) text.labels.push_back(std::to_string(number));
+  else
+    node.invalid("it has no classlabels_int64s or classlabels_strings");
+  const ValueId x = node.input(0, "X");
+  const Dim columns = node.shape(x).empty() ? Dim(1) : node.shape(x).back();
+  if (columns.is_constant() && columns.value() != std::ssize(text.labels))
+    node.invalid("it has {} labels for {}", text.labels.size(), node.type(x));
+  node.warn(
+      "its output is the tensor of probabilities {}, not a sequence of maps; column i is of "
+      "the class that is label i of the plan",
+      node.type(x));
+  node.give_text(0, std::make_shared<BindingText>(std::move(text)));
+  node.output(x);
+}
+
 /// From version 4 on a NaN key matches NaN elements.
 template <bool kFindsNan>
 void label_encoder(NodeContext& node) {
   const Term x(node, node.input(0, "X"));
   if (const auto names = node.attr_strings("classes_strings"); names && !names->empty())
-    refuse_strings(node, "classes");
+    return encode_classes(node, *names);
+  const bool makes_strings = encoder_strings(node, "values").has_value();
   const auto keys = encoder_table(node, "keys"), values = encoder_table(node, "values");
+  if (node.text(0) && !encoder_strings(node, "keys"))
+    node.invalid("X holds strings, but its keys are numbers");
   if (!keys || !values) node.invalid("it has no keys or no values");
   const std::int64_t count = keys->element_count();
   if (values->element_count() != count || count == 0)
@@ -215,7 +329,15 @@ void label_encoder(NodeContext& node) {
     node.invalid("its keys are {}, but X is {}", to_string(keys->dtype()), node.type(x.value()));
   const DType dtype = values->dtype();
   double other = dtype == DType::kInt64 ? -1 : 0;
-  if (const auto tensor = node.attr_tensor("default_tensor"); tensor && tensor->element_count() > 0)
+  if (makes_strings) {
+    node.give_text(0, node.model_texts().all());
+    if (const auto text = node.attr_text_tensor("default_tensor"); text)
+      other = static_cast<double>(text->to_ints().at(0));
+    else
+      other = static_cast<double>(
+          node.model_texts().code(node.attr_string("default_string", "_Unused")));
+  } else if (const auto tensor = node.attr_tensor("default_tensor");
+             tensor && tensor->element_count() > 0)
     other = tensor->at(0);
   else if (is_float(dtype))
     other = node.attr_float("default_float", 0);
@@ -247,6 +369,10 @@ void label_encoder(NodeContext& node) {
 }  // namespace
 
 const OpRows kFeatureOps = {
+    {"ZipMap", 1, zip_map, "classlabels_int64s classlabels_strings", kMl, Types::kFloats,
+     FourBits::kRefuses, kMlHoldsUntil},
+    {"CategoryMapper", 1, category_mapper, "cats_int64s cats_strings default_int64 default_string",
+     kMl, Types::kAny, FourBits::kRefuses, kMlHoldsUntil},
     {"Scaler", 1, scaler, "offset scale", kMl, Types::kNumbers, FourBits::kRefuses, kMlHoldsUntil},
     {"Normalizer", 1, normalizer, "norm", kMl, Types::kNumbers, FourBits::kRefuses, kMlHoldsUntil},
     {"Imputer", 1, imputer,

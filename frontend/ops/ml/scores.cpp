@@ -71,11 +71,14 @@ Term read_rows(NodeContext& node) {
   return floats;
 }
 
-Ints read_labels(const NodeContext& node, std::string_view ints, std::string_view strings) {
-  if (const auto names = node.attr_strings(strings); names && !names->empty())
-    node.unsupported(
-        "its labels are strings, which no tensor here holds: train with the classes as numbers "
-        "(sklearn's LabelEncoder), and look their names up behind the model");
+Ints read_labels(NodeContext& node, std::string_view ints, std::string_view strings) {
+  if (auto names = node.attr_strings(strings); names && !names->empty()) {
+    Ints indices;
+    for (std::size_t i = 0; i < names->size(); ++i) indices.push_back(static_cast<std::int64_t>(i));
+    node.give_text(0, std::make_shared<BindingText>(
+                          BindingText{BindingText::Code::kLabels, std::move(*names)}));
+    return indices;
+  }
   return node.attr_ints(ints).value_or(Ints());
 }
 

@@ -23,8 +23,8 @@ Term read_rows(NodeContext& node);
 /// Likewise of float32.
 inline Term read_float_rows(NodeContext& node) { return read_rows(node).cast(DType::kFloat32); }
 
-/// Integer class labels. Throws Error(kUnsupported), with a remedy, for strings.
-Ints read_labels(const NodeContext& node, std::string_view ints, std::string_view strings);
+/// Class labels. Strings are their indices, and output 0 stands for them.
+Ints read_labels(NodeContext& node, std::string_view ints, std::string_view strings);
 /// labels[argmax of scores along the second dimension], the first of equal scores: [rows].
 Term best_label(const Term& scores, const Ints& labels);
 /// labels[1] where `positive`, bool [rows, 1], else labels[0]: [rows].

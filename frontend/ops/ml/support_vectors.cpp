@@ -117,6 +117,59 @@ std::vector<Term> coupled(const std::vector<Term>& pairs, std::size_t classes) {
   return p;
 }
 
+/// The same for many classes, as operations on rows of vectors: probabilities [rows, classes] of
+/// `pairs` [rows, pairs]. Each column by itself would be the square of the classes in nodes.
+Term coupled_rows(const Term& pairs, std::int64_t classes) {
+  constexpr int kRounds = 6;
+  NodeContext& node = pairs.node();
+  const Dim rows = pairs.shape()[0];
+  Ints place;                 // in pairs, of classes i and j
+  std::vector<double> turns;  // 1 where the pair's probability is that of the other one
+  std::vector<double> others;
+  for (std::int64_t i = 0; i < classes; ++i)
+    for (std::int64_t j = 0; j < classes; ++j) {
+      const std::int64_t a = std::min(i, j), b = std::max(i, j);
+      place.push_back(i == j ? 0 : a * classes - a * (a + 1) / 2 + b - a - 1);
+      turns.push_back(i > j ? 1 : 0);
+      others.push_back(i == j ? 0 : 1);
+    }
+  const std::int64_t square = classes * classes;
+  const auto table = [&](const std::vector<double>& values) {
+    return float_constant(node, values, {1, square}, "");
+  };
+  const ValueId index =
+      node.builder().constant(ir::Tensor::from_ints(DType::kInt64, {square}, place));
+  const Term given(node, node.add("Gather", {pairs.value(), index}, {{"axis", std::int64_t{1}}}));
+  // r[i][j], and of the transposed: r[j][i] = 1 - r[i][j].
+  const Term turn = table(turns), other = table(others);
+  const Term r = (turn + given * (1 - turn * 2.0)) * other, back = (1 - r) * other;
+  const Shape matrix{rows, classes, classes};
+  const Term own = reduce("ReduceSum", back.apply("Square").reshape(matrix), 2);  // q[i][i]
+  const Term across = (back * r).apply("Neg").reshape(matrix);                    // q[i][j]
+  const auto n = static_cast<double>(classes);
+  Term p = own * 0 + 1 / n;
+  for (int round = 0; round < kRounds; ++round) {
+    Term qp = reduce("ReduceSum", across * p.reshape({rows, 1, classes}), 2) + own * p;
+    Term pqp = reduce("ReduceSum", p * qp, 1, true);
+    const Term error = reduce("ReduceMax", abs(qp - pqp), 1, true);
+    const Term goes_on = error.with("GreaterOrEqual", 0.005 / n);
+    Term next = p;
+    for (std::int64_t i = 0; i < classes; ++i) {
+      std::vector<double> one(static_cast<std::size_t>(classes), 0);
+      one[static_cast<std::size_t>(i)] = 1;
+      const Term is_own = float_constant(node, one, {1, classes}, "");
+      const Term diagonal = slice_one(own, 1, i), at = slice_one(qp, 1, i);
+      const Term row = slice_one(across, 1, i).reshape({rows, classes}) + diagonal * is_own;
+      const Term step = (pqp - at) / diagonal, scale = step + 1;
+      pqp = (pqp + step * (step * diagonal + at * 2)) / scale / scale;
+      qp = (qp + step * row) / scale;
+      next = (next + step * is_own) / scale;
+    }
+    p = select(goes_on, next, p);
+  }
+  return p;
+}
+
 void svm_regressor(NodeContext& node) {
   const Term x = read_float_rows(node);
   const std::int64_t count = node.attr_int("n_supports", 0);
@@ -205,7 +258,7 @@ void svm_classifier(NodeContext& node) {
 
   const PostTransform transform = read_post_transform(node);
   if (!slope.empty()) {
-    constexpr std::int64_t kMostClasses = 10;
+    constexpr std::int64_t kMostColumns = 10, kMostClasses = 256;
     if (classes > kMostClasses)
       node.unsupported(
           "probabilities of {} classes, more than {}: train with probability=False and calibrate "
@@ -217,6 +270,8 @@ void svm_classifier(NodeContext& node) {
                   .apply("Neg")
                   .apply("Sigmoid"),
               1e-7, scores.number(1 - 1e-7));
+    if (classes > kMostColumns)
+      return node.output(1, transform_scores(coupled_rows(of_pairs, classes), transform).value());
     std::vector<Term> columns;
     for (std::int64_t i = 0; i < pairs; ++i) columns.push_back(slice_one(of_pairs, 1, i));
     std::vector<ValueId> probabilities;

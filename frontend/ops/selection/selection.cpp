@@ -48,8 +48,12 @@ void non_zero(NodeContext& node) {
 void compress(NodeContext& node) {
   Term x(node, node.x());
   Term condition(node, node.input(1, "condition"));
-  if (condition.dtype() != DType::kBool || condition.shape().size() != 1)
+  if (condition.dtype() != DType::kBool)
     node.invalid("condition must be a vector of bools, but is {}", node.type(condition.value()));
+  if (condition.shape().size() != 1) {
+    node.assume("its condition {} is no vector, and is taken flat", node.type(condition.value()));
+    condition = condition.reshape({ir::element_count(condition.shape())});
+  }
   std::int64_t axis = 0;
   if (node.has_attr("axis"))
     axis = node.normalise_axis(node.attr_int("axis"), node.rank(x.value()));

@@ -33,15 +33,8 @@ constexpr Row kMicrosoftRows[] = {
 };
 
 constexpr Row kMlRows[] = {
-    {"ZipMap",
-     "maps have no tensor form: export without it (skl2onnx and onnxmltools: zipmap=False), and "
-     "the "
-     "probabilities are a tensor"},
     {"CastMap", "maps have no tensor form: pass the values in as a tensor"},
     {"DictVectorizer", "maps have no tensor form: pass the values in as a tensor"},
-    {"CategoryMapper",
-     "strings have no tensor form: encode the column before the model, or export with LabelEncoder "
-     "from numbers to numbers"},
 };
 
 constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optional",

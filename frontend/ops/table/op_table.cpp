@@ -53,6 +53,7 @@ constexpr OpFamily kFamilies[] = {
     {"ai.onnx.ml support vector machines", &kSupportVectorOps, Types::kNumbers},
     {"ai.onnx.ml features", &kFeatureOps, Types::kNumbers},
     {"com.microsoft", &kMicrosoftOps, Types::kFloats},
+    {"com.microsoft arithmetic", &kMicrosoftArithmeticOps, Types::kFloats},
     {"com.microsoft normalization", &kMicrosoftNormalisationOps, Types::kFloats},
     {"com.microsoft convolutions", &kMicrosoftConvolutionOps, Types::kFloats},
     {"com.microsoft attention", &kMicrosoftAttentionOps, Types::kFloats},
@@ -61,12 +62,40 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft position bias", &kMicrosoftPositionBiasOps, Types::kFloats},
     {"com.microsoft mixture of experts", &kMicrosoftMoeOps, Types::kFloats},
     {"com.microsoft quantization", &kMicrosoftQuantizedOps, Types::kFloats},
+    {"com.microsoft quantization", &kMicrosoftQuantizedLayerOps, Types::kFloats},
     {"com.microsoft integer arithmetic", &kMicrosoftIntegerOps, Types::kFloats},
     {"com.microsoft QLinear", &kMicrosoftQlinearOps, Types::kIntegers},
     {"TensorRT", &kTrtOps, Types::kFloats},
 };
 
+constexpr std::string_view kMovesStrings[] = {"ArrayFeatureExtractor",
+                                              "Concat",
+                                              "Expand",
+                                              "Flatten",
+                                              "Gather",
+                                              "GatherElements",
+                                              "GatherND",
+                                              "Identity",
+                                              "Reshape",
+                                              "Slice",
+                                              "Split",
+                                              "Squeeze",
+                                              "Tile",
+                                              "Transpose",
+                                              "Unsqueeze",
+                                              "Where"};
+constexpr std::string_view kReadsStrings[] = {
+    "Cast",        "CategoryMapper", "Equal", "LabelEncoder",
+    "MurmurHash3", "OneHotEncoder",  "Shape", "Size"};
+
 }  // namespace
+
+Strings strings_of(std::string_view domain, std::string_view name) {
+  if (!domain.empty() && domain != kMl && domain != kMicrosoft) return Strings::kRefuses;
+  if (std::ranges::find(kMovesStrings, name) != std::end(kMovesStrings)) return Strings::kMoves;
+  return std::ranges::find(kReadsStrings, name) != std::end(kReadsStrings) ? Strings::kReads
+                                                                           : Strings::kRefuses;
+}
 
 std::string_view to_string(Types types) {
   switch (types) {

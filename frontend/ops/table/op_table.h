@@ -36,6 +36,11 @@ enum class FourBits : std::uint8_t { kRefuses, kReads, kKeeps };
 /// schemas up to it. To raise it, run tests/conformance/check_schemas.py with a newer ONNX.
 inline constexpr std::int64_t kRowsHoldUntil = 28;
 
+/// How an operator handles inputs whose integers stand for strings (model/texts.h): refuses them,
+/// reads them, or only moves them (what its output stands for is then what its inputs do).
+enum class Strings : std::uint8_t { kRefuses, kReads, kMoves };
+Strings strings_of(std::string_view domain, std::string_view name);
+
 /// One operator: `import` handles `name` of `domain` ("" is ai.onnx) from `since_version` on, until
 /// a row of the same name with a higher version.
 struct OpRow {
@@ -73,8 +78,9 @@ extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps,
     kStateSpaceOps, kLinearAttentionOps, kMicrosoftOps, kMicrosoftNormalisationOps,
     kMicrosoftConvolutionOps, kMicrosoftAttentionOps, kMicrosoftGroupQueryOps,
     kMicrosoftMultiHeadOps, kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps,
-    kMicrosoftIntegerOps, kMicrosoftQlinearOps, kTrtOps, kIndexOps, kRankingOps, kSelectionOps,
-    kSuppressionOps, kUniqueOps, kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps,
+    kMicrosoftIntegerOps, kMicrosoftQlinearOps, kMicrosoftArithmeticOps,
+    kMicrosoftQuantizedLayerOps, kTrtOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps,
+    kUniqueOps, kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps,
     kSupportVectorOps, kFeatureOps;
 
 struct OpFamily {

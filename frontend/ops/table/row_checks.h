@@ -22,7 +22,10 @@ class RowChecks {
  public:
   /// Throws Error(kInvalidModel) for an attribute that `row` lacks in `version`, with the versions
   /// that have it and its replacement, and for surplus inputs (kUnsupported outside of ai.onnx).
-  void check(const onnx::NodeProto& node, const OpRow& row, std::int64_t version);
+  /// Returns attributes that are ignored (see ignored_attributes): of operators that ONNX Runtime
+  /// has schemas of its own for.
+  std::map<std::string, std::string, std::less<>> check(const onnx::NodeProto& node,
+                                                        const OpRow& row, std::int64_t version);
 
   /// Throws Error if an input is an 8-bit float that the operator of `row` does not accept:
   /// kInvalidModel if ONNX forbids it, kUnsupported for operators of other domains.

@@ -143,7 +143,9 @@ void resize(NodeContext& node) {
   how.antialias = node.opset() >= 18 && node.attr_int("antialias", 0) != 0;
   const bool is_tf = how.coordinates == "tf_half_pixel_for_nn";
   if (is_tf && node.opset() >= 13)
-    node.invalid("coordinate_transformation_mode 'tf_half_pixel_for_nn' is of opsets 11 and 12");
+    node.assume(
+        "coordinate_transformation_mode 'tf_half_pixel_for_nn' is of opsets 11 and 12, and is "
+        "taken as there");
   constexpr std::string_view kCoordinates[] = {"half_pixel",         "half_pixel_symmetric",
                                                "pytorch_half_pixel", "align_corners",
                                                "asymmetric",         "tf_crop_and_resize"};

@@ -143,9 +143,64 @@ void roi_align(NodeContext& node) {
                        {{"axes", Ints{4, 5}}, {"keepdims", std::int64_t{0}}}));
 }
 
+/// Whether element h is in bin p of a region, and whether the bin is empty, along one dimension:
+/// [regions, bins, elements] and [regions, bins, 1]. As ONNX Runtime: edges are rounded away from
+/// zero, a region has at least one element, bins are [floor, ceil) of equal parts.
+std::pair<Term, Term> members_of_bins(NodeContext& node, const Term& begin, const Term& end,
+                                      std::int64_t bins, const Dim& extent) {
+  const Dim regions = begin.shape()[0];
+  const auto rounded = [&](const Term& x) {
+    return (x.apply("Sign") * floor(abs(x) + 0.5)).reshape({regions, 1, 1});
+  };
+  const Term first = rounded(begin), size = (rounded(end) - first + 1).with("Max", 1);
+  const Term bin = iota(node, bins, 1, 3, DType::kFloat32), each = size / static_cast<double>(bins);
+  const Term last = size_of_dim(node, extent, DType::kFloat32);
+  const Term low = clamp(floor(bin * each) + first, 0, last),
+             high = clamp(ceil((bin + 1) * each) + first, 0, last);
+  const Term at = iota(node, extent, 2, 3, DType::kFloat32);
+  return {at.with("GreaterOrEqual", low).with("And", at.with("Less", high)),
+          high.with("LessOrEqual", low)};
+}
+
+/// The maximum of each bin of each region (image, x1, y1, x2, y2); 0 of an empty bin.
+void max_roi_pool(NodeContext& node) {
+  const Term x(node, node.input(0, "X")), rois(node, node.input(1, "rois"));
+  const Shape from = x.shape();
+  const auto pooled = node.attr_ints("pooled_shape");
+  if (from.size() != 4 || rois.shape().size() != 2 || rois.shape()[1] != Dim(5))
+    node.invalid("input {} and rois {} must be [N, C, H, W] and [regions, 5]", node.type(x.value()),
+                 node.type(rois.value()));
+  if (!pooled || pooled->size() != 2 || (*pooled)[0] < 1 || (*pooled)[1] < 1)
+    node.invalid("attribute 'pooled_shape' must be two sizes");
+  const Dim regions = rois.shape()[0];
+  const double scale = node.attr_float("spatial_scale", 1);
+  const auto column = [&](std::int64_t i) {
+    return slice_one(rois, 1, i).cast(DType::kFloat32).reshape({regions});
+  };
+  const Term image = column(0).cast(DType::kInt64);
+  const auto [row_is_in, no_row] =
+      members_of_bins(node, column(2) * scale, column(4) * scale, (*pooled)[0], from[2]);
+  const auto [column_is_in, no_column] =
+      members_of_bins(node, column(1) * scale, column(3) * scale, (*pooled)[1], from[3]);
+  // One dimension after the other: [regions, C, bins, H, W], then [regions, C, bins, bins, W].
+  const Dim high = (*pooled)[0], wide = (*pooled)[1];
+  const Term own(node, node.add("Gather", {x.value(), image.value()}, {{"axis", std::int64_t{0}}}));
+  const auto largest = [&](const Term& values, const Term& is_in, std::size_t axis) {
+    return reduce("ReduceMax", select(is_in, values, values.number(-kInfinity)), axis);
+  };
+  const Term by_row = largest(own.reshape({regions, from[1], 1, from[2], from[3]}),
+                              row_is_in.reshape({regions, 1, high, from[2], 1}), 3);
+  const Term value = largest(by_row.reshape({regions, from[1], high, 1, from[3]}),
+                             column_is_in.reshape({regions, 1, 1, wide, from[3]}), 4);
+  const Term is_empty =
+      no_row.reshape({regions, 1, high, 1}).with("Or", no_column.reshape({regions, 1, 1, wide}));
+  node.output(select(is_empty, value.number(0), value).value());
+}
+
 }  // namespace
 
 const OpRows kRoiAlignOps = {
+    {"MaxRoiPool", 1, max_roi_pool, "pooled_shape spatial_scale"},
     {"RoiAlign", 10, roi_align,
      "coordinate_transformation_mode:16- mode output_height output_width sampling_ratio "
      "spatial_scale"},

@@ -126,6 +126,7 @@ void affine_grid(NodeContext& node) {
 
 const OpRows kSamplingOps = {
     {"GridSample", 16, grid_sample, "align_corners mode padding_mode"},
+    {"GridSample", 1, grid_sample, "align_corners mode padding_mode", kMicrosoft},
     {"AffineGrid", 20, affine_grid, "align_corners"},
 };
 

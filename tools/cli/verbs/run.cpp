@@ -12,6 +12,7 @@
 #include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/plan_source.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/run/binding_texts.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
 #include "tools/report/trace.h"
@@ -70,7 +71,8 @@ int run_run(const RunArguments& options, const Console& console) {
   files::check_output(options.trace, read);
   const auto plan = open_model(options.plan, options.model, options.load, console).plan;
   const RunInputs wanted = parse(options.inputs);
-  const auto inputs = make_inputs(plan.inputs(), wanted);
+  const BindingTexts texts = texts_of(plan);
+  const auto inputs = make_inputs(plan.inputs(), wanted, text_targets(plan));
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
   first_run(session, wanted);
@@ -83,8 +85,10 @@ int run_run(const RunArguments& options, const Console& console) {
   for (std::size_t i = 0; i < bindings.size(); ++i) {
     named.emplace_back(bindings[i].name, outputs[i]);
     std::vector<std::string> first;
+    const auto found = texts.outputs.find(bindings[i].name);
+    const auto* text = found == texts.outputs.end() ? nullptr : &found->second;
     for (std::int64_t k = 0; k < std::min<std::int64_t>(5, outputs[i].element_count()); ++k)
-      first.push_back(fmt::format("{:.6g}", outputs[i].at(k)));
+      first.push_back(shown_element(outputs[i], k, text));
     rows.push_back(
         {bindings[i].name,
          fmt::format("{}[{}]", to_string(outputs[i].dtype()), fmt::join(outputs[i].shape(), ", ")),
@@ -92,6 +96,7 @@ int run_run(const RunArguments& options, const Console& console) {
     report["outputs"].push_back({{"name", bindings[i].name},
                                  {"dtype", to_string(outputs[i].dtype())},
                                  {"shape", outputs[i].shape()}});
+    if (text != nullptr) report["outputs"].back()["labels"] = text->labels;
   }
   console.print(format_table(rows));
   if (!options.outputs.empty()) write_npz(options.outputs, named);

@@ -25,6 +25,7 @@
 #include "tools/compiler/options/paging.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/refit/recipes.h"
+#include "tools/compiler/run/binding_texts.h"
 
 namespace sinter::tools {
 namespace {
@@ -392,6 +393,9 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
     for (auto& [key, value] : compile.options)
       if (key == kPagingKey) value = to_text(found);
   }
+  if (const BindingTexts texts{result.model.input_texts, result.model.output_texts};
+      !texts.inputs.empty() || !texts.outputs.empty())
+    compile.options.emplace_back(kTextsKey, to_text(texts));
   compile.precision_notes = result.pipeline.context.precision_notes;
   compile.checkpoint = [&reporter] { reporter.check(); };
   compile.edit_source = options.edit_source;

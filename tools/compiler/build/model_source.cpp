@@ -126,6 +126,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
                                   const Reporter& reporter) {
   frontend::ImportOptions values;
   values.bounds = options.bounds;
+  values.strict = options.strict;
   values.pad_selections = options.pad_selections;
   values.drop_unsupported_outputs = options.drop_unsupported_outputs;
   values.max_memory = memory_limit(options);
@@ -144,6 +145,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
     wanted.input_values = std::move(values.input_values);
     wanted.input_ranks = std::move(values.input_ranks);
     wanted.bounds = std::move(values.bounds);
+    wanted.strict = options.strict;
     wanted.pad_selections = options.pad_selections;
     wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
     wanted.max_memory = values.max_memory;

@@ -81,17 +81,18 @@ ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape,
 
 }  // namespace
 
-NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check) {
+NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check,
+                               const TextTargets& texts) {
   NamedTensors tensors;
   for (const auto& text : files) {
     const auto [name, path] = split_tensor_file(text);
     if (name.empty() && path == text) {
-      for (auto& entry : read_npz(path, check)) tensors.push_back(std::move(entry));
+      for (auto& entry : read_npz(path, check, texts)) tensors.push_back(std::move(entry));
     } else if (path.ends_with(".pb")) {
       tensors.emplace_back(name, frontend::read_tensor_proto(path));
       if (check) check(name, tensors.back().second.dtype(), tensors.back().second.shape());
     } else {
-      tensors.emplace_back(name, read_npy(path, name, check));
+      tensors.emplace_back(name, read_npy(path, name, check, texts));
     }
   }
   return tensors;
@@ -131,7 +132,7 @@ void check_array(const BindingInfo& input, DType dtype, const std::vector<std::i
 }
 
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
-                                    const RunInputs& options) {
+                                    const RunInputs& options, const TextTargets& texts) {
   // Arrays that cannot fit are refused before they are read or decompressed.
   NamedTensors given = read_tensor_files(
       options.files,
@@ -144,7 +145,8 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
           throw usage_error("there is no input '{}'; the inputs are {}", name,
                             fmt::join(all, ", "));
         check_array(*input, dtype, shape);
-      });
+      },
+      texts);
   for (const NamedTensor& tensor : options.tensors)
     given.emplace_back(tensor.name, tensor_of(tensor.tensor));
   Shapes shapes = options.shapes;

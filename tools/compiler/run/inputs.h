@@ -13,7 +13,8 @@ namespace sinter::tools {
 
 /// Contents of FILE.npz, NAME=FILE.npy and NAME=FILE.pb. Throws Error(kUsage) for other texts, and
 /// as `check` does.
-NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check = {});
+NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check = {},
+                               const TextTargets& texts = {});
 /// The paths in `texts`, in read_tensor_files' syntax.
 std::vector<std::string> tensor_paths(const std::vector<std::string>& texts);
 
@@ -25,9 +26,9 @@ ir::Tensor as_stored(ir::Tensor tensor, DType wanted);
 void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape);
 
 /// One tensor per input, in order: given ones, else random. Throws Error(kUsage) for unknown names
-/// and malformed files.
+/// and malformed files. `texts`: how arrays of strings become integers.
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
-                                    const RunInputs& options);
+                                    const RunInputs& options, const TextTargets& texts = {});
 
 /// Human-readable source: "seed 0", or the files.
 std::string source_of(const RunInputs& inputs);

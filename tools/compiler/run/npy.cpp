@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/compiler/run/npy.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -50,6 +51,8 @@ struct ArrayHeader {
   std::vector<std::int64_t> shape;
   bool column_major = false;
   std::uint64_t data_bytes = 0;
+  std::size_t text_width = 0;  // characters of a string; 0: numbers
+  bool is_unicode = false;     // of 4 bytes each
 };
 
 /// Parses the header: a Python dict of 'descr', 'fortran_order' and 'shape', in any order.
@@ -84,7 +87,12 @@ class HeaderText {
           count > kMaxBytes)
         fail(path_,
              fmt::format("the size of shape ({}) overflows", fmt::join(header_.shape, ", ")));
-    header_.data_bytes = count * size_of(header_.dtype);
+    const std::size_t element = header_.text_width == 0
+                                    ? size_of(header_.dtype)
+                                    : header_.text_width * (header_.is_unicode ? 4 : 1);
+    if (__builtin_mul_overflow(count, element, &header_.data_bytes) ||
+        header_.data_bytes > kMaxBytes * sizeof(double))
+      fail(path_, fmt::format("the size of shape ({}) overflows", fmt::join(header_.shape, ", ")));
     return std::move(header_);
   }
 
@@ -125,9 +133,28 @@ class HeaderText {
       fail(path_, "an array of records is not supported");
     const std::string_view descr = string();
     const auto dtype = dtype_of(descr);
+    header_.text_width = 0;
+    if (!dtype && read_text_type(descr)) {
+      has_type_ = true;
+      return;
+    }
     if (!dtype) fail(path_, fmt::format("type '{}' is not supported", descr));
     header_.dtype = *dtype;
     has_type_ = true;
+  }
+  /// "<U12", "|S12": strings of 12 characters.
+  bool read_text_type(std::string_view descr) {
+    if (!descr.starts_with("<U") && !descr.starts_with("|S")) return false;
+    constexpr std::size_t kMostCharacters = std::size_t{1} << 24;
+    std::size_t width = 0;
+    const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), width);
+    if (error != std::errc() || end != descr.data() + descr.size() || width > kMostCharacters)
+      return false;
+    // NumPy writes width 0 for an array of empty strings alone.
+    header_.text_width = std::max<std::size_t>(width, 1);
+    header_.is_unicode = descr[1] == 'U';
+    if (width == 0) fail(path_, "its strings are all empty, which NumPy stores as nothing");
+    return true;
   }
   void order() {
     header_.column_major = accept_word("True");
@@ -185,13 +212,57 @@ std::vector<std::byte> row_major(const std::vector<std::byte>& data,
   return result;
 }
 
+/// Appends a character as UTF-8; what is none, as U+FFFD.
+void append_utf8(std::string& text, std::uint32_t c) {
+  if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
+  const auto put = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
+  if (c < 0x80) {
+    put(c);
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  constexpr std::uint32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
+  put(kFirst[more] | c >> (6 * more));
+  for (int i = more - 1; i >= 0; --i) put(0x80 | (c >> (6 * i) & 0x3f));
+}
+
+/// The integers for an array's strings; these end with zeros.
+std::vector<std::byte> coded(const std::vector<std::byte>& data, const ArrayHeader& header,
+                             const TextTarget& target) {
+  const std::size_t each = header.is_unicode ? 4 : 1, width = header.text_width * each;
+  std::vector<std::int64_t> codes;
+  codes.reserve(data.size() / width);
+  std::string text;
+  for (std::size_t at = 0; at + width <= data.size(); at += width) {
+    text.clear();
+    std::size_t length = width;
+    const auto is_zero = [&](std::size_t end) {
+      return std::all_of(&data[at + end - each], &data[at + end - each] + each,
+                         [](std::byte byte) { return byte == std::byte{0}; });
+    };
+    while (length > 0 && is_zero(length)) length -= each;
+    for (std::size_t i = 0; i < length; i += each)
+      if (header.is_unicode) {
+        std::uint32_t c = 0;
+        std::memcpy(&c, &data[at + i], 4);
+        append_utf8(text, c);
+      } else {
+        text += static_cast<char>(data[at + i]);
+      }
+    codes.push_back(target.code(text));
+  }
+  const ir::Tensor tensor =
+      ir::Tensor::from_ints(target.dtype, {static_cast<std::int64_t>(codes.size())}, codes);
+  return {tensor.bytes().begin(), tensor.bytes().end()};
+}
+
 /// Reads the next bytes; fewer at the end.
 using ReadBytes = std::function<std::size_t(std::span<std::byte> bytes)>;
 
 /// Reads an array of `size` bytes, header included. Allocates only after the header has passed all
 /// checks and `check`.
 ir::Tensor read_array(const std::string& path, std::uint64_t size, const ReadBytes& read,
-                      const std::string& name, const ArrayCheck& check) {
+                      const std::string& name, const ArrayCheck& check, const TextTargets& texts) {
   std::array<std::byte, kMagicSize + 6> start;
   const std::size_t shortest = kMagicSize + 4;
   const auto read_all = [&](std::span<std::byte> bytes) {
@@ -220,12 +291,19 @@ ir::Tensor read_array(const std::string& path, std::uint64_t size, const ReadByt
   if (size - data_at != header.data_bytes)
     fail(path, fmt::format("shape ({}) needs {} bytes, the file has {}",
                            fmt::join(header.shape, ", "), header.data_bytes, size - data_at));
+  std::optional<TextTarget> target;
+  if (header.text_width > 0) {
+    if (texts) target = texts(name);
+    if (!target) fail(path, "it holds strings, and is for an input of numbers");
+    header.dtype = target->dtype;
+  }
   if (check) check(name, header.dtype, header.shape);
   std::vector<std::byte> data(static_cast<std::size_t>(header.data_bytes));
   read_all(data);
   // Reading to the end makes the library verify an archive's checksum.
   std::byte more;
   if (read({&more, 1}) != 0) fail(path, "there is more than its shape needs");
+  if (target) data = coded(data, header, *target);
   if (header.column_major) data = row_major(data, header.shape, size_of(header.dtype));
   return ir::Tensor(header.dtype, std::move(header.shape), ir::Buffer::take(std::move(data)));
 }
@@ -300,15 +378,16 @@ std::vector<zip_stat_t> list_members(const std::string& path, zip_t* archive,
 
 }  // namespace
 
-ir::Tensor read_npy(const std::string& path, const std::string& name, const ArrayCheck& check) {
+ir::Tensor read_npy(const std::string& path, const std::string& name, const ArrayCheck& check,
+                    const TextTargets& texts) {
   const files::InputFile file = open_array_file(path);
   const auto read = [&](std::span<std::byte> bytes) {
     return files::read_some(file.descriptor, bytes, path);
   };
-  return read_array(path, file.size(), read, name, check);
+  return read_array(path, file.size(), read, name, check, texts);
 }
 
-NamedTensors read_npz(const std::string& path, const ArrayCheck& check) {
+NamedTensors read_npz(const std::string& path, const ArrayCheck& check, const TextTargets& texts) {
   files::InputFile input = open_array_file(path);
   const Archive archive = open_archive(path, std::move(input.descriptor));
   NamedTensors result;
@@ -323,7 +402,7 @@ NamedTensors read_npz(const std::string& path, const ArrayCheck& check) {
     };
     std::string name = stat.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    result.emplace_back(name, read_array(path + ":" + name, stat.size, read, name, check));
+    result.emplace_back(name, read_array(path + ":" + name, stat.size, read, name, check, texts));
   }
   return result;
 }

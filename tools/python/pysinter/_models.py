@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,7 +109,9 @@ def _export(model, example_inputs, dynamic_shapes):
                          "dict")
     with _exporting, _evaluating(model):
         if dynamic_shapes != "auto":
-            return _run_export(model, args, kwargs, dynamic_shapes)
+            made = _run_export(model, args, kwargs, dynamic_shapes)
+            _keep_ranges(made, {dim.__name__: (dim.min, dim.max) for dim in _dims_in(dynamic_shapes, torch)})
+            return made
         return _run_automatic(model, args, kwargs or {})
 
 
@@ -132,18 +135,98 @@ def _run_automatic(model, args, kwargs):
         free = _automatic(kwargs, torch)
     else:
         free = tuple(_automatic(each, torch) for each in args)
+    begun = time.monotonic()
     try:
         with torch.no_grad(), _quiet():
             program = torch.export.export(model, args, kwargs, dynamic_shapes=free, strict=False)
     except Exception as error:
         raise _explain(error) from error
+    seconds = time.monotonic() - begun
     made = _run_export(program, (), None, None)
-    _name_dimensions(made.model.graph)
+    names = _name_dimensions(made.model.graph)
+    # 2 is the least that torch lets a free dimension be, whatever the module does.
+    _keep_ranges(made, {names[str(symbol)]: (range.lower if range.lower > 2 else 0, range.upper)
+                        for symbol, range in program.range_constraints.items() if str(symbol) in names})
+    for number, (name, d, size) in enumerate(_fixed_dimensions(program, args, kwargs, torch)):
+        if size == 1:
+            why = "torch takes a size of 1 for a fixed one: give an example of 2 or more, if others are meant"
+        elif number < _MOST_REASONS and seconds < _MOST_SECONDS:
+            why = _reason_of(model, args, kwargs, free, (name, d), program, torch)
+        else:
+            why = "forward() decides by it"
+        _note(made, f"dimension {d} of input '{name}' is fixed at {size}, the example's: {why}")
     return made
 
 
+# Each reason takes another export.
+_MOST_REASONS, _MOST_SECONDS = 4, 20
+
+
+def _note(made, text):
+    """A warning that the importer gives."""
+    made.model.metadata_props[f"sinter.note.{len(made.model.metadata_props)}"] = text
+
+
+def _dims_in(shapes, torch):
+    """The dimensions with a name and a range in what torch.export takes as dynamic_shapes."""
+    if isinstance(shapes, Mapping):
+        shapes = list(shapes.values())
+    if isinstance(shapes, (list, tuple)):
+        return [dim for each in shapes for dim in _dims_in(each, torch)]
+    return [shapes] if hasattr(shapes, "__name__") and hasattr(shapes, "min") and hasattr(shapes, "max") else []
+
+
+def _keep_ranges(made, ranges):
+    """ONNX has names of dimensions, and no ranges: these go into the model's metadata, which the importer reads."""
+    for name, (least, most) in ranges.items():
+        limits = [str(int(limit)) if inside else "" for limit, inside in
+                  ((least, least > 1), (most, most < 2**31))]
+        if any(limits):
+            made.model.metadata_props[f"sinter.range.{name}"] = "..".join(limits)
+
+
+def _fixed_dimensions(program, args, kwargs, torch):
+    """Input, dimension and size of what the export has fixed although it might have been free."""
+    from torch.utils import _pytree
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    examples = [leaf for leaf in _pytree.tree_leaves((args, kwargs))]
+    for name, example in zip(program.graph_signature.user_inputs, examples):
+        if not isinstance(example, torch.Tensor) or name not in nodes:
+            continue
+        for d, size in enumerate(nodes[name].meta["val"].shape):
+            if str(size).isdigit():  # a number, or a symbol that the module has fixed
+                yield name, d, int(str(size))
+
+
+def _reason_of(model, args, kwargs, free, which, program, torch):
+    """Why a dimension cannot vary: what torch says when it has to."""
+    from torch.utils import _pytree
+    # An export leaves marks on its examples.
+    args, kwargs = _pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs))
+    leaves = _pytree.tree_leaves((args, kwargs))
+    names = iter([name for name, leaf in zip(program.graph_signature.user_inputs, leaves) if isinstance(leaf, torch.Tensor)])
+
+    def marked(dims):
+        if not isinstance(dims, dict):
+            return dims
+        own = next(names, None)
+        return {d: torch.export.Dim.DYNAMIC if (own, d) == which else dim for d, dim in dims.items()}
+
+    shapes = _pytree.tree_map(marked, free, is_leaf=lambda each: each is None or (
+        isinstance(each, dict) and all(isinstance(key, int) for key in each)))
+    try:
+        with torch.no_grad(), _quiet():
+            torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+    except Exception as error:  # noqa: BLE001: whatever it is, it is the reason
+        for line in str(error).splitlines():
+            line = " ".join(line.strip(" -").split())
+            if "because" in line or "specialized" in line or "constant" in line:
+                return line.split(". ")[0][:300]
+    return "forward() decides by it"
+
+
 def _name_dimensions(graph):
-    """Free dimensions are called after the input where they are first: "x_0", where torch says "s77"."""
+    """Free dimensions are called after the input where they are first: "x_0", where torch says "s77". Returns these names."""
     import onnx_ir
     names = {}
     for value in graph.inputs:
@@ -161,6 +244,7 @@ def _name_dimensions(graph):
     for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
         if value.shape is not None:
             value.shape = onnx_ir.Shape([rename(dim) for dim in value.shape])
+    return names
 
 
 @contextlib.contextmanager

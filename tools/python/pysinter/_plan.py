@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import secrets
+import types
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from . import _core
 from ._errors import UsageError, file_error
 from ._html import Text, table
 from ._tables import Sessions, run_table
+from ._texts import encoder_of, texts_of
 from ._operators import libraries
 
 
@@ -123,6 +125,11 @@ class Plan(_core.Plan):
                               operator_libraries=[os.fspath(each) for each in operator_libraries],
                               weight_budget=weight_budget, require_signature=require_signature)
         self._facts = self._describe()
+        texts, self._output_texts = texts_of(self._facts["options"])
+        types = {name: dtype for name, dtype, *_ in self._facts["inputs"]}
+        self._encoders = {name: encoder_of(name, text, types[name]) for name, text in texts.items() if name in types}
+        if self._encoders:
+            self.__class__ = _taking_strings(type(self))
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
         self._table_sessions = Sessions(self, self._options().max_sessions)
 
@@ -178,6 +185,12 @@ class Plan(_core.Plan):
         names = ("compiler_version", "format_version", "cuda_version", "model_name", "model_hash", "options",
                  "measured_errors", "precision_notes", "steps", "weight_bytes")
         return {name: self._facts[name] for name in names}
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """By output: the strings that its integers are indices of (-1: none of them), as a classifier's labels; of an
+        output of scores the names of its columns."""
+        return {name: tuple(text["labels"]) for name, text in self._output_texts.items() if "labels" in text}
 
     def graph(self) -> str:
         """The graph behind the passes, as text."""
@@ -319,6 +332,25 @@ class Plan(_core.Plan):
         return table(f"{self._facts['model_name']} for {self.target}",
                      ("", "name", "type", "shape", "range", ""), rows("input", self.inputs)
                      + rows("output", self.outputs))
+
+
+_TAKING_STRINGS: dict[type, type] = {}
+
+
+def _taking_strings(kind):
+    """A kind of plan whose calls take arrays of strings (objects, Unicode, bytes), which become the integers that stand for
+    them."""
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        names = [each.name for each in self.inputs if not each.is_state]
+        encoders = self._encoders
+        encoded = [encoders[name](array) if name in encoders else array for name, array in zip(names, args)]
+        kwargs = {name: encoders[name](array) if name in encoders else array for name, array in kwargs.items()}
+        return kind.__call__(self, *encoded, *args[len(names):], **kwargs)
+
+    if kind not in _TAKING_STRINGS:
+        _TAKING_STRINGS[kind] = types.new_class(
+            kind.__name__, (kind,), exec_body=lambda body: body.update(__call__=call, __module__=kind.__module__))
+    return _TAKING_STRINGS[kind]
 
 
 class Session(_core.Session):

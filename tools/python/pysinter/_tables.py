@@ -182,11 +182,40 @@ class Sessions:
             free.append(session)  # not after an error
 
 
+def _encoded(plan, table, kind, inputs):
+    """The table with columns of strings as the integers that stand for them in the plan's inputs. Arrow's dictionaries
+    and pandas' categories are what their codes stand for."""
+    taken = {column: name for name, columns, _ in inputs for column in columns}
+    encoders = {column: plan._encoders[taken.get(column, column)] for column in wanted_columns(plan, inputs)
+                if taken.get(column, column) in plan._encoders}
+    if not encoders:
+        return table
+    if kind == "dict":
+        return {name: encoders[name](column) if name in encoders else column for name, column in table.items()}
+    if kind == "pandas":
+        return table.assign(**{name: encode(table[name].astype(object).where(table[name].notna(), None).to_numpy())
+                               for name, encode in encoders.items() if name in table.columns})
+    if kind == "polars":
+        polars = sys.modules["polars"]
+        return table.with_columns([polars.Series(name, encode(np.array(table[name].cast(polars.String).to_list(), object)))
+                                   for name, encode in encoders.items() if name in table.columns])
+    if kind in ("Table", "RecordBatch"):
+        pyarrow = sys.modules["pyarrow"]
+        for name, encode in encoders.items():
+            if name in table.schema.names:
+                at = table.schema.get_field_index(name)
+                codes = encode(np.array(table.column(at).to_pylist(), object))
+                table = table.set_column(at, name, pyarrow.array(codes))
+    return table
+
+
 def run_table(plan, table, sessions, columns, nulls, masks, cast, batch_rows):
     if nulls not in ("refuse", "nan"):
         raise UsageError(f"nulls is {nulls!r}: it is 'refuse' or 'nan'; masks={{input: mask}} gives them to an input")
     kind = _kind(table)
     inputs = inputs_of(plan, lambda: names_of(table), columns, masks)
+    if plan._encoders:
+        table = _encoded(plan, table, kind, inputs)
     step = batch_rows_of(plan, batch_rows)
     as_arrays = kind in ("pandas", "dict")
     results = []
