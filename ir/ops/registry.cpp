@@ -33,6 +33,7 @@
   X(tree)             \
   X(recurrent)        \
   X(linear_attention) \
+  X(collective)       \
   X(custom)
 // clang-format on
 
