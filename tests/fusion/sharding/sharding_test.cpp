@@ -136,7 +136,8 @@ TEST(Sharding, WeightsOfARankAreConstants) {
     // The other rank's half of the sum is missing.
     const ir::EvaluatingRank alone{
         rank, [](const ir::Tensor& mine) {
-          return std::vector{mine, ir::evaluate_op(ir::get_op("Sub"), {}, std::vector{mine, mine})};
+          const std::vector<ir::Tensor> same = {mine, mine};
+          return std::vector<ir::Tensor>{mine, ir::evaluate_op(ir::get_op("Sub"), {}, same).at(0)};
         }};
     const auto half = ir::evaluate(own, inputs, {.rank = &alone})[0].to_doubles();
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= half[i];
