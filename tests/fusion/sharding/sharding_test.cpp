@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs of several ranks compute what the graph of one does.
-#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -16,6 +18,7 @@
 #include "ir/text/text.h"
 #include "tests/fusion/random_graph.h"
 #include "tests/fusion/support.h"
+#include "tests/support/paths.h"
 
 namespace sinter::fusion::test {
 namespace {
@@ -59,6 +62,29 @@ TEST_P(ShardedRandomGraphs, FusedComputeTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ShardedRandomGraphs, testing::Values(2, 3, 4, 8));
+
+/// The layers of goldens/shard: a decoder, a mixture, a state-space model, an encoder, speech, a
+/// U-Net.
+TEST_P(ShardedRandomGraphs, LayersComputeTheSame) {
+  constexpr double kOfFloats = 2e-6;
+  int layers = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(source_dir() + "/tests/fusion/goldens/shard")) {
+    SCOPED_TRACE(entry.path().stem().string());
+    std::ifstream file(entry.path());
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    text = text.substr(0, text.find("----\n"));
+    const ir::Graph graph = ir::parse_graph(text.substr(text.find("\ngraph ") + 1));
+    for (const double start : {0.0, 3e-4}) {
+      Context context;
+      context.sharding = ranks_of_slow_devices(GetParam(), start);
+      const ir::Graph sharded = run_pass("shard", graph, context);
+      expect_equivalent_ranks(graph, sharded, context.sharded, kOfFloats);
+    }
+    ++layers;
+  }
+  EXPECT_GE(layers, 10);
+}
 
 TEST(Sharding, IsDeterministic) {
   for (int seed = 0; seed < 5; ++seed) {
