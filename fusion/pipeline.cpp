@@ -135,8 +135,8 @@ const std::vector<Pass>& pipeline() {
          .run = select_rows,
          .needs = {&kAttentionFound},
          .only_when_fusing = true},
-        // Products, attention, mixtures and states are found; weights are not yet joined, laid out or
-        // dequantized for one device.
+        // Products, attention, mixtures and states are found; weights are not yet joined, laid out
+        // or dequantized for one device.
         {.name = "shard",
          .run = shard,
          .needs = {&kStatesFound, &kPrecisionLowered},
