@@ -150,6 +150,7 @@ const Edges kTable = {
       "ir",
       "ir/dim",
       "ir/ops/product_types",
+      "ir/ranks",
       "ir/reference"}},
     {"fusion",
      {"fusion/context", "fusion/layouts", "fusion/passes", "fusion/regions", "ir", "ir/dim",
