@@ -17,7 +17,7 @@ constexpr std::size_t kKept = 32;  // partial choices
 // Splits as bits. An open value is a state before its first reader, which decides how it is split.
 using Forms = std::uint64_t;
 constexpr Forms kOpen = Forms{1} << 63;
-constexpr int kKinds = 3, kAxes = 20;  // behind the kinds: axes, shared and joined ones
+constexpr int kKinds = 3, kAxes = kMostAxes;  // behind the kinds: axes, shared and joined ones
 
 int number_of(Split split) {
   if (!split.is_part()) return static_cast<int>(split.kind);

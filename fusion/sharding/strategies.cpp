@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fusion/sharding/strategies.h"
 
+#include <algorithm>
+
 #include "ir/ranks/ranks.h"
 
 namespace sinter::fusion {
@@ -52,7 +54,9 @@ Split SplitSite::aligned(std::size_t i, std::size_t axis, std::size_t rank) cons
   return shape[own] == Dim(1) ? kWhole : Split::along(own);
 }
 
-std::vector<Strategy> strategies(const Graph& graph, const Node& node, Ranks ranks) {
+namespace {
+
+std::vector<Strategy> all_strategies(const Graph& graph, const Node& node, Ranks ranks) {
   const SplitSite site{graph, node, ranks};
   std::vector<Strategy> ways{site.strategy("whole", kWhole)};
   ways[0].shares_work = false;
@@ -74,6 +78,17 @@ std::vector<Strategy> strategies(const Graph& graph, const Node& node, Ranks ran
       }
     if (is_split) ways.push_back(std::move(way));
   }
+  return ways;
+}
+
+}  // namespace
+
+std::vector<Strategy> strategies(const Graph& graph, const Node& node, Ranks ranks) {
+  std::vector<Strategy> ways = all_strategies(graph, node, ranks);
+  const auto is_far = [](const Split& split) { return split.axis >= kMostAxes; };
+  std::erase_if(ways, [&](const Strategy& way) {
+    return std::ranges::any_of(way.inputs, is_far) || std::ranges::any_of(way.outputs, is_far);
+  });
   return ways;
 }
 

@@ -48,6 +48,9 @@ struct SplitSite {
   Split aligned(std::size_t i, std::size_t axis, std::size_t rank) const;
 };
 
+/// Dimensions behind these are not split: real values have fewer.
+inline constexpr int kMostAxes = 20;
+
 /// All ways for `node`, the first of which is that every rank computes all of it.
 std::vector<Strategy> strategies(const Graph& graph, const Node& node, Ranks ranks);
 
