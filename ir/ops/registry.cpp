@@ -21,6 +21,7 @@
   X(mixture)          \
   X(attention)        \
   X(conv)             \
+  X(collective)       \
   X(composite)        \
   X(fused)            \
   X(while)            \
@@ -33,7 +34,6 @@
   X(tree)             \
   X(recurrent)        \
   X(linear_attention) \
-  X(collective)       \
   X(custom)
 // clang-format on
 
