@@ -50,6 +50,8 @@ struct Partial {
   double cost = 0;
   int last = -1;  // index of the last choice
   Known known;
+  /// Every rank has computed all, or all since it knew the same as a less costly choice.
+  bool is_whole = true;
 };
 struct Choice {
   int before = -1;
@@ -173,28 +175,28 @@ class Chooser {
         std::optional<Partial> next = extended(partial, n, w);
         if (!next) continue;
         const auto [known, is_new] = by_known.emplace(next->known, all.size());
-        if (!is_new && all[known->second].cost <= next->cost) continue;
+        if (!is_new && all[known->second].cost <= next->cost) {
+          all[known->second].is_whole |= partial.is_whole && w == 0;
+          continue;
+        }
+        next->is_whole = partial.is_whole && w == 0;
         choices_.push_back({partial.last, w});
         next->last = static_cast<int>(choices_.size()) - 1;
-        if (is_new)
+        if (is_new) {
           all.push_back(std::move(*next));
-        else
+        } else {
+          next->is_whole |= all[known->second].is_whole;
           all[known->second] = std::move(*next);
+        }
       }
     std::ranges::stable_sort(all, {}, &Partial::cost);
     if (all.size() <= kKept) return all;
-    // Where rows of experts have a reader that needs all of them, one that has no such rows goes
-    // on.
-    const auto safe = std::ranges::find_if(all, is_safe);
-    if (safe != all.end() && safe - all.begin() >= static_cast<std::ptrdiff_t>(kKept))
-      std::swap(all[kKept - 1], *safe);
+    // One goes on that computes all: what ranks save by a split they pay later, where they meet.
+    const auto whole = std::ranges::find_if(all, &Partial::is_whole);
+    if (whole != all.end() && whole - all.begin() >= static_cast<std::ptrdiff_t>(kKept))
+      std::swap(all[kKept - 1], *whole);
     all.resize(kKept);
     return all;
-  }
-  /// Every value can become whole.
-  static bool is_safe(const Partial& partial) {
-    return std::ranges::none_of(partial.known,
-                                [](const auto& value) { return value.second == bit_of(kOwned); });
   }
 
   ShardingChoice replayed(const Partial& best) const {
