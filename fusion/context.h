@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/ranks/collective_rates.h"
 #include "ir/target_traits.h"
 
 namespace sinter::fusion {
@@ -174,6 +175,38 @@ struct LayoutChoice {
   std::string reason;  // "its result lies as [0, 2, 3, 1]; as [0, 1, 2, 3] it would be 6.4 MB, ..."
 };
 
+/// `--tensor-parallel`: one graph for several devices, each of which computes a part (sharding/).
+struct ShardingOptions {
+  std::int64_t ranks = 1;
+  /// Of each device: bytes and operations of products per second.
+  double memory_bandwidth = 1, product_rate = 1;
+  ir::CollectiveRates links;
+};
+
+/// How the ranks share a node, for --explain-sharding.
+struct ShardedNode {
+  std::string node;                      // printable
+  std::vector<std::string> origins;      // its ONNX nodes
+  std::string split;                     // "column", "heads", "all reduce"
+  double bytes = 0, rank_bytes = 0;      // read and written by one device alone, and by each rank
+  double seconds = 0, rank_seconds = 0;  // estimates; of a collective the former is 0
+  bool is_collective = false;
+};
+/// A state of which each rank has a part.
+struct ShardedState {
+  std::string input, output;
+  int axis = 0;
+  std::int64_t parts = 0;  // fewer than ranks: consecutive ranks have the same
+};
+/// The result of `ShardingOptions`, for a typical shape.
+struct ShardingReport {
+  std::vector<ShardedNode> nodes;  // products, attention, states, and collectives, in order
+  std::vector<ShardedState> states;
+  double weight_bytes = 0, rank_weight_bytes = 0;  // constants, all and those of a rank
+  double seconds = 0, rank_seconds = 0;            // of all nodes
+  double collective_seconds = 0;                   // of rank_seconds
+};
+
 struct Context {
   TargetTraits target;
   bool fuse = true;  // false for --fuse=off: every operator gets its own kernel
@@ -191,6 +224,8 @@ struct Context {
   bool packed = false;         // --packed: concatenates a batch's sequences without padding
   std::vector<QuantizedLayer> layers;  // layers affected by `weights` and `eight_bit`
   std::vector<QuantizedCache> caches;  // caches affected by `states`
+  ShardingOptions sharding;
+  ShardingReport sharded;
   /// Hashes of weights that lay_out_weights transposed in one of several graphs that share them, so
   /// that it does so in the others; null: nothing is shared.
   std::set<std::uint64_t>* laid_out = nullptr;

@@ -135,6 +135,13 @@ const std::vector<Pass>& pipeline() {
          .run = select_rows,
          .needs = {&kAttentionFound},
          .only_when_fusing = true},
+        // Products, attention, mixtures and states are found; weights are not yet joined, laid out
+        // or dequantized for one device.
+        {.name = "shard",
+         .run = shard,
+         .needs = {&kStatesFound, &kPrecisionLowered},
+         .on_bodies = false,
+         .of_model = [](const Context& context) { return context.sharding.ranks > 1; }},
         {.name = "ungroup_matmuls",
          .run = ungroup_matmuls,
          .needs = {&kConstantsFolded, &kPrecisionLowered}},

@@ -14,7 +14,7 @@ std::span<const ir::Transform* const> transforms() {
 }
 
 std::span<const ir::Derivation* const> derivations() {
-  static const ir::Derivation* const all[] = {&kTransposed, &kJoinedColumns, &kJoinedRows};
+  static const ir::Derivation* const all[] = {&kTransposed, &kPart, &kJoinedColumns, &kJoinedRows};
   return all;
 }
 

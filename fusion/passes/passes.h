@@ -55,6 +55,10 @@ Graph page_caches(const Graph& graph, Context& context);
 Graph pack_sequences(const Graph& graph, Context& context);
 /// Computes only those rows of matmuls that a later Gather or Slice takes.
 Graph select_rows(const Graph& graph, Context& context);
+/// Splits the graph over context.sharding.ranks devices (sharding/): values have the sizes of one
+/// rank's part, weights are its slices, and collectives join what ranks have of a value. Fills
+/// context.sharded.
+Graph shard(const Graph& graph, Context& context);
 /// Turns matmuls of rows by matrices that are gathered for them into grouped matmuls, if the target
 /// has these.
 Graph group_gathered(const Graph& graph, Context& context);

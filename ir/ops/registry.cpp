@@ -21,6 +21,7 @@
   X(mixture)          \
   X(attention)        \
   X(conv)             \
+  X(collective)       \
   X(composite)        \
   X(fused)            \
   X(while)            \

@@ -9,6 +9,7 @@
 #include "ir/constants/recipe.h"
 #include "ir/graph_checks.h"
 #include "ir/parallel.h"
+#include "ir/ranks/ranks.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::ir {
@@ -104,7 +105,13 @@ class Evaluator {
       // slice.
       const std::vector<TensorType> found = infer_types(*node.op, attrs, input_types, nullptr);
       for (std::size_t i = 0; i < found.size(); ++i) check_type(found[i], node.outputs[i]);
-      results = run_op(*node.op, attrs, inputs, types, found, options_.keep_wide);
+      if (is_collective(*node.op) && options_.rank != nullptr) {
+        const std::vector<Tensor> all = options_.rank->meet(inputs[0]);
+        results = {run_op(*node.op, attrs, all, types, found, options_.keep_wide)
+                       .at(static_cast<std::size_t>(options_.rank->number))};
+      } else {
+        results = run_op(*node.op, attrs, inputs, types, found, options_.keep_wide);
+      }
     }
     if (options_.keep_wide && options_.rounds && options_.rounds(node))
       for (std::size_t i = 0; i < results.size(); ++i)
@@ -195,7 +202,8 @@ Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings) {
 }
 
 std::vector<Tensor> evaluate(const Graph& graph, Tensors inputs, const EvaluateOptions& options) {
-  const Bindings bindings = bind_symbols(graph, inputs);
+  Bindings bindings = bind_symbols(graph, inputs);
+  if (options.rank != nullptr) bindings.emplace(kRankSymbol, options.rank->number);
   std::int64_t iterations = 0;
   std::vector<Tensor> outputs = Evaluator(graph, bindings, options, iterations).run(inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i)

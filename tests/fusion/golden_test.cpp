@@ -5,9 +5,9 @@
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
 // "// caches=fp8", "// attention=fp8" (or off), "// packed=on", "// eight_bit=int8", "// samples=4"
 // (normal deviates), "// token_scales=on",
-// "// smooth=0.5", "// max_error=0.1", "// emulate=on", "// print=layers", "// print=decisions" (or
-// layouts), "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1 rewrites the
-// expectations; review them as a diff.
+// "// ranks=2", "// smooth=0.5", "// max_error=0.1", "// emulate=on", "// print=layers", "//
+// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see below).
+// SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -93,6 +93,9 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
   } else if (key == "paging") {
     test.context.paging.emplace();
     test.context.paging->block_size = std::stoll(value);
+  } else if (key == "ranks") {
+    constexpr double kStart = 3e-4;
+    test.context.sharding = ranks_of_slow_devices(std::stoll(value), kStart);
   } else if (key == "group") {
     test.context.weights.group = std::stoll(value);
   } else if (key == "eight_bit") {
@@ -164,12 +167,18 @@ TEST_P(Golden, Matches) {
   if (test.print_decisions)
     for (const Decision& d : test.context.decisions)
       found += "// " + d.producer + " -> " + d.consumer + ": " + d.reason + "\n";
+  for (const ShardedNode& node : test.context.sharded.nodes)
+    found += fmt::format("// {}: {}\n", node.node, node.split);
+  for (const ShardedState& state : test.context.sharded.states)
+    found += fmt::format("// state {}: by {}\n", state.input, state.axis);
   if (test.print_layouts)
     for (const LayoutChoice& choice : test.context.layouts)
       found += "// " + choice.node + ": " + choice.reason + "\n";
   // Caches of 8 bits have inputs of their own: cache_precision_test.cpp evaluates them. Those in
   // blocks: paging_test.cpp.
-  if (!test.context.paging && after.inputs().size() == before.inputs().size())
+  if (test.context.sharding.ranks > 1)
+    expect_equivalent_ranks(before, after, test.context.sharded, test.tolerance);
+  else if (!test.context.paging && after.inputs().size() == before.inputs().size())
     expect_equivalent(before, after, test.tolerance);
   if (pass == "pipeline") expect_fused(after);
   if (std::getenv("SINTER_UPDATE_GOLDENS") != nullptr) {

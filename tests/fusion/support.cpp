@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/ranks/ranks.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 
@@ -100,6 +101,65 @@ void expect_equivalent(const Graph& before, const Graph& after, double tolerance
         << "output '" << before.output_names()[i] << "'\nbefore:\n"
         << ir::print(before) << "\nafter:\n"
         << ir::print(after);
+}
+
+ShardingOptions ranks_of_slow_devices(std::int64_t ranks, double start) {
+  ShardingOptions options;
+  options.ranks = ranks;
+  options.memory_bandwidth = options.product_rate = 1e6;
+  const ir::CollectiveRate fast{start, 0, 1e8};
+  options.links = {fast, fast, fast};
+  return options;
+}
+
+namespace {
+
+/// Part `part` of `parts` of a tensor along `axis`.
+Tensor part_of_tensor(const Tensor& tensor, int axis, std::int64_t part, std::int64_t parts) {
+  std::vector<std::int64_t> shape = tensor.shape();
+  const auto at = static_cast<std::size_t>(axis);
+  ir::Shape starts(shape.size(), ir::Dim(0)), size(shape.begin(), shape.end());
+  size[at] = shape[at] / parts;
+  starts[at] = size[at] * ir::Dim(part);
+  return ir::evaluate_op(
+      ir::get_op("Slice"),
+      {{"starts", starts}, {"shape", size}, {"steps", ir::Ints(shape.size(), 1)}},
+      std::vector{tensor})[0];
+}
+
+}  // namespace
+
+void expect_equivalent_ranks(const Graph& before, const Graph& after, const ShardingReport& report,
+                             double tolerance, std::uint64_t seed) {
+  ir::verify(after);
+  const std::int64_t ranks = ir::rank_count(after);
+  const auto inputs = random_inputs(before, seed);
+  const ir::EvaluateOptions wide{.keep_wide = true, .on_node = {}};
+  const auto expected = ir::evaluate(before, inputs, wide);
+  std::vector<std::vector<Tensor>> own(static_cast<std::size_t>(ranks), inputs);
+  const auto state_of = [&](const std::string& name, bool is_input) -> const ShardedState* {
+    for (const ShardedState& state : report.states)
+      if ((is_input ? state.input : state.output) == name) return &state;
+    return nullptr;
+  };
+  for (std::int64_t r = 0; r < ranks; ++r)
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (const auto* state = state_of(before.value(before.inputs()[i]).name, true))
+        own[static_cast<std::size_t>(r)][i] =
+            part_of_tensor(inputs[i], state->axis, r * state->parts / ranks, state->parts);
+  const auto found = ir::evaluate_ranks(after, own, wide);
+  for (std::int64_t r = 0; r < ranks; ++r)
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const auto* state = state_of(before.output_names()[i], false);
+      const Tensor wanted =
+          state ? part_of_tensor(expected[i], state->axis, r * state->parts / ranks, state->parts)
+                : expected[i];
+      EXPECT_LE(relative_error(found[static_cast<std::size_t>(r)][i], wanted), tolerance)
+          << "output '" << before.output_names()[i] << "' of rank " << r << " of " << ranks
+          << "\nbefore:\n"
+          << ir::print(before) << "\nafter:\n"
+          << ir::print(after);
+    }
 }
 
 PipelineResult run_checked(const ir::Graph& graph, Context& context, PipelineOptions options) {

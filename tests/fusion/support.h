@@ -27,6 +27,15 @@ double relative_error(const ir::Tensor& found, const ir::Tensor& expected);
 void expect_equivalent(const ir::Graph& before, const ir::Graph& after, double tolerance,
                        std::uint64_t seed = 1);
 
+/// A machine on which sharing the work of a tiny graph pays, as memory is slow: a collective takes
+/// `start` seconds, and 1 MB a second of memory.
+ShardingOptions ranks_of_slow_devices(std::int64_t ranks, double start = 0);
+/// EXPECTs that the ranks of `after` together compute what `before` does, as `report` says of
+/// states, and all of them alike.
+void expect_equivalent_ranks(const ir::Graph& before, const ir::Graph& after,
+                             const ShardingReport& report, double tolerance,
+                             std::uint64_t seed = 1);
+
 /// run_pipeline, which checks every fact.
 PipelineResult run_checked(const ir::Graph& graph, Context& context, PipelineOptions options = {});
 

@@ -233,6 +233,29 @@ TEST_F(CliTest, PassesCanBeStoppedAndDumped) {
   EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--dump-ir=after:fly"}).code, 2);
 }
 
+TEST_F(CliTest, SaysHowDevicesWouldShareAModelAndRefusesToCompileIt) {
+  const auto model = save(small_model());
+  EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--explain-sharding"}).code, 2);
+  EXPECT_EQ(
+      sinter({"compile", model, "--target=cpu", "--tensor-parallel=2", "--explain-sharding"}).code,
+      2);
+#ifdef SINTER_WITH_CUDA
+  const std::vector<std::string> of_two = {
+      "compile", model, "-o", path("two.plan"), "--target=cuda:sm_90", "--tensor-parallel=2"};
+  const auto refused = sinter(of_two);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("no target runs plans of several devices yet"));
+  EXPECT_FALSE(std::filesystem::exists(path("two.plan")));
+  auto explained = of_two;
+  explained.push_back("--explain-sharding");
+  const auto result = sinter(explained);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 devices: weights"));
+  explained[5] = "--tensor-parallel=9";
+  EXPECT_EQ(sinter(explained).code, 2);
+#endif
+}
+
 TEST_F(CliTest, PlansAreReproducible) {
   const auto model = save(small_model());
   std::filesystem::create_directories(path("a"));

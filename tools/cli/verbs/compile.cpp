@@ -11,6 +11,7 @@
 #include "tools/cli/input_options.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/text/compile_text.h"
+#include "tools/cli/text/sharding_text.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
@@ -49,9 +50,26 @@ int print_graphs(const BuildOptions& options, const Console& console) {
   });
 }
 
+/// --explain-sharding: says how devices share the model instead of compiling a plan.
+int explain_sharding(BuildOptions& build, const Console& console) {
+  if (build.tensor_parallel == 1)
+    throw usage_error("--explain-sharding is about --tensor-parallel N");
+  build.stop_after = "shard";
+  return run_each_entry(build, {}, console, [](const BuildOptions& options, const Console& own) {
+    Reporter reporter(options.monitor);
+    const auto model = import_model(options.model, options, reporter);
+    const auto passes = run_passes(options, model, resolve_target(options.target), reporter);
+    const fusion::ShardingReport& report = passes.context.sharded;
+    for (const std::string& line : sharding_text(report, options.tensor_parallel)) own.print(line);
+    own.result({{"sharding", to_json(report, options.tensor_parallel)}});
+    return 0;
+  });
+}
+
 int run_compile(const CompileArguments& options, const Console& console) {
   BuildRequest request(options.build, console);
   BuildOptions& build = request.options();
+  if (options.build.is_given("--explain-sharding")) return explain_sharding(build, console);
   if (!build.stop_after.empty()) return print_graphs(build, console);
   const bool verify = options.build.is_given("--verify");
   if (options.build.is_given("--max-error"))

@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "codegen/targets/peer_links.h"
 #include "fusion/narrow_dims.h"
 #include "fusion/paging/paged_states.h"
 #include "fusion/pipeline.h"
@@ -67,6 +68,25 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+/// --tensor-parallel.
+fusion::ShardingOptions sharding_to_fusion(const BuildOptions& options, const Target& target) {
+  constexpr int kMostDevices = 8;  // of one host
+  fusion::ShardingOptions sharding;
+  if (options.tensor_parallel == 1) return sharding;
+  if (options.tensor_parallel < 1 || options.tensor_parallel > kMostDevices)
+    throw usage_error("--tensor-parallel takes 1 to {} devices, not {}", kMostDevices,
+                      options.tensor_parallel);
+  if (target.architectures.empty())
+    throw usage_error("--tensor-parallel is for GPUs: give --target cuda:sm_90, say, not {}",
+                      target.to_string());
+  const codegen::DeviceModel& device = target.kind->device(target.architectures.front());
+  sharding.ranks = options.tensor_parallel;
+  sharding.memory_bandwidth = device.memory_bandwidth;
+  sharding.product_rate = device.tensor_flops;
+  sharding.links = codegen::peer_links();
+  return sharding;
+}
+
 fusion::Context context_of(const BuildOptions& options, const Target& target) {
   fusion::Context context;
   context.target = target.traits();
@@ -83,6 +103,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
                                     ? DType::kInt8
                                     : DType::kFloat8E4M3FN;
   context.packed = options.packed;
+  context.sharding = sharding_to_fusion(options, target);
   if (options.serve.paging) context.paging = to_fusion(*options.serve.paging);
   return context;
 }
