@@ -42,6 +42,7 @@ class LoopsKernel final : public KernelProgram {
     clear_before(kernel, request.name, *scan_tiles_, *scan_chain_words(program_, exprs), exprs);
     return kernel;
   }
+  bool has_tasks() const override { return !scan_tiles_; }
 
  private:
   LoopProgramT program_;
