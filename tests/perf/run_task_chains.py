@@ -4,8 +4,8 @@
 
   run_task_chains.py --out F.json [--chains empty,one,1b_f16,..]
 
-Every multiprocessor has one block. One warp copies the weights of all steps ahead of the warps that multiply, each of
-whose chunks has slots of its own; rows travel through memory. `most`: chunks of 4 KB under way. `sync`: 0 counters with
+Every multiprocessor has one block. One warp copies the weights of all steps ahead of the warps that multiply; rows
+travel through memory. `most`: chunks of 8 KB under way. `sync`: 0 counters with
 release and acquire, 1 flags beside the elements, 3 nothing waits. `empty`: 400 steps without weights, `one`: 8 GB in
 one step. Times are of one launch, medians. Needs PyTorch for memory and events, and NVRTC.
 """
@@ -20,7 +20,7 @@ import torch
 from common import provenance, write
 
 ROUNDS, LAUNCHES, THREADS = 5, 4, 32 * 17
-ROW, CHUNK, SLOTS, LONGEST = 32768, 4096, 32, 16384  # as task_chain.cu has them
+ROW, CHUNK, SLOTS, LONGEST = 32768, 8192, 20, 16384  # as task_chain.cu has them
 SHARED = SLOTS * CHUNK + 2 * LONGEST + 4096
 
 
@@ -109,12 +109,12 @@ def main():
         mmas, steps = CHAINS[title]
         if title == "one":
             for count in (1, 2, 4):
-                run(f"one_{count}", count, steps, 16, 3)
+                run(f"one_{count}", count, steps, 8, 3)
             continue
-        for most in (8, 12, 16, 32):
+        for most in (4, 6, 8, 20):
             run(title, mmas, steps, most, 1)
         for sync in (0, 3):
-            run(title, mmas, steps, 12, sync)
+            run(title, mmas, steps, 6, sync)
 
 
 if __name__ == "__main__":

@@ -17,15 +17,15 @@ struct Chain {
   u32 sync;  // 0 counters, 1 flags, 3 nothing waits
 };
 
-constexpr u32 kRow = 32768, kWarps = 16, kChunk = 4096, kSlots = 32, kUnits = kChunk / 512;
-static_assert(kSlots % kWarps == 0, "each warp's chunks have slots of its own, in order");
+constexpr u32 kRow = 32768, kWarps = 16, kChunk = kWarps * 512, kSlots = 20;
 constexpr u32 kMostPolls = 1u << 22;
 
 __device__ static u32 shared_address(const void* p) {
   return static_cast<u32>(__cvta_generic_to_shared(p));
 }
-__device__ static void start(u64* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+__device__ static void start(u64* barrier, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)
+               : "memory");
 }
 __device__ static void arrive(u64* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
@@ -123,8 +123,8 @@ __device__ static void multiply(float (&sums)[4][4], const uint4& weights, u32 u
         asm("sub.f16x2 %0, %1, %2;" : "=r"(a[j]) : "r"(a[j]), "r"(0x64086408));
       }
     }
-    float(&d)[4] = sums[(unit * kMmas + m) % 4];
-    const bool odd = (unit * kMmas + m) % 2 != 0;
+    float(&d)[4] = sums[m];
+    const bool odd = k / 16 % 2 != 0;
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -140,8 +140,8 @@ __device__ static void run(const Chain& x) {
   unsigned short* row = reinterpret_cast<unsigned short*>(ring + kSlots * kChunk);
   const u32 thread = threadIdx.x, warp = thread / 32, lane = thread % 32, blocks = gridDim.x;
   if (thread < kSlots) {
-    start(full + thread);
-    start(empty + thread);
+    start(full + thread, 1);
+    start(empty + thread, kWarps);
   }
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   __syncthreads();
@@ -155,24 +155,14 @@ __device__ static void run(const Chain& x) {
     bring_row(x, step, epoch, row);
     float sums[4][4] = {};
     const u32 bytes = x.bytes[step], chunks = (bytes + kChunk - 1) / kChunk;
-    for (u32 c = (warp + kWarps - used % kWarps) % kWarps; c < chunks; c += kWarps) {
+    for (u32 c = 0; c < chunks; ++c) {  // each warp takes 512 bytes of each chunk
       const u32 slot = (used + c) % kSlots;
-      const uint4* chunk = reinterpret_cast<const uint4*>(ring + slot * kChunk) + lane;
       wait(full + slot, (used + c) / kSlots & 1);
-      if (bytes - c * kChunk >= kChunk) {
-        uint4 units[kUnits];
-#pragma unroll
-        for (u32 u = 0; u < kUnits; ++u) units[u] = chunk[u * 32];
-#pragma unroll
-        for (u32 u = 0; u < kUnits; ++u) multiply<kMmas>(sums, units[u], u, row, x.lengths[step]);
-      } else {
-#pragma unroll
-        for (u32 u = 0; u < kUnits; ++u)
-          if (c * kChunk + u * 512 < bytes)
-            multiply<kMmas>(sums, chunk[u * 32], u, row, x.lengths[step]);
-      }
+      const uint4 unit = reinterpret_cast<const uint4*>(ring + slot * kChunk)[thread];
       __syncwarp();
       if (lane == 0) arrive(empty + slot);
+      if (c * kChunk + warp * 512 < bytes)
+        multiply<kMmas>(sums, unit, c * kWarps + warp, row, x.lengths[step]);
     }
     used += chunks;
     if (lane % 4 == 0) {
