@@ -113,8 +113,7 @@ class Compiler {
       if (loops_ == 0) ++nodes_done_;
       if (node.op->name == "Reshape") continue;  // the same buffer with another shape
       if (loops_ == 0) node_ = n;
-      const std::string name =
-          fmt::format("{}_{}", name_stem(node), steps_.size() + run_.size());
+      const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size() + run_.size());
       try {
         if (node.op->kind == ir::OpKind::kWhile)
           add_loop(node);

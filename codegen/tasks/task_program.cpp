@@ -32,7 +32,8 @@ int most_shared_bytes(const DeviceModel& device) {
 /// The kernel's text while its steps are added.
 class TaskText {
  public:
-  TaskText(const KernelRequest& request, ExprTable& exprs, const std::vector<std::uint32_t>& buffers)
+  TaskText(const KernelRequest& request, ExprTable& exprs,
+           const std::vector<std::uint32_t>& buffers)
       : request_(request), exprs_(exprs), buffers_(buffers) {}
 
   void add(const TaskStep& step) {
@@ -71,12 +72,12 @@ class TaskText {
           fmt::format("{} n{}", sizes_[s].kind() == ArgKind::Int64 ? "i64" : "i32", s));
       kernel.step.args.push_back(sizes_[s]);
     }
-    kernel.source = kernel_heading(request_.name, request_.origins) + "#include \"tasks.cuh\"\n" +
-                    functions_ +
-                    fmt::format("\nextern \"C\" __global__ void __launch_bounds__({}, {})\n{} {{\n"
-                                "  TaskWait ready = {{ended, 0}};\n{}}}\n",
-                                kTaskThreads, kResidentBlocks,
-                                signature_text(request_.name, parameters), body_);
+    kernel.source =
+        kernel_heading(request_.name, request_.origins) + "#include \"tasks.cuh\"\n" + functions_ +
+        fmt::format(
+            "\nextern \"C\" __global__ void __launch_bounds__({}, {})\n{} {{\n"
+            "  TaskWait ready = {{ended, 0}};\n{}}}\n",
+            kTaskThreads, kResidentBlocks, signature_text(request_.name, parameters), body_);
     auto variant = std::make_unique<KernelVariantT>();
     variant->function = request_.name;
     variant->grid = {exprs_.intern(Dim(static_cast<std::int64_t>(grid()))), exprs_.intern(1),

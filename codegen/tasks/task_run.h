@@ -24,8 +24,8 @@ std::optional<std::size_t> task_tactic(const StepTactics& step, PlanContext& pla
                                        std::string& why);
 
 /// One step for a run of two and more. Its first tactic is the persistent kernel, behind a launch
-/// that clears its counters; its last one the steps' own kernels, one after the other. A step's level is behind those of all steps that write what it reads
-/// or writes, or read what it writes.
+/// that clears its counters; its last one the steps' own kernels, one after the other. A step's
+/// level is behind those of all steps that write what it reads or writes, or read what it writes.
 StepTactics merge_run(std::vector<RunStep> run, const std::string& name, PlanContext& plan);
 
 }  // namespace sinter::codegen

@@ -60,8 +60,8 @@ struct Binder {
     const graphs::KernelResources resources =
         graphs::resources_of(*plan.context(), plan.function(variant), config);
     const auto blocks = std::uint64_t{config.grid[0]} * config.grid[1] * config.grid[2];
-    return blocks <= std::uint64_t{resources.resident_blocks} *
-                         plan.context()->properties().multiprocessors;
+    return blocks <=
+           std::uint64_t{resources.resident_blocks} * plan.context()->properties().multiprocessors;
   }
 
   const fb::KernelVariantT& choose_variant(const fb::KernelStepT& kernel) const {

@@ -39,10 +39,10 @@ __device__ static void wait(u64* barrier, u32 parity) {
       : "memory");
 }
 __device__ static void copy(void* to, const void* from, u32 bytes, u64* barrier) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(shared_address(to)),
@@ -65,8 +65,7 @@ __device__ static void copy_all(const Chain& x, unsigned char* ring, u64* full, 
   u32 issued = 0;
   for (u32 step = 0; step < x.steps; ++step) {
     const u32 bytes = x.bytes[step];
-    const unsigned char* from =
-        x.weights + x.offsets[step] + static_cast<u64>(blockIdx.x) * bytes;
+    const unsigned char* from = x.weights + x.offsets[step] + static_cast<u64>(blockIdx.x) * bytes;
     for (u32 at = 0; at < bytes; at += kChunk, ++issued) {
       const u32 slot = issued % kSlots, ahead = issued - x.most;
       wait(empty + slot, (issued / kSlots & 1) ^ 1);
@@ -199,9 +198,9 @@ __device__ static void run(const Chain& x) {
   x.epoch[0] = epoch + 1;
 }
 
-#define CHAIN(mmas)                                                                      \
+#define CHAIN(mmas)                                                                                \
   extern "C" __global__ void __launch_bounds__(32 * (kWarps + 1), 1) chain_##mmas(const Chain x) { \
-    run<mmas>(x);                                                                        \
+    run<mmas>(x);                                                                                  \
   }
 CHAIN(1)
 CHAIN(2)

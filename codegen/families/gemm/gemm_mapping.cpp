@@ -68,8 +68,7 @@ void GemmText::place_block() {
   line(cluster > 1 ? fmt::format("const u32 rank = {} % {};", block, cluster)
                    : "const u32 rank = 0;");
   if (cluster > 1) line(fmt::format("const u32 tile = {} / {};", block, cluster));
-  for (std::string& text : tile_coordinates(cluster > 1 ? "tile" : block))
-    line(std::move(text));
+  for (std::string& text : tile_coordinates(cluster > 1 ? "tile" : block)) line(std::move(text));
 }
 
 std::vector<std::string> GemmText::tile_coordinates(std::string rest) {

@@ -2,8 +2,6 @@
 // Runs of steps as tasks of one launch: emitted for a small device, run on the emulator, whose
 // blocks really wait for each other, and compared with the reference; and as a step of a plan.
 #ifdef SINTER_WITH_CUDA
-#include "codegen/tasks/task_run.h"
-
 #include <algorithm>
 #include <map>
 
@@ -13,6 +11,7 @@
 #include "codegen/compile.h"
 #include "codegen/families/registry.h"
 #include "codegen/targets/cuda/cuda_target.h"
+#include "codegen/tasks/task_run.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/compare_buffers.h"
@@ -126,8 +125,8 @@ class SmallDevice {
       if (constant)
         memory[buffer].assign(constant->bytes().begin(), constant->bytes().end());
       else
-        memory[buffer].assign(
-            static_cast<std::size_t>(buffers_.size(buffer).bytes.value()), std::byte{0xff});
+        memory[buffer].assign(static_cast<std::size_t>(buffers_.size(buffer).bytes.value()),
+                              std::byte{0xff});
     }
     const std::uint32_t x = buffers_.of(graph_.inputs()[0]), y = buffers_.of(graph_.outputs()[0]);
     memory[x].assign(inputs[0].bytes().begin(), inputs[0].bytes().end());
