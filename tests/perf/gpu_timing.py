@@ -97,6 +97,7 @@ def gpu_times(call, runs):
 
 def captured(call):
     """The call as a CUDA graph, as plans are: PyTorch takes long to queue a call."""
+    torch.cuda.synchronize()  # what the call writes may be memory that a kernel of the current stream still uses
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
