@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/clear_before.h"
 #include "codegen/emit/kernel_text.h"
+#include "codegen/emit/memory/clear_before.h"
 
 namespace sinter::codegen {
 namespace {

@@ -2,7 +2,7 @@
 // Regions that become loops: pointwise chains, row reductions, scatters and scans.
 #include <algorithm>
 
-#include "codegen/emit/clear_before.h"
+#include "codegen/emit/memory/clear_before.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/families/loops/merge_broadcast.h"

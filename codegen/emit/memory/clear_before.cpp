@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/emit/clear_before.h"
+#include "codegen/emit/memory/clear_before.h"
 
 #include <memory>
 #include <utility>
