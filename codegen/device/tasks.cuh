@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks of a persistent kernel. Its blocks, all resident, run tasks of several steps; steps are in
-// levels, and a task waits until all tasks of the level in front have ended. Blocks take their
-// tasks in the order of levels, so that none waits for one that waits for it.
+// Tasks of a persistent kernel (codegen/tasks). Blocks, all resident, take tasks in the order of
+// levels; a task waits for the level in front.
 #pragma once
 
 #include "scalar.cuh"
@@ -21,8 +20,7 @@ struct TaskBuffer {
   }
 };
 
-/// What a task waits for before it reads what other tasks have written: that `parts` parts of a
-/// level have ended. All threads of the block call it, at most once a task.
+/// Waits until `parts` parts of a level have ended; all threads of a block together.
 struct TaskWait {
   const u32* ended;
   u32 parts;  // 0: nothing
@@ -31,7 +29,7 @@ struct TaskWait {
     if (parts == 0) return;
     if (threadIdx.x == 0) {
 #ifdef __CUDACC__
-      // About ten seconds: a block that ended early is an error, not a device that hangs.
+      // Ten seconds, then an error.
       constexpr u32 kMostPolls = 1u << 24;
       u32 found = 0;
       for (u32 polls = 0; found < parts; ++polls) {
@@ -46,8 +44,7 @@ struct TaskWait {
   }
 };
 
-/// The first task of a step that this block takes, and every gridDim.x-th behind it: the step's
-/// first task is block `first`'s.
+/// The first task of a step that this block takes; task 0 is block `first`'s.
 SINTER_DEVICE u32 first_task(u32 first) { return (blockIdx.x + gridDim.x - first) % gridDim.x; }
 
 /// This block has run its tasks of a step: others see what it has written.
