@@ -16,6 +16,7 @@
 #include "codegen/plan/largest_sizes.h"
 #include "codegen/plan/plan_buffers.h"
 #include "codegen/program/describe.h"
+#include "codegen/tasks/task_run.h"
 #include "ir/text/text.h"
 
 namespace sinter::codegen {
@@ -112,7 +113,7 @@ class Compiler {
       if (loops_ == 0) ++nodes_done_;
       if (node.op->name == "Reshape") continue;  // the same buffer with another shape
       if (loops_ == 0) node_ = n;
-      const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
+      const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size() + run_.size());
       try {
         if (node.op->kind == ir::OpKind::kWhile)
           add_loop(node);
@@ -130,6 +131,7 @@ class Compiler {
       if (options_.progress && !context_.generates_kernels())
         options_.progress(nodes_done_, node_count_);
     }
+    end_run();
   }
 
   /// Adds the steps of a loop's body. Restores the current graph afterwards, also on errors.
@@ -152,6 +154,7 @@ class Compiler {
   /// Adds a While: copies of its initial states, the step, then the steps of its body. One of at
   /// most one iteration becomes a branch.
   void add_loop(const Node& node) {
+    end_run();
     const bool checked = node.attrs.get_int("checked") != 0;
     const bool is_branch = is_branch_of(*graph_, node);
     PlanBuffers::Loop loop = buffers_.begin_body(node);
@@ -204,6 +207,7 @@ class Compiler {
   }
 
   void add_extent(const Node& node) {
+    end_run();
     const std::uint32_t extent = buffers_.of(node.outputs[0]);
     if (const std::uint32_t source = buffers_.of(node.inputs[0]); source != extent)
       add_copy({source, extent, 0});
@@ -251,16 +255,45 @@ class Compiler {
         add_copy({data, result, 0});
     for (StepTactics& step : family_of(region, *options_.target).lower(region, context_)) {
       if (step.step.name.empty())
-        step.step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
+        step.step.name = fmt::format("{}_{}", name_stem(node), steps_.size() + run_.size());
       for (const std::uint32_t extent : extents)
         if (std::ranges::find(step.step.reads, extent) == step.step.reads.end())
           step.step.reads.push_back(extent);
-      add_tactics(node, step, extents);
+      if (joins_run(step, extents)) {
+        run_.back().origins = node.origins;
+        continue;
+      }
+      end_run();
+      add_tactics(node.origins, step, extents);
     }
   }
 
+  /// Adds the step to the run of steps that may become one launch, if it may.
+  bool joins_run(StepTactics& step, const std::vector<std::uint32_t>& extents) {
+    if (!options_.tasks || !context_.generates_kernels() || loops_ > 0 || !extents.empty())
+      return false;
+    std::string why;
+    const std::optional<std::size_t> tactic = task_tactic(step, context_, why);
+    if (!tactic) return false;
+    run_.push_back({std::move(step), *tactic, {}});
+    return true;
+  }
+
+  /// Adds the steps of the run: as one if they are several.
+  void end_run() {
+    std::vector<RunStep> run = std::exchange(run_, {});
+    if (run.size() < 2) {
+      for (RunStep& member : run) add_tactics(member.origins, member.step, {});
+      return;
+    }
+    StepTactics whole = merge_run(std::move(run), fmt::format("tasks_{}", steps_.size()), context_);
+    const std::vector<std::string> origins = whole.step.origins;
+    add_tactics(origins, whole, {});
+  }
+
   /// A step with one tactic of one part is that part's work; otherwise it is a choice.
-  void add_tactics(const Node& node, StepTactics& step, const std::vector<std::uint32_t>& extents) {
+  void add_tactics(const std::vector<std::string>& origins, StepTactics& step,
+                   const std::vector<std::uint32_t>& extents) {
     const NodePlace at{entries_.size(), node_};
     const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty() ||
                            step.tactics[0].parts.size() > 1;
@@ -277,7 +310,7 @@ class Compiler {
         if (loops_ > 0)
           part.tuned_by.reset();  // without the loop the node would be in another
                                   // graph
-        if (part.program) kernels_.add(part, node.origins, extents, at, place);
+        if (part.program) kernels_.add(part, origins, extents, at, place);
         if (part.work.type == plan::fb::Work::LoopStep) ++result_.stats.kernels;
         written->parts.push_back(std::make_unique<plan::fb::PartT>());
         written->parts.back()->work = std::move(part.work);
@@ -328,6 +361,7 @@ class Compiler {
   }
 
   void add_copy(const PlanBuffers::Copy& copy) {
+    end_run();
     StepT step;
     step.name = fmt::format("copy_{}", steps_.size());
     step.reads = {copy.source};
@@ -389,6 +423,7 @@ class Compiler {
   PlanContext context_;
   KernelTable kernels_;
   std::vector<StepT> steps_;
+  std::vector<RunStep> run_;  // behind steps_, until it ends
   std::vector<std::unique_ptr<plan::fb::EntryT>> entries_;
   std::vector<const std::map<std::string, ir::Range>*> entry_limits_;
   std::string graph_texts_;

@@ -76,8 +76,12 @@ std::vector<std::string> Arguments::parameters() const {
     if (is_hidden(b)) continue;
     const std::string type = storage_name(analysis_->buffer_type(b));
     const bool read = analysis_->is_read(b), written = analysis_->is_written(b);
+    // A task's kernel has other tasks, which write what this one reads.
+    const bool is_alone = !analysis_->request().task ||
+                          analysis_->request().given.contains(analysis_->program().buffers[b]);
     all.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", type,
-                              read && written ? "" : " __restrict__", buffer_names_[b]));
+                              (read && written) || !is_alone ? "" : " __restrict__",
+                              buffer_names_[b]));
   }
   if (analysis_->request().scan_tiles) all.emplace_back("u64* tiles");
   for (std::string& extent : data_.parameters()) all.push_back(std::move(extent));

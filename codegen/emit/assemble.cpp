@@ -10,6 +10,14 @@
 namespace sinter::codegen {
 namespace {
 
+/// The function of a task. What waits for nothing itself does so first.
+std::string task_text(const VariantText& variant, const std::string& name,
+                      std::vector<std::string> parameters, const std::string& sizes) {
+  parameters.insert(parameters.end(), {"u32 task", "TaskWait ready"});
+  return fmt::format("SINTER_TASK\n{} {{\n{}{}{}}}\n", signature_text(name, parameters), sizes,
+                     variant.programmatic_launch ? "" : "  ready();\n", variant.body);
+}
+
 /// The function of a variant; guarded by architecture if it is for one GPU only.
 std::string function_text(const VariantText& variant, const std::string& name,
                           const std::vector<std::string>& parameters, const std::string& sizes) {
@@ -56,7 +64,8 @@ void assemble(const KernelRequest& request, ExprTable& exprs, Arguments& args,
       own.push_back(map.declaration());
       result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
     }
-    text += function_text(variant, result->function, own, sizes[v]);
+    text += request.task ? task_text(variant, result->function, own, sizes[v])
+                         : function_text(variant, result->function, own, sizes[v]);
     kernel.step.variants.push_back(std::move(result));
   }
   kernel.source = std::move(text);

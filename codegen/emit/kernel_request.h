@@ -20,6 +20,14 @@ namespace sinter::codegen {
 
 struct GemmProgram;
 
+/// A kernel as a task of a persistent one: a device function instead, with the parameters `u32
+/// task`, the block's number, and `TaskWait ready` (device/tasks.cuh) behind its own. It calls
+/// ready() before it reads what steps write, and may copy weights before that. All have blocks of
+/// `threads` threads, and dynamic shared memory within a bound; none has clusters.
+struct TaskShape {
+  int threads = 0, most_shared_bytes = 0;
+};
+
 struct KernelRequest {
   const plan::fb::LoopProgramT* program = nullptr;
   std::string name;                  // C identifier made of the operators, unique in the plan
@@ -39,8 +47,9 @@ struct KernelRequest {
                                                     // choose
   const DeviceModel* device = &reference_device();  // whose schedules are chosen
   std::string block = "blockIdx.x";                 // the text of the block's number
-  bool precise = false;               // no cheaper forms of functions: see approximations.h
-  RequestedSchedules requested = {};  // schedules that replace the rule's
+  bool precise = false;                // no cheaper forms of functions: see approximations.h
+  RequestedSchedules requested = {};   // schedules that replace the rule's
+  std::optional<TaskShape> task = {};  // a task's function is written, not a kernel
 };
 
 /// One translation unit with one or more variants of a kernel.

@@ -46,6 +46,8 @@ class KernelProgram {
   /// Generates the kernel for the request's device. The request has everything but the program:
   /// name, origins, types of buffers(), options and requested schedules.
   virtual EmittedKernel emit(KernelRequest request, ExprTable& exprs) const = 0;
+  /// Whether emit() heeds KernelRequest::task.
+  virtual bool has_tasks() const { return false; }
 };
 
 /// A part of a tactic: a generated kernel, or work done by the runtime or a library.

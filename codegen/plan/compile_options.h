@@ -43,6 +43,7 @@ struct CompileOptions {
   std::optional<std::set<std::uint64_t>> packed_weights;
   bool precise_math = false;  // no cheaper forms of functions (codegen/emit/approximations.h)
   bool programmatic_launch = false;  // generated kernels start before the preceding one ends
+  bool tasks = false;                // runs of steps as tasks of one launch, where they can be
   int threads = 0;                   // concurrent NVRTC compilations; 0: all cores
   std::string cache_dir;             // kernel cache; empty: none
   /// Called after each kernel: `done` of `total`.

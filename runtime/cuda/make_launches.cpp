@@ -47,8 +47,21 @@ struct Binder {
   /// Null if no variant supports this shape on this GPU.
   const fb::KernelVariantT* find_variant(const fb::KernelStepT& kernel) const {
     for (const auto& variant : kernel.variants)
-      if (hold(variant->conditions) && plan.function(*variant)) return variant.get();
+      if (hold(variant->conditions) && plan.function(*variant) && is_resident(*variant))
+        return variant.get();
     return nullptr;
+  }
+
+  /// Whether all blocks fit on this GPU at once, if they wait for each other.
+  bool is_resident(const fb::KernelVariantT& variant) const {
+    if (variant.cluster != 0) return true;
+    bool is_empty = false;
+    const graphs::LaunchConfig config = configure(variant, is_empty);
+    const graphs::KernelResources resources =
+        graphs::resources_of(*plan.context(), plan.function(variant), config);
+    const auto blocks = std::uint64_t{config.grid[0]} * config.grid[1] * config.grid[2];
+    return blocks <=
+           std::uint64_t{resources.resident_blocks} * plan.context()->properties().multiprocessors;
   }
 
   const fb::KernelVariantT& choose_variant(const fb::KernelStepT& kernel) const {
@@ -99,6 +112,12 @@ struct Binder {
                            gpu.max_threads_per_block));
     }
     config.shared_bytes = variant.shared_bytes;
+    if (variant.cluster == 0) {
+      CUlaunchAttribute cooperative{};
+      cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+      cooperative.value.cooperative = 1;
+      config.add(cooperative);
+    }
     if (variant.cluster > 1) {
       if (config.grid[0] % variant.cluster != 0)
         refuse(fmt::format("its grid of {} blocks is not made of clusters of {}", config.grid[0],

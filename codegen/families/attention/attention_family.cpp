@@ -25,6 +25,7 @@ class AttentionKernel final : public KernelProgram {
     return emit_attention(program_, request.name, request.origins, exprs,
                           request.programmatic_launch, schedule_, request.requested, request);
   }
+  bool has_tasks() const override { return !program_.is_float32() && !program_.eight_bit; }
 
  private:
   AttentionProgram program_;

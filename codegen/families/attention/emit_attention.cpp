@@ -141,6 +141,7 @@ class AttentionEmitter {
                      const RequestedSchedules& requested) {
     EmittedKernel kernel;
     std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, *facts_.device, forced);
+    if (facts_.task) keep_tasks(schedules);
     std::vector<std::string> chosen_by(schedules.size(), kChosenByUser);
     if (forced.empty())
       chosen_by = apply_requested(
@@ -228,6 +229,20 @@ class AttentionEmitter {
     std::string tiles;  // tiles of a head, likewise
     std::vector<MapParameter> maps = {};
   };
+
+  /// Keeps what a task may be.
+  void keep_tasks(std::vector<AttentionSchedule>& schedules) const {
+    std::erase_if(schedules, [&](const AttentionSchedule& s) {
+      return s.splits > 1 || s.turns > 0 || s.by_warpgroups() ||
+             s.threads() != facts_.task->threads ||
+             static_cast<int>(reserved_shared_bytes(p_, s, *facts_.device)) >
+                 facts_.task->most_shared_bytes;
+    });
+    if (schedules.empty() || !schedules.back().conditions.empty())
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("attention '{}' has no schedule of {} threads for all sizes", name_,
+                              facts_.task->threads));
+  }
 
   /// Also creates the TMA descriptors.
   std::unique_ptr<KernelVariantT> variant(const AttentionSchedule& schedule, ScheduleTexts& texts,
@@ -337,14 +352,20 @@ class AttentionEmitter {
     const int at_once = schedule.blocks_at_once();
     std::vector<std::string> parameters = args_.texts();
     for (const MapParameter& map : texts.maps) parameters.push_back(map.declaration());
+    if (facts_.task) parameters.insert(parameters.end(), {"u32 task", "TaskWait ready"});
     std::string text =
-        fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
-                    schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
-                    signature_text(name, parameters), shape_text(p_, schedule, score_name(name_)));
+        (facts_.task
+             ? "SINTER_TASK\n"
+             : fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n",
+                           schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "")) +
+        fmt::format("{} {{\n{}", signature_text(name, parameters),
+                    shape_text(p_, schedule, score_name(name_)));
+    if (facts_.task) text += "  ready();\n";
+    const std::string& block = facts_.block;
     std::string item = schedule.turns > 0
-                           ? fmt::format("balanced_item<{}>(blockIdx.x, gridDim.x)", schedule.turns)
-                       : schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits)
-                                             : "blockIdx.x";
+                           ? fmt::format("balanced_item<{}>({}, gridDim.x)", schedule.turns, block)
+                       : schedule.splits > 1 ? fmt::format("{} / {}", block, schedule.splits)
+                                             : block;
     const std::string of_tiles = p_.bounds ? ", " + texts.tiles : "";
     if (p_.bounds) item += of_tiles + ", nullptr";
     if (p_.front) return text + attend_with_prologue(schedule, item);

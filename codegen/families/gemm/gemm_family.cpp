@@ -56,8 +56,11 @@ class GemmKernelProgram final : public KernelProgram {
   }
   std::vector<std::uint32_t> buffers() const override { return real_buffers(product_); }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
+    // A task copies weights before it waits.
+    if (request.task) request.programmatic_launch = true;
     return emit_gemm(request_for(product_, std::move(request), schedule_), exprs);
   }
+  bool has_tasks() const override { return !product_.by_warpgroups && product_.groups == 0; }
 
  private:
   GemmProgram product_;

@@ -55,7 +55,7 @@ Dim GemmText::tiles() const { return tiles_m_ * tiles_n_ * ir::element_count(pro
 
 void GemmText::count_group_tiles() {
   if (product_.groups == 0) return;
-  if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
+  if (s_.programmatic_launch && !product_.b_is_weight) line(wait());
   line(fmt::format("__shared__ GroupTiles<{}> group_tiles;", product_.groups));
   line(fmt::format("group_tiles.count(after_grid_wait({}), {}, {});",
                    args_.buffer(product_.offsets_buffer()), size(product_.m), s_.m));
@@ -64,11 +64,11 @@ void GemmText::count_group_tiles() {
 /// The tile of the block.
 void GemmText::place_block() {
   const int cluster = s_.cluster();
-  line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
+  const std::string& block = analysis_.request().block;
+  line(cluster > 1 ? fmt::format("const u32 rank = {} % {};", block, cluster)
                    : "const u32 rank = 0;");
-  if (cluster > 1) line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
-  for (std::string& text : tile_coordinates(cluster > 1 ? "tile" : "blockIdx.x"))
-    line(std::move(text));
+  if (cluster > 1) line(fmt::format("const u32 tile = {} / {};", block, cluster));
+  for (std::string& text : tile_coordinates(cluster > 1 ? "tile" : block)) line(std::move(text));
 }
 
 std::vector<std::string> GemmText::tile_coordinates(std::string rest) {
@@ -159,7 +159,7 @@ void GemmText::write_mainloop() {
   line(fmt::format("operands.begin = {};", begin));
   line(fmt::format("operands.end = {};", end_of_k(begin, end)));
   if (s_.programmatic_launch) begin_programmatic();
-  if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
+  if (s_.programmatic_launch && !product_.b_is_weight) line(wait());
   if (product_.prologue) {
     prologue_ = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
     for (const auto& [buffer, bytes] : prologue_->weights)
@@ -170,8 +170,9 @@ void GemmText::write_mainloop() {
   if (product_.gathered)
     begin_gathered();
   else
-    line(fmt::format("Tile::begin<{}>(shared, operands);",
-                     s_.programmatic_launch && product_.b_is_weight));
+    line(fmt::format("Tile::begin<{}>(shared, operands{});",
+                     s_.programmatic_launch && product_.b_is_weight,
+                     analysis_.request().task ? ", ready" : ""));
   write_behind_wait();
   if (product_.prologue) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");
@@ -180,8 +181,12 @@ void GemmText::write_mainloop() {
   if (s_.cluster() > 1) mapping_.epilogue.push_back("cluster_barrier();");
 }
 
+std::string GemmText::wait() const {
+  return analysis_.request().task ? "ready();" : "grid_dependency_wait();";
+}
+
 void GemmText::begin_programmatic() {
-  line("launch_dependents();");
+  if (!analysis_.request().task) line("launch_dependents();");
   std::istringstream fetches(prefetches(analysis_, args_, mapping_.blocks, s_.threads()));
   for (std::string text; std::getline(fetches, text);) line(text.substr(2));
 }

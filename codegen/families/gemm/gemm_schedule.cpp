@@ -142,6 +142,10 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
                                  product.element_bytes(), s.conditions);
   // GroupTiles, besides the tile.
   const int counted = product.groups > 0 ? static_cast<int>(product.groups + 4) * 8 : 0;
+  if (const auto& task = analysis.request().task;
+      task && (s.cluster() > 1 || s.threads() != task->threads ||
+               s.shared_bytes(problem) > task->most_shared_bytes))
+    return false;
   if (!s.tile->fits(problem, s) || s.cluster() > problem.device.cluster_blocks ||
       s.shared_bytes(problem) + counted > s.tile->most_shared_bytes(problem.device))
     return false;

@@ -103,6 +103,8 @@ class GemmText {
   /// Lets the next kernel start, and prefetches data that rows share, such as a bias, into the L2
   /// before the mainloop ends.
   void begin_programmatic();
+  /// "grid_dependency_wait();", or what a task waits by.
+  std::string wait() const;
   /// The parts that wait for the preceding kernel.
   void write_behind_wait();
 

@@ -2,6 +2,7 @@
 // Regions that become loops: pointwise chains, row reductions, scatters and scans.
 #include <algorithm>
 
+#include "codegen/emit/memory/clear_before.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/families/loops/merge_broadcast.h"
@@ -42,6 +43,7 @@ class LoopsKernel final : public KernelProgram {
     clear_before(kernel, request.name, *scan_tiles_, *scan_chain_words(program_, exprs), exprs);
     return kernel;
   }
+  bool has_tasks() const override { return !scan_tiles_; }
 
  private:
   LoopProgramT program_;

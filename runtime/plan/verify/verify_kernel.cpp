@@ -33,9 +33,12 @@ void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
   if (variant.shared_bytes > kMaxSharedBytes)
     check.fail("kernel '{}' asks for {} bytes of shared memory", variant.function,
                variant.shared_bytes);
-  if (variant.cluster == 0 || variant.cluster > kMaxCluster)
+  if (variant.cluster > kMaxCluster)
     check.fail("kernel '{}' has clusters of {} blocks instead of 1 to {}", variant.function,
                variant.cluster, kMaxCluster);
+  if (variant.cluster == 0 && variant.programmatic_launch)
+    check.fail("kernel '{}', whose blocks wait for each other, may not start early",
+               variant.function);
   for (const std::uint32_t architecture : variant.architectures)
     check.index(architecture, check.plan.architectures.size(), "a variant's architecture",
                 "architectures");

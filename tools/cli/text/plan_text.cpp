@@ -118,6 +118,8 @@ Lines kernels_text(const ordered_json& report, std::size_t most) {
     std::string blocks = fmt::format("{}", fmt::join(strings(kernel, "grid"), " x "));
     if (const int cluster = kernel.at("cluster").get<int>(); cluster > 1)
       blocks += fmt::format(" in clusters of {}", cluster);
+    else if (cluster == 0)
+      blocks += " at once";
     const auto conditions = strings(kernel, "conditions");
     // Variants for all architectures are named only by their function.
     const auto architectures = strings(kernel, "architectures");

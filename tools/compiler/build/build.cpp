@@ -277,6 +277,7 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.tf32 = options.precision == Precision::kTf32;
   compile.programmatic_launch = options.programmatic_launch;
   compile.precise_math = options.precise_math;
+  compile.tasks = options.tasks;
   compile.fast_accumulation = options.fast_accumulation;
   if (options.int8_activations && target.traits().generates_kernels)
     throw usage_error(

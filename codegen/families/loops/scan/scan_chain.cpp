@@ -3,10 +3,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "codegen/emit/kernel_parameters.h"
-#include "codegen/emit/kernel_text.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -18,7 +14,6 @@ using plan::fb::LoopProgramT;
 /// Rows from which on each keeps a block, or, where neighbouring rows are contiguous, a thread.
 constexpr std::int64_t kManyRows = 256, kManyStridedRows = 2048;
 constexpr std::int64_t kLeastTiles = 8;
-constexpr int kClearThreads = 256;
 
 /// Whether most accesses move along a row's elements one by one, not from row to row.
 bool is_contiguous(const LoopProgramT& program, const ExprTable& exprs) {
@@ -57,30 +52,6 @@ std::optional<Dim> scan_chain_words(const LoopProgramT& program, const ExprTable
     return std::nullopt;
   const Dim tiles = ir::ceil_div(length, kLeastScanTile, exprs.ranges());
   return Dim(2 * scans) * rows * scan_records(tiles, exprs);
-}
-
-void clear_before(EmittedKernel& kernel, const std::string& name, std::uint32_t buffer,
-                  const Dim& words, ExprTable& exprs) {
-  KernelParameters parameters(exprs);
-  parameters.buffer("u64* words", buffer);
-  const std::string count = parameters.dim(words);
-  const std::string function = name + "_clear";
-  plan::fb::KernelStepT clear;
-  clear.args = parameters.args();
-  kernel.source += fmt::format(
-      "\nextern \"C\" __global__ void __launch_bounds__({0})\n{1} {{\n{2}"
-      "  const u64 i = u64(blockIdx.x) * {0} + threadIdx.x;\n"
-      "  if (i < u64({3})) words[i] = 0;\n}}\n",
-      kClearThreads, signature_text(function, parameters.texts()), parameters.lines(), count);
-  auto variant = std::make_unique<KernelVariantT>();
-  variant->function = function;
-  variant->grid = {exprs.intern(ir::ceil_div(words, kClearThreads, exprs.ranges())),
-                   exprs.intern(1), exprs.intern(1)};
-  variant->block = {kClearThreads, 1, 1};
-  variant->schedule = "clear";
-  clear.variants.push_back(std::move(variant));
-  kernel.more.push_back(std::move(kernel.step));
-  kernel.step = std::move(clear);
 }
 
 }  // namespace sinter::codegen

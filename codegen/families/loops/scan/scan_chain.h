@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include "codegen/emit/kernel_request.h"
 #include "codegen/plan/expr_table.h"
 
 namespace sinter::codegen {
@@ -17,9 +16,5 @@ Dim scan_records(const Dim& tiles, const ExprTable& exprs);
 /// 64-bit words of the memory that the scans of `program` need, which is cleared before; nothing if
 /// a block or less walks each row.
 std::optional<Dim> scan_chain_words(const plan::fb::LoopProgramT& program, const ExprTable& exprs);
-
-/// Adds the kernel that clears `words` of `buffer` to the text of `kernel`, as its first launch.
-void clear_before(EmittedKernel& kernel, const std::string& name, std::uint32_t buffer,
-                  const Dim& words, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -33,7 +33,14 @@ struct alignas(8) uint2 {
 
 namespace emulator {
 
-enum class State { kReady, kAtClusterBarrier, kAtBlockBarrier, kAtWarpBarrier, kDone };
+enum class State {
+  kReady,
+  kAtClusterBarrier,
+  kAtBlockBarrier,
+  kAtWarpBarrier,
+  kAtOtherBlocks,
+  kDone
+};
 
 /// A copy to shared memory that is under way: it lands when its thread waits for it, no sooner.
 struct PendingCopy {
@@ -96,6 +103,19 @@ void wait_until(Test holds) {
       return;
     }
     wait(State::kReady);
+  }
+}
+
+/// Lets other blocks of the grid run until something holds, which one of them has to see to. A
+/// block holds nothing in static shared memory here, which is one for all.
+template <class Test>
+void wait_for_blocks(Test holds) {
+  for (long turns = 0; !holds(); ++turns) {
+    if (turns > 100000) {
+      error = "a block waits for what does not happen";
+      return;
+    }
+    wait(State::kAtOtherBlocks);
   }
 }
 
@@ -163,8 +183,32 @@ inline bool release(unsigned first, unsigned last, State state) {
   return true;
 }
 
-/// Runs the blocks of a cluster from number `first` on.
-inline void run_cluster(unsigned first) {
+/// Runs threads [first, last), which are whole blocks, until none of them can go on.
+inline bool run_threads(unsigned first, unsigned last) {
+  bool any = false;
+  for (bool ran = true; ran; any = any || ran) {
+    ran = false;
+    for (unsigned t = first; t < last; ++t) {
+      if (fibers[t].state != State::kReady) continue;
+      current = t;
+      threadIdx = fibers[t].index;
+      blockIdx = fibers[t].block;
+      enter_fiber(fibers[t]);
+      ran = true;
+    }
+    for (unsigned b = first; b < last; b += threads_of_block) {
+      const unsigned end = b + threads_of_block;
+      for (unsigned warp = b; warp < end; warp += 32)
+        ran = release(warp, warp + 32 < end ? warp + 32 : end, State::kAtWarpBarrier) || ran;
+      ran = release(b, end, State::kAtBlockBarrier) || ran;
+    }
+    ran = release(first, last, State::kAtClusterBarrier) || ran;
+  }
+  return any;
+}
+
+/// Runs the blocks of a cluster from number `first` on. `in_turn`: each until it waits for others.
+inline void run_cluster(unsigned first, bool in_turn) {
   threads_of_block = blockDim.x * blockDim.y * blockDim.z;
   const unsigned threads = threads_of_block * blocks_of_cluster;
   if (fibers.size() < threads) fibers.resize(threads);
@@ -192,29 +236,24 @@ inline void run_cluster(unsigned first) {
   }
   for (;;) {
     bool ran = false;
-    for (unsigned t = 0; t < threads; ++t) {
-      if (fibers[t].state != State::kReady) continue;
-      current = t;
-      threadIdx = fibers[t].index;
-      blockIdx = fibers[t].block;
-      enter_fiber(fibers[t]);
-      ran = true;
+    if (!in_turn) {
+      run_threads(0, threads);
+    } else {
+      for (unsigned b = 0; b < threads; b += threads_of_block) {
+        for (unsigned t = b; t < b + threads_of_block; ++t)
+          if (fibers[t].state == State::kAtOtherBlocks) fibers[t].state = State::kReady;
+        ran = run_threads(b, b + threads_of_block) || ran;
+      }
     }
-    for (unsigned b = 0; b < threads; b += threads_of_block) {
-      const unsigned end = b + threads_of_block;
-      for (unsigned warp = b; warp < end; warp += 32)
-        ran = release(warp, warp + 32 < end ? warp + 32 : end, State::kAtWarpBarrier) || ran;
-      ran = release(b, end, State::kAtBlockBarrier) || ran;
-    }
-    ran = release(0, threads, State::kAtClusterBarrier) || ran;
-    if (ran) continue;
+    if (ran && error == nullptr) continue;
     for (unsigned t = 0; t < threads; ++t)
       if (fibers[t].state != State::kDone) error = "threads wait for each other";
     return;
   }
 }
 
-/// Runs a whole grid in clusters of `cluster` blocks along x; returns what went wrong, or null.
+/// Runs a whole grid in clusters of `cluster` blocks along x, or all blocks at once, if it is 0;
+/// returns what went wrong, or null.
 inline const char* launch(void (*code)(const long*), const unsigned grid[3],
                           const unsigned block[3], unsigned cluster, const long* values) {
   kernel = code;
@@ -222,10 +261,12 @@ inline const char* launch(void (*code)(const long*), const unsigned grid[3],
   error = nullptr;
   gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {block[0], block[1], block[2]};
+  const unsigned blocks = grid[0] * grid[1] * grid[2];
+  const bool at_once = cluster == 0;
+  if (at_once) cluster = blocks;
   blocks_of_cluster = cluster;
   if (cluster > kMostBlocks || grid[0] % cluster != 0) return "the grid is not made of clusters";
-  const unsigned blocks = grid[0] * grid[1] * grid[2];
-  for (unsigned b = 0; b < blocks && error == nullptr; b += cluster) run_cluster(b);
+  for (unsigned b = 0; b < blocks && error == nullptr; b += cluster) run_cluster(b, at_once);
   return error;
 }
 

@@ -152,6 +152,21 @@ TEST_F(ChoiceTest, GpusWithoutClustersTakeAnother) {
   EXPECT_THAT(fake().launched, ElementsAre("add_one", "double"));
 }
 
+TEST_F(ChoiceTest, BlocksThatWaitForEachOtherRunWhereAllAreResident) {
+  ChoicePlan made;
+  auto& variant = *made.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0];
+  variant.cluster = 0;
+  variant.programmatic_launch = false;
+  open(made.builder.data());
+  run_with(7);
+  EXPECT_THAT(fake().launched, ElementsAre("both"));
+  EXPECT_EQ(attributes, 1u);  // a cooperative launch
+  variant.grid[0] = made.builder.constant(1'000'000);
+  open(made.builder.data());
+  run_with(7);
+  EXPECT_THAT(fake().launched, ElementsAre("add_one", "double"));
+}
+
 TEST_F(ChoiceTest, GridsOfBrokenClustersAreRefused) {
   ChoicePlan made;
   made.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->grid[0] = made.n;
@@ -286,11 +301,11 @@ const BadChoice kDamages[] = {
        p.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 17;
      },
      "clusters of 17 blocks"},
-    {"no_cluster",
+    {"early_at_once",
      [](ChoicePlan& p) {
        p.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 0;
      },
-     "clusters of 0 blocks"},
+     "whose blocks wait for each other, may not start early"},
     {"sample_of_floats", [](ChoicePlan& p) { p.choice().samples.emplace_back(p.x, p.n); },
      "which it does not read as integers"},
     {"bad_sample", [](ChoicePlan& p) { p.choice().samples.emplace_back(p.x, 99999); },
