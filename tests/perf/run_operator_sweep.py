@@ -228,7 +228,7 @@ def main():
     p.add_argument("--out", type=Path, help="cases that are in it are not run again")
     a = p.parse_args()
     if a.merge:
-        return save(a.out, {**({"note": a.note} if a.note else {}), **merge(a.merge)})
+        return save(a.out, {**merge(a.merge), **({"note": a.note} if a.note else {})})
     if a.bounds:
         return print(bounds(json.loads(a.bounds.read_text())))
     if a.missing:
