@@ -48,7 +48,7 @@ class Chunk {
   bool is_difference(const ElementAt& element, const Dim& chunk, const Dim& row, const Dim& column,
                      const Dim& size);
   /// `element` is the sum of summand(j) over rows j with column < j <= row: a running sum of what
-  /// lies below the diagonal.
+  /// lies below the diagonal. Up to row 0 it is empty, whatever the summands are.
   template <typename Summand>
   bool is_segment_sum(const ElementAt& element, const Dim& row, const Dim& column,
                       const Summand& summand) {

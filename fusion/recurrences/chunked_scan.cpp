@@ -16,7 +16,8 @@ namespace {
 ///   S[z, n, p] = sum_s B[z, s, n] exp(G_(Q-1) - G_s) X[z, s, p]
 ///
 /// where G_l is the sum of a chunk's decays up to its token l: the recurrence of LinearAttention by
-/// heads, unrolled over the tokens of a chunk and over chunks.
+/// heads, unrolled over the tokens of a chunk and over chunks. A single chunk has H[0] = the first
+/// state, spelled so or as it is.
 class ChunkedScan {
  public:
   ChunkedScan(const Graph& graph, const Node& node, Chunks chunks)
@@ -78,6 +79,7 @@ class ChunkedScan {
 
   /// What the state before the chunk gives.
   bool is_before(ProductTerm term) {
+    if (chunk_.chunks().count == Dim(1) && term.sums.size() == 1) return is_before_all(term);
     // The decays between chunks, of a state that is a sum over chunks.
     const auto between = take_factor(term.factors, [&](const ElementAt& factor) {
       return is_exp(factor) && !depends_on(factor, row_);
@@ -95,6 +97,14 @@ class ChunkedScan {
       return no("states do not decay from chunk to chunk by the sums of its tokens");
     return are_states(*read->state, from, read->size);
   }
+  /// What the first state gives, without sums over chunks: learns it.
+  bool is_before_all(const ProductTerm& term) {
+    const auto read = chunk_.read(term, at_, row_, query_);
+    if (!read) return false;
+    if (read->state)
+      first_ = state_at(terms_.source(*read->state), {batch_, head_, read->size, channel_});
+    return !read->state || first_ || no("the first state is no state of its heads");
+  }
   /// exp of the sum of all decays of the chunks from..chunk - 1.
   bool decays_between_chunks(const ElementAt& power, const Dim& chunk, const Dim& from) {
     const auto outer = terms_.triangle(terms_.operand(power, 0), chunk, from);
@@ -107,7 +117,8 @@ class ChunkedScan {
 
   /// The sum of all decays of chunk - 1, and 0 of the first: a Pad in front.
   bool is_total_of_chunk_before(const ElementAt& element, const Dim& chunk) {
-    if (chunk.is_constant())  // not the first: behind the Pad
+    if (chunk == Dim(0)) return true;  // of the only chunk: the sum up to it is empty
+    if (chunk.is_constant())           // not the first: behind the Pad
       return chunk_.is_sum(element, chunk - Dim(1), chunk_.last_row(), {});
     const ElementAt last = terms_.source(element);
     const Node* pad = terms_.is(last, "Pad");
@@ -155,6 +166,7 @@ class ChunkedScan {
 
   /// Values [batch, heads, values, keys] behind the last chunk's state.
   std::vector<ValueId> last_states() {
+    if (!states_.valid()) return {};
     std::vector<ValueId> found, open{states_};
     // Behind the Concat: products with the decays between chunks, their sum, views of it.
     for (std::size_t i = 0; i < open.size() && open.size() < 64; ++i) {

@@ -45,6 +45,24 @@ bool Sequences::is_token(const Dim& index) const {
   return rows == 1 && chunks <= 1;
 }
 
+/// Whether `element` is a product of what only a chunk has: decays, scores, states.
+bool Sequences::is_made_of_chunk(const ElementAt& element) const {
+  const ElementAt last = terms_.source(element);
+  const Node* node = graph_.producer(last.value);
+  if (node == nullptr) return false;
+  const std::string_view op = node->op->name;
+  if (op == "Mul")
+    return is_made_of_chunk(terms_.operand(last, 0)) || is_made_of_chunk(terms_.operand(last, 1));
+  if (op == "Neg" || op == "Cast") return is_made_of_chunk(terms_.operand(last, 0));
+  return is_own_of_chunk(last, op);
+}
+/// Projections have fewer dimensions.
+bool Sequences::is_own_of_chunk(const ElementAt& element, std::string_view op) const {
+  const bool is_large = element.index.size() >= 4;
+  return op == "Exp" || (is_large && (op == "Add" || op == "Sub" || op == "MatMul" ||
+                                      op == "ReduceSum" || op == "Where"));
+}
+
 /// A value of tokens, [.., tokens, ..] of all chunks, at one token and nothing of another.
 bool Sequences::is_of_token(const ElementAt& element) const {
   const Shape& shape = graph_.type(element.value).shape;
@@ -55,11 +73,7 @@ bool Sequences::is_of_token(const ElementAt& element) const {
     const ElementAt last = terms_.source(element);
     const Node* node = graph_.producer(last.value);
     const std::string_view op = node == nullptr ? "" : node->op->name;
-    // Projections have fewer dimensions.
-    const bool is_large = last.index.size() >= 4;
-    if (op == "Exp" || (is_large && (op == "Add" || op == "Sub" || op == "MatMul" ||
-                                     op == "ReduceSum" || op == "Where")))
-      return false;
+    if (is_own_of_chunk(last, op)) return false;
     const auto decays = [&](std::size_t i) {
       return terms_.is(terms_.source(terms_.operand(last, i)), "Exp") != nullptr;
     };
@@ -69,6 +83,8 @@ bool Sequences::is_of_token(const ElementAt& element) const {
   int found = 0;
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (shape[d] == tokens && element.index[d] != head_ && is_token(element.index[d])) ++found;
+  if (found == 2 && chunks_.count == Dim(1))  // as many channels as tokens, or scores of tokens
+    return shape.size() == 4 && !is_made_of_chunk(element);
   return found == 1;
 }
 

@@ -64,6 +64,8 @@ class Sequences {
 
  private:
   bool is_of_token(const ElementAt& element) const;
+  bool is_made_of_chunk(const ElementAt& element) const;
+  bool is_own_of_chunk(const ElementAt& element, std::string_view op) const;
   bool is_token(const Dim& index) const;
   std::optional<Sequence> as_sequence(const ElementAt& element, const Dim& token,
                                       const std::optional<Dim>& channel) const;

@@ -196,6 +196,14 @@ std::optional<std::int64_t> Terms::diagonal(const ElementAt& flag, bool value, c
                                             const Dim& column) const {
   const ElementAt last = source(flag);
   if (const Node* node = graph_.producer(last.value)) {
+    if (node->op->name == "Not") return diagonal(operand(last, 0), !value, row, column);
+    // A Where of flags: that of its condition, or the opposite one.
+    if (node->op->name == "Where") {
+      for (const bool kept : {true, false})
+        if (is_number(operand(last, 1), kept ? 1 : 0) && is_number(operand(last, 2), kept ? 0 : 1))
+          return diagonal(operand(last, 0), value == kept, row, column);
+      return std::nullopt;
+    }
     // A comparison of positions: true where `gap` is not negative.
     const std::string_view op = node->op->name;
     const bool is_less = op == "LessOrEqual" || op == "Less";
@@ -215,13 +223,14 @@ std::optional<std::int64_t> Terms::diagonal(const ElementAt& flag, bool value, c
   // Strides of the row and of the column; nothing else moves.
   std::int64_t row_stride = 0, column_stride = 0, rows = 0, columns = 0, stride = 1;
   for (std::size_t d = last.index.size(); d-- > 0; stride *= constant->shape()[d]) {
+    if (constant->shape()[d] == 1) continue;
     if (last.index[d] == row) {
       row_stride = stride;
       rows = constant->shape()[d];
     } else if (last.index[d] == column) {
       column_stride = stride;
       columns = constant->shape()[d];
-    } else if (last.index[d] != Dim(0) || constant->shape()[d] != 1) {
+    } else {
       return std::nullopt;
     }
   }
