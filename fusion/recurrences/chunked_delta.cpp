@@ -204,8 +204,8 @@ class ChunkedDelta {
     for (const std::size_t i : {0, 1}) {
       const ElementAt rate = at(terms_.operand(element, i), t, chunk * Dim(length) + row),
                       rest = at(terms_.operand(element, 1 - i), t, chunk * Dim(length) + row);
-      auto beta = sequences_.find(rate, chunk, row, std::nullopt);
-      auto value = sequences_.find(rest, chunk, row, n);
+      auto beta = sequences_.find(rate, chunk, row, std::nullopt, scaled.tokens);
+      auto value = sequences_.find(rest, chunk, row, n, scaled.tokens);
       if (!beta || !value || beta->heads != chunk_.chunks().heads.value()) continue;
       if ((beta_ && *beta_ != *beta) || (plain && *plain != *value)) continue;
       beta_ = beta;
@@ -222,7 +222,7 @@ class ChunkedDelta {
       no("heads share values");
       return {};
     }
-    Layer layer{{*query_, *key_, *value, *chunk_.decay(), *beta_}, first_};
+    Layer layer{{*query_, *key_, *value, *chunk_.decay(), *beta_}, first_, sequences_.tokens()};
     std::vector<ValueId> writes{node_.outputs[0]};
     if (state_) writes.push_back(state_->value);
     return layer_piece(graph_, node_, std::move(layer), std::move(writes), {0, 2, 1, 3},

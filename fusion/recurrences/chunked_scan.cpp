@@ -37,7 +37,7 @@ class ChunkedScan {
       if (!is_within(terms_.product(parts[own]))) continue;
       if (!is_before(terms_.product(parts[1 - own]))) return {};
       const Shape& query = graph_.type(query_->value).shape;
-      Layer layer{{*query_, *key_, *value_, *chunk_.decay()}, first_};
+      Layer layer{{*query_, *key_, *value_, *chunk_.decay()}, first_, sequences_.tokens()};
       std::vector<ValueId> writes{node_.outputs[0]};
       for (const ValueId last : last_states()) writes.push_back(last);
       return FoundRecurrence{layer_piece(graph_, node_, std::move(layer), std::move(writes),

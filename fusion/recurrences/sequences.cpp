@@ -79,21 +79,21 @@ bool Sequences::is_of_token(const ElementAt& element) const {
     };
     if (op == "Mul" && (decays(0) || decays(1))) return false;
   }
-  const Dim tokens = chunks_.count * Dim(chunks_.length);
   int found = 0;
   for (std::size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] == tokens && element.index[d] != head_ && is_token(element.index[d])) ++found;
+    if (shape[d] == tokens() && element.index[d] != head_ && is_token(element.index[d])) ++found;
   if (found == 2 && chunks_.count == Dim(1))  // as many channels as tokens, or scores of tokens
     return shape.size() == 4 && !is_made_of_chunk(element);
   return found == 1;
 }
 
 std::optional<Sequence> Sequences::as_sequence(const ElementAt& element, const Dim& token,
-                                               const std::optional<Dim>& channel) const {
+                                               const std::optional<Dim>& channel,
+                                               const Dim& tokens) const {
   const Shape& shape = graph_.type(element.value).shape;
   const std::size_t rank = channel ? 4 : 3;
   if (shape.size() != rank || !chunks_.heads.is_constant()) return std::nullopt;
-  Sequence result{element.value, std::vector<std::size_t>(rank, rank), 0};
+  Sequence result{element.value, std::vector<std::size_t>(rank, rank), 0, tokens};
   std::vector<bool> used(rank, false);
   const auto take = [&](std::size_t role, const auto& fits) {
     for (std::size_t d = 0; d < rank; ++d)
@@ -114,10 +114,7 @@ std::optional<Sequence> Sequences::as_sequence(const ElementAt& element, const D
            (result.heads == 1 ? Dim(0) : ir::floor_div(head_, group, terms_.ranges()));
   };
   const bool fits =
-      take(1,
-           [&](std::size_t d) {
-             return element.index[d] == token && shape[d] == chunks_.count * Dim(chunks_.length);
-           }) &&
+      take(1, [&](std::size_t d) { return element.index[d] == token && shape[d] == tokens; }) &&
       (!channel || take(3, [&](std::size_t d) { return element.index[d] == *channel; })) &&
       take(
           0,
@@ -126,13 +123,32 @@ std::optional<Sequence> Sequences::as_sequence(const ElementAt& element, const D
   return fits ? std::optional(result) : std::nullopt;
 }
 
+/// The element of what zeros at the end of the tokens were added to.
+std::optional<ElementAt> Sequences::before_padding(const ElementAt& element,
+                                                   const Dim& token) const {
+  const Node* pad = terms_.is(element, "Pad");
+  if (pad == nullptr || pad->attrs.get_float("fill") != 0) return std::nullopt;
+  const auto& begins = pad->attrs.get_dims("begins");
+  const auto& ends = pad->attrs.get_dims("ends");
+  for (std::size_t d = 0; d < begins.size(); ++d)
+    if (begins[d] != Dim(0) || (ends[d] != Dim(0) && element.index[d] != token))
+      return std::nullopt;
+  return ElementAt{pad->inputs[0], element.index};
+}
+
 std::optional<Sequence> Sequences::find(ElementAt element, const Dim& chunk, const Dim& row,
-                                        const std::optional<Dim>& channel) const {
+                                        const std::optional<Dim>& channel, Dim tokens) const {
   const Dim token = Dim(chunks_.length) * chunk + row;
   std::optional<Sequence> found;
   for (;;) {
-    if (auto now = as_sequence(element, token, channel)) found = std::move(now);
-    auto next = terms_.behind(element);
+    if (auto now = as_sequence(element, token, channel, tokens)) found = std::move(now);
+    std::optional<ElementAt> next;
+    if (found && found->value == element.value && tokens == this->tokens())
+      next = before_padding(element, token);
+    if (next)
+      tokens = graph_.type(next->value).shape[found->order[1]];
+    else
+      next = terms_.behind(element);
     if (!next) return found;
     element = std::move(*next);
   }
@@ -173,6 +189,15 @@ std::optional<StateValue> state_at(const ElementAt& element, const std::vector<D
   return result;
 }
 
+/// [batch, tokens, ..], with zeros behind or up to the last of `tokens`.
+ValueId of_tokens(GraphBuilder& b, ValueId value, const Dim& tokens) {
+  const Shape& shape = b.type(value).shape;
+  if (shape[1] == tokens) return value;
+  std::vector<Dim> begins(shape.size(), Dim(0)), ends = begins;
+  ends[1] = tokens - shape[1];
+  return b.add("Pad", {value}, {{"begins", begins}, {"ends", ends}});
+}
+
 Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector<ValueId> writes,
                   Ints out, Ints state) {
   Piece piece;
@@ -185,10 +210,14 @@ Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector
                 origins = node.origins](GraphBuilder& b, std::span<const ValueId> given) {
     const GraphBuilder::OriginScope scope(b, origins);
     const std::size_t count = layer.sequences.size();
+    const Dim& first = layer.sequences[0].tokens;
+    const bool is_same_count = std::ranges::all_of(
+        layer.sequences, [&](const Sequence& each) { return each.tokens == first; });
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < given.size(); ++i) {
       const auto& order = i < count ? layer.sequences[i].order : layer.state->order;
-      const ValueId value = transposed(b, given[i], Ints(order.begin(), order.end()));
+      ValueId value = transposed(b, given[i], Ints(order.begin(), order.end()));
+      if (i < count) value = of_tokens(b, value, is_same_count ? first : layer.tokens);
       inputs.push_back(i < 3 ? of_type(b, value, types[0].dtype) : value);
     }
     const auto results =
@@ -199,7 +228,8 @@ Piece layer_piece(const Graph& graph, const Node& node, Layer layer, std::vector
                      {"state", static_cast<std::int64_t>(layer.state.has_value())}});
     std::vector<ValueId> written;
     for (std::size_t i = 0; i < types.size(); ++i) {
-      const ValueId value = transposed(b, results[i == 0 ? 0 : 1], i == 0 ? out : state);
+      const ValueId result = i == 0 ? of_tokens(b, results[0], layer.tokens) : results[1];
+      const ValueId value = transposed(b, result, i == 0 ? out : state);
       written.push_back(
           of_type(b, b.add("Reshape", {value}, {{"shape", types[i].shape}}), types[i].dtype));
     }

@@ -20,6 +20,7 @@ struct Sequence {
   ValueId value;
   std::vector<std::size_t> order;  // the dimensions of batch, tokens, heads and channels
   std::int64_t heads = 0;
+  Dim tokens;  // behind fewer than all chunks have stand zeros
   friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
@@ -38,6 +39,7 @@ class Sequences {
 
   Terms& terms() { return terms_; }
   const Chunks& chunks() const { return chunks_; }
+  Dim tokens() const { return chunks_.count * Dim(chunks_.length); }
   /// Symbols of the batch and head of which elements are looked at.
   void set_symbols(Dim batch, Dim head) {
     batch_ = std::move(batch);
@@ -48,9 +50,14 @@ class Sequences {
   void stop_at(ValueId value) { stop_ = value; }
 
   /// The value furthest behind views of `element` that is a sequence, at token (chunk, row) and at
-  /// channel `channel` or, if that is nothing, without channels.
+  /// channel `channel` or, if that is nothing, without channels; behind zeros that fill up its
+  /// last chunk, too. `element` itself has `tokens`.
   std::optional<Sequence> find(ElementAt element, const Dim& chunk, const Dim& row,
-                               const std::optional<Dim>& channel) const;
+                               const std::optional<Dim>& channel, Dim tokens) const;
+  std::optional<Sequence> find(ElementAt element, const Dim& chunk, const Dim& row,
+                               const std::optional<Dim>& channel) const {
+    return find(std::move(element), chunk, row, channel, tokens());
+  }
   /// Whether that is `known`; learns it if nothing is known.
   bool is(const ElementAt& element, const Dim& chunk, const Dim& row,
           const std::optional<Dim>& channel, std::optional<Sequence>& known) const;
@@ -68,7 +75,8 @@ class Sequences {
   bool is_own_of_chunk(const ElementAt& element, std::string_view op) const;
   bool is_token(const Dim& index) const;
   std::optional<Sequence> as_sequence(const ElementAt& element, const Dim& token,
-                                      const std::optional<Dim>& channel) const;
+                                      const std::optional<Dim>& channel, const Dim& tokens) const;
+  std::optional<ElementAt> before_padding(const ElementAt& element, const Dim& token) const;
 
   const Graph& graph_;
   Chunks chunks_;
@@ -101,10 +109,12 @@ struct StateValue {
 std::optional<StateValue> state_at(const ElementAt& element, const std::vector<Dim>& index);
 
 /// Query, key, value, decay and, for the delta rule, beta; the state before the first token, if it
-/// is not zero.
+/// is not zero. Of the tokens of all chunks those that all sequences are zero for are left out:
+/// they leave the state as it is, and read zeros.
 struct Layer {
   std::vector<Sequence> sequences;
   std::optional<StateValue> state;
+  Dim tokens;  // of all chunks
 };
 /// A piece with the layer as a LinearAttention. The first of `writes` gets the outputs [batch,
 /// tokens, heads, values] in the order `out`, the others the last state [batch, heads, keys,

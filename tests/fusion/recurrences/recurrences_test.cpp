@@ -121,15 +121,17 @@ ir::Graph gated_delta(std::int64_t chunks, const Change& change = {},
                       const Spelling& spelling = {}) {
   Torch t;
   const std::int64_t length = spelling.length, tokens = chunks * length;
-  const ValueId q = t.input("q", {kBatch, tokens, kHeads, kKeys}),
-                k = t.input("k", {kBatch, tokens, kHeads, kKeys}),
-                v = t.input("v", {kBatch, tokens, kHeads, kValues}),
-                a = spelling.by_channel ? t.input("a", {kBatch, tokens, kHeads, kKeys})
-                                        : t.input("a", {kBatch, tokens, kHeads}),
-                rate = t.input("r", {kBatch, tokens, kHeads}),
-                others = t.input("o", {kBatch, tokens, kHeads});
+  const std::int64_t given = tokens - spelling.missing;
+  const ValueId q = t.input("q", {kBatch, given, kHeads, kKeys}),
+                k = t.input("k", {kBatch, given, kHeads, kKeys}),
+                v = t.input("v", {kBatch, given, kHeads, kValues}),
+                a = spelling.by_channel ? t.input("a", {kBatch, given, kHeads, kKeys})
+                                        : t.input("a", {kBatch, given, kHeads}),
+                rate = t.input("r", {kBatch, given, kHeads}),
+                others = t.input("o", {kBatch, given, kHeads});
   const auto heads_first = [&](ValueId value) {
-    return t.permute(value, t.shape(value).size() == 4 ? Ints{0, 2, 1, 3} : Ints{0, 2, 1});
+    return t.permute(padded(t, value, spelling.missing),
+                     t.shape(value).size() == 4 ? Ints{0, 2, 1, 3} : Ints{0, 2, 1});
   };
   const auto chunked = [&](ValueId value) {
     Ints dims = t.shape(value);
@@ -218,7 +220,8 @@ ir::Graph gated_delta(std::int64_t chunks, const Change& change = {},
     const ValueId written = spelling.scales_once ? t.pick(written_once, 2, c) : t.mul(k_c, left);
     state = t.op("Add", t.mul(state, kept), matmul(t.swap(written), update));
   }
-  t.b.output("y", t.permute(t.view(out, {kBatch, kHeads, tokens, kValues}), {0, 2, 1, 3}));
+  const ValueId y = t.permute(t.view(out, {kBatch, kHeads, tokens, kValues}), {0, 2, 1, 3});
+  t.b.output("y", t.slice(y, 1, 0, given));
   t.b.output("state", state);
   return t.b.finish();
 }
@@ -236,7 +239,11 @@ TEST(Recurrences, Mamba2InAllSpellings) {
                          << has_state << compares << chunks << length << missing);
             const Spelling spelling{
                 .has_state = has_state, .compares = compares, .length = length, .missing = missing};
-            expect_found(mamba2(chunks, {}, spelling), "linear");
+            const ir::Graph found = expect_found(mamba2(chunks, {}, spelling), "linear");
+            for (const ir::Node& node : found.nodes())
+              if (node.op->name == "LinearAttention") {
+                EXPECT_EQ(found.type(node.inputs[0]).shape[1], chunks * length - missing);
+              }
           }
 }
 
@@ -280,6 +287,8 @@ TEST(Recurrences, DeltaRulesInAllSpellings) {
             SCOPED_TRACE(length);
             Spelling spelling{has_state, by_channel, scales_once};
             spelling.length = length;
+            expect_found(gated_delta(chunks, {}, spelling), "delta");
+            spelling.missing = 2;
             expect_found(gated_delta(chunks, {}, spelling), "delta");
           }
         }
