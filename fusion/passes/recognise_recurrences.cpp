@@ -2,8 +2,7 @@
 #include <fmt/format.h>
 
 #include "fusion/passes/passes.h"
-#include "fusion/recurrences/chunked_delta.h"
-#include "fusion/recurrences/chunked_scan.h"
+#include "fusion/recurrences/chunked_layers.h"
 #include "fusion/recurrences/loop_layers.h"
 #include "fusion/recurrences/narrow_operands.h"
 #include "fusion/recurrences/token_layers.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/recurrences/chunked_delta.h"
-
 #include <algorithm>
 
 #include "fusion/recurrences/chunk.h"
+#include "fusion/recurrences/chunked_layers.h"
 #include "fusion/recurrences/unit_lower.h"
 
 namespace sinter::fusion {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fusion/recurrences/chunked_scan.h"
-
 #include <algorithm>
 
 #include "fusion/recurrences/chunk.h"
+#include "fusion/recurrences/chunked_layers.h"
 
 namespace sinter::fusion {
 namespace {

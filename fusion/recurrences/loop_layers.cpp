@@ -106,7 +106,7 @@ class LoopLayer {
 
   static std::vector<ValueId> reads(const TokenStep& step) {
     std::vector<ValueId> result;
-    const auto add = [&](const Operand& operand) {
+    const auto add = [&](const StepOperand& operand) {
       for (const ElementAt& factor : operand.factors) result.push_back(factor.value);
     };
     for (const auto* const operand : {&step.decay, &step.beta, &step.erase_a, &step.erase_b})

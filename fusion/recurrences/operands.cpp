@@ -34,7 +34,7 @@ struct Part {
 };
 
 /// Factor `i` of the tokens, if it lies where that of the first does, or follows one dimension.
-std::optional<Part> part_of(std::span<const Operand> tokens, std::size_t i) {
+std::optional<Part> part_of(std::span<const StepOperand> tokens, std::size_t i) {
   Part result{tokens[0].factors[i], std::nullopt};
   const auto& first = result.element.index;
   for (std::size_t t = 1; t < tokens.size(); ++t) {
@@ -100,7 +100,7 @@ ValueId reshaped(GraphBuilder& b, ValueId value, const Shape& shape) {
   return b.type(value).shape == shape ? value : b.add("Reshape", {value}, {{"shape", shape}});
 }
 
-bool is_same(const Operand& a, const Operand& b) {
+bool is_same(const StepOperand& a, const StepOperand& b) {
   if (a.factor != b.factor || a.factors.size() != b.factors.size()) return false;
   return std::ranges::all_of(a.factors, [&](const ElementAt& element) {
     return std::ranges::any_of(b.factors, [&](const ElementAt& other) {
@@ -109,7 +109,7 @@ bool is_same(const Operand& a, const Operand& b) {
   });
 }
 
-bool fits(const Graph& graph, const Operand& operand, const OperandShape& shape) {
+bool fits(const Graph& graph, const StepOperand& operand, const OperandShape& shape) {
   for (const ElementAt& element : operand.factors) {
     std::vector<bool> used(kSelected, false);
     if (!is_float(graph.type(element.value).dtype)) return false;
@@ -138,7 +138,7 @@ ValueId for_each_head(GraphBuilder& b, ValueId value, const Dim& heads) {
   return b.add("Expand", {value}, {{"shape", shape}});
 }
 
-ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const Operand> tokens,
+ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const StepOperand> tokens,
                     const OperandShape& shape, DType type, const TokenSource& source) {
   const Dim count =
       tokens.size() == 1 ? source.count : Dim(static_cast<std::int64_t>(tokens.size()));
@@ -148,7 +148,7 @@ ValueId emit_tokens(GraphBuilder& b, const Graph& graph, std::span<const Operand
     if (!part) {
       // One after the other.
       std::vector<ValueId> all;
-      for (const Operand& token : tokens)
+      for (const StepOperand& token : tokens)
         all.push_back(
             for_each_head(b, emit_tokens(b, graph, {&token, 1}, shape, type, source), shape.heads));
       return b.add("Concat", all, {{"axis", std::int64_t{1}}});

@@ -17,12 +17,12 @@ struct StateIndex {
 };
 
 /// factor * the product of the elements, each of which has an index over a StateIndex.
-struct Operand {
+struct StepOperand {
   double factor = 1;
   std::vector<ElementAt> factors;
 };
 /// Whether they are the same product, in any order.
-bool is_same(const Operand& a, const Operand& b);
+bool is_same(const StepOperand& a, const StepOperand& b);
 
 /// The sizes of what an operand is for; `channel` is the symbol of the last dimension.
 struct OperandShape {
@@ -33,7 +33,7 @@ struct OperandShape {
 
 /// Whether each element is at the batch, the head or the one that shares it with its neighbours,
 /// the channel, or at constants.
-bool fits(const Graph& graph, const Operand& operand, const OperandShape& shape);
+bool fits(const Graph& graph, const StepOperand& operand, const OperandShape& shape);
 
 /// Where values of tokens come from.
 struct TokenSource {
@@ -45,7 +45,7 @@ struct TokenSource {
 
 /// The same operand of consecutive tokens, or of one whose values are lifted, as [batch, tokens,
 /// heads or a divisor, channels] of `type`.
-ValueId emit_tokens(GraphBuilder& builder, const Graph& graph, std::span<const Operand> tokens,
+ValueId emit_tokens(GraphBuilder& builder, const Graph& graph, std::span<const StepOperand> tokens,
                     const OperandShape& shape, DType type, const TokenSource& source);
 
 /// The value itself where it need not change.

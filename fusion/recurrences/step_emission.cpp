@@ -15,7 +15,7 @@ std::optional<StepChain> with_sizes(const Graph& graph, std::vector<TokenStep> s
   };
   StepChain chain{{}, size(0), size(1), size(2), size(3)};
   if (!chain.heads.is_constant()) return std::nullopt;
-  const auto has = [&](const Operand& operand, const Dim& channel, const Dim& channels) {
+  const auto has = [&](const StepOperand& operand, const Dim& channel, const Dim& channels) {
     return fits(graph, operand, {first.index, channel, chain.batch, chain.heads, channels});
   };
   for (const TokenStep& step : steps) {
@@ -39,7 +39,7 @@ std::optional<StepChain> with_sizes(const Graph& graph, std::vector<TokenStep> s
 template <typename Get>
 ValueId StepEmission::tokens(const Get& get, const Dim& channel, const Dim& channels,
                              DType type) const {
-  std::vector<Operand> all;
+  std::vector<StepOperand> all;
   for (const TokenStep& step : chain_.steps) all.push_back(*get(step));
   return emit_tokens(b_, graph_, all,
                      {chain_.steps[0].index, channel, chain_.batch, chain_.heads, channels}, type,

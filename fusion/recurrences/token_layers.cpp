@@ -72,7 +72,7 @@ FoundRecurrence recurrence_of(const Graph& graph, Terms& terms, StepChain chain)
   else
     for (const TokenStep& step : chain.steps) piece.writes.push_back(step.out.value);
   piece.writes.push_back(chain.steps.back().after);
-  const auto reads = [&](const std::optional<Operand>& operand) {
+  const auto reads = [&](const std::optional<StepOperand>& operand) {
     if (!operand) return;
     for (const ElementAt& factor : operand->factors)
       if (std::ranges::find(piece.reads, factor.value) == piece.reads.end())

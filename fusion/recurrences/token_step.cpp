@@ -155,7 +155,7 @@ std::optional<TokenStep> TokenSteps::match(const Node& node) {
   if (power) {
     ProductTerm exponent = product(terms_.operand(*power, 0));
     if (!exponent.sums.empty()) return std::nullopt;
-    step.decay = Operand{exponent.factor, std::move(exponent.factors)};
+    step.decay = StepOperand{exponent.factor, std::move(exponent.factors)};
   }
   step.rule = "linear";
   if (!erased.empty() ? !take_erased(step, erased[0]) : !take_delta(step, written[0]))
@@ -215,10 +215,10 @@ bool TokenSteps::take_delta(TokenStep& step, ProductTerm& written) {
     const ProductTerm exponent = product(terms_.operand(at(*power, summed, key), 0));
     if (!is_same(*step.decay, {exponent.factor, exponent.factors})) return false;
   }
-  Operand keys;
+  StepOperand keys;
   for (ElementAt& factor : held.factors) keys.factors.push_back(at(factor, summed, key));
   // What is written has the same keys, and a rate.
-  step.beta = Operand{written.factor, {}};
+  step.beta = StepOperand{written.factor, {}};
   for (const ElementAt& factor : written.factors)
     (depends_on(factor, key) ? step.written : *step.beta).factors.push_back(factor);
   if (!is_same(step.written, keys)) return false;
@@ -236,8 +236,8 @@ bool TokenSteps::take_erased(TokenStep& step, const ProductTerm& erased) {
   const auto state = take_factor(factors, [&](const ElementAt& f) { return f.value == *target_; });
   step.key_axis = state ? key_axis_of(*state, summed) : std::nullopt;
   if (!step.key_axis) return false;
-  step.erase_a = Operand{};
-  step.erase_b = Operand{erased.factor, {}};
+  step.erase_a = StepOperand{};
+  step.erase_b = StepOperand{erased.factor, {}};
   for (const ElementAt& factor : factors)
     if (depends_on(factor, summed))
       step.erase_a->factors.push_back(at(factor, summed, index_[*step.key_axis]));
@@ -295,7 +295,7 @@ bool TokenSteps::find_read_out(TokenStep& step, ValueId value) {
     names.emplace_back(now, index_[d]);
   }
   if (!key_axis || (step.key_axis && step.key_axis != key_axis)) return false;
-  Operand query{term.factor, std::move(term.factors)};
+  StepOperand query{term.factor, std::move(term.factors)};
   for (const auto& [from, to] : names) {
     for (ElementAt& factor : query.factors) factor = at(factor, from, to);
     element = at(element, from, to);
@@ -312,8 +312,8 @@ bool TokenSteps::set_roles(TokenStep& step) const {
   if (step.rule == "delta") {
     step.key = step.written;
   } else {
-    step.key = Operand{};
-    step.value = Operand{step.written.factor, {}};
+    step.key = StepOperand{};
+    step.value = StepOperand{step.written.factor, {}};
     for (const ElementAt& factor : step.written.factors)
       (depends_on(factor, index_[k]) ? step.key : step.value).factors.push_back(factor);
   }

@@ -20,9 +20,9 @@ struct TokenStep {
   std::vector<Dim> symbols;             // of the dimensions of `after`
   std::optional<std::size_t> key_axis;  // known before what reads it, or with it
   std::string_view rule;
-  std::optional<Operand> decay, beta, erase_a, erase_b;
-  Operand written;  // the product of keys and values; with delta, keys alone
-  Operand key, value;
+  std::optional<StepOperand> decay, beta, erase_a, erase_b;
+  StepOperand written;  // the product of keys and values; with delta, keys alone
+  StepOperand key, value;
   // Known with what reads it.
   StateIndex index;
   std::vector<std::size_t> order;  // the dimensions of batch, heads, keys, values; 4: none
@@ -30,7 +30,7 @@ struct TokenStep {
   struct ReadOut {
     ValueId value;
     std::vector<Dim> index;  // of it, over `index`
-    Operand query;
+    StepOperand query;
   };
   ReadOut out;
 };

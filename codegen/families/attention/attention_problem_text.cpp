@@ -124,7 +124,7 @@ std::string ProblemText::write(bool has_maps) {
   return std::move(text_);
 }
 
-std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& functions,
+std::string ProblemText::write_prologue(const std::vector<OperandFunction>& functions,
                                         bool is_given) {
   line("AttentionProblem<Shape> p;");
   line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
@@ -134,7 +134,7 @@ std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& fun
   std::int64_t first = 0, end = 0;
   std::string parts;
   const auto part = [&](const char* to, const PrologueOperand& made, std::int64_t rows,
-                        std::int64_t width, const PrologueFunction& function) {
+                        std::int64_t width, const OperandFunction& function) {
     first = (end + kWarp - 1) / kWarp * kWarp;
     const std::int64_t across = width / function.vector;
     end = first + rows * across;
@@ -172,7 +172,7 @@ std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& fun
   return std::move(text_);
 }
 
-std::string ProblemText::call(const PrologueFunction& function, const std::string& to,
+std::string ProblemText::call(const OperandFunction& function, const std::string& to,
                               const std::string& number) {
   std::vector<std::string> arguments;
   for (const std::uint32_t buffer : function.buffers)

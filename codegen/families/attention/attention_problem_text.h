@@ -55,9 +55,9 @@ class ProblemText {
   /// The prologue of an item: the block's threads compute queries and the new row; each function
   /// starts at the next whole warp. `functions`: for queries, key and value. `is_given`: no step
   /// writes the new row's index, which the text returns.
-  std::string write_prologue(const std::vector<PrologueFunction>& functions, bool is_given);
+  std::string write_prologue(const std::vector<OperandFunction>& functions, bool is_given);
   /// "name(x0, x1, TO, n0, NUMBER)".
-  std::string call(const PrologueFunction& function, const std::string& to,
+  std::string call(const OperandFunction& function, const std::string& to,
                    const std::string& number);
 
  private:

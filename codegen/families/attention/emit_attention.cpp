@@ -188,7 +188,7 @@ class AttentionEmitter {
         "{{\n{}}}\n",
         signature_text(name_ + "_problem", parameters), problem);
     if (p_.front) {
-      for (const PrologueFunction& function : prologue_functions_) kernel.source += function.text;
+      for (const OperandFunction& function : prologue_functions_) kernel.source += function.text;
       const std::string type = storage_name(p_.dtype);
       for (const char* made : {"queries", "key", "value"})
         parameters.push_back(fmt::format("{}* {}", type, made));
@@ -297,7 +297,7 @@ class AttentionEmitter {
     if (programmatic_launch_) {
       text += "  launch_dependents();\n";
       ProblemText calls(p_, args_);
-      for (const PrologueFunction& function : prologue_functions_)
+      for (const OperandFunction& function : prologue_functions_)
         if (!function.fetch.empty())
           text += fmt::format("  {};\n", calls.call(function, "nullptr", ""));
       if (p_.cached)
@@ -400,7 +400,7 @@ class AttentionEmitter {
   bool programmatic_launch_;
   KernelRequest facts_;
   AttentionParameters args_;
-  std::vector<PrologueFunction> prologue_functions_;
+  std::vector<OperandFunction> prologue_functions_;
 };
 
 }  // namespace

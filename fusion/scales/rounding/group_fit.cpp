@@ -23,7 +23,7 @@ constexpr std::size_t kAtOnce = 4;  // candidates with independent sums
 constexpr std::size_t kMostSteps = 16;
 
 /// Scales to try, as inverses. All have the same range of integers.
-struct Candidates {
+struct TriedScales {
   std::size_t count = 0;
   float low = 0, high = 0;
   std::array<float, kMostSteps> inverse{}, zero{};
@@ -58,7 +58,7 @@ HWY_INLINE V32 number(V32 w, V32 inverse, V32 zero, V32 low, V32 high) {
 
 /// For kAtOnce candidates starting at `first`.
 template <bool kWeighted>
-void add_sums(std::span<const float> w, const float* importance, const Candidates& tried,
+void add_sums(std::span<const float> w, const float* importance, const TriedScales& tried,
               std::size_t first, Sums& sums) {
   const D32 d;
   const D64 wide;
@@ -105,7 +105,7 @@ void add_sums(std::span<const float> w, const float* importance, const Candidate
   }
 }
 
-Sums sums_of(std::span<const float> w, const float* importance, const Candidates& tried) {
+Sums sums_of(std::span<const float> w, const float* importance, const TriedScales& tried) {
   Sums sums;
   for (std::size_t first = 0; first < tried.count; first += kAtOnce) {
     if (importance != nullptr)
@@ -135,7 +135,7 @@ Extremes extremes_of(std::span<const float> w) {
 }
 
 /// Uses the first of `tried`.
-void round_all(std::span<const float> w, const Candidates& tried, std::int8_t* numbers) {
+void round_all(std::span<const float> w, const TriedScales& tried, std::int8_t* numbers) {
   const D32 d;
   const std::size_t lanes = hn::Lanes(d);
   const hn::RebindToSigned<D32> integers;
@@ -168,7 +168,7 @@ HWY_EXPORT(round_all);
 
 GroupFit GroupFitter::fit(std::span<const float> w, std::span<const float> importance) const {
   const auto [smallest, largest] = HWY_DYNAMIC_DISPATCH(extremes_of)(w);
-  Candidates tried{0, low_, high_, {}, {}};
+  TriedScales tried{0, low_, high_, {}, {}};
   for (int step = 0; step < steps_; ++step) {
     const float part = 1.0F - 0.025F * static_cast<float>(step);
     const GroupFit next = symmetric_ ? GroupFit{part * std::max(-smallest, largest) / high_, 0}
@@ -199,7 +199,7 @@ void GroupFitter::round(std::span<const float> w, const GroupFit& fit,
     std::ranges::fill(numbers, std::int8_t{0});
     return;
   }
-  Candidates one{1, low_, high_, {inverse}, {fit.zero}};
+  TriedScales one{1, low_, high_, {inverse}, {fit.zero}};
   HWY_DYNAMIC_DISPATCH(round_all)(w, one, numbers.data());
 }
 

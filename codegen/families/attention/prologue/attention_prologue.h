@@ -42,7 +42,7 @@ std::optional<AttentionProgram> lower_with_prologue(const Graph& body, const Att
 /// the vector's index and a function that waits for the preceding step. It calls that once, after
 /// loads of memory that no step writes if these come first. Otherwise a second function of buffers
 /// and sizes may prefetch such memory into the L2.
-struct PrologueFunction {
+struct OperandFunction {
   std::string name, text;
   std::string fetch;                   // name of the prefetch function; empty if there is none
   std::vector<std::uint32_t> buffers;  // AttentionProgram's or kPrologueValue, as pointers
@@ -53,8 +53,8 @@ struct PrologueFunction {
 
 /// Computes `rows` of `width` elements of an item, one vector at a time. `facts`: types of the
 /// attention's buffers, which of them no step writes, and options of the kernel.
-PrologueFunction prologue_function(const AttentionProgram& attention, const PrologueOperand& made,
-                                   std::int64_t width, const std::string& name,
-                                   const KernelRequest& facts, ExprTable& exprs);
+OperandFunction prologue_function(const AttentionProgram& attention, const PrologueOperand& made,
+                                  std::int64_t width, const std::string& name,
+                                  const KernelRequest& facts, ExprTable& exprs);
 
 }  // namespace sinter::codegen

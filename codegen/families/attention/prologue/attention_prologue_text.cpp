@@ -47,9 +47,9 @@ std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
 
 }  // namespace
 
-PrologueFunction prologue_function(const AttentionProgram& attention, const PrologueOperand& made,
-                                   std::int64_t width, const std::string& name,
-                                   const KernelRequest& facts, ExprTable& exprs) {
+OperandFunction prologue_function(const AttentionProgram& attention, const PrologueOperand& made,
+                                  std::int64_t width, const std::string& name,
+                                  const KernelRequest& facts, ExprTable& exprs) {
   KernelRequest own{&made.program, name, {}, {}};
   own.precise = facts.precise;
   own.device = facts.device;
@@ -74,7 +74,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   const std::string body = write_body(analysis, mapping, args);
   const std::string fetches =
       loads_first ? "" : prefetches(analysis, args, ir::Dim(1), schedule.threads());
-  PrologueFunction function;
+  OperandFunction function;
   function.name = name;
   function.buffers = made.program.buffers;
   function.vector = schedule.vector;
