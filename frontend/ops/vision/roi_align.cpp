@@ -153,7 +153,10 @@ std::pair<Term, Term> members_of_bins(NodeContext& node, const Term& begin, cons
     return (x.apply("Sign") * floor(abs(x) + 0.5)).reshape({regions, 1, 1});
   };
   const Term first = rounded(begin), size = (rounded(end) - first + 1).with("Max", 1);
-  const Term bin = iota(node, bins, 1, 3, DType::kFloat32), each = size / static_cast<double>(bins);
+  // In float64, then rounded: the float32 quotient to the last bit, which decides where bins end. A
+  // float32 division by one number may multiply by its reciprocal.
+  const Term each = (size.cast(DType::kFloat64) / static_cast<double>(bins)).cast(DType::kFloat32);
+  const Term bin = iota(node, bins, 1, 3, DType::kFloat32);
   const Term last = size_of_dim(node, extent, DType::kFloat32);
   const Term low = clamp(floor(bin * each) + first, 0, last),
              high = clamp(ceil((bin + 1) * each) + first, 0, last);

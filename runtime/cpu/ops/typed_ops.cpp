@@ -13,8 +13,8 @@
 
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/ops/tile_ops.h"
-// Integers and float64 gain from the width of AVX2 and AVX-512. Each set costs 0.4 MB: the others are
-// left out.
+// Integers and float64 gain from the width of AVX2 and AVX-512. Each set costs 0.4 MB: the others
+// are left out.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/typed_ops.cpp"

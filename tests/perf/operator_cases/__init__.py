@@ -46,6 +46,9 @@ NOT_TIMED = {
     **dict.fromkeys(("Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Shape", "Size", "BitCast"),
                     "views and sizes, which move nothing"),
     **dict.fromkeys(("If", "Loop", "Scan"), "what they run are other operators"),
+    **dict.fromkeys(("ZipMap", "ExpandDims", "DynamicSlice", "SampleOp"), "a view, or a slice as Slice's"),
+    **dict.fromkeys(("CategoryMapper", "MurmurHash3"), "of strings: hosts do it at the border"),
+    **dict.fromkeys(("MatMulNBitsMlp", "MatMulNBitsQkv", "MatMulBlockQuantizedFp8Weight"), "products of MatMulNBits' kind, joined"),
 }
 
 
