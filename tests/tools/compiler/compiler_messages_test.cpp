@@ -136,9 +136,9 @@ TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
   }
   // Of tools/setup, NVRTC, nvcc, llama-gguf-split, and commands that messages give as a whole.
   const std::set<std::string> others = {
-      "--quantization", "--input-range", "--cuda",   "--merge",     "--gpu-architecture",
-      "--cubin",        "--graph",       "--inputs", "--tolerance", "--bisect",
-      "--per-node",     "--functions",   "--outputs"};
+      "--explain-sharding", "--quantization", "--input-range", "--cuda",   "--merge",
+      "--gpu-architecture", "--cubin",        "--graph",       "--inputs", "--tolerance",
+      "--bisect",           "--per-node",     "--functions",   "--outputs"};
   namespace fs = std::filesystem;
   int named = 0;
   const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");
