@@ -41,8 +41,8 @@ std::string to_string(Split split);
 
 struct Ranks {
   std::int64_t count = 1;
-  /// Heads of keys and values where they are fewer than ranks, which they divide: so many parts,
-  /// each of which count / shared consecutive ranks have. 0: none.
+  /// The number of heads of keys and values where it is less than the number of ranks and divides
+  /// it: such values have `shared` parts, and count / shared consecutive ranks hold each. 0: none.
   std::int64_t shared = 0;
 
   std::int64_t parts(Split split) const { return split.is_shared ? shared : count; }

@@ -138,9 +138,6 @@ class Goldens : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Goldens, MatchTheReference) {
-  // Compared with plain loops, ragged and not, in ragged_states_test.cpp.
-  if (GetParam() == "CausalConv" || GetParam() == "CausalConvStates")
-    GTEST_SKIP() << "see ragged_states_test.cpp";
   ASSERT_FALSE(cases().empty()) << "no golden for operator " << GetParam()
                                 << ": add one to tests/ir/goldens/make_goldens.py";
   for (const Case& golden : cases()) {

@@ -33,8 +33,8 @@ ValueId projected(NodeContext& node, ValueId x, std::size_t first, std::int64_t 
                   const std::string& what) {
   BlockedWeights w{rows, node.attr_int("K"), node.attr_int("bits", 4), node.attr_int("block_size"),
                    0};
-  if (w.rows < 1 || w.columns < 1 || w.rows > kMostWeights || w.columns > kMostWeights || w.block < 8 ||
-      w.block > kMostWeights || w.block % 8 != 0)
+  if (w.rows < 1 || w.columns < 1 || w.rows > kMostWeights || w.columns > kMostWeights ||
+      w.block < 8 || w.block > kMostWeights || w.block % 8 != 0)
     node.invalid("{} rows, K {} and block_size {} are not sizes of a matrix", w.rows, w.columns,
                  w.block);
   check_bits(node, w.bits);

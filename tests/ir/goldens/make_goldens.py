@@ -15,6 +15,7 @@ import pathlib
 
 import numpy as np
 
+from causal_conv_goldens import causal_convolutions
 from float8_goldens import block_products, float8, float8_products
 from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, normal, one, wide
 from group_goldens import grouped
@@ -405,7 +406,8 @@ def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
                   quantized, packed_attention, float8, float8_products, block_products, far_out,
-                  grouped, transforms, linear_algebra, mixtures, linear_attention):
+                  grouped, transforms, linear_algebra, mixtures, linear_attention,
+                  causal_convolutions):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
