@@ -27,15 +27,20 @@ bool is_widening(const SplitSite& site) {
 
 }  // namespace
 
-void add_pointwise(const SplitSite& site, std::vector<Strategy>& ways) {
+void add_aligned(const SplitSite& site, std::vector<Strategy>& ways, std::size_t first) {
   const Shape& out = site.out();
   for (std::size_t d = 0; d < out.size(); ++d) {
     if (!site.divides(out, d)) continue;
     Strategy way = site.strategy("split", Split::along(d));
-    for (std::size_t i = 0; i < way.inputs.size(); ++i)
+    for (std::size_t i = first; i < way.inputs.size(); ++i)
       way.inputs[i] = site.aligned(i, d, out.size());
     ways.push_back(std::move(way));
   }
+}
+
+void add_pointwise(const SplitSite& site, std::vector<Strategy>& ways) {
+  const Shape& out = site.out();
+  add_aligned(site, ways, 0);
   // Rows of experts: other ranks' rows are computed, too, and never read.
   if (out.size() == 2) {
     Strategy way = site.strategy("experts' rows", kOwned);

@@ -115,13 +115,7 @@ void add_take(const SplitSite& site, std::vector<Strategy>& ways) {
     way.write = with_own_count(site, 1, d);
     ways.push_back(std::move(way));
   }
-  for (std::size_t d = 0; d < out.size(); ++d) {
-    if (!site.divides(out, d)) continue;
-    Strategy way = site.strategy("split", Split::along(d));
-    for (std::size_t i = 1; i < way.inputs.size(); ++i)
-      way.inputs[i] = site.aligned(i, d, out.size());
-    ways.push_back(std::move(way));
-  }
+  add_aligned(site, ways, 1);
   add_sum(site, ways);
 }
 

@@ -54,6 +54,10 @@ inline constexpr int kMostAxes = 20;
 /// All ways for `node`, the first of which is that every rank computes all of it.
 std::vector<Strategy> strategies(const Graph& graph, const Node& node, Ranks ranks);
 
+/// Appends a way for each dimension of the output that ranks divide; inputs from `first` on are
+/// split along it as they broadcast.
+void add_aligned(const SplitSite& site, std::vector<Strategy>& ways, std::size_t first);
+
 // The groups' rules: each appends ways.
 void add_pointwise(const SplitSite& site, std::vector<Strategy>& ways);
 void add_reduction(const SplitSite& site, std::vector<Strategy>& ways);

@@ -16,8 +16,6 @@ namespace {
 
 using ir::Tensor;
 
-constexpr std::int64_t kMostSize = 1 << 24;
-
 const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
                              std::int64_t elements) {
   const Tensor* tensor = node.builder().constant_of(node.input(i, what));
@@ -73,20 +71,12 @@ Ints columns_by_group(NodeContext& node, const BlockedWeights& w) {
 }
 
 BlockedWeights read_weights(NodeContext& node) {
-  BlockedWeights w{node.attr_int("N"), node.attr_int("K"), node.attr_int("bits", 4),
-                   node.attr_int("block_size", 32), 0};
   if (const std::int64_t packing = node.attr_int("weight_prepacked", 0); packing != 0)
     node.unsupported(
         "its weights are packed for one GPU kernel (weight_prepacked={}); export with "
         "weight_prepacked=0",
         packing);
-  if (w.rows < 1 || w.columns < 1 || w.rows > kMostSize || w.columns > kMostSize || w.block < 1 ||
-      w.block > kMostSize || w.block % 8 != 0)
-    node.invalid("N {}, K {} and block_size {} are not sizes of a matrix", w.rows, w.columns,
-                 w.block);
-  check_bits(node, w.bits);
-  w.blocks = (w.columns + w.block - 1) / w.block;
-  return w;
+  return blocked_weights(node, node.attr_int("N"), 32);
 }
 
 /// Input `i` as `shape`; the model may have flattened it.
@@ -169,7 +159,7 @@ void matmul_fp4(NodeContext& node) {
   // ignores 'input_scale', which is for 4-bit activations; here they are not quantized
   ValueId a = node.input(0, "A");
   const std::int64_t block = node.attr_int("block_size", 16);
-  if (block < 1 || block > kMostSize || block % 16 != 0)
+  if (block < 1 || block > kMostBlockedSize || block % 16 != 0)
     node.unsupported("block_size {}; supported are multiples of 16", block);
   const Shape packed = node.shape(node.input(1, "B"));
   if (packed.size() != 2 || !packed[0].is_constant() || !packed[1].is_constant() ||
@@ -223,7 +213,8 @@ void matmul_bnb4(NodeContext& node) {
   // ignores 'training_mode', which concerns gradients
   const std::int64_t n = node.attr_int("N"), k = node.attr_int("K"),
                      block = node.attr_int("block_size"), type = node.attr_int("quant_type");
-  if (n < 1 || k < 1 || n > kMostSize || k > kMostSize || block < 1 || block > kMostSize)
+  if (n < 1 || k < 1 || n > kMostBlockedSize || k > kMostBlockedSize || block < 1 ||
+      block > kMostBlockedSize)
     node.invalid("N {}, K {} and block_size {} are not sizes of a matrix", n, k, block);
   if (type != 0 && type != 1)
     node.invalid("attribute 'quant_type' is {}, not 0 (FP4) or 1 (NF4)", type);
@@ -260,7 +251,8 @@ void gather_block_quantized(NodeContext& node) {
   const DType type = node.dtype(data);
   if (type != DType::kUInt8 && type != DType::kInt8)
     node.unsupported("data is {}; supported are int4, uint4 and uint8", node.type(data));
-  if (block < 1 || block > kMostSize) node.invalid("block_size {} is no size of a block", block);
+  if (block < 1 || block > kMostBlockedSize)
+    node.invalid("block_size {} is no size of a block", block);
   if (gathered == quantized)
     node.unsupported("it gathers along the axis of its blocks: gather along another one");
   // The importer already stores int4 and uint4 as one byte each; bytes contain numbers of `bits`

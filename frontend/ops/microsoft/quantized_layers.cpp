@@ -9,8 +9,6 @@
 namespace sinter::frontend {
 namespace {
 
-constexpr std::int64_t kMostWeights = 1 << 24;
-
 /// The node's input after its optional (Skip)SimplifiedLayerNormalization; output `sum` is the
 /// residual.
 ValueId normalised_input(NodeContext& node, std::size_t sum) {
@@ -31,14 +29,7 @@ ValueId normalised_input(NodeContext& node, std::size_t sum) {
 /// (scales) and `first` + 2 (an optional bias).
 ValueId projected(NodeContext& node, ValueId x, std::size_t first, std::int64_t rows,
                   const std::string& what) {
-  BlockedWeights w{rows, node.attr_int("K"), node.attr_int("bits", 4), node.attr_int("block_size"),
-                   0};
-  if (w.rows < 1 || w.columns < 1 || w.rows > kMostWeights || w.columns > kMostWeights ||
-      w.block < 8 || w.block > kMostWeights || w.block % 8 != 0)
-    node.invalid("{} rows, K {} and block_size {} are not sizes of a matrix", w.rows, w.columns,
-                 w.block);
-  check_bits(node, w.bits);
-  w.blocks = (w.columns + w.block - 1) / w.block;
+  const BlockedWeights w = blocked_weights(node, rows);
   const auto constant = [&](std::size_t i, const std::string& name, std::int64_t elements) {
     const ir::Tensor* tensor = node.builder().constant_of(node.input(i, name));
     if (tensor == nullptr) node.unsupported("input {} ({}) is not a constant", i, name);
@@ -86,7 +77,7 @@ void matmul_fp8(NodeContext& node) {
   check_dtype(node, b.value(), "B", {DType::kFloat8E4M3FN});
   const std::int64_t block = node.attr_int("block_size", 128);
   const Shape shape = b.shape();
-  if (shape.size() != 2 || !shape[1].is_constant() || block < 1 || block > kMostWeights)
+  if (shape.size() != 2 || !shape[1].is_constant() || block < 1 || block > kMostBlockedSize)
     node.invalid("B {} and block_size {} are no matrix in blocks", node.type(b.value()), block);
   check_shape(node, scales.value(), "b_scale",
               {shape[0], Dim((shape[1].value() + block - 1) / block)});

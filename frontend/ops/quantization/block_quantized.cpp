@@ -147,4 +147,16 @@ void check_bits(const NodeContext& node, std::int64_t bits) {
     node.unsupported("numbers of {} bits; supported are 2, 4 and 8", bits);
 }
 
+BlockedWeights blocked_weights(const NodeContext& node, std::int64_t rows, std::int64_t block) {
+  BlockedWeights w{rows, node.attr_int("K"), node.attr_int("bits", 4),
+                   node.attr_int("block_size", block), 0};
+  if (w.rows < 1 || w.columns < 1 || w.rows > kMostBlockedSize || w.columns > kMostBlockedSize ||
+      w.block < 8 || w.block > kMostBlockedSize || w.block % 8 != 0)
+    node.invalid("N {}, K {} and block_size {} are not sizes of a matrix", w.rows, w.columns,
+                 w.block);
+  check_bits(node, w.bits);
+  w.blocks = (w.columns + w.block - 1) / w.block;
+  return w;
+}
+
 }  // namespace sinter::frontend

@@ -38,5 +38,10 @@ Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Di
 
 /// Throws Error(kUnsupported) unless `bits` is 2, 4 or 8.
 void check_bits(const NodeContext& node, std::int64_t bits);
+/// The most that a model may say of a matrix's or a block's size.
+constexpr std::int64_t kMostBlockedSize = 1 << 24;
+/// `rows` rows as attributes K, bits and block_size (`block` where it is absent) say; refuses what
+/// are not sizes of a matrix.
+BlockedWeights blocked_weights(const NodeContext& node, std::int64_t rows, std::int64_t block = 0);
 
 }  // namespace sinter::frontend
