@@ -21,9 +21,13 @@ EXPERIMENTAL = {"Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoft
 
 
 # Inputs that ONNX Runtime's later versions have behind those of the installed one.
-LATER = {("com.microsoft", "GroupQueryAttention"): ["query_seqlens:M"]}
+LATER = {("com.microsoft", "GroupQueryAttention"): ["query_seqlens:M"],
+         ("com.microsoft", "VarlenCausalConvWithState"): ["kernel_delta:T", "previous_mask:T"]}
 # Attributes likewise.
-LATER_ATTRIBUTES = {("com.microsoft", "GatedDeltaNet"): {"gate_lower_bound"}}
+LATER_ATTRIBUTES = {("com.microsoft", "GatedDeltaNet"): {"gate_lower_bound"},
+                    ("com.microsoft", "CausalConvWithState"): {"input_channel_offset", "input_channels", "state_channels_last",
+                                                               "state_length", "state_update_capacity"},
+                    ("com.microsoft", "VarlenCausalConvWithState"): {"delta_offset", "group_size"}}
 
 
 def all_schemas():
