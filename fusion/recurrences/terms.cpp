@@ -10,6 +10,27 @@
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
+namespace {
+
+/// Of an element: steps of recurrences have 3, sums over tokens of a chunk are reductions.
+constexpr std::size_t kMostAddends = 16;
+/// Of an index, in all its divisions: those of layers have some 20. Reshapes of reshapes without
+/// common factors multiply them.
+constexpr std::size_t kMostIndexTerms = 40;
+
+/// Takes the terms of `dim` from `left`; false if they are more.
+bool fits(const Dim& dim, std::size_t& left) {
+  for (const Dim::Term& term : dim.terms()) {
+    if (left == 0) return false;
+    --left;
+    for (const auto& atom : term.factors)
+      if (atom->kind != ir::DimAtom::Kind::kSymbol && !(fits(atom->a, left) && fits(atom->b, left)))
+        return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 ElementAt at(const ElementAt& element, const Dim& from, const Dim& to) {
   ElementAt result = element;
@@ -54,6 +75,9 @@ std::optional<ElementAt> Terms::behind(const ElementAt& element) const {
     // Guards exclude each other: of several sources one that is sure is the only one.
     const auto found = std::ranges::find_if(sources, holds_all);
     if (found == sources.end()) return std::nullopt;
+    std::size_t left = kMostIndexTerms;
+    if (!std::ranges::all_of(found->index, [&](const Dim& dim) { return fits(dim, left); }))
+      return std::nullopt;
     ElementAt result{node->inputs[static_cast<std::size_t>(found->input)], found->index};
     for (Dim& dim : result.index) dim = ir::simplify(dim, ranges_);
     return result;
@@ -99,6 +123,8 @@ ElementAt Terms::operand(const ElementAt& element, std::size_t i) const {
 std::vector<ElementAt> Terms::addends(const ElementAt& element) const {
   std::vector<ElementAt> open{element}, found;
   while (!open.empty()) {
+    // A value that is added to itself doubles them each time.
+    if (open.size() + found.size() > kMostAddends) return {element};
     ElementAt next = open.back();
     open.pop_back();
     while (!is_leaf_(next)) {

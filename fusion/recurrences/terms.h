@@ -41,7 +41,7 @@ class Terms {
   /// element that several sources or a fill may give stays.
   std::optional<ElementAt> behind(const ElementAt& element) const;
   ElementAt source(ElementAt element) const;
-  /// The elements that the element is the sum of; itself alone if it is none.
+  /// The elements that the element is the sum of; itself alone if it is none, or of more than 16.
   std::vector<ElementAt> addends(const ElementAt& element) const;
   /// The element as a product.
   ProductTerm product(const ElementAt& element);
