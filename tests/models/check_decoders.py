@@ -338,6 +338,11 @@ def cases_of(row, blocks):
     return cases + [(f"{row}.{some}", some)]
 
 
+def nearness(sinter):
+    """What logits of the same weights, stored in two ways, may differ by: more where their products round to 16 bits."""
+    return 1e-4 if sinter.precision == "model" else 2e-2
+
+
 def run_case(sinter, row, golden, kind, folder):
     from gguf_of_folder import convert
     source = folder / row
