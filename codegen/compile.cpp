@@ -17,6 +17,7 @@
 #include "codegen/plan/plan_buffers.h"
 #include "codegen/program/describe.h"
 #include "codegen/tasks/task_run.h"
+#include "ir/ranks/ranks.h"
 #include "ir/text/text.h"
 
 namespace sinter::codegen {
@@ -86,7 +87,8 @@ class Compiler {
                      [&] { ask_for_the_largest(step, exprs_); });
     set_lifetimes();
     add_states(plan);
-    buffers_.write(result_.parts);
+    buffers_.write(result_.parts, options_.ranks);
+    plan.ranks = static_cast<std::uint32_t>(options_.ranks);
     for (auto& [offset, tensor] : buffers_.take_traced())
       result_.traced.push_back({offset, std::move(tensor)});
     for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
@@ -101,6 +103,8 @@ class Compiler {
         for (std::size_t i = 0; i < plan.inputs.size(); ++i)
           if (plan.inputs[i]->name == value->second)
             symbol->value_of = static_cast<std::int32_t>(i);
+    for (const auto& symbol : plan.symbols)
+      symbol->is_rank = options_.ranks > 1 && symbol->name == ir::kRankSymbol;
     add_limits(plan);
     return std::move(result_);
   }
@@ -330,6 +334,13 @@ class Compiler {
       auto entry = std::make_unique<plan::fb::StateT>();
       entry->input = static_cast<std::uint32_t>(state.input);
       entry->output = static_cast<std::uint32_t>(state.output);
+      const std::string& name =
+          graph_->value(graph_->inputs()[static_cast<std::size_t>(state.input)]).name;
+      for (const CompileOptions::SplitState& split : options_.split_states)
+        if (split.input == name) {
+          entry->axis = split.axis;
+          entry->parts = static_cast<std::uint32_t>(split.parts);
+        }
       plan.states.push_back(std::move(entry));
     }
   }

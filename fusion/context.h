@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/constants/recipe.h"
 #include "ir/graph.h"
 #include "ir/ranks/collective_rates.h"
 #include "ir/target_traits.h"
@@ -205,6 +206,8 @@ struct ShardingReport {
   double weight_bytes = 0, rank_weight_bytes = 0;  // constants, all and those of a rank
   double seconds = 0, rank_seconds = 0;            // of all nodes
   double collective_seconds = 0;                   // of rank_seconds
+  /// What passes and code generation decide by the values of rank 0's weights.
+  std::shared_ptr<ir::ReadLog> reads;
 };
 
 struct Context {

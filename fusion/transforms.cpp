@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fusion/transforms.h"
 
+#include "ir/ranks/rank_parts.h"
+
 namespace sinter::fusion {
 
 std::span<const ir::Transform* const> transforms() {
@@ -14,7 +16,8 @@ std::span<const ir::Transform* const> transforms() {
 }
 
 std::span<const ir::Derivation* const> derivations() {
-  static const ir::Derivation* const all[] = {&kTransposed, &kPart, &kJoinedColumns, &kJoinedRows};
+  static const ir::Derivation* const all[] = {&kTransposed, &ir::kPart, &kJoinedColumns,
+                                              &kJoinedRows};
   return all;
 }
 

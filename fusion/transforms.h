@@ -11,8 +11,6 @@ namespace sinter::fusion {
 
 /// A transposed matrix (regions/constant_values.h).
 extern const ir::Derivation kTransposed;
-/// A part of a tensor along one dimension (sharding/rank_weights.h).
-extern const ir::Derivation kPart;
 /// Matrices joined by columns; and by rows, each of several with its counterpart
 /// (projections/joined_constants).
 extern const ir::Derivation kJoinedColumns, kJoinedRows;

@@ -14,6 +14,7 @@
 
 #include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/ranks/rank_group.h"
 
 namespace sinter::runtime {
 
@@ -117,7 +118,12 @@ class Executor {
 /// `operators` implements the plan's host steps; null: there are none.
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
                                             const SessionOptions& options,
-                                            std::shared_ptr<const HostOperators> operators);
+                                            std::shared_ptr<const HostOperators> operators,
+                                            RankPlace ranks = {});
+/// Runs all ranks of a plan of several, each by an executor and a thread of its own.
+std::unique_ptr<Executor> make_ranked_executor(
+    const std::shared_ptr<const plan::PlanData>& plan, const SessionOptions& options,
+    const std::shared_ptr<const HostOperators>& operators);
 /// Only in builds with the CUDA target.
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
                                              const SessionOptions& options,

@@ -196,6 +196,16 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
   for (std::size_t s = 0; s < impl->states.size(); ++s) {
     impl->inputs[impl->states[s].input].state = s;
     impl->outputs[impl->states[s].output].state = s;
+    const plan::fb::StateT& state = *meta.states[s];
+    if (state.axis < 0) continue;
+    // Callers see the whole of which each rank has a part.
+    for (BindingInfo* binding : {&impl->inputs[state.input], &impl->outputs[state.output]}) {
+      DimInfo& dim = binding->shape[static_cast<std::size_t>(state.axis)];
+      dim.min *= state.parts;
+      dim.max = dim.max > INT64_MAX / state.parts ? INT64_MAX : dim.max * state.parts;
+      dim.text = dim.min == dim.max ? fmt::format("{}", dim.min)
+                                    : fmt::format("{}*({})", state.parts, dim.text);
+    }
   }
   for (std::size_t i = 0; i < impl->inputs.size(); ++i) {
     const auto symbol = plan::symbol_of_value(meta, i);
@@ -264,6 +274,7 @@ std::string_view Plan::target() const { return impl().data->meta.target; }
 const std::vector<std::string>& Plan::architectures() const {
   return impl().data->meta.architectures;
 }
+std::size_t Plan::ranks() const { return impl().data->meta.ranks; }
 std::size_t Plan::step_count() const { return impl().data->meta.steps.size(); }
 std::uint64_t Plan::weight_bytes() const { return impl().data->weights.size(); }
 std::string_view Plan::path() const { return impl().data->path; }

@@ -39,6 +39,7 @@ constexpr std::pair<const char*, Move> kParts[] = {
      [](fb::PlanT& from, fb::PlanT& to) {
        to.symbols = std::move(from.symbols);
        to.expressions = std::move(from.expressions);
+       to.ranks = from.ranks;
      }},
     {"buffers", [](fb::PlanT& from, fb::PlanT& to) { to.buffers = std::move(from.buffers); }},
     {"entry points", [](fb::PlanT& from, fb::PlanT& to) { to.entries = std::move(from.entries); }},

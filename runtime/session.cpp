@@ -42,6 +42,7 @@ std::unique_ptr<runtime::Executor> make_executor(const Plan& of, const SessionOp
     throw usage_error(
         "a weight budget is for GPUs: a plan for the CPU reads its weights where they lie "
         "(SessionOptions::weight_budget)");
+  if (plan->meta.ranks > 1) return runtime::make_ranked_executor(plan, options, operators);
   return plan->meta.target == "cpu" ? runtime::make_cpu_executor(plan, options, operators)
                                     : runtime::make_cuda_executor(plan, options, operators);
 }
@@ -81,6 +82,22 @@ void check_element_alignment(const void* data, DType dtype, const char* what,
         name, address, size_of(dtype), to_string(dtype));
 }
 
+/// The shape of what each rank has of input `index`, of which the caller gives all.
+std::vector<std::int64_t> shape_of_part(const plan::fb::PlanT& meta, std::size_t index,
+                                        std::vector<std::int64_t> shape) {
+  const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
+  const auto number = runtime::state_of(meta, binding);
+  if (!number || meta.states[*number]->axis < 0) return shape;
+  const plan::fb::StateT& state = *meta.states[*number];
+  const auto axis = static_cast<std::size_t>(state.axis);
+  if (axis >= shape.size()) return shape;  // another rank, which is refused
+  if (shape[axis] % state.parts != 0)
+    throw usage_error("dimension {} of input '{}' is {}, and ranks have {} equal parts of it", axis,
+                      binding.name, shape[axis], state.parts);
+  shape[axis] /= state.parts;
+  return shape;
+}
+
 /// Checks of an input that need no executor.
 void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorView& view) {
   const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
@@ -88,7 +105,7 @@ void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorVie
   if (view.dtype != expected)
     throw usage_error("input '{}' is of type {}; the plan takes {}", binding.name,
                       to_string(view.dtype), to_string(expected));
-  plan::check_input_shape(meta, index, view.shape);
+  plan::check_input_shape(meta, index, shape_of_part(meta, index, view.shape));
   if (!view.data && view.byte_count() > 0)
     throw usage_error("input '{}' has no data", binding.name);
   if (view.memory == Memory::kDevice && meta.target == "cpu")
@@ -158,12 +175,13 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
 
 void Session::Impl::put_input(std::size_t index, const TensorView& view) {
   const bool is_state = runtime::state_of(meta(), *meta().inputs[index]).has_value();
+  const std::vector<std::int64_t> shape = shape_of_part(meta(), index, view.shape);
   if (is_state) check_loans("a state is set");
   note_value(index, view, false);
   try {
     executor->set_input(index, view);
   } catch (...) {
-    if (is_state && inputs[index] != view.shape) {
+    if (is_state && inputs[index] != shape) {
       // The old memory was freed for a larger allocation, which failed: the state is unset, as
       // before its first value.
       inputs[index].reset();
@@ -171,7 +189,7 @@ void Session::Impl::put_input(std::size_t index, const TensorView& view) {
     }
     throw;
   }
-  set_shape(index, view.shape);
+  set_shape(index, shape);
 }
 
 void Session::Impl::check_outputs(const runtime::BoundShape& shape) const {
@@ -400,8 +418,8 @@ void Session::reset_state(const std::map<std::string, std::vector<std::int64_t>>
     const std::size_t index = impl_->plan.input_index(name);
     if (!runtime::state_of(impl_->meta(), *impl_->meta().inputs[index]))
       throw usage_error("input '{}' is no state", name);
-    plan::check_input_shape(impl_->meta(), index, shape);
-    given[index] = shape;
+    given[index] = shape_of_part(impl_->meta(), index, shape);
+    plan::check_input_shape(impl_->meta(), index, *given[index]);
   }
   if (impl_->running) impl_->await();
   impl_->executor->reset_states();
@@ -429,8 +447,8 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
   plan::InputShapes given(impl_->inputs.size());
   for (const auto& [name, shape] : shapes) {
     const std::size_t index = impl_->plan.input_index(name);
-    plan::check_input_shape(impl_->meta(), index, shape);
-    given[index] = shape;
+    given[index] = shape_of_part(impl_->meta(), index, shape);
+    plan::check_input_shape(impl_->meta(), index, *given[index]);
   }
   // For unset inputs whose value determines sizes, all values are prepared; unset token masks are
   // assumed full.

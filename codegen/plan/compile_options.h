@@ -54,6 +54,15 @@ struct CompileOptions {
   /// Called with a kernel's name and text before NVRTC compiles it. May change the text: tests
   /// inject defects to check that they are reported.
   std::function<void(const std::string& name, std::string& source)> edit_source;
+  /// Of a graph of several ranks (ir/ranks/ranks.h): their number, and the states of which each has
+  /// a part.
+  std::int64_t ranks = 1;
+  struct SplitState {
+    std::string input;
+    int axis = 0;
+    std::int64_t parts = 1;
+  };
+  std::vector<SplitState> split_states;
   /// For each symbol that equals a one-element input: the input's name.
   std::map<std::string, std::string> values_of;
   // copied into the manifest:

@@ -11,6 +11,7 @@
 
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
+#include "ir/ranks/rank_parts.h"
 #include "ir/recurrence/linear_attention.h"
 
 namespace sinter::codegen {
@@ -463,27 +464,42 @@ void PlanBuffers::use(std::uint32_t buffer, std::uint32_t step) {
   used_[buffer] = true;
 }
 
-void PlanBuffers::place_weights(plan::PlanParts& parts) {
-  constexpr std::uint64_t kAlignment = plan::kWeightAlignment;
+void PlanBuffers::place_weights(plan::PlanParts& parts, std::int64_t ranks) {
+  const auto aligned = [](std::uint64_t bytes) {
+    return (bytes + plan::kWeightAlignment - 1) / plan::kWeightAlignment * plan::kWeightAlignment;
+  };
   std::uint64_t end = 0;
+  const auto place = [&](std::uint64_t at, const Tensor& constant) {
+    parts.weights.emplace_back(at, constant.byte_count(), [plain = constant.plain()] {
+      ir::HeldBytes held = plain.hold();
+      return plan::PieceBytes{held.bytes, std::move(held.owner)};
+    });
+    end = at + constant.byte_count();
+  };
   for (const auto& [buffer, constant] : weights_) {
     if (!used_[buffer]) {
       buffers_[buffer].bytes = exprs_.intern(0);
       continue;
     }
-    end = (end + kAlignment - 1) / kAlignment * kAlignment;
-    buffers_[buffer].weight_offset = end;
-    if (constant->buffer() && constant->buffer()->recipe()) traced_.emplace_back(end, constant);
-    parts.weights.emplace_back(end, constant->byte_count(), [plain = constant->plain()] {
-      ir::HeldBytes held = plain.hold();
-      return plan::PieceBytes{held.bytes, std::move(held.owner)};
-    });
-    end += constant->byte_count();
+    const std::uint64_t first = aligned(end);
+    buffers_[buffer].weight_offset = first;
+    if (ranks > 1 && ir::differs_by_rank(*constant)) {
+      // Ranks' parts follow each other, each as its kernels read it: none is copied at load.
+      const std::int64_t sharing = ir::ranks_that_share(*constant);
+      const std::uint64_t step = aligned(constant->byte_count());
+      buffers_[buffer].rank_step = step;
+      buffers_[buffer].sharing = static_cast<std::uint32_t>(sharing);
+      for (std::int64_t r = 0; r < ranks; r += sharing)
+        place(first + static_cast<std::uint64_t>(r / sharing) * step, ir::for_rank(*constant, r));
+      continue;
+    }
+    if (constant->buffer() && constant->buffer()->recipe()) traced_.emplace_back(first, constant);
+    place(first, *constant);
   }
 }
 
-void PlanBuffers::write(plan::PlanParts& parts) {
-  place_weights(parts);
+void PlanBuffers::write(plan::PlanParts& parts, std::int64_t ranks) {
+  place_weights(parts, ranks);
   for (plan::fb::BufferT& buffer : buffers_)
     parts.meta.buffers.push_back(std::make_unique<plan::fb::BufferT>(std::move(buffer)));
   parts.meta.inputs = std::move(inputs_);

@@ -105,8 +105,8 @@ class PlanBuffers {
   /// Step `step` accesses `buffer`: extends its lifetime. The plan omits weights that no step
   /// reads.
   void use(std::uint32_t buffer, std::uint32_t step);
-  /// Moves everything into the plan.
-  void write(plan::PlanParts& parts);
+  /// Moves everything into the plan, with the weights of all ranks.
+  void write(plan::PlanParts& parts, std::int64_t ranks);
   /// After write(): weights derived from the model's constants, by their offsets.
   std::vector<std::pair<std::uint64_t, std::shared_ptr<const Tensor>>> take_traced() {
     return std::move(traced_);
@@ -116,7 +116,7 @@ class PlanBuffers {
   std::uint32_t add(plan::fb::BufferKind kind, const TensorType& type, std::uint32_t binding);
   std::uint32_t weight(const std::shared_ptr<const Tensor>& constant);
   ValueId root(ValueId value) const;
-  void place_weights(plan::PlanParts& parts);
+  void place_weights(plan::PlanParts& parts, std::int64_t ranks);
   void share_changed();
   void share_new_states();
   void share_extents();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs of collectives among GPUs that reach each other's memory.
+// Costs of collectives among devices that reach each other's memory.
 #pragma once
 
 #include "ir/ranks/collective_rates.h"
@@ -10,5 +10,12 @@ namespace sinter::codegen {
 /// to 4 MB: kernels over symmetric memory, and NCCL 2 without multicast. Other links are taken as
 /// these until they are measured.
 const ir::CollectiveRates& peer_links();
+
+/// A rank of a plan for the CPU: a NUMA node, or cores of one, that reads others' memory in place.
+struct CpuRank {
+  double memory_bandwidth = 2e10, product_rate = 2e11;  // bytes and operations per second
+  ir::CollectiveRates links;
+};
+const CpuRank& cpu_rank();
 
 }  // namespace sinter::codegen

@@ -59,6 +59,10 @@ Graph select_rows(const Graph& graph, Context& context);
 /// rank's part, weights are its slices, and collectives join what ranks have of a value. Fills
 /// context.sharded.
 Graph shard(const Graph& graph, Context& context);
+
+/// Of a graph of several ranks: slices of constants by the rank's number become constants of rank
+/// 0, from which ir::for_rank makes the others'. Writes context.sharded.reads.
+Graph slice_weights(const Graph& graph, Context& context);
 /// Turns matmuls of rows by matrices that are gathered for them into grouped matmuls, if the target
 /// has these.
 Graph group_gathered(const Graph& graph, Context& context);

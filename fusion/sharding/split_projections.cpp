@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "fusion/transforms.h"
+#include "ir/ranks/rank_parts.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
@@ -64,8 +64,9 @@ std::optional<Projection> projection_of(const Graph& graph, ValueId value) {
 /// Elements `start` to `start + size` of dimension `axis` of a constant.
 ValueId part_of_constant(GraphBuilder& builder, const Value& whole, std::int64_t axis,
                          std::int64_t start, std::int64_t size) {
-  return builder.constant(ir::derive(kPart, {{"axis", axis}, {"start", start}, {"size", size}},
-                                     std::span(whole.constant.get(), 1)),
+  const Attrs attrs{
+      {"axis", axis}, {"starts", Ints{start}}, {"size", size}, {"rank", std::int64_t{0}}};
+  return builder.constant(ir::derive(ir::kPart, attrs, std::span(whole.constant.get(), 1)),
                           whole.name);
 }
 

@@ -87,7 +87,7 @@ std::vector<Tensor> plain(std::span<const Tensor> inputs) {
 }
 
 std::vector<Tensor> traced(std::string_view name, const Attrs& attrs,
-                           std::span<const Tensor> inputs, std::vector<Tensor> made) {
+                           std::span<const Tensor> inputs, std::vector<Tensor> made, Again again) {
   if (!is_traced(inputs)) return made;
   const auto first = std::ranges::find_if(
       inputs, [](const Tensor& input) { return input.buffer() && input.buffer()->recipe(); });
@@ -95,6 +95,7 @@ std::vector<Tensor> traced(std::string_view name, const Attrs& attrs,
   call->name = name;
   call->attrs = attrs;
   call->inputs.assign(inputs.begin(), inputs.end());
+  call->again = std::move(again);
   for (std::size_t i = 0; i < made.size(); ++i) {
     if (!made[i].buffer()) continue;
     auto recipe = std::make_shared<Recipe>();
@@ -108,7 +109,10 @@ std::vector<Tensor> traced(std::string_view name, const Attrs& attrs,
 
 std::vector<Tensor> apply(const Transform& transform, const Attrs& attrs,
                           std::span<const Tensor> inputs) {
-  return traced(transform.name, attrs, inputs, transform.apply(attrs, plain(inputs)));
+  return traced(transform.name, attrs, inputs, transform.apply(attrs, plain(inputs)),
+                [&transform](const Attrs& of, std::span<const Tensor> others) {
+                  return apply(transform, of, others);
+                });
 }
 
 bool has_inputs(std::span<const Tensor> inputs, std::size_t count, int rank) {
@@ -152,7 +156,11 @@ Tensor derive(const Derivation& derivation, const Attrs& attrs, std::span<const 
   for (const std::int64_t dim : shape) size *= static_cast<std::size_t>(dim);
   auto make = [&derivation, attrs, from = plain(inputs)] { return derivation.make(attrs, from); };
   const Tensor made(dtype, std::move(shape), Buffer::derived(size, std::move(make)));
-  return traced(derivation.name, attrs, inputs, {made}).front();
+  return traced(derivation.name, attrs, inputs, {made},
+                [&derivation](const Attrs& of, std::span<const Tensor> others) {
+                  return std::vector{derive(derivation, of, others)};
+                })
+      .front();
 }
 
 }  // namespace sinter::ir

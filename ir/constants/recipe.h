@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
@@ -43,11 +44,16 @@ struct Derivation {
 
 class ReadLog;
 
+/// Applies one operator, Transform or Derivation to other constants.
+using Again =
+    std::function<std::vector<Tensor>(const Attrs& attrs, std::span<const Tensor> inputs)>;
+
 /// An application of an operator, a Transform or a Derivation.
 struct Call {
   std::string name;
   Attrs attrs;
   std::vector<Tensor> inputs;  // at least one has a recipe
+  Again again;
 };
 
 /// The origin of a buffer's bytes: a tensor of the model, or an output of a call.
@@ -119,9 +125,10 @@ bool has_counts(const Attrs& attrs, std::initializer_list<std::string_view> name
 bool is_within(const Tensor& tensor, double limit);
 extern const Transform kIsWithin;
 
-/// `made`, computed from plain `inputs` by transformation `name`; traced if an input is.
+/// `made`, computed from plain `inputs` by transformation `name`; traced if an input is. `again`
+/// makes it of others.
 std::vector<Tensor> traced(std::string_view name, const Attrs& attrs,
-                           std::span<const Tensor> inputs, std::vector<Tensor> made);
+                           std::span<const Tensor> inputs, std::vector<Tensor> made, Again again);
 std::vector<Tensor> plain(std::span<const Tensor> inputs);
 bool is_traced(std::span<const Tensor> inputs);
 

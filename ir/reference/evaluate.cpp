@@ -225,7 +225,8 @@ std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, Tensors inp
     if (op.kind == OpKind::kFused || op.kind == OpKind::kWhile)
       throw Error(ErrorCode::kInternal, "a node with a body is evaluated as part of a graph");
     const auto outputs = infer_types(op, concrete, input_types, nullptr);
-    return traced(op.name, concrete, inputs, run_op(op, concrete, values, types, outputs, false));
+    return traced(op.name, concrete, inputs, run_op(op, concrete, values, types, outputs, false),
+                  [&op](const Attrs& of, Tensors others) { return evaluate_op(op, of, others); });
   });
 }
 

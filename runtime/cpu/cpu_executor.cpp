@@ -62,8 +62,9 @@ struct Prepared {
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(std::shared_ptr<const plan::PlanData> plan, const SessionOptions& options,
-              std::shared_ptr<const HostOperators> operators)
+              std::shared_ptr<const HostOperators> operators, RankPlace ranks)
       : plan_(std::move(plan)),
+        ranks_(std::move(ranks)),
         operators_(std::move(operators)),
         allocator_(options.allocator),
         meta_(plan_->meta),
@@ -270,7 +271,9 @@ class CpuExecutor final : public Executor {
     return result;
   }
 
-  StepMaker maker() const { return {*plan_, *weights_, operators_.get(), threads_, allocator_}; }
+  StepMaker maker() const {
+    return {*plan_, *weights_, operators_.get(), threads_, allocator_, ranks_};
+  }
 
   Prepared* find(const BoundShape& shape) {
     const auto found = prepared_.find(shape.symbols);
@@ -511,6 +514,7 @@ class CpuExecutor final : public Executor {
   }
 
   std::shared_ptr<const plan::PlanData> plan_;
+  RankPlace ranks_;
   std::shared_ptr<const HostOperators> operators_;  // null: the plan has none
   std::shared_ptr<Allocator> allocator_;            // null: the system's
   const plan::fb::PlanT& meta_;
@@ -539,8 +543,10 @@ class CpuExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
                                             const SessionOptions& options,
-                                            std::shared_ptr<const HostOperators> operators) {
-  return std::make_unique<cpu::CpuExecutor>(std::move(plan), options, std::move(operators));
+                                            std::shared_ptr<const HostOperators> operators,
+                                            RankPlace ranks) {
+  return std::make_unique<cpu::CpuExecutor>(std::move(plan), options, std::move(operators),
+                                            std::move(ranks));
 }
 
 }  // namespace sinter::runtime

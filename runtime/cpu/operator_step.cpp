@@ -8,7 +8,8 @@
 namespace sinter::runtime::cpu {
 
 OperatorStep::OperatorStep(const plan::fb::PlanT& plan, const plan::fb::OperatorStepT& step,
-                           const BoundShape& shape, PackedWeights& weights, int threads)
+                           const BoundShape& shape, PackedWeights& weights, int threads,
+                           const RankPlace& ranks)
     : step_(&step) {
   const auto all = operator_kernels();
   const auto found = std::ranges::find(all, step.operator_name, &OperatorKernel::name);
@@ -17,7 +18,7 @@ OperatorStep::OperatorStep(const plan::fb::PlanT& plan, const plan::fb::Operator
     throw internal_error("operator '{}' has no kernel", step.operator_name);
   const auto [sizes, wrong] = plan::bind_sizes(*def, step, shape.expressions);
   if (!wrong.empty()) throw internal_error("sizes that were not checked: {}", wrong);
-  prepared_ = (*found)->prepare({plan, step, sizes, weights, threads});
+  prepared_ = (*found)->prepare({plan, step, sizes, weights, threads, ranks});
 }
 
 }  // namespace sinter::runtime::cpu

@@ -18,7 +18,8 @@ class OperatorStep {
  public:
   /// `plan` must outlive the step. Throws the errors of OperatorKernel::prepare.
   OperatorStep(const plan::fb::PlanT& plan, const plan::fb::OperatorStepT& step,
-               const BoundShape& shape, PackedWeights& weights, int threads);
+               const BoundShape& shape, PackedWeights& weights, int threads,
+               const RankPlace& ranks);
 
   const std::string& name() const { return step_->operator_name; }
   std::size_t workspace_bytes() const { return prepared_->workspace_bytes(); }

@@ -88,7 +88,7 @@ PreparedStep StepMaker::make(const plan::fb::StepT& step, const BoundShape& shap
                   static_cast<std::size_t>(shape.expressions[copy.bytes])};
     }
     case Work::OperatorStep:
-      return OperatorStep(meta, *step.work.AsOperatorStep(), shape, weights, threads);
+      return OperatorStep(meta, *step.work.AsOperatorStep(), shape, weights, threads, ranks);
     case Work::HostStep:
       return HostStep(plan, *step.work.AsHostStep(), shape, *operators, threads, allocator);
     case Work::AttentionStep:

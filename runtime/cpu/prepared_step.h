@@ -60,6 +60,7 @@ struct StepMaker {
   const HostOperators* operators;  // null: the plan has none
   int threads;
   std::shared_ptr<Allocator> allocator;
+  const RankPlace& ranks;
 
   /// `shape` must be a verified shape of the plan. Throws Error(kUnsupported) if the step does not
   /// run on this CPU.

@@ -11,6 +11,7 @@
 
 #include "runtime/plan/operators/operator_def.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/ranks/rank_group.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
@@ -24,6 +25,7 @@ struct OperatorCall {
   const plan::OperatorSizes& sizes;
   PackedWeights& weights;
   int threads;
+  const RankPlace& ranks;
 
   DType type_of_input(std::size_t input) const {
     return static_cast<DType>(plan.buffers[step.inputs[input]->buffer]->dtype);

@@ -186,7 +186,7 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
       plan, shapes, values, [&](std::uint32_t symbol) { return origins[symbol].has_value(); },
       [&](std::uint32_t symbol, const Origin& at) { origins[symbol] = at; });
   for (std::size_t s = 0; s < origins.size(); ++s) {
-    if (origins[s] || plan.symbols[s]->extent_of >= 0) continue;
+    if (origins[s] || plan.symbols[s]->extent_of >= 0 || plan.symbols[s]->is_rank) continue;
     if (const std::int32_t input = plan.symbols[s]->tokens_of; input >= 0)
       throw usage_error("'{}' is not known: give input '{}', whose tokens it counts",
                         plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name);

@@ -14,14 +14,16 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 10;       // the version written: formats.cpp
-inline constexpr std::uint32_t kOldestFormatVersion = 8;  // the oldest version readable
+inline constexpr std::uint32_t kFormatVersion = 11;       // the version written: formats.cpp
+inline constexpr std::uint32_t kOldestFormatVersion = 9;  // the oldest version readable
 /// Buffer numbers in AttentionStep.scores beyond Plan.buffers: the scores that the program reads
 /// and writes, and their row's sink.
 inline constexpr std::uint32_t kScoreBuffer = 0xfffffffe, kSinkBuffer = 0xfffffffd;
 constexpr bool is_of_scores(std::uint32_t buffer) {
   return buffer == kScoreBuffer || buffer == kSinkBuffer;
 }
+/// Ranks of one plan, all of one host.
+inline constexpr std::uint32_t kMostRanks = 64;
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 // Required alignment of bytes that are not copied: a cache line, which is also the alignment of

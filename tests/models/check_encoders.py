@@ -195,6 +195,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
+    p.add_argument("--ranks", type=int, default=1, help="split each over so many ranks")
     p.add_argument("--only", help="rows, divided by commas; minilm, whisper")
     p.add_argument("--make", action="store_true")
     a = p.parse_args()
@@ -209,7 +210,7 @@ def main():
         cases.append(("minilm", check_minilm, None))
     cases = [case for case in cases if not a.only or case[0] in a.only.split(",")]
     with tempfile.TemporaryDirectory() as name:
-        sinter, folder = Sinter(a.sinter, name, a.target), Path(name)
+        sinter, folder = Sinter(a.sinter, name, a.target, ranks=a.ranks), Path(name)
         for label, row, dtype in cases:
             try:
                 error = row(sinter, folder) if callable(row) else check(sinter, row, goldens[row], folder / label, dtype)

@@ -12,11 +12,11 @@ class Failed(Exception):
 
 
 class Sinter:
-    """The command line of one binary, for one target and precision (None: by options); files go to `folder`."""
+    """The command line of one binary, for one target and precision (None: by options); files go to `folder`. Plans are of `ranks`."""
 
-    def __init__(self, binary, folder, target="cpu", precision="model"):
+    def __init__(self, binary, folder, target="cpu", precision="model", ranks=1):
         self.binary, self.folder = str(binary), Path(folder)
-        self.target, self.precision = target, precision
+        self.target, self.precision, self.ranks = target, precision, ranks
 
     def _start(self, words, accepted):
         done = subprocess.run([self.binary, *map(str, words)], capture_output=True, text=True)
@@ -34,7 +34,8 @@ class Sinter:
         return json.loads(self._start([*words, "--json", "--quiet"], (0, 1)))
 
     def for_target(self):
-        return [f"--target={self.target}", *([f"--precision={self.precision}"] if self.precision else [])]
+        return [f"--target={self.target}", *([f"--precision={self.precision}"] if self.precision else []),
+                *([f"--tensor-parallel={self.ranks}"] if self.ranks > 1 else [])]
 
     def compile(self, model, *options, name=None):
         """The plan of a model, a decoder's with its own inputs."""

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
+#include <sinter/plan.h>
 #include <sinter/threads.h>
 
 #include "tests/support/paths.h"
@@ -233,18 +234,23 @@ TEST_F(CliTest, PassesCanBeStoppedAndDumped) {
   EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--dump-ir=after:fly"}).code, 2);
 }
 
-TEST_F(CliTest, SaysHowDevicesWouldShareAModelAndRefusesToCompileIt) {
+TEST_F(CliTest, SaysHowDevicesWouldShareAModelAndCompilesItForCpuRanks) {
   const auto model = save(small_model());
   EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--explain-sharding"}).code, 2);
   EXPECT_EQ(
       sinter({"compile", model, "--target=cpu", "--tensor-parallel=2", "--explain-sharding"}).code,
-      2);
+      0);
+  const auto compiled =
+      sinter({"compile", model, "-o", path("ranks.plan"), "--target=cpu", "--tensor-parallel=2"});
+  EXPECT_EQ(compiled.code, 0) << compiled.err;
+  EXPECT_EQ(Plan::load(path("ranks.plan")).ranks(), 2U);
+  EXPECT_EQ(sinter({"run", path("ranks.plan")}).code, 0);
 #ifdef SINTER_WITH_CUDA
   const std::vector<std::string> of_two = {
       "compile", model, "-o", path("two.plan"), "--target=cuda:sm_90", "--tensor-parallel=2"};
   const auto refused = sinter(of_two);
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("no target runs plans of several devices yet"));
+  EXPECT_THAT(refused.err, HasSubstr("GPUs run no plans of several devices yet"));
   EXPECT_FALSE(std::filesystem::exists(path("two.plan")));
   auto explained = of_two;
   explained.push_back("--explain-sharding");

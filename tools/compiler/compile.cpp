@@ -134,11 +134,6 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
   if (options.verify)
     for (const auto& file : tensor_paths(options.verify->inputs.files)) inputs.push_back(file);
   files::check_output(path, inputs);
-  if (options.tensor_parallel != 1)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("--tensor-parallel {}: no target runs plans of several devices yet; "
-                            "--explain-sharding says how they would share the model",
-                            options.tensor_parallel));
   if (options.tuning.seconds > 0 && !options.schedule.empty())
     throw usage_error(
         "one schedule for all kernels and tuning, which chooses one for each, exclude each other");

@@ -305,10 +305,9 @@ void PagedExecutor::copy_blocks() {
   const auto& states = impl.meta().states;
   for (const BlockCopy& copy : running_.plan.copies)
     for (std::size_t s = 0; s < states.size(); ++s)
-      if (const auto cache = caches_.find(impl.meta().inputs[states[s]->input]->name);
-          cache != caches_.end())
+      if (caches_.contains(impl.meta().inputs[states[s]->input]->name))
         impl.executor->copy_state_rows(
-            s, cache->second, std::int64_t{copy.from} * limits_.block_size,
+            s, *impl.inputs[states[s]->input], std::int64_t{copy.from} * limits_.block_size,
             std::int64_t{copy.to} * limits_.block_size, limits_.block_size);
 }
 
@@ -317,9 +316,8 @@ void PagedExecutor::copy_states() {
   const auto& states = impl.meta().states;
   for (const StateCopy& copy : running_.plan.state_copies)
     for (std::size_t s = 0; s < states.size(); ++s)
-      if (const auto pool = pools_.find(impl.meta().inputs[states[s]->input]->name);
-          pool != pools_.end()) {
-        const auto& shape = pool->second;
+      if (pools_.contains(impl.meta().inputs[states[s]->input]->name)) {
+        const auto& shape = *impl.inputs[states[s]->input];
         const std::int64_t slot =
             std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies());
         impl.executor->copy_state_rows(s, {shape[0], slot}, copy.from, copy.to, 1);

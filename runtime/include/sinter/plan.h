@@ -116,6 +116,8 @@ class SINTER_API Plan {
   std::string_view target() const;
   /// Architectures for which a CUDA plan has kernels: "sm_90", ...
   const std::vector<std::string>& architectures() const;
+  /// Ranks that run the steps at once, each with its part of weights and states.
+  std::size_t ranks() const;
   std::size_t step_count() const;
   std::uint64_t weight_bytes() const;
   /// Path of the loaded file; empty for a plan from memory.

@@ -43,6 +43,10 @@ struct SessionOptions {
   /// toward the budget and belongs to the session; sessions of a plan with equal budgets share the
   /// rest. CPU plans refuse a budget, since they read weights in place.
   std::uint64_t weight_budget = 0;
+  /// Plans of several ranks: how long a rank waits for another that does not come to where they
+  /// meet, beyond four times what itself has computed since; then the run throws Error(kDevice),
+  /// and so do all later ones if that rank never ends.
+  int rank_patience_ms = 1500;
 };
 
 /// Exact bytes of a session's tensors. `arena`: of the shape bound last. `workspace`: of all

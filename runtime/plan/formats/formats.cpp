@@ -63,8 +63,8 @@ void upgrade_to_10(fb::PlanT& plan) {
 }
 
 constexpr Format kFormats[] = {
-    {9, nullptr},         // softcaps of attention's scores; 0: none
     {10, upgrade_to_10},  // score programs of attention; one step kind for operators with kernels
+    {11, nullptr},        // ranks, their parts of weights and states; 1: none
 };
 static_assert(std::ranges::size(kFormats) == kFormatVersion - kOldestFormatVersion);
 static_assert(kFormats[0].version == kOldestFormatVersion + 1);

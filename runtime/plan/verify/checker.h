@@ -82,5 +82,8 @@ class Checker {
 void verify_loop_program(const Checker& check, const fb::LoopProgramT& program);
 /// Checks the work of every step, and that its buffers are declared and alive.
 void verify_steps(Checker& check);
+struct BlobSizes;
+/// What each rank has, in a plan whose tables and steps are verified.
+void verify_ranks(Checker& check, const BlobSizes& blobs);
 
 }  // namespace sinter::plan

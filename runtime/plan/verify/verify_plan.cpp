@@ -197,6 +197,7 @@ void verify_symbols_are_bound(const Checker& check) {
   std::vector<bool> bound(check.plan.symbols.size(), false);
   for (std::size_t s = 0; s < bound.size(); ++s) {
     const fb::SymbolT& symbol = *check.plan.symbols[s];
+    if (symbol.is_rank) bound[s] = true;
     if (symbol.tokens_of != -1) {
       verify_tokens(check, symbol);
       bound[s] = true;
@@ -282,6 +283,7 @@ void verify_plan(const fb::PlanT& plan, const BlobSizes& blobs) {
   verify_states(check);
   verify_modules(check, blobs);
   verify_steps(check);
+  verify_ranks(check, blobs);
   if (is_serving(plan)) serving_of(plan);
 }
 

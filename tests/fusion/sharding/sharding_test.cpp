@@ -13,6 +13,7 @@
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/passes/passes.h"
 #include "fusion/sharding/rank_weights.h"
+#include "ir/ranks/rank_parts.h"
 #include "ir/ranks/ranks.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
@@ -55,7 +56,9 @@ TEST_P(ShardedRandomGraphs, FusedComputeTheSame) {
       Context context;
       context.target = target;
       context.sharding = ranks_of_slow_devices(ranks);
-      const ir::Graph fused = run_checked(graph, context).graph;
+      PipelineOptions options;
+      options.disabled = {"slice_weights"};  // one graph of all ranks, for the reference
+      const ir::Graph fused = run_checked(graph, context, options).graph;
       expect_equivalent_ranks(graph, fused, context.sharded, kTolerance);
     }
   }
@@ -136,11 +139,25 @@ TEST(Sharding, ReportsWhatEachRankDoes) {
   EXPECT_LT(report.rank_seconds, 0.5 * report.seconds);
 }
 
+/// `graph`, which has rank 0's constants, with those of `rank`.
+ir::Graph graph_of_rank(const ir::Graph& graph, std::int64_t rank) {
+  return ir::rewrite(
+      graph,
+      [&](ir::GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
+          std::span<const ir::ValueId> given) -> std::optional<std::vector<ir::ValueId>> {
+        std::vector<ir::ValueId> inputs(given.begin(), given.end());
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+          if (const auto& constant = old.value(node.inputs[i]).constant)
+            inputs[i] = builder.constant(ir::for_rank(*constant, rank));
+        return builder.add_multi(node.op->name, inputs, node.attrs, node.body);
+      });
+}
+
 /// Each rank's graph has its own weights as constants, and all the same nodes.
 TEST(Sharding, WeightsOfARankAreConstants) {
   const ir::Graph graph = ir::parse_graph(R"(graph @main(%x: f32[s, 4]) {
-    %wu = const f32[4, 4] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
-    %wd = const f32[4, 2] {1, -2, 3, -4, 5, -6, 7, -8}
+    %wu = const f32[4, 16] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64}
+    %wd = const f32[16, 4] {1, -2, 3, -4, 5, -6, 7, -1, 2, -3, 4, -5, 6, -7, 1, -2, 3, -4, 5, -6, 7, -1, 2, -3, 4, -5, 6, -7, 1, -2, 3, -4, 5, -6, 7, -1, 2, -3, 4, -5, 6, -7, 1, -2, 3, -4, 5, -6, 7, -1, 2, -3, 4, -5, 6, -7, 1, -2, 3, -4, 5, -6, 7, -1}
     %h = MatMul(%x, %wu)
     %a = Relu(%h)
     %y = MatMul(%a, %wd)
@@ -154,7 +171,8 @@ TEST(Sharding, WeightsOfARankAreConstants) {
   EXPECT_EQ(context.sharded.weight_bytes, 2 * context.sharded.rank_weight_bytes);
   std::vector<std::string> texts;
   for (std::int64_t rank = 0; rank < 2; ++rank) {
-    const ir::Graph own = with_weights_of(sharded, rank);
+    const ir::Graph own =
+        graph_of_rank(with_weights_of_ranks(sharded, std::make_shared<ir::ReadLog>()), rank);
     ir::verify(own);
     std::size_t bytes = 0;
     for (const ir::Value& value : own.values())
@@ -171,6 +189,41 @@ TEST(Sharding, WeightsOfARankAreConstants) {
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= half[i];
   }
   for (const double rest : expected) EXPECT_NEAR(rest, 0, 1e-4);
+}
+
+/// What was decided by rank 0's values must be right for the others.
+TEST(Sharding, ChecksWhatRank0sWeightsDecide) {
+  const auto log = std::make_shared<ir::ReadLog>();
+  const ir::Tensor whole = ir::Tensor::of(DType::kFloat32, {4}, std::vector<float>{1, 1, 1, 2});
+  const ir::Tensor other = ir::Tensor::of(DType::kFloat32, {4}, std::vector<float>{1, 1, 3, 4});
+  const ir::Tensor part = ir::rank_part(whole, 0, {0, 2}, 2, log);
+  EXPECT_TRUE(ir::differs_by_rank(part));
+  EXPECT_EQ(ir::ranks_that_share(part), 1);
+  EXPECT_EQ(ir::for_rank(part, 1).to_doubles(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(ir::ranks_that_share(ir::rank_part(whole, 0, {0, 0, 2, 2}, 2, log)), 2);
+  EXPECT_EQ(ir::ranks_that_share(ir::rank_part(whole, 0, {0, 2, 2, 0}, 2, log)), 1);
+  ir::check_ranks_agree(*log, 2);  // nothing was read
+  const auto doubled = ir::evaluate_op(ir::get_op("Add"), {}, std::vector{part, part})[0];
+  EXPECT_EQ(ir::for_rank(doubled, 1).to_doubles(), (std::vector<double>{2, 4}));
+  {
+    const ir::ReadScope scope("the pass of this test");
+    EXPECT_EQ(part.at(0), 1);
+  }
+  try {
+    ir::check_ranks_agree(*log, 2);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), testing::HasSubstr("the pass of this test has decided by values"));
+  }
+  // Two parts that are equal for rank 0 alone.
+  const auto equals = std::make_shared<ir::ReadLog>();
+  EXPECT_TRUE(ir::rank_part(whole, 0, {0, 2}, 2, equals) ==
+              ir::rank_part(other, 0, {0, 2}, 2, equals));
+  EXPECT_THROW(ir::check_ranks_agree(*equals, 2), Error);
+  const auto same = std::make_shared<ir::ReadLog>();
+  EXPECT_TRUE(ir::rank_part(whole, 0, {0, 1}, 2, same) == ir::rank_part(other, 0, {0, 0}, 2, same));
+  ir::check_ranks_agree(*same, 2);
 }
 
 TEST(Sharding, RefusesADimensionThatIsNamedAsTheRank) {

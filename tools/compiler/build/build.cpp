@@ -13,6 +13,7 @@
 #include "fusion/narrow_dims.h"
 #include "fusion/paging/paged_states.h"
 #include "fusion/pipeline.h"
+#include "ir/ranks/rank_parts.h"
 #include "ir/scaled_rows.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/serving.h"
@@ -76,11 +77,16 @@ fusion::ShardingOptions sharding_to_fusion(const BuildOptions& options, const Ta
   if (options.tensor_parallel < 1 || options.tensor_parallel > kMostDevices)
     throw usage_error("--tensor-parallel takes 1 to {} devices, not {}", kMostDevices,
                       options.tensor_parallel);
-  if (target.architectures.empty())
-    throw usage_error("--tensor-parallel is for GPUs: give --target cuda:sm_90, say, not {}",
-                      target.to_string());
-  const codegen::DeviceModel& device = target.kind->device(target.architectures.front());
+  if (options.sharding) return *options.sharding;
   sharding.ranks = options.tensor_parallel;
+  if (target.architectures.empty()) {
+    const codegen::CpuRank& rank = codegen::cpu_rank();
+    sharding.memory_bandwidth = rank.memory_bandwidth;
+    sharding.product_rate = rank.product_rate;
+    sharding.links = rank.links;
+    return sharding;
+  }
+  const codegen::DeviceModel& device = target.kind->device(target.architectures.front());
   sharding.memory_bandwidth = device.memory_bandwidth;
   sharding.product_rate = device.tensor_flops;
   sharding.links = codegen::peer_links();
@@ -293,6 +299,7 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.model_name = name_of(options.model);
   compile.model_hash = model.hash;
   compile.nodes_imported = model.node_count;
+  compile.ranks = options.tensor_parallel;
   compile.options =
       recorded_options(options, {.generates_kernels = target.traits().generates_kernels,
                                  .approximates_functions = target.traits().approximates_functions});
@@ -376,6 +383,19 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   result.model = std::move(model);
   result.target = target;
   for (const auto& warning : result.model.warnings) reporter.warn("import", warning);
+  const bool has_ranks = options.tensor_parallel != 1;
+  if (has_ranks && target.traits().generates_kernels)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("--tensor-parallel {}: GPUs run no plans of several devices yet, "
+                            "--target cpu does; --explain-sharding says how GPUs would share the "
+                            "model",
+                            options.tensor_parallel));
+  if (has_ranks && result.model.flag)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("--tensor-parallel {}: input '{}' chooses between two graphs: say "
+                            "which is meant, --dim {}=0 or --dim {}=1",
+                            options.tensor_parallel, result.model.flag->input,
+                            result.model.flag->input, result.model.flag->input));
   auto start = std::chrono::steady_clock::now();
   std::vector<codegen::EntryGraph> entries;
   ir::Graph bindings;
@@ -419,6 +439,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
       !texts.inputs.empty() || !texts.outputs.empty())
     compile.options.emplace_back(kTextsKey, to_text(texts));
   compile.precision_notes = result.pipeline.context.precision_notes;
+  for (const fusion::ShardedState& state : result.pipeline.context.sharded.states)
+    compile.split_states.push_back({state.input, state.axis, state.parts});
   compile.checkpoint = [&reporter] { reporter.check(); };
   compile.edit_source = options.edit_source;
   if (const auto& flag = result.model.flag) compile.values_of.emplace(flag->symbol, flag->input);
@@ -451,7 +473,10 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
             "by the cost model"))
       reporter.note("precision", *exact);
   if (options.serve.paging) plan::serving_of(result.plan.parts.meta);
-  if (result.model.reads)
+  if (const auto& reads = result.pipeline.context.sharded.reads)
+    ir::check_ranks_agree(*reads, options.tensor_parallel);
+  // What ranks' weights are made of is not written: such plans are compiled again.
+  if (result.model.reads && !has_ranks)
     result.plan.parts.meta.refit =
         to_text(recipes_of(result.plan, *result.model.reads, result.model.structure));
   result.compile = std::move(compile);

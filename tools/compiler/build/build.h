@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ struct BuildOptions : CompileOptions {
   std::function<void(const ir::Graph& model, std::span<const codegen::EntryGraph> entries,
                      const Target& target, codegen::CompileOptions&)>
       tune;
+  /// Replaces the figures of devices by which `tensor_parallel` ranks share a model: tests.
+  std::optional<fusion::ShardingOptions> sharding;
   /// codegen::CompileOptions::edit_source.
   std::function<void(const std::string& name, std::string& source)> edit_source;
 
