@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/constants/recipe.h"
 #include "ir/graph.h"
 #include "ir/graph_checks.h"
 
@@ -128,7 +129,9 @@ ValueId GraphBuilder::constant(std::shared_ptr<const Tensor> tensor, std::string
   const auto [begin, end] = impl_->constants.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     Value& known = impl_->value(it->second);
-    if (known.constant != tensor && !(*known.constant == *tensor)) continue;
+    if (known.constant != tensor && (differs_by_rank(*known.constant) != differs_by_rank(*tensor) ||
+                                     !(*known.constant == *tensor)))
+      continue;
     if (known.name.empty()) known.name = std::move(name);
     return it->second;
   }

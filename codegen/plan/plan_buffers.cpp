@@ -405,7 +405,9 @@ std::uint32_t PlanBuffers::weight(const std::shared_ptr<const Tensor>& constant)
   const std::uint64_t hash = constant->hash();
   const auto [begin, end] = weights_by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it)
-    if (*it->second.first == *constant) return it->second.second;
+    if (ir::differs_by_rank(*it->second.first) == ir::differs_by_rank(*constant) &&
+        *it->second.first == *constant)
+      return it->second.second;
   const std::uint32_t buffer = add(BufferKind::Weight, constant->type(), 0);
   weights_.emplace(buffer, constant);
   weights_by_hash_.emplace(hash, std::make_pair(constant, buffer));

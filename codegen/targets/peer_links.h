@@ -2,6 +2,8 @@
 // Costs of collectives among devices that reach each other's memory.
 #pragma once
 
+#include <cstdint>
+
 #include "ir/ranks/collective_rates.h"
 
 namespace sinter::codegen {
@@ -10,6 +12,13 @@ namespace sinter::codegen {
 /// to 4 MB: kernels over symmetric memory, and NCCL 2 without multicast. Other links are taken as
 /// these until they are measured.
 const ir::CollectiveRates& peer_links();
+
+/// Devices of one host.
+inline constexpr std::int64_t kHostDevices = 8;
+/// The same of whole hosts of 8, each device with 400 Gb/s to its like in the others: what a host's
+/// devices have combined, each an eighth, is combined among hosts by a library, and gathered. Not
+/// measured: for estimates of 16 to 64 devices.
+ir::CollectiveRates links_of_hosts(std::int64_t devices);
 
 /// A rank of a plan for the CPU: a NUMA node, or cores of one, that reads others' memory in place.
 struct CpuRank {

@@ -65,13 +65,19 @@ void note_equal(const std::shared_ptr<const Buffer>& a, const std::shared_ptr<co
     log->add(ReadLog::Read{known, (a->recipe() ? a : b)->plain(), reader});
 }
 
-Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_ptr<ReadLog>& log) {
+bool differs_by_rank(const Tensor& tensor) {
+  return tensor.buffer() && tensor.buffer()->recipe() && tensor.buffer()->recipe()->differs_by_rank;
+}
+
+Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_ptr<ReadLog>& log,
+                    bool differs_by_rank) {
   log->add_source(name);
   if (!tensor.buffer()) return tensor;
   auto recipe = std::make_shared<Recipe>();
   recipe->source = std::move(name);
   recipe->source_type = tensor.type();
   recipe->log = log;
+  recipe->differs_by_rank = differs_by_rank;
   return Tensor(tensor.dtype(), tensor.shape(), Buffer::traced(tensor.buffer(), recipe));
 }
 
@@ -102,6 +108,8 @@ std::vector<Tensor> traced(std::string_view name, const Attrs& attrs,
     recipe->call = call;
     recipe->output = i;
     recipe->log = first->buffer()->recipe()->log;
+    recipe->differs_by_rank =
+        std::ranges::any_of(inputs, [](const Tensor& input) { return differs_by_rank(input); });
     made[i] = Tensor(made[i].dtype(), made[i].shape(), Buffer::traced(made[i].buffer(), recipe));
   }
   return made;

@@ -64,7 +64,13 @@ class Recipe {
   std::string source;                // name of the tensor in the model
   TensorType source_type;
   std::weak_ptr<ReadLog> log;
+  /// Ranks have other bytes in its place (ir/ranks/rank_parts.h).
+  bool differs_by_rank = false;
 };
+
+/// Whether ranks have other bytes in the place of a tensor. Such a one is equal to no tensor that
+/// they share, whatever rank 0's bytes are.
+bool differs_by_rank(const Tensor& tensor);
 
 /// Facts about values of traced constants that influenced a compilation. Its result is valid only
 /// for constants with the same facts.
@@ -108,8 +114,10 @@ class ReadScope {
 
 /// Logs a read of `tensor`, if it is traced: its type may be an answer too.
 void note_read(const Tensor& tensor);
-/// `tensor`, traced as the model's tensor `name`; `log` records its readers.
-Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_ptr<ReadLog>& log);
+/// `tensor`, traced as the model's tensor `name`; `log` records its readers. `differs_by_rank`: of
+/// what is made of it.
+Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_ptr<ReadLog>& log,
+                    bool differs_by_rank = false);
 
 /// The results of the application; traced if an input is.
 std::vector<Tensor> apply(const Transform& transform, const Attrs& attrs,

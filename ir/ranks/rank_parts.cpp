@@ -35,10 +35,7 @@ void for_each_part(const Recipe* recipe, std::set<const Call*>& seen, const Visi
 }
 
 bool recipe_differs(const Recipe* recipe) {
-  bool differs = false;
-  std::set<const Call*> seen;
-  for_each_part(recipe, seen, [&](const Call&) { differs = true; });
-  return differs;
+  return recipe != nullptr && recipe->call && recipe->differs_by_rank;
 }
 
 /// Makes constants again for one rank, each call once.
@@ -118,11 +115,9 @@ Tensor rank_part(const Tensor& whole, std::int64_t axis, Ints starts, std::int64
                  const std::shared_ptr<ReadLog>& log) {
   const Attrs attrs{
       {"axis", axis}, {"starts", std::move(starts)}, {"size", size}, {"rank", std::int64_t{0}}};
-  const Tensor source = model_tensor(whole.plain(), "a weight", log);
+  const Tensor source = model_tensor(whole.plain(), "a weight", log, true);
   return derive(kPart, attrs, std::span(&source, 1));
 }
-
-bool differs_by_rank(const Tensor& tensor) { return recipe_differs(recipe_of(tensor)); }
 
 Tensor for_rank(const Tensor& tensor, std::int64_t rank) {
   return Remaker(rank).of(tensor).plain();
@@ -162,16 +157,9 @@ void check_ranks_agree(const ReadLog& log, std::int64_t ranks) {
           !is_same(remaker.result_of(*read.recipe), *read.plain))
         refuse(rank, read.reader);
     for (const auto& [a, b] : equals) {
-      const bool both = recipe_differs(a.get()) && recipe_differs(b.get());
-      if (both && !is_same(remaker.result_of(*a), *remaker.result_of(*b).buffer()))
+      if (recipe_differs(a.get()) && recipe_differs(b.get()) &&
+          !is_same(remaker.result_of(*a), *remaker.result_of(*b).buffer()))
         refuse(rank, "what stores equal constants once");
-      // Of two constants of which one is the same for all ranks the other is, too, only where that
-      // can be told without the former's bytes: both are a part's.
-      if (!both && recipe_differs(a.get()) != recipe_differs(b.get())) {
-        const Recipe& part = recipe_differs(a.get()) ? *a : *b;
-        if (!is_same(remaker.result_of(part), *Remaker(0).result_of(part).buffer()))
-          refuse(rank, "what stores equal constants once");
-      }
     }
   }
 }

@@ -17,8 +17,6 @@ extern const Derivation kPart;
 Tensor rank_part(const Tensor& whole, std::int64_t axis, Ints starts, std::int64_t size,
                  const std::shared_ptr<ReadLog>& log);
 
-/// Whether ranks have different bytes in the place of `tensor`.
-bool differs_by_rank(const Tensor& tensor);
 /// What rank `rank` has in the place of `tensor`, which is made for rank 0; not traced.
 Tensor for_rank(const Tensor& tensor, std::int64_t rank);
 /// The number of consecutive ranks that have the same part; 1 for a tensor that does not differ.

@@ -55,7 +55,7 @@ void RankGroup::meet(int rank, Slot& own) {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
   }
-  const Clock::duration patience = patience_ + 4 * (Clock::now() - own.computes_since);
+  const Clock::duration patience = this->patience(Clock::now() - own.computes_since);
   for (int other = 0; other < ranks(); ++other)
     if (other != rank) wait_for(rank, other, count, patience);
 }

@@ -19,11 +19,14 @@ struct OtherRankFailed {};
 
 class RankGroup {
  public:
-  /// A rank waits `patience` for another, and four times as long as itself has computed since the
-  /// last meeting: ranks do the same work.
+  /// `patience`: for ranks that have had nothing to do.
   RankGroup(int ranks, std::chrono::milliseconds patience);
 
   int ranks() const { return static_cast<int>(slots_.size()); }
+  /// How long to wait for other ranks after `own` work: they do the same, and may share one core.
+  std::chrono::steady_clock::duration patience(std::chrono::steady_clock::duration own) const {
+    return patience_ + 2 * ranks() * own;
+  }
 
   /// The memory that a rank brings to a meeting.
   struct Operands {

@@ -116,8 +116,13 @@ void RankThreads::run(std::function<void(int rank)> work) {
   shared.running = shared.group->ranks();
   ++shared.turn;
   shared.changed.notify_all();
+  const auto start = std::chrono::steady_clock::now();
   const auto is_done = [&] { return shared.running == 0; };
-  shared.changed.wait(lock, [&] { return is_done() || shared.has_failed; });
+  const auto is_over = [&] { return is_done() || shared.has_failed; };
+  const int ranks = shared.group->ranks();
+  shared.changed.wait(lock, [&] { return shared.running < ranks || shared.has_failed; });
+  const auto patience = shared.group->patience(std::chrono::steady_clock::now() - start);
+  shared.changed.wait_for(lock, patience, is_over);
   const bool all_end = shared.changed.wait_for(lock, kGrace, is_done);
   shared.work = nullptr;
   const auto error =

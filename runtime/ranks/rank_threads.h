@@ -19,9 +19,9 @@ class RankThreads {
   RankThreads& operator=(const RankThreads&) = delete;
 
   /// Runs `work(rank)` on all ranks' threads and waits. Throws the error of the first rank that has
-  /// one; those that only waited for it have none. If others do not end soon after one has failed,
-  /// they are given up: they keep `work` and all that it owns, and until they end later calls throw
-  /// Error(kDevice).
+  /// one; those that only waited for it have none. Ranks that do not end soon after one has failed,
+  /// or long after one has ended, are given up: they keep `work` and all that it owns, and until
+  /// they end later calls throw Error(kDevice).
   void run(std::function<void(int rank)> work);
 
  private:

@@ -93,6 +93,20 @@ TEST(RankGroup, AnErrorOfARankIsTheCallers) {
   }
 }
 
+/// Also where no rank waits for it at a collective.
+TEST(RankGroup, ARankThatDoesNotEndIsGivenUp) {
+  const auto group = std::make_shared<RankGroup>(2, 30ms);
+  RankThreads threads(group);
+  const auto release = std::make_shared<std::atomic<bool>>(false);
+  EXPECT_EQ(error_of([&] {
+              threads.run([release](int rank) {
+                while (rank == 1 && !release->load()) std::this_thread::sleep_for(1ms);
+              });
+            }),
+            "a rank of the session does not end its run");
+  release->store(true);
+}
+
 TEST(RankGroup, ARankThatEndsEarlyIsNotAwaited) {
   const auto group = std::make_shared<RankGroup>(2, 20s);
   RankThreads threads(group);

@@ -245,6 +245,9 @@ TEST_F(CliTest, SaysHowDevicesWouldShareAModelAndCompilesItForCpuRanks) {
   EXPECT_EQ(compiled.code, 0) << compiled.err;
   EXPECT_EQ(Plan::load(path("ranks.plan")).ranks(), 2U);
   EXPECT_EQ(sinter({"run", path("ranks.plan")}).code, 0);
+  EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--tensor-parallel=16"}).code, 2);
+  EXPECT_EQ(sinter({"verify", model, "--target=cpu", "--tensor-parallel=2"}).code, 0);
+  EXPECT_EQ(sinter({"verify", model, "--target=cpu", "--tensor-parallel=2", "--bisect"}).code, 2);
 #ifdef SINTER_WITH_CUDA
   const std::vector<std::string> of_two = {
       "compile", model, "-o", path("two.plan"), "--target=cuda:sm_90", "--tensor-parallel=2"};
@@ -257,7 +260,11 @@ TEST_F(CliTest, SaysHowDevicesWouldShareAModelAndCompilesItForCpuRanks) {
   const auto result = sinter(explained);
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("2 devices: weights"));
+  explained[5] = "--tensor-parallel=64";
+  EXPECT_THAT(sinter(explained).out, HasSubstr("64 devices: weights"));
   explained[5] = "--tensor-parallel=9";
+  EXPECT_EQ(sinter(explained).code, 2);
+  explained[5] = "--tensor-parallel=128";
   EXPECT_EQ(sinter(explained).code, 2);
 #endif
 }

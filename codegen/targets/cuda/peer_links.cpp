@@ -13,6 +13,23 @@ const ir::CollectiveRates& peer_links() {
   return rates;
 }
 
+ir::CollectiveRates links_of_hosts(std::int64_t devices) {
+  // Of a ring between two hosts and more: a library's start, and for each host a turn of both
+  // halves.
+  constexpr ir::CollectiveRate kNetwork{10e-6, 8e-6, 50e9};
+  const std::int64_t hosts = devices / kHostDevices;
+  const ir::CollectiveRates& host = peer_links();
+  // All parts are linear in the bytes: one byte more costs this of the traffic that is counted.
+  const auto traffic = [](std::int64_t ranks) {
+    return 2 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  };
+  const double byte = traffic(kHostDevices) / host.two_shot.bandwidth +
+                      traffic(hosts) / static_cast<double>(kHostDevices) / kNetwork.bandwidth;
+  const ir::CollectiveRate rate{host.two_shot.seconds(kHostDevices, 0) + kNetwork.seconds(hosts, 0),
+                                0, traffic(devices) / byte};
+  return {rate, rate, rate};
+}
+
 // A meeting of threads that spin is two rounds over a cache line of each; operands are read at the
 // bandwidth of memory. Not fitted: tools compile without the machine that runs.
 const CpuRank& cpu_rank() {

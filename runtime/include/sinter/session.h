@@ -44,7 +44,7 @@ struct SessionOptions {
   /// rest. CPU plans refuse a budget, since they read weights in place.
   std::uint64_t weight_budget = 0;
   /// Plans of several ranks: how long a rank waits for another that does not come to where they
-  /// meet, beyond four times what itself has computed since; then the run throws Error(kDevice),
+  /// meet, beyond some times what itself has computed since; then the run throws Error(kDevice),
   /// and so do all later ones if that rank never ends.
   int rank_patience_ms = 1500;
 };

@@ -35,6 +35,22 @@ TEST(PeerLinks, TheLibraryCostsWhatWasMeasured) {
                 figure.microseconds, 0.15 * figure.microseconds);
 }
 
+/// Beyond one host: what its devices do alone, what the network adds, and nothing else.
+TEST(PeerLinks, HostsAddTheNetwork) {
+  const ir::CollectiveRates& host = codegen::peer_links();
+  for (const std::int64_t hosts : {2, 4, 8}) {
+    const ir::CollectiveRates links = codegen::links_of_hosts(8 * hosts);
+    for (const double bytes : {8 * kKiB, 512 * kKiB, 64 * kMiB}) {
+      const double found = links.all_reduce(8 * hosts, bytes);
+      const double inside = host.two_shot.seconds(8, 2 * 7 / 8.0 * bytes);
+      const auto count = static_cast<double>(hosts);
+      const double between = 10e-6 + 8e-6 * count + 2 * (count - 1) / count * (bytes / 8) / 50e9;
+      EXPECT_NEAR(found, inside + between, 1e-9 * found) << hosts << " hosts, " << bytes;
+      EXPECT_GT(found, host.all_reduce(8, bytes));
+    }
+  }
+}
+
 /// What the choice of splits relies on.
 TEST(PeerLinks, CostsAreInOrder) {
   const auto& links = codegen::peer_links();

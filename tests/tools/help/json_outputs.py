@@ -37,6 +37,7 @@ def commands(folder: Path, has_cuda: bool = True) -> Iterator[tuple[str, list, i
     yield "compile", [decoder, "-o", folder / "own.plan", *cpu, "--serve=off"], 0
     yield "compile", [decoder, "-o", folder / "served.plan", *cpu, "--serve=block=4,sequences=4,step-tokens=16"], 0
     yield "compile", [bert, *cpu, "--stop-after=simplify"], 0
+    yield "compile", [bert, "-o", folder / "ranks.plan", *cpu, "--tensor-parallel=2", "--verify"], 0
     if has_cuda:
         yield "compile", [bert, "--target=cuda:sm_90", "--tensor-parallel=2", "--explain-sharding"], 0
     yield "run", [plan, "--outputs", folder / "out.npz"], 0

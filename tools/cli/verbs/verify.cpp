@@ -7,6 +7,7 @@
 
 #include "ir/text/shown.h"
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/session_options.h"
@@ -143,6 +144,10 @@ int run_verify(const VerifyArguments& options, const Console& console) {
   const BuildOptions& build = request.options();
   VerifyOptions how = options.accuracy;
   how.inputs = parse(options.inputs);
+  if (build.tensor_parallel != 1 && (options.per_node || options.bisect || !options.reduce.empty()))
+    throw usage_error(
+        "--per-node, --bisect and --reduce compare the regions of one device: leave "
+        "--tensor-parallel out");
   if (options.per_node || options.bisect)
     return run_each_entry(
         build, how.inputs, console, [&](const BuildOptions& one, const Console& own) {

@@ -71,7 +71,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
 
 /// --tensor-parallel.
 fusion::ShardingOptions sharding_to_fusion(const BuildOptions& options, const Target& target) {
-  constexpr int kMostDevices = 8;  // of one host
+  constexpr int kMostDevices = 64;  // of estimates
   fusion::ShardingOptions sharding;
   if (options.tensor_parallel == 1) return sharding;
   if (options.tensor_parallel < 1 || options.tensor_parallel > kMostDevices)
@@ -89,7 +89,11 @@ fusion::ShardingOptions sharding_to_fusion(const BuildOptions& options, const Ta
   const codegen::DeviceModel& device = target.kind->device(target.architectures.front());
   sharding.memory_bandwidth = device.memory_bandwidth;
   sharding.product_rate = device.tensor_flops;
-  sharding.links = codegen::peer_links();
+  const bool is_of_hosts = sharding.ranks > codegen::kHostDevices;
+  if (is_of_hosts && sharding.ranks % codegen::kHostDevices != 0)
+    throw usage_error("--tensor-parallel {}: beyond one host, whole hosts of {} devices",
+                      sharding.ranks, codegen::kHostDevices);
+  sharding.links = is_of_hosts ? codegen::links_of_hosts(sharding.ranks) : codegen::peer_links();
   return sharding;
 }
 
@@ -384,6 +388,11 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   result.target = target;
   for (const auto& warning : result.model.warnings) reporter.warn("import", warning);
   const bool has_ranks = options.tensor_parallel != 1;
+  if (options.tensor_parallel > codegen::kHostDevices)
+    throw usage_error(
+        "--tensor-parallel {}: plans are of up to {} devices; --explain-sharding "
+        "estimates more",
+        options.tensor_parallel, codegen::kHostDevices);
   if (has_ranks && target.traits().generates_kernels)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("--tensor-parallel {}: GPUs run no plans of several devices yet, "
