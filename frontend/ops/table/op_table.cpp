@@ -58,6 +58,8 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft convolutions", &kMicrosoftConvolutionOps, Types::kFloats},
     {"com.microsoft attention", &kMicrosoftAttentionOps, Types::kFloats},
     {"com.microsoft grouped-query attention", &kMicrosoftGroupQueryOps, Types::kFloats},
+    {"com.microsoft paged attention", &kMicrosoftPagedAttentionOps, Types::kFloats},
+    {"com.microsoft sparse attention", &kMicrosoftSparseAttentionOps, Types::kFloats},
     {"com.microsoft multi-head attention", &kMicrosoftMultiHeadOps, Types::kFloats},
     {"com.microsoft position bias", &kMicrosoftPositionBiasOps, Types::kFloats},
     {"com.microsoft mixture of experts", &kMicrosoftMoeOps, Types::kFloats},
