@@ -106,6 +106,8 @@ def export(name, precision, provider, out, options=(), size="small"):
     with tempfile.TemporaryDirectory() as checkpoint, open(os.devnull, "w") as quiet:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), reshaped(row):
             save_checkpoint(row.config(), checkpoint)
+            if row.extend:
+                row.extend(Path(checkpoint))
 
             def adapt(config):
                 config.architectures = [row.architecture] if row.architecture else config.architectures

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny configurations of each architecture that ONNX Runtime GenAI's builder 0.18 knows, for export_genai.py: one row each."""
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable
 
 VOCABULARY = 320  # 256 bytes, what the tokenizer merges, and what begins and ends a text
@@ -30,7 +31,20 @@ class Row:
     architecture: str = ""
     more: dict[str, Any] = field(default_factory=dict)  # keys of the configuration that transformers' class lacks
     reshape: Callable[[Any], None] | None = None  # makes a model's modules those that the builder expects
+    extend: Callable[[Path], None] | None = None  # adds to a checkpoint's tensors what only the published one has
     only: tuple[str, ...] = ()  # precision_provider pairs, where the options are for few
+
+
+def published_experts(folder):
+    """GPT-OSS's experts in MXFP4."""
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+    tensors, rng = load_file(folder / "model.safetensors"), np.random.default_rng(1)
+    for name in [n for n in tensors if n.endswith(("gate_up_proj", "down_proj"))]:
+        experts, inputs, outputs = tensors[name].shape
+        tensors[f"{name}_blocks"] = rng.integers(0, 256, (experts, outputs, inputs // 32, 16), np.uint8)
+        tensors[f"{name}_scales"] = rng.integers(122, 125, (experts, outputs, inputs // 32), np.uint8)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
 def fused_modules(model):
@@ -108,8 +122,8 @@ def rows(size="small"):
             **sizes, attention_multiplier=0.3, residual_multiplier=0.5, embedding_multiplier=3.0, logits_scaling=2.0,
             num_local_experts=0, shared_intermediate_size=sizes["intermediate_size"],
             layer_types=["attention"] * sizes["num_hidden_layers"], position_embedding_type="rope")),
-        # In int4 it wants the published MXFP4.
-        "gpt_oss": Row(lambda: hf.GptOssConfig(**mixed, **experts, head_dim=16, sliding_window=WINDOW, layer_types=KINDS)),
+        "gpt_oss": Row(lambda: hf.GptOssConfig(**mixed, **experts, head_dim=16, sliding_window=WINDOW, layer_types=KINDS),
+                       extend=published_experts),
         # Layers with states beside those with caches.
         "lfm2": Row(lambda: hf.Lfm2Config(**mixed, **lfm2, **dense)),
         "lfm2_moe": Row(lambda: hf.Lfm2MoeConfig(**mixed, **lfm2, **few, num_dense_layers=1)),
@@ -162,7 +176,7 @@ def variants(made):
     """Rows whose options give other operators."""
     def of(name, *options, only=()):
         row = made[name]
-        return Row(row.config, (*row.options, *options), row.architecture, row.more, row.reshape, only)
+        return Row(row.config, (*row.options, *options), row.architecture, row.more, row.reshape, row.extend, only)
     return {
         "qwen3_qdq": of("qwen3", "use_qdq=true", only=("int4_cpu", "int4_cuda")),
         "llama_unfused": of("llama", "fuse_qkv=false"),

@@ -276,7 +276,8 @@ void group_query_attention(NodeContext& node) {
 const OpRows kMicrosoftGroupQueryOps = {
     {"GroupQueryAttention", 1, group_query_attention,
      "causal do_rotary k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads "
-     "local_window_size num_heads q_norm_epsilon qk_norm_epsilon qk_output rotary_interleaved scale sliding_window_cache smooth_softmax "
+     "local_window_size num_heads q_norm_epsilon qk_norm_epsilon qk_output rotary_interleaved "
+     "scale sliding_window_cache smooth_softmax "
      "softcap v_quant_type",
      kMicrosoft},
 };

@@ -31,17 +31,18 @@ void refuse_paged_forms(NodeContext& node) {
 
 /// The tokens of a step: [tokens] each.
 struct Tokens {
-  Term sequence;      // of each token
-  Term place;         // its position in that
-  Term end;           // tokens of the sequence, with this step's
-  Term starts;        // of sequences in the tokens, int64 [sequences + 1]
-  Term table;         // blocks of sequences, int64 [sequences, blocks of one]; not mapped: negative
+  Term sequence;  // of each token
+  Term place;     // its position in that
+  Term end;       // tokens of the sequence, with this step's
+  Term starts;    // of sequences in the tokens, int64 [sequences + 1]
+  Term table;     // blocks of sequences, int64 [sequences, blocks of one]; not mapped: negative
   Dim count, sequences;
 };
 
 Tokens read_tokens(NodeContext& node, const Dim& count) {
   const ValueId bounds = node.input(Paged::kBounds, "cumulative_sequence_length"),
-                past = node.input(Paged::kPast, "past_seqlens"), table = node.input(Paged::kTable, "block_table");
+                past = node.input(Paged::kPast, "past_seqlens"),
+                table = node.input(Paged::kTable, "block_table");
   if (node.rank(table) != 2) node.invalid("block_table is {}, not a matrix", node.type(table));
   const Dim sequences = node.shape(table)[0];
   check_shape(node, bounds, "cumulative_sequence_length", {sequences + Dim(1)});
@@ -56,8 +57,13 @@ Tokens read_tokens(NodeContext& node, const Dim& count) {
                             .with("Min", size_of_dim(node, sequences) - 1);
   const Term before = take(Term(node, past).cast(DType::kInt64), {sequence});
   const Term start = take(starts, {sequence}), end = take(ends, {sequence});
-  return {sequence, before + token - start, before + end - start, starts,
-          Term(node, table).cast(DType::kInt64), count, sequences};
+  return {sequence,
+          before + token - start,
+          before + end - start,
+          starts,
+          Term(node, table).cast(DType::kInt64),
+          count,
+          sequences};
 }
 
 /// A cache [blocks, block, heads, size] as rows [slots, heads, size].
@@ -148,7 +154,8 @@ void paged_attention(NodeContext& node) {
   key_rows = written(node, key_rows, form.k, slots, kept);
   value_rows = written(node, value_rows, form.v, slots, kept);
   node.output(1, node.reshape(key_rows, cache));
-  node.output(2, node.reshape(value_rows, node.shape(node.input(Paged::kValueCache, "value_cache"))));
+  node.output(2,
+              node.reshape(value_rows, node.shape(node.input(Paged::kValueCache, "value_cache"))));
 
   const bool is_causal = node.attr_int("is_causal", 1) != 0;
   const std::int64_t window = std::max<std::int64_t>(node.attr_int("local_window_size", -1), 0);
@@ -168,16 +175,17 @@ void paged_attention(NodeContext& node) {
     const Shape wide{tokens.sequences, blocks * block};
     const Term key = iota(node, blocks * block, 0, 1);
     table = Term(node, node.add("Gather", {table.value(), (key / size).value()},
-                                {{"axis", std::int64_t{1}}})) * size + key.with("Mod", size);
+                                {{"axis", std::int64_t{1}}})) *
+                size +
+            key.with("Mod", size);
   }
   const Term limits = is_causal ? tokens.place + 1 : tokens.end;
-  std::vector<ValueId> inputs = {
-      node.reshape(form.q, {keys[1], *group, tokens.count, queries[3]}),
-      heads_first(key_rows),
-      heads_first(value_rows),
-      limits.reshape({tokens.count, Dim(1)}).value(),
-      tokens.starts.cast(DType::kInt32).value(),
-      table.cast(DType::kInt32).value()};
+  std::vector<ValueId> inputs = {node.reshape(form.q, {keys[1], *group, tokens.count, queries[3]}),
+                                 heads_first(key_rows),
+                                 heads_first(value_rows),
+                                 limits.reshape({tokens.count, Dim(1)}).value(),
+                                 tokens.starts.cast(DType::kInt32).value(),
+                                 table.cast(DType::kInt32).value()};
   const bool has_sink = node.has_input(Paged::kSink);
   if (has_sink) {
     const ValueId sink = node.input(Paged::kSink, "head_sink");
@@ -196,8 +204,8 @@ void paged_attention(NodeContext& node) {
   const std::vector<ValueId> y = node.builder().add_multi(
       "Attention", inputs, attrs, score_body(node, attrs, inputs, has_sink));
   const Dim value_size = node.shape(form.v)[3];
-  const ValueId by_token = node.transpose(
-      node.reshape(y[0], {queries[1], tokens.count, value_size}), {1, 0, 2});
+  const ValueId by_token =
+      node.transpose(node.reshape(y[0], {queries[1], tokens.count, value_size}), {1, 0, 2});
   node.output(0, node.reshape(by_token, {tokens.count, queries[1] * value_size}));
 }
 

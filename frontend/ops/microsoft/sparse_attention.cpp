@@ -25,15 +25,21 @@ ValueId seen_blocks(NodeContext& node, std::int64_t heads) {
   if (rows.size() != 2 || columns.size() != 2 || rows[0] != columns[0] || !rows[0].is_constant() ||
       !rows[1].is_constant() || !columns[1].is_constant() || rows[1].value() < 2 ||
       rows[0].value() < 1)
-    node.invalid("block_row_indices must be [layouts, blocks + 1] and block_col_indices [layouts, "
-                 "most blocks], both of known sizes");
+    node.invalid(
+        "block_row_indices must be [layouts, blocks + 1] and block_col_indices [layouts, "
+        "most blocks], both of known sizes");
   const std::int64_t layouts = rows[0].value(), blocks = rows[1].value() - 1,
                      most = columns[1].value();
   if (heads % layouts != 0)
     node.invalid("{} layouts of blocks do not divide {} heads", layouts, heads);
   node.take_memory(heads * blocks * blocks, "its block mask");
-  const Ints bounds = node.ints(Sparse::kRows, "block_row_indices"),
-             found = node.ints(Sparse::kColumns, "block_col_indices");
+  const auto indices = [&](std::size_t i, const char* name) {
+    const ir::Tensor* known = node.builder().constant_of(node.input(i, name));
+    if (known == nullptr) node.unsupported("{} must be constant", name);
+    return known->to_ints();
+  };
+  const Ints bounds = indices(Sparse::kRows, "block_row_indices"),
+             found = indices(Sparse::kColumns, "block_col_indices");
   Ints seen(static_cast<std::size_t>(heads * blocks * blocks), 0);
   for (std::int64_t head = 0; head < heads; ++head)
     for (std::int64_t row = 0; row < blocks; ++row) {
@@ -68,7 +74,8 @@ void sparse_attention(NodeContext& node) {
   const Lengths lengths = lengths_after(node, after, queries[0], queries[2]);
   const Term places = places_of(node, lengths, queries[2]);
   turn_heads(node, form, Sparse::kCos, places.value());
-  attend_to_all(node, form, lengths, places, {Sparse::kPastKey, Sparse::kTotal, Sparse::kCos}, false);
+  attend_to_all(node, form, lengths, places, {Sparse::kPastKey, Sparse::kTotal, Sparse::kCos},
+                false);
   // The mask of blocks, for the places of queries and keys.
   const Term blocks(node, seen_blocks(node, heads));
   const std::int64_t count = blocks.shape()[1].value();
