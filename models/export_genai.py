@@ -87,17 +87,6 @@ def reshaped(row):
         Model.load_weights = load
 
 
-def flatten_positions(path):
-    """The builder gives RotaryEmbedding positions of time, height and width, which ONNX Runtime refuses; those of texts are the same."""
-    import onnx
-    model = onnx.load(path, load_external_data=False)
-    for value in model.graph.input:
-        dims = value.type.tensor_type.shape.dim
-        if value.name == "position_ids" and len(dims) == 3:
-            del dims[0]
-            onnx.save(model, path)
-
-
 def export(name, precision, provider, out, options=(), size="small"):
     """The folder of the exported model."""
     row = rows(size)[name]
@@ -120,8 +109,6 @@ def export(name, precision, provider, out, options=(), size="small"):
             except Exception:
                 shutil.rmtree(target, ignore_errors=True)
                 raise
-            if (target / "model.onnx").is_file():
-                flatten_positions(target / "model.onnx")
     return target
 
 

@@ -82,7 +82,10 @@ def rows(size="small"):
     experts = dict(num_local_experts=4, num_experts_per_tok=2)
     few = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=128)
     linear = dict(linear_conv_kernel_dim=4, linear_key_head_dim=16, linear_value_head_dim=16, linear_num_key_heads=2,
-                  linear_num_value_heads=4, layer_types=["linear_attention", "full_attention"])
+                  linear_num_value_heads=4, layer_types=["linear_attention", "full_attention"],
+                  # Three positions of a token; a quarter of each head is turned.
+                  rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1], "mrope_interleaved": True,
+                                   "partial_rotary_factor": 0.25})
     gemma = dict(head_dim=16, tie_word_embeddings=False, query_pre_attn_scalar=16, sliding_window=WINDOW)
     globals_of = {"global_head_dim": 32, "num_global_key_value_heads": 1}
     gemma4 = dict(**globals_of, head_dim=16, sliding_window=WINDOW, layer_types=KINDS,
@@ -122,7 +125,7 @@ def rows(size="small"):
             **sizes, attention_multiplier=0.3, residual_multiplier=0.5, embedding_multiplier=3.0, logits_scaling=2.0,
             num_local_experts=0, shared_intermediate_size=sizes["intermediate_size"],
             layer_types=["attention"] * sizes["num_hidden_layers"], position_embedding_type="rope")),
-        "gpt_oss": Row(lambda: hf.GptOssConfig(**mixed, **experts, head_dim=16, sliding_window=WINDOW, layer_types=KINDS),
+        "gpt_oss": Row(lambda: hf.GptOssConfig(**{**mixed, "intermediate_size": 64}, **experts, head_dim=16, sliding_window=WINDOW, layer_types=KINDS),
                        extend=published_experts),
         # Layers with states beside those with caches.
         "lfm2": Row(lambda: hf.Lfm2Config(**mixed, **lfm2, **dense)),
