@@ -70,13 +70,16 @@ Routing route(NodeContext& node, const Mixture& m, ValueId mixing) {
 
 struct Gating {
   double alpha, beta, limit;
+  bool limits_activated = false;  // the limit is of the activated gate, not of the gate
 };
 
 Term swiglu(const Term& gate, const Term& linear, const Gating& form) {
   const bool is_limited = std::isfinite(form.limit);
-  const Term g = is_limited ? gate.with("Min", form.limit) : gate;
+  const Term g = is_limited && !form.limits_activated ? gate.with("Min", form.limit) : gate;
   const Term l = is_limited ? clamp(linear, -form.limit, linear.number(form.limit)) : linear;
-  return g * (g * form.alpha).apply("Sigmoid") * (l + form.beta);
+  Term activated = g * (g * form.alpha).apply("Sigmoid");
+  if (is_limited && form.limits_activated) activated = activated.with("Min", form.limit);
+  return activated * (l + form.beta);
 }
 
 /// The two halves of the last dimension of h: interleaved, or one after the other.
@@ -106,7 +109,8 @@ Term activated(NodeContext& node, const Term& h, const std::optional<Term>& othe
     if (name == "geglu") return gate.apply("GeluTanh") * linear;
     return swiglu(gate, linear,
                   {node.attr_float("activation_alpha", 1), node.attr_float("activation_beta", 0),
-                   node.attr_float("swiglu_limit", kInfinity)});
+                   node.attr_float("swiglu_limit", kInfinity),
+                   node.attr_int("swiglu_limit_after_activation", 0) != 0});
   }
   const auto apply = [&] {
     if (name == "relu") return h.apply("Relu");
@@ -360,13 +364,13 @@ void quantized_mixture(NodeContext& node) {
 const OpRows kMicrosoftMoeOps = {
     {"MoE", 1, plain_mixture,
      "activation_alpha activation_beta activation_type k normalize_routing_weights swiglu_fusion "
-     "swiglu_limit use_sparse_mixer",
+     "swiglu_limit swiglu_limit_after_activation use_sparse_mixer",
      kMicrosoft},
     {"QMoE", 1, quantized_mixture,
      "accuracy_level activation_alpha activation_beta activation_type block_size "
      "expert_weight_bits fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits k "
-     "normalize_routing_weights quant_type swiglu_fusion swiglu_limit use_sparse_mixer "
-     "weights_prepacked",
+     "normalize_routing_weights quant_type swiglu_fusion swiglu_limit "
+     "swiglu_limit_after_activation use_sparse_mixer weights_prepacked",
      kMicrosoft, Types::kOfFamily, FourBits::kRefuses, 0, true},
 };
 

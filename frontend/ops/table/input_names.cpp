@@ -371,6 +371,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "ReduceSumInteger", 1, "data"},
     {kMicrosoft, "RelativePositionBias", 1, "bias_table query_length:U key_length:U"},
     {kMicrosoft, "RotaryEmbedding", 1, "input:T position_ids cos_cache:T sin_cache:T"},
+    {kMicrosoft, "RouterGateUpProj", 1, "X:T W:T"},
     {kMicrosoft, "SampleOp", 1, "X"},
     {kMicrosoft, "ScaledSiLU", 1, "X scale"},
     {kMicrosoft, "SkipGroupNorm", 1, "X:T gamma:M beta:M skip:T bias:T"},
@@ -379,6 +380,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "SparseAttention", 1,
      "query:T key:T value:T past_key:T past_value:T block_row_indices:M block_col_indices:M "
      "total_sequence_length:M key_total_sequence_lengths:M cos_cache:T sin_cache:T"},
+    {kMicrosoft, "SwiGLU", 1, "gate:T up:T"},
     {kMicrosoft, "TransposeMatMul", 1, "A:T B:T"},
     {kMicrosoft, "Trilu", 1, "X k"},
     {kMicrosoft, "UnfoldTensor", 1, "input"},
