@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/model/metadata.h"
+#include "frontend/symbols/exported_ranges.h"
 
 #include <charconv>
 #include <map>
