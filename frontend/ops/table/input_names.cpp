@@ -276,7 +276,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "FusedGemm", 1, "A:T B:T C:T"},
     {kMicrosoft, "FusedMatMul", 1, "A:T B:T"},
     {kMicrosoft, "FusedMatMulActivation", 1, "A:T B:T"},
-    {kMicrosoft, "GatedAdd", 1, "X:T Y:T gate:T"},
+    {kMicrosoft, "GatedAdd", 1, "X:T Y:T gate:T gate_weight:T"},
     {kMicrosoft, "GatedDeltaNet", 1,
      "query:T key:T value:T cu_seqlens:TI decay:TS beta:TS initial_state:TS a_log:TS "
      "dt_bias:TS capture_count:TI state_update_active:TI"},
