@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/import.h"
 
-#include <onnx.pb.h>
-
-#define XXH_INLINE_ALL
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <set>
 
+#include <onnx.pb.h>
 #include <sinter/file_error.h>
-#include <xxhash.h>
 
 #include "frontend/bodies.h"
+#include "frontend/model/fingerprint.h"
 #include "frontend/model/initializers.h"
 #include "frontend/model/model_file.h"
 #include "frontend/model/structure.h"
@@ -22,6 +19,7 @@
 #include "frontend/ops/table/op_table.h"
 #include "frontend/scope.h"
 #include "frontend/symbols/assumptions.h"
+#include "frontend/symbols/exported_ranges.h"
 #include "frontend/symbols/inputs.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
@@ -39,43 +37,6 @@ std::string plain_name(std::string name) {
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   return name.empty() ? "main" : name;
-}
-
-/// XXH3 of consecutive pieces.
-class Hasher {
- public:
-  Hasher() : state_(XXH3_createState()) { XXH3_64bits_reset(state_); }
-  ~Hasher() { XXH3_freeState(state_); }
-  Hasher(const Hasher&) = delete;
-  Hasher& operator=(const Hasher&) = delete;
-
-  void add(std::span<const std::byte> bytes) {
-    XXH3_64bits_update(state_, bytes.data(), bytes.size());
-  }
-  std::uint64_t digest() const { return XXH3_64bits_digest(state_); }
-
- private:
-  XXH3_state_t* state_;
-};
-
-/// XXH3 of the graph's nodes, inputs and outputs, excluding the values of initializers.
-std::uint64_t structure_of(const onnx::ModelProto& model) {
-  Hasher hasher;
-  const auto add = [&](const google::protobuf::MessageLite& message) {
-    const std::string text = message.SerializeAsString();
-    const std::uint64_t size = text.size();
-    hasher.add(std::as_bytes(std::span(&size, 1)));
-    hasher.add(std::as_bytes(std::span(text)));
-  };
-  for (onnx::NodeProto node : model.graph().node()) {
-    node.clear_doc_string();  // may contain paths of the exporter's machine
-    add(node);
-  }
-  for (const auto& input : model.graph().input()) add(input);
-  for (const auto& output : model.graph().output()) add(output);
-  for (const auto& function : model.functions()) add(function);
-  for (const auto& opset : model.opset_import()) add(opset);
-  return hasher.digest();
 }
 
 class Importer {
@@ -310,30 +271,6 @@ class Importer {
   std::set<std::string> dropped_;  // names of dropped outputs
 };
 
-/// What our Python package writes into the metadata of models that it exports, since ONNX has no
-/// place for it: "sinter.range.NAME" is the range of a dimension ("2..8", "..512"), "sinter.note.N"
-/// what the export has assumed.
-void read_metadata(const onnx::ModelProto& model, ImportOptions& options,
-                   std::vector<std::string>& notes) {
-  constexpr std::string_view kRange = "sinter.range.", kNote = "sinter.note.";
-  for (const auto& entry : model.metadata_props()) {
-    if (entry.key().starts_with(kNote)) notes.push_back(entry.value());
-    if (!entry.key().starts_with(kRange)) continue;
-    const std::string symbol = symbol_name(entry.key().substr(kRange.size()));
-    const std::size_t dots = entry.value().find("..");
-    const auto read = [&](std::string_view text, std::map<std::string, std::int64_t>& into) {
-      std::int64_t value = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error == std::errc() && end == text.data() + text.size() && value >= 0)
-        into.emplace(symbol, value);
-    };
-    if (dots == std::string::npos) continue;
-    const std::string_view text = entry.value();
-    read(text.substr(0, dots), options.least);
-    read(text.substr(dots + 2), options.most);
-  }
-}
-
 /// Imports with the fewest assumptions about the inputs that make all shapes fit.
 ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
                               const std::filesystem::path& folder, const ImportOptions& options,
@@ -439,36 +376,6 @@ ModelWeights read_weights(const std::string& path) {
         [&] { return Importer(model, folder_of(path), {}).run_weights(source); });
   });
 }
-
-std::vector<SupportedOp> supported_ops() {
-  std::map<std::pair<std::string_view, std::string_view>, std::string_view> families;
-  for (const OpFamily& family : op_families())
-    for (const OpRow& row : *family.rows)
-      families.emplace(std::pair(row.domain, row.name), family.title);
-  std::vector<SupportedOp> ops;
-  for (const OpRow& row : all_op_rows()) {
-    SupportedOp op{row.domain.empty() ? "ai.onnx" : std::string(row.domain),
-                   std::string(row.name),
-                   row.since_version,
-                   holds_until(row),
-                   std::string(families.at({row.domain, row.name})),
-                   std::string(to_string(row.types)) + (row.takes_float8 ? ", float8" : ""),
-                   {},
-                   {},
-                   {}};
-    for (const OpAttribute& each : attributes_of(row))
-      op.attributes.push_back({std::string(each.name), each.first, each.last});
-    for (const InputNames& each : all_input_names())
-      if (each.domain == row.domain && each.name == row.name)
-        op.inputs.emplace_back(each.since, each.names);
-    for (int i = 0; i < kDTypeCount; ++i)
-      if (takes_type(row, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
-    ops.push_back(std::move(op));
-  }
-  return ops;
-}
-
-std::pair<std::int64_t, std::int64_t> supported_opsets() { return {kMinOpset, kMaxOpset}; }
 
 ir::Tensor read_tensor_proto(const std::string& path) {
   const auto file = MappedFile::open(path);

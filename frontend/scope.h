@@ -109,8 +109,8 @@ class Scope final : public SubgraphImporter {
 
   std::optional<std::vector<ir::ValueId>> import_subgraph(const onnx::GraphProto& graph,
                                                           std::span<const ir::ValueId> inputs,
-                                                          const std::string& label,
-                                                          bool tentative) override;
+                                                          const std::string& label, bool tentative,
+                                                          Texts& texts) override;
 
  private:
   /// `tensor` with tracing of its readers, if it belongs to the main graph and tracing is on.

@@ -4,7 +4,8 @@
 namespace sinter::frontend {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kScaledValues, &kScaledZeros, &kFloat8OfCodes};
+  static const ir::Transform* const all[] = {&kScaledValues, &kScaledZeros, &kPackedByRows,
+                                             &kFloat8OfCodes};
   return all;
 }
 

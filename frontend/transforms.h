@@ -10,6 +10,8 @@ namespace sinter::frontend {
 
 /// Block-quantized weights and their zero points in ScaleFormat's form (ops/quantization).
 extern const ir::Transform kScaledValues, kScaledZeros;
+/// Weights in a GPU kernel's order of bytes, by rows.
+extern const ir::Transform kPackedByRows;
 /// Reinterprets bytes as 8-bit floats.
 extern const ir::Transform kFloat8OfCodes;
 

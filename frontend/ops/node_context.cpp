@@ -229,14 +229,35 @@ std::optional<std::vector<ValueId>> NodeContext::subgraph(std::string_view name,
                                                           std::span<const ValueId> inputs,
                                                           const std::string& suffix) {
   const onnx::GraphProto& graph = attr_graph(name, inputs.size());
-  auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix, false);
+  SubgraphImporter::Texts texts{env_.texts, {}};
+  auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix, false, texts);
+  if (outputs) body_texts_.push_back(std::move(texts.outputs));
   refused_ = refused_ || !outputs;
   return outputs;
 }
 
 std::optional<std::vector<ir::ValueId>> NodeContext::try_subgraph(
     std::string_view name, std::span<const ir::ValueId> inputs) {
-  return env_.subgraphs.import_subgraph(attr_graph(name, inputs.size()), inputs, env_.label, true);
+  SubgraphImporter::Texts texts{env_.texts, {}};
+  auto outputs = env_.subgraphs.import_subgraph(attr_graph(name, inputs.size()), inputs, env_.label,
+                                                true, texts);
+  if (outputs) body_texts_.push_back(std::move(texts.outputs));
+  return outputs;
+}
+
+void NodeContext::keep_body_texts(std::size_t first, bool carries) {
+  for (std::size_t i = 0; i < output_count(); ++i) {
+    TextPtr one;
+    for (const auto& body : body_texts_) {
+      const TextPtr own = first + i < body.size() ? body[first + i] : nullptr;
+      if (&body != &body_texts_.front() && !same_text(one, own))
+        unsupported("its bodies make strings of different lists, or numbers, for output {}", i);
+      one = own;
+    }
+    if (carries && 2 + i < input_count() && !same_text(one, text(2 + i)))
+      unsupported("it carries strings of different lists, or numbers, in value {}", i);
+    if (one) give_text(i, one);
+  }
 }
 
 namespace {

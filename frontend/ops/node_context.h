@@ -60,12 +60,16 @@ class ExternalData;
 /// Imports graph attributes of nodes.
 class SubgraphImporter {
  public:
+  /// What the numbers of a body's inputs and outputs stand for; null: they are numbers.
+  struct Texts {
+    std::vector<TextPtr> inputs, outputs;
+  };
   /// Imports `graph` with its inputs bound to `inputs`; names of enclosing graphs are visible.
   /// Returns the values of its outputs. `label` distinguishes this copy of the nodes. Nullopt for
   /// unsupported nodes, which are listed unless `tentative`.
   virtual std::optional<std::vector<ir::ValueId>> import_subgraph(
       const onnx::GraphProto& graph, std::span<const ir::ValueId> inputs, const std::string& label,
-      bool tentative) = 0;
+      bool tentative, Texts& texts) = 0;
 
  protected:
   ~SubgraphImporter() = default;
@@ -191,6 +195,10 @@ class NodeContext {
   std::optional<std::vector<ir::ValueId>> subgraph(std::string_view name,
                                                    std::span<const ir::ValueId> inputs,
                                                    const std::string& suffix = {});
+  /// Declares that output i of the node is what output `first` + i of its bodies is: strings or
+  /// numbers; `carries`: of a loop, whose input 2 + i is so, too. Throws
+  /// Error(kUnsupported) if these differ.
+  void keep_body_texts(std::size_t first, bool carries);
   /// The same for callers with a fallback. Also returns nullopt if the graph is not valid for
   /// inputs of which only the type is known.
   std::optional<std::vector<ir::ValueId>> try_subgraph(std::string_view name,
@@ -298,6 +306,7 @@ class NodeContext {
   std::vector<bool> output_is_used_;
   std::vector<ValueId> outputs_;
   bool refused_ = false, gives_four_bits_ = false;
+  std::vector<std::vector<TextPtr>> body_texts_;  // of outputs of the bodies imported so far
   std::map<std::size_t, TextPtr> given_texts_;
 };
 

@@ -71,12 +71,31 @@ void layer_normalization(NodeContext& node) {
   output_statistics(node, x, axis, epsilon, 1, 2);
 }
 
+/// Exporters normalise heads as rows of [batch, tokens * heads, size], a view of [batch, tokens,
+/// heads * size]. That with a dimension for the heads, in which tokens keep theirs; else `x`.
+ValueId with_tokens(NodeContext& node, ValueId x, std::int64_t axis) {
+  const ir::Node* view = node.builder().producer(x);
+  if (view == nullptr || view->op->name != "Reshape" || axis + 1 != node.rank(x)) return x;
+  const ValueId source = view->inputs[0];
+  Shape shape = node.shape(source);
+  const Dim size = node.shape(x).back();
+  const auto heads =
+      shape.empty() || node.rank(x) < 2 ? std::nullopt : ir::divide_exactly(shape.back(), size);
+  if (!heads || *heads == Dim(1)) return x;
+  shape.back() = *heads;
+  shape.push_back(size);
+  return node.reshape(source, shape);
+}
+
 void rms_normalization(NodeContext& node) {
   const ValueId x = node.x();
   const ValueId scale = node.cast(node.input(1, "scale"), node.dtype(x));
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
-  node.output(node.add("RmsNorm", {x, scale},
-                       {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}}));
+  const ValueId rows = with_tokens(node, x, axis);
+  const ValueId y = node.add("RmsNorm", {rows, scale},
+                             {{"axis", node.rank(rows) - node.rank(x) + axis},
+                              {"epsilon", node.attr_float("epsilon", 1e-5f)}});
+  node.output(node.reshape(y, node.shape(x)));
 }
 
 /// scale * (x - mean) / sqrt(var + epsilon) + bias, folded to one factor and one summand per

@@ -210,8 +210,16 @@ class CachePager {
     return !is_kept(output) && (g_.old.is_constant(value) || g_.is_crossed(value));
   }
 
-  /// The output from which tokens are drawn.
+  /// The output from which tokens are drawn: the one of that name, or the first.
   std::size_t find_logits() const {
+    const auto& names = g_.old.output_names();
+    if (const auto named = std::ranges::find(names, "logits"); named != names.end()) {
+      const auto i = static_cast<std::size_t>(named - names.begin());
+      const TensorType& type = g_.old.type(g_.old.outputs()[i]);
+      if (!is_kept(i) && !is_dropped(i) && is_float(type.dtype) && !type.shape.empty() &&
+          type.shape.back().is_constant())
+        return i;
+    }
     for (std::size_t i = 0; i < g_.old.outputs().size(); ++i) {
       const TensorType& type = g_.old.type(g_.old.outputs()[i]);
       if (is_kept(i) || is_dropped(i) || !is_float(type.dtype) || type.shape.empty()) continue;

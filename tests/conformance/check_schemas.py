@@ -21,13 +21,19 @@ EXPERIMENTAL = {"Affine", "Crop", "DynamicSlice", "ImageScaler", "ParametricSoft
 
 
 # Inputs that ONNX Runtime's later versions have behind those of the installed one.
-LATER = {("com.microsoft", "GroupQueryAttention"): ["query_seqlens:M"],
+LATER = {("com.microsoft", "GatedAdd"): ["gate_weight:T"],
+         ("com.microsoft", "GroupQueryAttention"): ["query_seqlens:M"],
          ("com.microsoft", "VarlenCausalConvWithState"): ["kernel_delta:T", "previous_mask:T"]}
 # Attributes likewise.
 LATER_ATTRIBUTES = {("com.microsoft", "GatedDeltaNet"): {"gate_lower_bound"},
                     ("com.microsoft", "CausalConvWithState"): {"input_channel_offset", "input_channels", "state_channels_last",
                                                                "state_length", "state_update_capacity"},
-                    ("com.microsoft", "VarlenCausalConvWithState"): {"delta_offset", "group_size"}}
+                    ("com.microsoft", "VarlenCausalConvWithState"): {"delta_offset", "group_size"},
+                    ("com.microsoft", "GroupQueryAttention"): {"k_norm_epsilon", "q_norm_epsilon"},
+                    ("com.microsoft", "MoE"): {"swiglu_limit_after_activation"},
+                    ("com.microsoft", "QMoE"): {"swiglu_limit_after_activation"}}
+# Operators likewise.
+LATER_OPERATORS = {("com.microsoft", "RouterGateUpProj"), ("com.microsoft", "SwiGLU")}
 
 
 def all_schemas():
@@ -78,7 +84,7 @@ def print_inputs(operators, schemas):
 def input_differences(operators, schemas):
     known = {(op["domain"], op["operator"], each["since"], each["names"])
              for op in operators for each in op["inputs"]}
-    wanted = set(input_rows(operators, schemas))
+    wanted = set(input_rows(operators, schemas)) | {row for row in known if row[:2] in LATER_OPERATORS and row[:2] not in schemas}
     for row in sorted(known ^ wanted):
         yield f"inputs {'lacked' if row in wanted else 'had besides'}: {row}"
 
@@ -87,7 +93,7 @@ def differences(op, schemas, last_opset):
     name, is_onnx = op["operator"], op["domain"] == "ai.onnx"
     versions = schemas.get((op["domain"], name))
     if versions is None:
-        if name not in EARLIER and name != "SimplifiedLayerNormalization":
+        if (op["domain"], name) not in LATER_OPERATORS and name not in EARLIER and name != "SimplifiedLayerNormalization":
             yield "has no schema"
         return
     for version in range(op["since"], (last_opset if is_onnx else op["since"]) + 1):

@@ -80,9 +80,6 @@ TEST(MultiHeadAttention, FormsThatContradictAreErrors) {
   EXPECT_THAT(invalid(of({{{2, 3, 2, 2, 2}}})), HasSubstr("it must be [2, 3, 2, 3, 2]"));
   EXPECT_THAT(invalid(of({{{2, 3, 4}}, {{2, 3, 4}}, {{2, 2, 3, 2}}})),
               HasSubstr("must both be [batch, length, size], or a cache"));
-  EXPECT_THAT(
-      unsupported(multi_head({none, none, none, {{2, 2, 4, 2}}, {{2, 2, 4, 2}}, {{1}, kI32}})),
-      HasSubstr("export without buffer sharing"));
 }
 
 TEST(MultiHeadAttention, MaskOfSymbolicLengthIsTakenAsThatOfTheKeys) {
@@ -146,7 +143,7 @@ TEST(Attention, MaskOfPackedSamplesIsRefused) {
   EXPECT_THAT(unsupported(model), HasSubstr("sample 2 begins at query 4 and key 4"));
 }
 
-TEST(DecoderMaskedMultiHeadAttention, IsOfOneTokenAndOwnsItsCache) {
+TEST(DecoderMaskedMultiHeadAttention, IsOfOneToken) {
   const auto of = [](const std::vector<Input>& inputs, std::vector<Attribute> attributes = {}) {
     attributes.push_back(attr("num_heads", 2));
     return with_inputs("DecoderMaskedMultiHeadAttention", inputs, attributes);
@@ -154,8 +151,6 @@ TEST(DecoderMaskedMultiHeadAttention, IsOfOneTokenAndOwnsItsCache) {
   EXPECT_THAT(invalid(of({{{2, 3, 4}}, {{2, 3, 4}}, {{2, 3, 4}}})),
               HasSubstr("it must be of one token"));
   EXPECT_THAT(invalid(of({{{2, 1, 4}}})), HasSubstr("[batch, 1, 3 * size]"));
-  EXPECT_THAT(unsupported(of({{{2, 1, 12}}}, {attr("past_present_share_buffer", 1)})),
-              HasSubstr("export without buffer sharing"));
 }
 
 TEST(RotaryEmbedding, InputsThatDoNotFitAreErrors) {
@@ -253,8 +248,6 @@ TEST(QMoE, FormatsThatAreNotSupportedAreNamed) {
                        attributes);
   };
   EXPECT_THAT(unsupported(of({attr("quant_type", "fp8")})), HasSubstr("quant_type 'fp8'"));
-  EXPECT_THAT(unsupported(of({attr("weights_prepacked", 1)})),
-              HasSubstr("export with weights_prepacked=0"));
   EXPECT_THAT(unsupported(of({})), HasSubstr("(fc1_experts_weights) is not a constant"));
 }
 

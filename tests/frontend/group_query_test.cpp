@@ -213,15 +213,5 @@ TEST(GroupQuery, RefusalsSayWhatToDo) {
       HasSubstr("local_window_size"));
 }
 
-TEST(GroupQuery, AttentionOfOtherFormsIsRefusedWithAWayOut) {
-  const auto refused = [](const char* op) {
-    ModelBuilder model = microsoft(op, {"x"});
-    model.input("x", DType::kFloat16, {"tokens", 8});
-    return model.import_error(ErrorCode::kUnsupported);
-  };
-  EXPECT_THAT(refused("PagedAttention"), HasSubstr("use_paged_attention=false"));
-  EXPECT_THAT(refused("SparseAttention"), HasSubstr("export with GroupQueryAttention"));
-}
-
 }  // namespace
 }  // namespace sinter::frontend

@@ -158,6 +158,7 @@ void if_then_else(NodeContext& node) {
   if (const auto known = known_condition(node, condition)) {
     const char* branch = *known ? "then_branch" : "else_branch";
     const auto values = node.subgraph(branch, {});
+    node.keep_body_texts(0, false);
     for (std::size_t i = 0; values && i < values->size(); ++i) node.output(i, (*values)[i]);
     return;
   }
@@ -166,6 +167,7 @@ void if_then_else(NodeContext& node) {
   WhileBody no(node);
   const auto else_values = node.subgraph("else_branch", {}, "/else");
   if (!then_values || !else_values) return;
+  node.keep_body_texts(0, false);
   if (then_values->size() != else_values->size())
     node.invalid("its branches have {} and {} outputs", then_values->size(), else_values->size());
   const ValueId flag = node.reshape(condition, {});

@@ -237,6 +237,7 @@ void loop(NodeContext& node) {
     if (!result) need_end();
   }
   if (!result) return;
+  node.keep_body_texts(1, true);
   for (std::size_t k = 0; k < carried.size(); ++k) node.output(k, result->carried[k]);
   for (std::size_t k = 0; k < scanned; ++k) node.output(carried.size() + k, result->scanned[k]);
 }

@@ -12,11 +12,6 @@
 namespace sinter::frontend {
 namespace {
 
-void refuse_attr(NodeContext& node, const char* name, std::int64_t plain) {
-  if (const std::int64_t value = node.attr_int(name, plain); value != plain)
-    node.unsupported("attribute '{}' is {}; export with {}", name, value, plain);
-}
-
 /// The number of heads of x [batch, length, heads * size], from the attributes or from the rotated
 /// size.
 std::int64_t heads_to_rotate(NodeContext& node, ValueId x, std::int64_t turned, const Dim& pairs) {
@@ -52,7 +47,7 @@ using Angles = std::function<ValueId(ValueId table, ValueId x)>;
 
 /// Inputs input, position_ids, cos_cache, sin_cache.
 void rotate_by_tables(NodeContext& node, const Angles& angles) {
-  refuse_attr(node, "is_packed_batching", 0);
+  // ignores 'is_packed_batching', which lets there be more tokens than positions
   ValueId x = node.input(0, "input");
   const ValueId cos = node.input(2, "cos_cache"), sin = node.input(3, "sin_cache");
   const bool is_flat = node.rank(x) == 3;

@@ -8,6 +8,7 @@
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
+#include "frontend/ops/term.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
@@ -60,6 +61,48 @@ void quick_gelu(NodeContext& node) {
   const ValueId x = node.x();
   const ValueId alpha = node.constant(node.dtype(x), node.attr_float("alpha", 1.702f));
   node.output(node.add("Mul", {x, node.add("Sigmoid", {node.add("Mul", {x, alpha})})}));
+}
+
+/// Of gate and linear part, clamped where the attribute 'limit' is positive, in float32.
+ValueId gated(NodeContext& node, ValueId gate_value, ValueId linear_value) {
+  const DType type = node.dtype(gate_value);
+  Term gate(node, node.widened(gate_value)), linear(node, node.widened(linear_value));
+  if (const double limit = node.attr_float("limit", 0); limit > 0) {
+    gate = gate.with("Min", limit);
+    linear = clamp(linear, -limit, linear.number(limit));
+  }
+  Term activated = gate * (gate * node.attr_float("activation_alpha", 1)).apply("Sigmoid");
+  if (node.op_type() == "SwiGLU" && node.attr_int("round_activation", 0) != 0)
+    activated = activated.cast(type).cast(gate.dtype());
+  return (activated * (linear + node.attr_float("activation_beta", 0))).cast(type).value();
+}
+
+/// Both parts may be one input, one behind the other.
+void microsoft_swiglu(NodeContext& node) {
+  const ValueId x = node.input(0, "gate");
+  if (node.has_input(1)) {
+    check_shape(node, node.input(1, "up"), "up", node.shape(x));
+    return node.output(gated(node, x, node.input(1, "up")));
+  }
+  const std::int64_t last = node.rank(x) - 1;
+  const auto half = last < 0 ? std::nullopt : ir::divide_exactly(node.shape(x).back(), 2);
+  if (!half) node.invalid("{} has no halves", node.type(x));
+  node.output(gated(node, part(node, x, last, 0, *half), part(node, x, last, *half, *half)));
+}
+
+/// A product whose first columns are a router's logits and whose others are a gate and a linear
+/// part.
+void router_gate_up(NodeContext& node) {
+  if (const std::string name = node.attr_string("activation", "swiglu"); name != "swiglu")
+    node.unsupported("activation '" + name + "'; supported is swiglu");
+  const ValueId y = multiply_matrices(node, node.input(0, "X"), node.input(1, "W"));
+  const std::int64_t last = node.rank(y) - 1, router = node.attr_int("router_size");
+  const Dim rest = node.shape(y).back() - Dim(router);
+  const auto half = router < 0 ? std::nullopt : ir::divide_exactly(rest, 2);
+  if (!half) node.invalid("{} columns behind {} are no pairs", rest, router);
+  node.output(0, part(node, y, last, 0, Dim(router)));
+  node.output(1, gated(node, part(node, y, last, Dim(router), *half),
+                       part(node, y, last, Dim(router) + *half, *half)));
 }
 
 // ---- Matrix products
@@ -125,6 +168,10 @@ const OpRows kMicrosoftOps = {
     {"Gelu", 1, gelu, "", kMicrosoft},
     {"FastGelu", 1, fast_gelu, "", kMicrosoft},
     {"QuickGelu", 1, quick_gelu, "alpha", kMicrosoft},
+    {"RouterGateUpProj", 1, router_gate_up,
+     "activation activation_alpha activation_beta limit router_size", kMicrosoft},
+    {"SwiGLU", 1, microsoft_swiglu, "activation_alpha activation_beta limit round_activation",
+     kMicrosoft},
     {"GemmFastGelu", 1, gemm_fast_gelu, "", kMicrosoft},
     {"FusedMatMul", 1, fused_matmul, "alpha transA transB transBatchA transBatchB", kMicrosoft},
     {"TransposeMatMul", 1, fused_matmul, "alpha transA transB", kMicrosoft},

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // GroupQueryAttention of com.microsoft: its caches, and each sample's position in them. Source:
 // ContribOperators.md of ONNX Runtime 1.3x.
+#include "frontend/ops/microsoft/group_query.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "frontend/ops/attention/attention_core.h"
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/table/op_table.h"
-#include "frontend/ops/term.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
@@ -28,7 +28,6 @@ enum Input : std::size_t {
   kBias,
   kSink,
   kQueryNorm = 14,
-  kKeyNorm = 15,
   kQuerySeqlens = 16,
 };
 
@@ -44,38 +43,10 @@ void refuse_what_is_not_supported(NodeContext& node) {
         "without this input");
   if (node.has_input(kPastKey) != node.has_input(kPastValue))
     node.invalid("past_key and past_value must be given together");
-  if (node.has_input(kQueryNorm) != node.has_input(kKeyNorm))
-    node.invalid("q_norm_weight and k_norm_weight must be given together");
-}
-
-/// Reads queries, keys and values by heads, from one packed input or three.
-void read_projections(NodeContext& node, AttentionForm& form) {
-  const std::int64_t heads = node.attr_int("num_heads"), kv_heads = node.attr_int("kv_num_heads");
-  const ValueId query = node.input(kQuery, "query");
-  if (node.has_input(kKey) && node.has_input(kValue)) {
-    form.q = split_heads(node, query, heads);
-    form.k = split_heads(node, node.input(kKey, "key"), kv_heads);
-    form.v = split_heads(node, node.input(kValue, "value"), kv_heads);
-    return;
-  }
-  const ValueId all = split_heads(node, query, heads + 2 * kv_heads);
-  form.q = part(node, all, 1, 0, heads);
-  form.k = part(node, all, 1, heads, kv_heads);
-  form.v = part(node, all, 1, heads + kv_heads, kv_heads);
-}
-
-/// RMS-normalizes each head of queries and keys, if their weights are given.
-void normalise_heads(NodeContext& node, AttentionForm& form) {
-  if (!node.has_input(kQueryNorm)) return;
-  constexpr double kOnnxRuntimes = 1e-6;
-  const double epsilon = node.attr_float("qk_norm_epsilon", kOnnxRuntimes);
-  for (const auto& [x, i] : {std::pair{&form.q, kQueryNorm}, std::pair{&form.k, kKeyNorm}})
-    *x = node.add("RmsNorm", {*x, node.input(i, "q_norm_weight or k_norm_weight")},
-                  {{"axis", std::int64_t{3}}, {"epsilon", epsilon}});
 }
 
 /// past_key or past_value; must match the new rows in all dimensions but the length.
-ValueId past_input(NodeContext& node, Input i, const char* name, ValueId rows) {
+ValueId past_input(NodeContext& node, std::size_t i, const char* name, ValueId rows) {
   const ValueId past = node.input(i, name);
   const Shape shape = node.shape(past), wanted = node.shape(rows);
   if (shape.size() != 4)
@@ -88,38 +59,9 @@ ValueId past_input(NodeContext& node, Input i, const char* name, ValueId rows) {
   return past;
 }
 
-/// Number of tokens per sample, int64 [batch, 1], including this step's and before it. A prompt may
-/// be padded at its end; then seqlens_k is less than the number of queries.
-struct Lengths {
-  Term after, before;
-};
-
-Lengths read_lengths(NodeContext& node, const Dim& batch, const Dim& rows) {
-  const Term after =
-      Term(node, node.input(kSeqlens, "seqlens_k")).cast(DType::kInt64).reshape({batch, Dim(1)}) +
-      1;
-  return {after, after - after.with("Min", size_of_dim(node, rows))};
-}
-
-/// Positions of the queries in their samples, [batch, queries].
-Term places_of(NodeContext& node, const Lengths& lengths, const Dim& rows) {
-  return lengths.before + iota(node, rows, 1, 2);
-}
-
-void turn_heads(NodeContext& node, AttentionForm& form, ValueId places) {
-  if (node.attr_int("do_rotary", 0) == 0) return;
-  const ValueId positions =
-      node.has_input(kPositions) ? node.input(kPositions, "position_ids") : places;
-  const ValueId cos = rows_at(node, node.input(kCos, "cos_cache"), positions);
-  const ValueId sin = rows_at(node, node.input(kSin, "sin_cache"), positions);
-  const bool interleaved = node.attr_int("rotary_interleaved", 0) != 0;
-  form.q = rotate(node, form.q, cos, sin, interleaved);
-  form.k = rotate(node, form.k, cos, sin, interleaved);
-}
-
 /// The tables of angles limit the number of tokens.
-void limit_to_angles(NodeContext& node, const Shape& lengths) {
-  const Shape table = node.shape(node.input(kCos, "cos_cache"));
+void limit_to_angles(NodeContext& node, std::size_t cos, const Shape& lengths) {
+  const Shape table = node.shape(node.input(cos, "cos_cache"));
   if (table.empty()) return;
   const auto rows = ir::upper_bound(table[0], node.builder().ranges());
   for (const Dim& length : lengths)
@@ -127,39 +69,97 @@ void limit_to_angles(NodeContext& node, const Shape& lengths) {
 }
 
 /// total_sequence_length as a size; if it is data-dependent, caches grow by the new rows.
-Dim total_length(NodeContext& node, const Dim& past, const Dim& rows) {
-  if (node.has_input(kTotal))
-    if (const auto known = node.folder().contents(node.input(kTotal, "total_sequence_length"));
+Dim total_length(NodeContext& node, std::size_t total, const Dim& past, const Dim& rows) {
+  if (node.has_input(total))
+    if (const auto known = node.folder().contents(node.input(total, "total_sequence_length"));
         known && known->size() == 1)
       return known->front();
   node.warn("its total_sequence_length depends on data: present is taken as past and the new rows");
   return past + rows;
 }
 
-/// Caches with all tokens. ONNX Runtime makes present as long as the larger of past and
-/// total_sequence_length: a growing cache, or one buffer for all steps.
+}  // namespace
+
+void read_grouped_heads(NodeContext& node, AttentionForm& form,
+                        const std::function<ValueId(ValueId)>& batched) {
+  const std::int64_t heads = node.attr_int("num_heads"), kv_heads = node.attr_int("kv_num_heads");
+  const auto read = [&](std::size_t i, const char* name, std::int64_t count) {
+    const ValueId value = node.input(i, name);
+    return split_heads(node, batched ? batched(value) : value, count);
+  };
+  if (node.has_input(kKey) && node.has_input(kValue)) {
+    form.q = read(kQuery, "query", heads);
+    form.k = read(kKey, "key", kv_heads);
+    form.v = read(kValue, "value", kv_heads);
+    return;
+  }
+  const ValueId all = read(kQuery, "query", heads + 2 * kv_heads);
+  form.q = part(node, all, 1, 0, heads);
+  form.k = part(node, all, 1, heads, kv_heads);
+  form.v = part(node, all, 1, heads + kv_heads, kv_heads);
+}
+
+void normalise_heads(NodeContext& node, AttentionForm& form, std::size_t query) {
+  if (node.has_input(query) != node.has_input(query + 1))
+    node.invalid("q_norm_weight and k_norm_weight must be given together");
+  if (!node.has_input(query)) return;
+  constexpr double kOnnxRuntimes = 1e-6;
+  const double both = node.attr_float("qk_norm_epsilon", kOnnxRuntimes);
+  const auto normalised = [&](ValueId x, std::size_t i, double epsilon) {
+    return node.add("RmsNorm", {x, node.input(i, "q_norm_weight or k_norm_weight")},
+                    {{"axis", std::int64_t{3}}, {"epsilon", epsilon}});
+  };
+  // Only GroupQueryAttention has those of each.
+  const bool has_each = node.op_type() == "GroupQueryAttention";
+  form.q = normalised(form.q, query, has_each ? node.attr_float("q_norm_epsilon", both) : both);
+  form.k = normalised(form.k, query + 1, has_each ? node.attr_float("k_norm_epsilon", both) : both);
+}
+
+void turn_heads(NodeContext& node, AttentionForm& form, std::size_t cos_input, ValueId positions) {
+  if (node.attr_int("do_rotary", 0) == 0) return;
+  const ValueId cos = rows_at(node, node.input(cos_input, "cos_cache"), positions);
+  const ValueId sin = rows_at(node, node.input(cos_input + 1, "sin_cache"), positions);
+  const bool interleaved = node.attr_int("rotary_interleaved", 0) != 0;
+  form.q = rotate(node, form.q, cos, sin, interleaved);
+  form.k = rotate(node, form.k, cos, sin, interleaved);
+}
+
+Lengths lengths_after(NodeContext& node, const Term& given, const Dim& batch, const Dim& rows) {
+  const Term after = given.cast(DType::kInt64).reshape({batch, Dim(1)});
+  return {after, after - after.with("Min", size_of_dim(node, rows))};
+}
+
+Term places_of(NodeContext& node, const Lengths& lengths, const Dim& rows) {
+  return lengths.before + iota(node, rows, 1, 2);
+}
+
+// ONNX Runtime makes present as long as the larger of past and total_sequence_length: a growing
+// cache, or one buffer for all steps.
 void attend_to_all(NodeContext& node, AttentionForm& form, const Lengths& lengths,
-                   const Term& places) {
+                   const Term& places, const CacheInputs& inputs, bool knows_positions) {
   const Shape rows = node.shape(form.k);
-  const ValueId past_key = past_input(node, kPastKey, "past_key", form.k),
-                past_value = past_input(node, kPastValue, "past_value", form.v);
-  const Dim past = node.shape(past_key)[2], total = total_length(node, past, rows[2]);
+  const ValueId past_key = past_input(node, inputs.past_key, "past_key", form.k),
+                past_value = past_input(node, inputs.past_key + 1, "past_value", form.v);
+  const Dim past = node.shape(past_key)[2], total = total_length(node, inputs.total, past, rows[2]);
   // A buffer of known length must hold all tokens, and each token needs its angles.
   if (past.is_constant() && past.value() > 0) node.limit(total, past.value());
-  if (node.has_input(kCos) && !node.has_input(kPositions)) limit_to_angles(node, {past, total});
+  if (node.has_input(inputs.cos) && !knows_positions)
+    limit_to_angles(node, inputs.cos, {past, total});
   const Dim keys = ir::max(past, total, node.builder().ranges());
   form.k = put_rows(node, lengthened(node, past_key, keys), form.k, lengths.before.value());
   form.v = put_rows(node, lengthened(node, past_value, keys), form.v, lengths.before.value());
   const auto per_query = [&](const Term& x) { return x.reshape({rows[0], 1, x.shape()[1], 1}); };
   const Term key = iota(node, keys, 3, 4), place = per_query(places),
              end = per_query(lengths.after);
-  const bool is_causal = node.attr_int("causal", 1) != 0;
+  const bool is_causal = node.op_type() != "GroupQueryAttention" || node.attr_int("causal", 1) != 0;
   // Padded queries also see only their sample's tokens.
   form.masks.push_back(key.with("Less", is_causal ? (place + 1).with("Min", end) : end).value());
   if (form.window > 0)
     form.masks.push_back(key.with("Greater", place - static_cast<double>(form.window)).value());
   form.window = 0;
 }
+
+namespace {
 
 /// With attribute sliding_window_cache: how many of the last `tokens` a cache of `capacity` rows
 /// holds. It evicts its rows beyond the window at once.
@@ -226,7 +226,7 @@ void attend_without_past(NodeContext& node, AttentionForm& form) {
 void group_query_attention(NodeContext& node) {
   refuse_what_is_not_supported(node);
   AttentionForm form;
-  read_projections(node, form);
+  read_grouped_heads(node, form);
   const Shape queries = node.shape(form.q);
   form.scale = read_scale(node, form.q);
   form.softcap = node.attr_float("softcap", 0);
@@ -237,17 +237,26 @@ void group_query_attention(NodeContext& node) {
     form.sink = node.input(kSink, "head_sink");
   else if (node.attr_int("smooth_softmax", 0) > 0)
     form.sink = node.expand(node.constant(node.dtype(form.q), 0), {queries[1]});
-  normalise_heads(node, form);
+  normalise_heads(node, form, kQueryNorm);
   const bool is_windowed = node.attr_int("sliding_window_cache", 0) != 0;
+  const auto turn = [&](ValueId places) {
+    turn_heads(node, form, kCos,
+               node.has_input(kPositions) ? node.input(kPositions, "position_ids") : places);
+  };
   if (node.has_input(kPastKey)) {
-    const Lengths lengths = read_lengths(node, queries[0], queries[2]);
+    const Term after = Term(node, node.input(kSeqlens, "seqlens_k")).cast(DType::kInt64) + 1;
+    const Lengths lengths = lengths_after(node, after, queries[0], queries[2]);
     const Term places = places_of(node, lengths, queries[2]);
-    turn_heads(node, form, places.value());
-    (is_windowed ? attend_to_window : attend_to_all)(node, form, lengths, places);
+    turn(places.value());
+    if (is_windowed)
+      attend_to_window(node, form, lengths, places);
+    else
+      attend_to_all(node, form, lengths, places, {kPastKey, kTotal, kCos},
+                    node.has_input(kPositions));
   } else if (is_windowed) {
     node.invalid("attribute 'sliding_window_cache' needs past_key and past_value");
   } else {
-    turn_heads(node, form, positions_from(node, 0, queries[2]));
+    turn(positions_from(node, 0, queries[2]));
     attend_without_past(node, form);
   }
   if (node.has_input(kBias)) form.masks.push_back(node.input(kBias, "attention_bias"));
@@ -266,8 +275,9 @@ void group_query_attention(NodeContext& node) {
 
 const OpRows kMicrosoftGroupQueryOps = {
     {"GroupQueryAttention", 1, group_query_attention,
-     "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads "
-     "qk_norm_epsilon qk_output rotary_interleaved scale sliding_window_cache smooth_softmax "
+     "causal do_rotary k_norm_epsilon k_quant_type kv_cache_bit_width kv_num_heads "
+     "local_window_size num_heads q_norm_epsilon qk_norm_epsilon qk_output rotary_interleaved "
+     "scale sliding_window_cache smooth_softmax "
      "softcap v_quant_type",
      kMicrosoft},
 };

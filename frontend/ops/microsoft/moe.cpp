@@ -7,6 +7,7 @@
 
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/quantization/block_quantized.h"
+#include "frontend/ops/quantization/gpu_packing.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
 #include "ir/mixture/expert_rows.h"
@@ -69,13 +70,16 @@ Routing route(NodeContext& node, const Mixture& m, ValueId mixing) {
 
 struct Gating {
   double alpha, beta, limit;
+  bool limits_activated = false;  // the limit is of the activated gate, not of the gate
 };
 
 Term swiglu(const Term& gate, const Term& linear, const Gating& form) {
   const bool is_limited = std::isfinite(form.limit);
-  const Term g = is_limited ? gate.with("Min", form.limit) : gate;
+  const Term g = is_limited && !form.limits_activated ? gate.with("Min", form.limit) : gate;
   const Term l = is_limited ? clamp(linear, -form.limit, linear.number(form.limit)) : linear;
-  return g * (g * form.alpha).apply("Sigmoid") * (l + form.beta);
+  Term activated = g * (g * form.alpha).apply("Sigmoid");
+  if (is_limited && form.limits_activated) activated = activated.with("Min", form.limit);
+  return activated * (l + form.beta);
 }
 
 /// The two halves of the last dimension of h: interleaved, or one after the other.
@@ -105,7 +109,8 @@ Term activated(NodeContext& node, const Term& h, const std::optional<Term>& othe
     if (name == "geglu") return gate.apply("GeluTanh") * linear;
     return swiglu(gate, linear,
                   {node.attr_float("activation_alpha", 1), node.attr_float("activation_beta", 0),
-                   node.attr_float("swiglu_limit", kInfinity)});
+                   node.attr_float("swiglu_limit", kInfinity),
+                   node.attr_int("swiglu_limit_after_activation", 0) != 0});
   }
   const auto apply = [&] {
     if (name == "relu") return h.apply("Relu");
@@ -127,6 +132,7 @@ struct Product {
   std::size_t weights, bias;
   std::size_t scales = 0, zeros = 0, global_scale = 0;
   std::int64_t bits = 0, block = 0;  // block 0: one block per row
+  WeightPacking packing = WeightPacking::kRows;
 };
 
 /// Rows `h` times the weights of their experts, without bias.
@@ -219,7 +225,10 @@ BlockedWeights read_blocked(NodeContext& node, const Mixture& m, const Term& h,
   const Dim inputs = h.shape().back();
   if (values.shape().size() != 3 || !inputs.is_constant())
     node.invalid("{} is {}; it must be [experts, outputs, bytes]", product.name, values.type());
-  const std::int64_t outputs = values.shape()[1], columns = inputs.value();
+  const std::int64_t columns = inputs.value();
+  const std::int64_t outputs = product.packing == WeightPacking::kRows
+                                   ? values.shape()[1]
+                                   : values.shape()[2] * 8 / product.bits;
   BlockedWeights w = {m.experts * outputs, columns, product.bits,
                       product.block == 0 ? columns : product.block, 1};
   if (columns < 1 || outputs < 1)
@@ -227,17 +236,43 @@ BlockedWeights read_blocked(NodeContext& node, const Mixture& m, const Term& h,
   if (columns % w.block != 0 || w.block * w.bits % 8 != 0)
     node.invalid("blocks of {} do not divide {} inputs into whole bytes", w.block, columns);
   w.blocks = columns / w.block;
-  check_shape(node, weights, product.name, {Dim(m.experts), Dim(outputs), Dim(w.pitch())});
+  if (!fits_packing(product.packing, outputs, columns, product.bits))
+    node.invalid("{} is {}, which is no packing of [{}, {}]", product.name, values.type(), outputs,
+                 columns);
+  const Shape by_rows{Dim(m.experts), Dim(outputs), Dim(w.pitch())};
+  const Shape by_columns{Dim(m.experts), inputs, Dim(outputs * product.bits / 8)};
+  check_shape(node, weights, product.name,
+              product.packing == WeightPacking::kRows ? by_rows : by_columns);
   Shape scales{Dim(m.experts), Dim(outputs)};
   if (product.block != 0) scales.emplace_back(w.blocks);
   check_shape(node, node.input(product.scales, "scales"), "its scales", scales);
   return w;
 }
 
+/// The codes of all experts' rows, [rows, bytes].
+Tensor codes_by_rows(NodeContext& node, const Mixture& m, const Product& product,
+                     const BlockedWeights& w) {
+  const Tensor& codes = constant_input(node, product.weights, product.name);
+  if (product.packing == WeightPacking::kRows) return codes.reshaped({w.rows, w.pitch()});
+  return packed_by_rows(codes, product.packing, m.experts, w.rows / m.experts, w.columns, w.bits);
+}
+
+/// Exporters for CUDA lay weights out for its kernels, and say so only by the shape: [experts,
+/// inputs, outputs * bits / 8]. Of a matrix with as many inputs as outputs the other one tells.
+bool has_inputs_first(NodeContext& node) {
+  for (const auto& [weights, scales] : {std::pair{2, 3}, std::pair{5, 6}, std::pair{8, 9}}) {
+    if (!node.has_input(std::size_t(weights)) || !node.has_input(std::size_t(scales))) continue;
+    const Shape codes = node.shape(node.input(std::size_t(weights), "weights")),
+                factors = node.shape(node.input(std::size_t(scales), "scales"));
+    if (codes.size() == 3 && factors.size() >= 2 && codes[1] != factors[1]) return true;
+  }
+  return false;
+}
+
 ValueId integer_product(NodeContext& node, const Mixture& m, const ir::ExpertRows& rows,
                         const Term& h, const Product& product) {
   const BlockedWeights w = read_blocked(node, m, h, product);
-  const Tensor values = scaled_values(constant_input(node, product.weights, product.name), w),
+  const Tensor values = scaled_values(codes_by_rows(node, m, product, w), w),
                scales = constant_input(node, product.scales, "scales");
   std::optional<Tensor> zeros;
   if (node.has_input(product.zeros)) {
@@ -263,8 +298,7 @@ ValueId float4_product(NodeContext& node, const Mixture& m, const ir::ExpertRows
   const BlockedWeights w = read_blocked(node, m, h, product);
   check_shape(node, node.input(product.global_scale, "global_scale"), "its global scale",
               {Dim(m.experts)});
-  const Tensor codes = constant_input(node, product.weights, product.name)
-                           .reshaped({w.rows, w.pitch()}),
+  const Tensor codes = codes_by_rows(node, m, product, w),
                given = constant_input(node, product.scales, "scales").reshaped({w.rows, w.blocks});
   std::vector<double> of_rows;
   for (const double own : constant_input(node, product.global_scale, "global_scale").to_doubles())
@@ -291,8 +325,6 @@ void quantized_mixture(NodeContext& node) {
   const std::string type = node.attr_string("quant_type", "int");
   if (type != "int" && type != "fp4" && type != "nvfp4")
     node.unsupported("quant_type '{}'; supported are 'int', 'fp4' and 'nvfp4'", type);
-  if (node.attr_int("weights_prepacked", 0) > 0)
-    node.unsupported("its weights are packed for one GPU kernel; export with weights_prepacked=0");
   for (std::size_t i = type == "int" ? 15 : 17; i < node.input_count(); ++i)
     if (node.has_input(i))
       node.unsupported("its input {} is a scale that quant_type '{}' does not have", i, type);
@@ -305,13 +337,26 @@ void quantized_mixture(NodeContext& node) {
   const auto width = [&](const char* attribute) {
     return type == "int" ? node.attr_int(attribute, bits) : 4;
   };
+  // 0 means by rows; else the shapes tell, as kernels for CPUs have no packing.
+  const std::int64_t prepacked = node.attr_int("weights_prepacked", -1);
+  WeightPacking packing = WeightPacking::kRows;
+  if (type == "int" && (prepacked == 1 || (prepacked == -1 && has_inputs_first(node))))
+    packing = WeightPacking::kMixedSm80;
+  if (type != "int" && has_inputs_first(node)) {
+    packing = WeightPacking::kColumns;
+    if (type == "nvfp4" && prepacked == 1)
+      node.unsupported(
+          "its weights are by rows under the shape of columns (weights_prepacked=1); "
+          "export with weights_prepacked=0");
+  }
   const Routing routing =
       route(node, m, node.has_input(14) ? node.input(14, "router_weights") : ValueId{});
   mixture_of_experts(
       node, m, routing, type == "int" ? integer_product : float4_product,
-      {{{"fc1_experts_weights", 2, 4, 3, 11, 15, width("fc1_expert_weight_bits"), block},
-        {"fc2_experts_weights", 5, 7, 6, 12, 16, width("fc2_expert_weight_bits"), block},
-        {"fc3_experts_weights", 8, 10, 9, 13, 15, width("fc3_expert_weight_bits"), block}}});
+      {{{"fc1_experts_weights", 2, 4, 3, 11, 15, width("fc1_expert_weight_bits"), block, packing},
+        {"fc2_experts_weights", 5, 7, 6, 12, 16, width("fc2_expert_weight_bits"), block, packing},
+        {"fc3_experts_weights", 8, 10, 9, 13, 15, width("fc3_expert_weight_bits"), block,
+         packing}}});
 }
 
 }  // namespace
@@ -319,13 +364,13 @@ void quantized_mixture(NodeContext& node) {
 const OpRows kMicrosoftMoeOps = {
     {"MoE", 1, plain_mixture,
      "activation_alpha activation_beta activation_type k normalize_routing_weights swiglu_fusion "
-     "swiglu_limit use_sparse_mixer",
+     "swiglu_limit swiglu_limit_after_activation use_sparse_mixer",
      kMicrosoft},
     {"QMoE", 1, quantized_mixture,
      "accuracy_level activation_alpha activation_beta activation_type block_size "
      "expert_weight_bits fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits k "
-     "normalize_routing_weights quant_type swiglu_fusion swiglu_limit use_sparse_mixer "
-     "weights_prepacked",
+     "normalize_routing_weights quant_type swiglu_fusion swiglu_limit "
+     "swiglu_limit_after_activation use_sparse_mixer weights_prepacked",
      kMicrosoft, Types::kOfFamily, FourBits::kRefuses, 0, true},
 };
 

@@ -12,6 +12,7 @@
 #include "frontend/ops/quantization/quantized.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
+#include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
@@ -258,8 +259,95 @@ Dim append_to_past(NodeContext& node, const Inputs& inputs, Projections& to) {
   return length;
 }
 
-void attend_to(NodeContext& node, Projections from, const Inputs& inputs) {
+// ---- Caches that are one buffer for all steps
+
+/// A mask for `columns` keys with columns for all rows of a buffer; the others are hidden anyway.
+ValueId padded_mask(NodeContext& node, ValueId mask, const Dim& columns, const Dim& rows) {
+  if (columns == rows) return mask;
+  std::vector<Dim> ends(static_cast<std::size_t>(node.rank(mask)), Dim(0));
+  const std::vector<Dim> begins = ends;
+  ends.back() = rows - columns;
+  return node.add("Pad", {mask}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}});
+}
+
+/// Each beam's rows of `buffer` [batch * beams, heads, rows, size]: row k < past of beam j is that
+/// of the beam that `indirection` [batch, beams, rows] has at [.., j, k].
+ValueId rows_of_beams(NodeContext& node, ValueId buffer, ValueId indirection, const Term& past) {
+  const Shape shape = node.shape(buffer), by_beam = node.shape(indirection);
+  if (by_beam.size() != 3)
+    node.invalid("cache_indirection is {}, not [batch, beams, rows]", node.type(indirection));
+  check_shape(node, indirection, "cache_indirection", {by_beam[0], by_beam[1], shape[2]});
+  const Dim batch = by_beam[0] * by_beam[1];
+  const Term beams = size_of_dim(node, by_beam[1]), own = iota(node, batch, 0, 4),
+             row = iota(node, shape[2], 2, 4);
+  const Term given =
+      Term(node, indirection).cast(DType::kInt64).reshape({batch, Dim(1), shape[2], Dim(1)});
+  const Term source =
+      select(row.with("Less", past.reshape({1, 1, 1, 1})), own / beams * beams + given, own);
+  return take(Term(node, buffer),
+              {source, iota(node, shape[1], 1, 4), row, iota(node, shape[3], 3, 4)})
+      .value();
+}
+
+/// Writes the new rows behind the past ones, of which there are as many as input `length` says.
+/// `indirection`: the input that tells beams' rows, if the node has it.
+void attend_in_buffer(NodeContext& node, const Projections& from, const Inputs& inputs,
+                      std::size_t length, std::size_t indirection) {
+  if (!has_both(node, inputs.past_key, "past_key", inputs.past_value, "past_value"))
+    node.invalid("its past is a buffer that is absent");
+  const Term past =
+      one_number(node, length, "past_sequence_length").cast(DType::kInt64).reshape({1, 1});
+  const auto written = [&](std::size_t i, const char* what, ValueId value) {
+    const ValueId buffer = node.input(i, what);
+    const Shape own = node.shape(value);
+    if (node.rank(buffer) != 4) node.invalid("{} is {}, no cache", what, node.type(buffer));
+    check_shape(node, buffer, what, {own[0], own[1], node.shape(buffer)[2], own[3]});
+    return put_rows(node, buffer, value, past.value());
+  };
+  const ValueId keys = written(inputs.past_key, "past_key", from.k),
+                values = written(inputs.past_value, "past_value", from.v);
+  node.output(1, keys);
+  node.output(2, values);
+  AttentionForm form{from.q, keys, values};
+  if (node.has_input(indirection)) {
+    const ValueId beams = node.input(indirection, "cache_indirection");
+    form.k = rows_of_beams(node, keys, beams, past);
+    form.v = rows_of_beams(node, values, beams, past);
+  }
+  form.scale = read_scale(node, form.q);
+  const Shape q = node.shape(form.q);
+  const Dim rows = node.shape(keys)[2];
+  const auto add_mask = [&](std::size_t i, const auto& read) {
+    if (!has(node, i)) return;
+    const Shape shape = node.shape(node.input(i, "mask"));
+    const Dim columns = shape.size() < 2 ? rows : shape.back();
+    form.masks.push_back(
+        padded_mask(node, read({q[0], q[1], q[2], columns - q[2], columns}), columns, rows));
+  };
+  add_mask(inputs.mask, [&](const ScoreSizes& sizes) {
+    return padding_mask(node, node.input(inputs.mask, "mask"), "its mask", sizes,
+                        node.dtype(form.q));
+  });
+  add_mask(inputs.attention_bias, [&](const ScoreSizes& sizes) {
+    return attention_bias(node, inputs.attention_bias, sizes);
+  });
+  const bool is_causal =
+      node.op_type() == "MultiHeadAttention" && node.attr_int("unidirectional", 0) != 0;
+  const Term place = past.reshape({1, 1, 1, 1});
+  form.masks.push_back(iota(node, rows, 3, 4)
+                           .with("Less", is_causal ? place + iota(node, q[2], 2, 4) + 1
+                                                   : place + size_of_dim(node, q[2]))
+                           .value());
+  const AttentionStages stages = attend(node, form);
+  node.output(0, merge_heads(node, stages.y));
+  if (node.output_is_used(3)) node.unsupported("its scores (output 3) of a cache that is a buffer");
+}
+
+void attend_to(NodeContext& node, Projections from, const Inputs& inputs, std::size_t length,
+               std::size_t indirection) {
   if (node.has_input(inputs.bias)) add_bias(node, node.input(inputs.bias, "bias"), from);
+  if (node.has_input(length)) return attend_in_buffer(node, from, inputs, length, indirection);
+  if (node.has_input(indirection)) node.invalid("cache_indirection needs past_sequence_length");
   const Dim past = append_to_past(node, inputs, from);
   AttentionForm form{from.q, from.k, from.v};
   const AttentionStages stages = finish(node, form, inputs, past);
@@ -269,24 +357,14 @@ void attend_to(NodeContext& node, Projections from, const Inputs& inputs) {
   if (node.output_is_used(3)) node.output(3, visible_scores(node, stages.masked));
 }
 
-void refuse_beams(NodeContext& node, std::initializer_list<std::size_t> inputs) {
-  for (const std::size_t i : inputs)
-    if (node.has_input(i))
-      node.unsupported(
-          "its input {} is of a cache that is a shared buffer (past_sequence_length, "
-          "beam_width or cache_indirection): export without buffer sharing",
-          i);
-}
-
 void multi_head_attention(NodeContext& node) {
-  refuse_beams(node, {8, 9});
-  attend_to(node, read_projections(node), {3, 4, 5, 6, 7});
+  attend_to(node, read_projections(node), {3, 4, 5, 6, 7}, 8, 9);
 }
 
 /// One new token; its keys and values may follow its query in one input.
 void decoder_attention(NodeContext& node) {
-  refuse_shared_buffer(node);
-  refuse_beams(node, {7, 8, 9});
+  // ignores 'past_present_share_buffer', which past_sequence_length tells; beam_width is a size of
+  // cache_indirection
   const ValueId query = node.input(0, "query");
   Projections found;
   if (node.has_input(1)) {
@@ -306,7 +384,7 @@ void decoder_attention(NodeContext& node) {
     node.invalid("query is {}; it must be of one token", node.type(query));
   if (node.output_is_used(3) && node.attr_int("output_qk", 0) == 0)
     node.invalid("its output 3 (qk) is used, but attribute 'output_qk' is 0");
-  attend_to(node, found, {10, 3, 4, 5, 6});
+  attend_to(node, found, {10, 3, 4, 5, 6}, 7, 9);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/quantization/block_quantized.h"
+#include "frontend/ops/quantization/gpu_packing.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/transforms.h"
@@ -28,10 +29,21 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   return *tensor;
 }
 
+WeightPacking packing_of(const NodeContext& node) {
+  switch (node.attr_int("weight_prepacked", 0)) {
+    case 0: return WeightPacking::kRows;
+    case 1: return WeightPacking::kMixedSm80;
+    case 2: return WeightPacking::kMixedSm90;
+    default: node.invalid("attribute 'weight_prepacked' is not 0 to 2");
+  }
+}
+
 /// The numbers minus the middle of their range, as ScaleFormat stores them; columns are permuted by
 /// `order`, if it is not empty.
 Tensor packed_values(NodeContext& node, const BlockedWeights& w, const Ints& order) {
-  const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
+  Tensor packed = constant_input(node, 1, "B", w.rows * w.pitch());
+  if (const WeightPacking packing = packing_of(node); packing != WeightPacking::kRows)
+    packed = packed_by_rows(packed, packing, 1, w.rows, w.columns, w.bits);
   if (w.bits == 4 && 2 * w.pitch() == w.columns && order.empty())
     return packed.reshaped({w.rows, w.pitch()});
   return scaled_values(packed, w, order);
@@ -71,12 +83,14 @@ Ints columns_by_group(NodeContext& node, const BlockedWeights& w) {
 }
 
 BlockedWeights read_weights(NodeContext& node) {
-  if (const std::int64_t packing = node.attr_int("weight_prepacked", 0); packing != 0)
-    node.unsupported(
-        "its weights are packed for one GPU kernel (weight_prepacked={}); export with "
-        "weight_prepacked=0",
-        packing);
-  return blocked_weights(node, node.attr_int("N"), 32);
+  const BlockedWeights w = blocked_weights(node, node.attr_int("N"), 32);
+  const bool is_whole = w.blocks * w.block == w.columns;
+  if (const WeightPacking packing = packing_of(node);
+      packing != WeightPacking::kRows &&
+      (!is_whole || !fits_packing(packing, w.rows, w.columns, w.bits)))
+    node.invalid("weights [{}, {}] of {} bits cannot have the packing of 'weight_prepacked'",
+                 w.rows, w.columns, w.bits);
+  return w;
 }
 
 /// Input `i` as `shape`; the model may have flattened it.
@@ -129,6 +143,10 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
     }
     return scaled_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
   }
+  if (packing_of(node) != WeightPacking::kRows)
+    node.unsupported(
+        "its weights are packed for one GPU kernel and not constant; export with "
+        "weight_prepacked=0");
   if (!order.empty())
     node.unsupported(
         "its weights are computed and their columns reordered (g_idx): export without reordering");

@@ -136,9 +136,15 @@ void gated_rms_norm(NodeContext& node) {
 }
 
 void gated_add(NodeContext& node) {
-  if (node.has_input(3))
-    node.unsupported("its gate is projected (gate_weight): write MatMul and Sigmoid in front");
-  const ValueId x = node.input(0, "X"), y = node.input(1, "Y"), gate = node.input(2, "gate");
+  const ValueId x = node.input(0, "X"), y = node.input(1, "Y");
+  ValueId gate = node.input(2, "gate");
+  if (node.has_input(3)) {
+    const ValueId weight = node.input(3, "gate_weight");
+    check_shape(node, weight, "gate_weight",
+                {node.rank(gate) == 0 ? Dim(0) : node.shape(gate).back(), Dim(1)});
+    const ValueId product = node.add("MatMul", {gate, weight});
+    gate = node.cast(node.add("Sigmoid", {node.widened(product)}), node.dtype(x));
+  }
   check_shape(node, y, "Y", node.shape(x));
   Shape rows = node.shape(x);
   if (rows.empty()) node.invalid("input {} has no rows", node.type(x));

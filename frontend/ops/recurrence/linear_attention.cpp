@@ -149,18 +149,19 @@ void gated_delta_net(NodeContext& node) {
   const UpdateRule rule = read_update_rule(node);
   if (node.attr_int("state_update_capacity", 0) != 0)
     node.unsupported("it captures its updates (state_update_capacity): only states are kept");
-  if (node.has_input(3))
-    node.unsupported("sequences of different lengths (cu_seqlens): give each a batch of its own");
   const ValueId state = node.has_input(6) ? node.input(6, "initial_state") : ValueId{};
   if (state.valid() && node.rank(state) != 4)
     node.invalid("initial_state {} is not [batch, heads, value_size, key_size]", node.type(state));
   const ValueId query = node.input(0, "query");
   const bool is_packed = !node.has_input(1) && !node.has_input(2);
   const bool is_flat = node.rank(query) == (is_packed ? 2 : 3);
+  const bool is_ragged = node.has_input(3);
+  if (is_ragged && (!is_flat || !state.valid()))
+    node.invalid("cu_seqlens needs tokens end to end and an initial_state");
   if (!state.valid() && (is_flat || is_packed))
     node.invalid("initial_state says how many sequences there are, and is absent");
   // Tokens of all sequences lie behind each other: [batch * length, ..].
-  const Dim batch = is_flat ? node.shape(state)[0] : node.shape(query)[0];
+  const Dim batch = is_ragged ? Dim(1) : is_flat ? node.shape(state)[0] : node.shape(query)[0];
   const auto lengths = is_flat ? ir::divide_exactly(node.shape(query)[0], batch)
                                : std::optional(node.shape(query)[1]);
   if (!lengths)
@@ -214,6 +215,10 @@ void gated_delta_net(NodeContext& node) {
       node.invalid("attribute 'beta_activation' has the unknown value '" + activation + "'");
   }
   if (state.valid()) layer.state = node.transpose(state, {0, 1, 3, 2});
+  if (is_ragged) {
+    layer.starts = node.input(3, "cu_seqlens");
+    check_shape(node, layer.starts, "cu_seqlens", {node.shape(state)[0] + Dim(1)});
+  }
   const RecurrenceResults results = add_recurrence(node, layer);
   Shape shape = node.shape(results.out);
   if (is_flat) shape = {node.shape(query)[0], shape[2], shape[3]};

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "frontend/ops/control/unroll.h"
+#include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 
@@ -11,12 +12,31 @@ RecurrenceResults add_recurrence(NodeContext& node, const Recurrence& layer) {
   std::vector<ValueId> inputs{layer.query, layer.key, layer.value};
   for (const ValueId optional : {layer.decay, layer.beta, layer.state})
     if (optional.valid()) inputs.push_back(optional);
+  const bool is_ragged = layer.starts.valid();
+  if (is_ragged) {
+    // A sequence reads its own state at its first token, and writes it at its last one.
+    const Dim tokens = node.shape(layer.key)[1];
+    const Term starts = Term(node, layer.starts).cast(DType::kInt64);
+    const Dim sequences = starts.shape()[0] - Dim(1);
+    const Term ends = slice_some(starts, 0, Dim(1), sequences).reshape({Dim(1), sequences});
+    const Term token = iota(node, tokens, 0, 2);
+    const auto count = [&](const Term& is_before) {
+      return reduce("ReduceSum", is_before.cast(DType::kInt32), 1);
+    };
+    const Term ended = count(ends.with("LessOrEqual", token)),
+               ends_here = count(ends.with("Equal", token + 1));
+    const Term sequence = ended.with("Min", size_of_dim(node, sequences, DType::kInt32) - 1);
+    const Term is_last = ends_here.with("Greater", 0);
+    inputs.insert(inputs.end(), {starts.cast(DType::kInt32).value(), sequence.value(),
+                                 select(is_last, sequence, sequence.number(-1)).value()});
+  }
   const auto results =
       node.builder().add_multi("LinearAttention", inputs,
                                {{"rule", std::string(layer.beta.valid() ? "delta" : "linear")},
                                 {"scale", layer.scale},
                                 {"decay", static_cast<std::int64_t>(layer.decay.valid())},
-                                {"state", static_cast<std::int64_t>(layer.state.valid())}});
+                                {"state", static_cast<std::int64_t>(layer.state.valid())},
+                                {"ragged", std::int64_t{is_ragged}}});
   return {results[0], results[1]};
 }
 

@@ -17,6 +17,9 @@ struct Recurrence {
   ValueId query, key, value;
   ValueId decay = {}, beta = {}, state = {};  // invalid: none
   double scale = 1;
+  /// i32 [sequences + 1]: the first tokens of sequences that are end to end, as batch 1, and the
+  /// number of all tokens; invalid: none. States are then those of the sequences.
+  ValueId starts = {};
 };
 struct RecurrenceResults {
   ValueId out, state;

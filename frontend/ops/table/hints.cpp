@@ -26,10 +26,6 @@ constexpr Row kMicrosoftRows[] = {
      "its output's shape depends on data: take it out of the model and run it before or after"},
     {"Unique",
      "its output's shape depends on data: take it out of the model and run it before or after"},
-    {"PagedAttention",
-     "export with caches that are not paged (use_paged_attention=false): GroupQueryAttention is "
-     "supported"},
-    {"SparseAttention", "export with GroupQueryAttention, which sees all keys or a local window"},
 };
 
 constexpr Row kMlRows[] = {

@@ -276,7 +276,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "FusedGemm", 1, "A:T B:T C:T"},
     {kMicrosoft, "FusedMatMul", 1, "A:T B:T"},
     {kMicrosoft, "FusedMatMulActivation", 1, "A:T B:T"},
-    {kMicrosoft, "GatedAdd", 1, "X:T Y:T gate:T"},
+    {kMicrosoft, "GatedAdd", 1, "X:T Y:T gate:T gate_weight:T"},
     {kMicrosoft, "GatedDeltaNet", 1,
      "query:T key:T value:T cu_seqlens:TI decay:TS beta:TS initial_state:TS a_log:TS "
      "dt_bias:TS capture_count:TI state_update_active:TI"},
@@ -325,6 +325,11 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "NhwcConv", 1, "X:T W:T B:T"},
     {kMicrosoft, "NhwcFusedConv", 1, "X:T W:T B:T Z:T"},
     {kMicrosoft, "NhwcMaxPool", 1, "x"},
+    {kMicrosoft, "PagedAttention", 1,
+     "query:T key:T value:T key_cache:T_CACHE value_cache:T_CACHE cumulative_sequence_length:S "
+     "past_seqlens:S block_table:S cos_cache:T sin_cache:T slot_mapping:S head_sink:T "
+     "q_norm_weight:T k_norm_weight:T k_scale:T_KV_SCALE v_scale:T_KV_SCALE "
+     "attention_metadata:S"},
     {kMicrosoft, "Pad", 1, "data:T pads value:T"},
     {kMicrosoft, "QAttention", 1,
      "input:T1 weight:T2 bias:T3 input_scale:T3 weight_scale:T3 mask_index "
@@ -366,11 +371,16 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "ReduceSumInteger", 1, "data"},
     {kMicrosoft, "RelativePositionBias", 1, "bias_table query_length:U key_length:U"},
     {kMicrosoft, "RotaryEmbedding", 1, "input:T position_ids cos_cache:T sin_cache:T"},
+    {kMicrosoft, "RouterGateUpProj", 1, "X:T W:T"},
     {kMicrosoft, "SampleOp", 1, "X"},
     {kMicrosoft, "ScaledSiLU", 1, "X scale"},
     {kMicrosoft, "SkipGroupNorm", 1, "X:T gamma:M beta:M skip:T bias:T"},
     {kMicrosoft, "SkipLayerNormalization", 1, "input:T skip:T gamma:T beta:T bias:T"},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 1, "input:T skip:T gamma:T bias:T"},
+    {kMicrosoft, "SparseAttention", 1,
+     "query:T key:T value:T past_key:T past_value:T block_row_indices:M block_col_indices:M "
+     "total_sequence_length:M key_total_sequence_lengths:M cos_cache:T sin_cache:T"},
+    {kMicrosoft, "SwiGLU", 1, "gate:T up:T"},
     {kMicrosoft, "TransposeMatMul", 1, "A:T B:T"},
     {kMicrosoft, "Trilu", 1, "X k"},
     {kMicrosoft, "UnfoldTensor", 1, "input"},

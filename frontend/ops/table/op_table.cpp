@@ -26,6 +26,8 @@ constexpr OpFamily kFamilies[] = {
     {"reductions", &kReduceOps, Types::kNumbers},
     {"shape manipulation", &kShapeOps, Types::kAny},
     {"slicing", &kSliceOps, Types::kAny},
+    {"slicing", &kSplitOps, Types::kAny},
+    {"slicing", &kPadOps, Types::kAny},
     {"gather and scatter", &kIndexOps, Types::kAny},
     {"sorting and top-k", &kRankingOps, Types::kNumbers},
     {"detection", &kSuppressionOps, Types::kFloats},
@@ -58,6 +60,8 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft convolutions", &kMicrosoftConvolutionOps, Types::kFloats},
     {"com.microsoft attention", &kMicrosoftAttentionOps, Types::kFloats},
     {"com.microsoft grouped-query attention", &kMicrosoftGroupQueryOps, Types::kFloats},
+    {"com.microsoft paged attention", &kMicrosoftPagedAttentionOps, Types::kFloats},
+    {"com.microsoft sparse attention", &kMicrosoftSparseAttentionOps, Types::kFloats},
     {"com.microsoft multi-head attention", &kMicrosoftMultiHeadOps, Types::kFloats},
     {"com.microsoft position bias", &kMicrosoftPositionBiasOps, Types::kFloats},
     {"com.microsoft mixture of experts", &kMicrosoftMoeOps, Types::kFloats},
@@ -85,8 +89,8 @@ constexpr std::string_view kMovesStrings[] = {"ArrayFeatureExtractor",
                                               "Unsqueeze",
                                               "Where"};
 constexpr std::string_view kReadsStrings[] = {
-    "Cast",        "CategoryMapper", "Equal", "LabelEncoder",
-    "MurmurHash3", "OneHotEncoder",  "Shape", "Size"};
+    "Cast", "CategoryMapper", "Equal",         "If",    "LabelEncoder",
+    "Loop", "MurmurHash3",    "OneHotEncoder", "Shape", "Size"};
 
 }  // namespace
 

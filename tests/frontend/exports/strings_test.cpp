@@ -169,5 +169,70 @@ TEST(ZipMap, IsTheTensorWithNamesOfItsColumns) {
   }
 }
 
+/// A body that answers the string constant `name`.
+void answer(onnx::GraphProto& body, const std::string& name) {
+  auto& node = *body.add_node();
+  node.set_op_type("Identity");
+  node.add_input(name);
+  node.add_output(name + "_out");
+  body.add_output()->set_name(name + "_out");
+}
+
+ModelBuilder conditional(const std::string& other) {
+  ModelBuilder model = text_model();
+  model.input("cond", DType::kBool, {});
+  add_string_constant(model, "a", {"red", "green"});
+  add_string_constant(model, "b", {"blue", "red"});
+  model.initializer("n", Tensor::from_ints(DType::kInt64, {2}, Longs{4, 5}));
+  model.node("If", {"cond"}, {"y"}).output("y");
+  for (const auto& [name, branch] :
+       {std::pair{"then_branch", std::string("a")}, std::pair{"else_branch", other}}) {
+    auto* attribute = model.last_node().add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(onnx::AttributeProto::GRAPH);
+    attribute->mutable_g()->set_name(name);
+    answer(*attribute->mutable_g(), branch);
+  }
+  return model;
+}
+
+TEST(Strings, BranchesAnswerThem) {
+  const ImportedModel imported = conditional("b").import();
+  const BindingText& text = imported.output_texts.at("y");
+  const auto run = [&](bool condition) {
+    std::vector<Tensor> inputs = {codes({0, 0, 0}),
+                                  Tensor::from_ints(DType::kBool, {}, Longs{condition})};
+    std::vector<std::string> found;
+    const Tensor y = ir::evaluate(imported.graph, inputs)[0];
+    for (std::int64_t i = 0; i < y.element_count(); ++i)
+      found.push_back(text.labels[static_cast<std::size_t>(y.at(i))]);
+    return found;
+  };
+  EXPECT_THAT(run(true), ElementsAre("red", "green"));
+  EXPECT_THAT(run(false), ElementsAre("blue", "red"));
+}
+
+TEST(Strings, BranchesOfStringsAndNumbersAreRefused) {
+  EXPECT_THAT(conditional("n").import_error(ErrorCode::kUnsupported),
+              HasSubstr("strings of different lists, or numbers"));
+}
+
+TEST(Strings, LoopsCarryThem) {
+  ModelBuilder model = text_model();
+  add_string_constant(model, "a", {"red", "green"});
+  model.initializer("trips", Tensor::from_ints(DType::kInt64, {}, Longs{3}));
+  model.node("Loop", {"trips", "", "a"}, {"y"}).output("y");
+  auto* attribute = model.last_node().add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(onnx::AttributeProto::GRAPH);
+  auto& body = *attribute->mutable_g();
+  body.set_name("body");
+  for (const char* name : {"i", "go", "carried"}) body.add_input()->set_name(name);
+  answer(body, "go");
+  answer(body, "carried");
+  const ImportedModel imported = model.import();
+  EXPECT_THAT(imported.output_texts.at("y").labels, ElementsAre("red", "green"));
+}
+
 }  // namespace
 }  // namespace sinter::frontend

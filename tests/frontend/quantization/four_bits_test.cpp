@@ -200,8 +200,8 @@ TEST(MatMulNBits, NamesWhatItDoesNotTake) {
     return model.import_error(code);
   };
   EXPECT_THAT(error({attr("bits", 3)}, ErrorCode::kUnsupported), HasSubstr("numbers of 3 bits"));
-  EXPECT_THAT(error({attr("weight_prepacked", 2)}, ErrorCode::kUnsupported),
-              HasSubstr("weight_prepacked=2"));
+  EXPECT_THAT(error({attr("weight_prepacked", 3)}, ErrorCode::kInvalidModel),
+              HasSubstr("'weight_prepacked' is not 0 to 2"));
   EXPECT_THAT(error({attr("block_size", 12)}, ErrorCode::kInvalidModel),
               HasSubstr("block_size 12"));
   EXPECT_THAT(error({attr("block_size", 16), attr("bits", 8)}, ErrorCode::kInvalidModel),

@@ -88,11 +88,18 @@ TEST(VarlenCausalConvWithState, InputsThatDoNotFitAreErrors) {
               HasSubstr("kernel_delta"));
 }
 
-TEST(GatedDeltaNet, RaggedSequencesAreRefused) {
+TEST(GatedDeltaNet, SequencesEndToEnd) {
   const std::vector<Input> inputs = {{{10, 2, 8}},         {{10, 2, 8}}, {{10, 2, 4}},
                                      {{3}, DType::kInt32}, {{10, 2}},    {{10, 2}},
                                      {{2, 2, 4, 8}}};
-  EXPECT_THAT(unsupported(layer("GatedDeltaNet", inputs, {})), HasSubstr("cu_seqlens"));
+  EXPECT_EQ(layer("GatedDeltaNet", inputs, {})
+                .import()
+                .graph.type(layer("GatedDeltaNet", inputs, {}).import().graph.outputs()[0])
+                .shape,
+            (ir::Shape{10, 2, 4}));
+  std::vector<Input> other = inputs;
+  other[3] = {{4}, DType::kInt32};
+  EXPECT_THAT(invalid(layer("GatedDeltaNet", other, {})), HasSubstr("cu_seqlens"));
   EXPECT_THAT(unsupported(layer("GatedDeltaNet", inputs, {attr("state_update_capacity", 2)})),
               HasSubstr("state_update_capacity"));
 }

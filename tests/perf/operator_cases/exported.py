@@ -2,7 +2,7 @@
 """Operators of older opsets, of ONNX Runtime's own and of its newest exports."""
 import numpy as np
 
-from . import MS, Case, F, around, const, index, of_class, three, torch, weight, x
+from . import MS, Case, F, Value, around, const, index, of_class, three, torch, weight, x
 from .windows import boxes
 
 NO_SUCH = "PyTorch has no such function"
@@ -12,6 +12,7 @@ NO_SUCH = "PyTorch has no such function"
 def pointwise():
     for size, (rows, columns) in three((16, 128), (1024, 1024), (16_384, 4096)):
         yield Case("ScaledSiLU", size, [x(rows, columns)], lambda x: x * (1.7 * x).sigmoid(), domain=MS, attributes={"alpha": 1.7})
+        yield Case("SwiGLU", size, [x(rows, columns), x(rows, columns)], lambda g, u: F.silu(g) * u, domain=MS)
         yield Case("IsAllFinite", size, [x(rows, columns)], lambda x: x.isfinite().all(), domain=MS)
 
 
@@ -58,6 +59,39 @@ def branches():
                    types=("f32",), domain=MS, no_peer=NO_SUCH)
         yield Case("EngramGate", size, [wide, wide, x(1, tokens, width), around(1, 4, width), around(1, 4, width), around(1, 4, width)],
                    None, types=("f32",), domain=MS, outputs=2, no_peer=NO_SUCH)
+
+
+@of_class("matmul")
+def projections():
+    for size, (rows, width, router) in three((8, 64, 16), (512, 1024, 64), (4096, 4096, 128)):
+        columns = router + 2 * width
+        yield Case("RouterGateUpProj", size, [x(rows, width), weight(width, columns, scale=width ** -0.5)],
+                   lambda x, w, r=router, n=width: (lambda y: (y[:, :r], F.silu(y[:, r:r + n]) * y[:, r + n:]))(x @ w), outputs=2, domain=MS,
+                   flops=2 * rows * width * columns, attributes={"router_size": router})
+
+
+@of_class("attention")
+def blocks():
+    """One token for each of some sequences."""
+    for size, sequences, heads, groups, length, width in (("small", 2, 4, 2, 64, 32), ("middle", 4, 32, 8, 512, 128), ("large", 16, 32, 8, 2048, 128)):
+        block = 64
+        count = length // block
+        cache = x(sequences * count, block, groups, width)
+        table = Value((sequences, count), "i32", np.arange(sequences * count, dtype=np.int32).reshape(sequences, count))
+        numbers = [Value((sequences + 1,), "i32", np.arange(sequences + 1, dtype=np.int32)), Value((sequences,), "i32", np.full(sequences, length - 1, np.int32))]
+        own = x(sequences, groups * width)
+        flops = 4 * sequences * heads * length * width
+        yield Case("PagedAttention", size, [x(sequences, heads * width), own, own, cache, cache, *numbers, table], None, types=("f16",), domain=MS,
+                   flops=flops, outputs=3, compared=1, no_peer=NO_SUCH, attributes={"num_heads": heads, "kv_num_heads": groups}, options=("--state=none",))
+        batch = 1
+        rows = x(batch, groups, length, width)
+        layout = [const(np.concatenate(([0], np.cumsum(np.arange(1, count + 1))))[None].tolist(), "i32"),
+                  const([[j for i in range(count) for j in range(i + 1)]], "i32")]
+        one = x(batch, 1, groups * width)
+        yield Case("SparseAttention", size, [x(batch, 1, heads * width), one, one, rows, rows, *layout, const(length, "i32"),
+                                             Value((batch,), "i32", np.full(batch, length, np.int32))], None, types=("f32",), domain=MS,
+                   flops=4 * heads * length * width, outputs=3, compared=1, no_peer=NO_SUCH,
+                   attributes={"num_heads": heads, "kv_num_heads": groups, "sparse_block_size": block}, options=("--state=none",))
 
 
 @of_class("rows")

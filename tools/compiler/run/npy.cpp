@@ -31,10 +31,11 @@ constexpr std::size_t kMaxHeader = 10'000;
 
 std::optional<DType> dtype_of(std::string_view descr) {
   static const std::map<std::string_view, DType> types = {
-      {"|b1", DType::kBool},    {"|i1", DType::kInt8},    {"<i2", DType::kInt16},
-      {"<i4", DType::kInt32},   {"<i8", DType::kInt64},   {"|u1", DType::kUInt8},
-      {"<u2", DType::kUInt16},  {"<u4", DType::kUInt32},  {"<u8", DType::kUInt64},
-      {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64}};
+      {"|b1", DType::kBool},    {"|i1", DType::kInt8},     {"<i2", DType::kInt16},
+      {"<i4", DType::kInt32},   {"<i8", DType::kInt64},    {"|u1", DType::kUInt8},
+      {"<u2", DType::kUInt16},  {"<u4", DType::kUInt32},   {"<u8", DType::kUInt64},
+      {"<f2", DType::kFloat16}, {"<V2", DType::kBFloat16}, {"<f4", DType::kFloat32},
+      {"<f8", DType::kFloat64}};
   const auto found = types.find(descr);
   return found == types.end() ? std::nullopt : std::optional(found->second);
 }

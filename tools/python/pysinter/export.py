@@ -27,21 +27,26 @@ ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def flatten_rotation(config: Any) -> None:
-    """GenAI's builder reads one rotary embedding, and what else there is by older names."""
-    rotations = getattr(config, "rope_parameters", None)
-    if rotations and "full_attention" in rotations:
-        config.rope_parameters = {**rotations["full_attention"]}
-        config.rope_theta = rotations["full_attention"]["rope_theta"]
-        config.rope_local_base_freq = rotations["sliding_attention"]["rope_theta"]
-    elif rotations and rotations["rope_type"] == "longrope":
-        config.rope_scaling = {**rotations, "type": "longrope"}
+    """GenAI's builder reads one rotary embedding of most models, and what else there is by older names."""
+    for part in (config, getattr(config, "text_config", None)):
+        rotations = getattr(part, "rope_parameters", None)
+        if not rotations or str(part.model_type).startswith("gemma4"):
+            continue
+        if "full_attention" in rotations:
+            part.rope_parameters = {**rotations["full_attention"]}
+            part.rope_theta = rotations["full_attention"]["rope_theta"]
+            part.rope_local_base_freq = rotations["sliding_attention"]["rope_theta"]
+        elif rotations["rope_type"] == "longrope":
+            part.rope_scaling = {**rotations, "type": "longrope"}
 
 
-def by_genai(folder: Path, output: Path, precision: str, name: str = "", provider: str = "cpu", options: tuple[str, ...] = ()) -> None:
+def by_genai(folder: Path, output: Path, precision: str, name: str = "", provider: str = "cpu", options: tuple[str, ...] = (),
+             adapt: Callable[[Any], None] = lambda config: None) -> None:
     from onnxruntime_genai.models.builder import create_model, parse_extra_options
     arguments = (name, str(folder), str(output), precision, provider, str(output / "cache"))
     extra = parse_extra_options(*arguments, list(options))
     flatten_rotation(extra["hf_details"]["hf_config"])
+    adapt(extra["hf_details"]["hf_config"])
     create_model(*arguments, **extra)
     shutil.rmtree(output / "cache", ignore_errors=True)
 
