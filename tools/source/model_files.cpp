@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "frontend/decoders/config/text_use.h"
 #include "frontend/decoders/files/ct2.h"
 #include "frontend/decoders/files/gguf.h"
 #include "frontend/decoders/speech_graph.h"
@@ -134,6 +135,7 @@ void take_weights(const fs::path& folder, const std::vector<std::string>& weight
   found.sources = weights;
   for (const char* name : {"config.json", "model.safetensors.index.json"})
     if (is_file(folder / name)) found.sources.push_back((folder / name).string());
+  for (const std::string& file : frontend::text_use_files(folder)) found.sources.push_back(file);
 }
 
 ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {

@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -31,6 +33,10 @@ class ConfigKeys {
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<std::string>> texts(std::string_view key) const;
+  /// Own names of keys, from here on: (ours, the file's). They are looked for first.
+  void spell(std::span<const std::pair<std::string_view, std::string_view>> names) {
+    names_ = names;
+  }
   /// Whether it is there, and not null, whatever it is.
   bool has(std::string_view key) const { return get(key).has_value(); }
   /// Throws if it is absent, or not in 1 .. `most`.
@@ -48,6 +54,7 @@ class ConfigKeys {
   ConfigKeys() = default;
   virtual std::optional<Value> find(std::string_view key) const = 0;
   mutable std::set<std::string, std::less<>> read_;
+  std::span<const std::pair<std::string_view, std::string_view>> names_;
 
  private:
   std::optional<Value> get(std::string_view key) const;

@@ -30,13 +30,39 @@ std::string base64(const std::vector<float>& vector) {
   return text;
 }
 
+/// The text of `prompt_name`, or of the model's default.
+const std::string& prompt_of(RequestFields& fields, const ServedModel& model) {
+  const json* given = fields.take("prompt_name");
+  std::optional<std::string> name;
+  if (given != nullptr) {
+    if (!given->is_string()) RequestFields::fail("prompt_name", "is no text");
+    name = given->get<std::string>();
+    if (name->size() > kMostShownBytes)
+      RequestFields::fail("prompt_name",
+                          fmt::format("has {} bytes: {} at most", name->size(), kMostShownBytes));
+  }
+  try {
+    return model.texts().prompt(name);
+  } catch (const Error& error) {
+    RequestFields::fail("prompt_name", fmt::format("is not known: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 EmbeddingRequest parse_embedding(const json& body, const ServedModel& model) {
   RequestFields fields(body);
   fields.take("model");
   EmbeddingRequest request;
-  request.texts = fields.texts("input", model, kMostTexts, &request.cut);
+  const std::string& prompt = prompt_of(fields, model);
+  for (auto& ids : fields.texts("input", model, kMostTexts, &request.cut, prompt))
+    request.texts.push_back({std::move(ids)});
+  // Lists of ids do not have the prompt.
+  const json& input = body["input"];
+  const bool is_text = input.is_string() || input.front().is_string();
+  if (is_text && !prompt.empty())
+    for (EncoderText& text : request.texts)
+      text.skipped = model.texts().skipped(*model.tokenizer(), prompt);
   if (const json* format = fields.take("encoding_format")) {
     if (*format != "float" && *format != "base64")
       RequestFields::fail("encoding_format", "is neither 'float' nor 'base64'");
@@ -56,7 +82,7 @@ ordered_json embedding_answer(const EmbeddingRequest& request, const std::string
         request.base64 ? ordered_json(base64(vectors[i])) : ordered_json(vectors[i]);
     data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(vector)}});
     if (request.cut.contains(i)) data.back()["truncated"] = true;
-    tokens += request.texts[i].size();
+    tokens += request.texts[i].ids.size();
   }
   return {{"object", "list"},
           {"data", std::move(data)},

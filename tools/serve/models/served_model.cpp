@@ -12,7 +12,6 @@
 #include "runtime/format_error.h"
 #include "tools/generate/prompt.h"
 #include "tools/generate/token_text.h"
-#include "tools/serve/models/embedding_files.h"
 
 namespace sinter::tools {
 namespace {
@@ -85,12 +84,13 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     if (tensors.has_ladder) session.graph_cache = std::max(session.graph_cache, kLadder);
     tensors_ = std::make_unique<TensorModel>(plan, session, tensors);
     if (embeds) {
-      EmbeddingFiles files = EmbeddingFiles::in(plans.folder);
-      if (options_.pooling) files.pooling = options_.pooling;
-      embedder_ = std::make_unique<Embedder>(*tensors_, files.pooling.value_or(Pooling::kMean));
+      texts_ = EmbeddingFiles::in(plans.folder, options_.pooling);
+      embedder_ = std::make_unique<Embedder>(*tensors_, texts_.pooling.value_or(Pooling::kMean),
+                                             std::move(texts_.dense));
       if (!options_.tokenizer.empty()) {
         tokenizer_ = Tokenizer::load(options_.tokenizer);
-        if (files.max_tokens) tokenizer_->truncate(*files.max_tokens);
+        if (texts_.max_tokens) tokenizer_->truncate(*texts_.max_tokens);
+        if (texts_.pairs) chat_ = ChatTemplate::beside(options_.tokenizer);
       }
     }
     return;

@@ -18,6 +18,7 @@
 #include "tools/generate/chat_template.h"
 #include "tools/generate/generation_config.h"
 #include "tools/serve/models/embedder.h"
+#include "tools/serve/models/embedding_files.h"
 #include "tools/serve/models/source_encoder.h"
 #include "tools/serve/models/speech_model.h"
 #include "tools/serve/models/tensor_model.h"
@@ -57,8 +58,8 @@ struct ServedModelOptions {
   std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: as EngineOptions say
   std::uint64_t state_bytes = 0;  // EngineOptions::state_bytes
   TensorModelOptions tensors;     // of any other plan; its `waiting` is the one below
-  std::optional<Pooling>
-      pooling;                 // of an encoder of texts; none: as its folder says, else the mean
+  std::string pooling;         // of an encoder of texts, of pooling_options(); empty: as its folder
+                               // says, else the mean
   std::int64_t context = 0;    // most tokens of a text; 0: as many as the plan has
   std::int64_t waiting = 256;  // requests that wait; more are refused (429)
   std::string draft;           // path of a plan of --serve that guesses tokens; empty: none
@@ -95,6 +96,8 @@ class ServedModel {
   TensorModel* tensors() const { return tensors_.get(); }
   /// Of a plan that is an encoder of texts (Embedder::takes); else null.
   Embedder* embedder() const { return embedder_.get(); }
+  /// How an encoder's texts are made.
+  const EmbeddingFiles& texts() const { return texts_; }
   /// Of an encoder and a decoder of texts: what reads the prompts; else null.
   SourceEncoder* source() const { return source_.get(); }
   /// Of a model of speech; else null.
@@ -150,6 +153,7 @@ class ServedModel {
   std::vector<TokenId> stop_tokens_;
   std::int64_t positions_ = 0;
   bool masks_ = false;
+  EmbeddingFiles texts_;
   std::unique_ptr<SpeechModel> speech_;
   std::unique_ptr<SourceEncoder> source_;
   std::unique_ptr<TensorModel> tensors_;
