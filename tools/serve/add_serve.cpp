@@ -270,10 +270,12 @@ int run_serve(ServeArguments options, FindGrpc find_grpc, const Console& console
 
 }  // namespace
 
-void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
+void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech,
+               MakeVisionModel make_vision) {
   cli.run_requests = run_requests_file;
   auto options = std::make_shared<ServeArguments>();
   options->model.make_speech = make_speech;
+  options->model.make_vision = make_vision;
   auto* verb = cli.app.add_subcommand(
       "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option(

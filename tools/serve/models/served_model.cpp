@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -65,11 +66,12 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   const std::optional<Plan>& encoder = plans.encoder;
   if (options_.tokenizer.empty()) options_.tokenizer = plans.tokenizer;
   target_ = plan.target();
-  if (encoder && !SourceEncoder::takes(*encoder)) {
+  const bool sees = encoder && is_tower(*encoder);
+  if (encoder && !sees && !SourceEncoder::takes(*encoder)) {
     load_speech(*encoder, plan);
     return;
   }
-  if (encoder) Encoder::require_pair(*encoder, plan);
+  if (encoder && !sees) Encoder::require_pair(*encoder, plan);
   if (!engine::PagedExecutor::takes(plan) && !generates_text(plan)) {
     TensorModelOptions tensors = options_.tensors;
     tensors.waiting = options_.waiting;
@@ -114,7 +116,9 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   cache_bytes_ = made.cache_bytes;
   block_size_ = executor->limits().block_size;
   blocks_ = executor->limits().block_count;
-  if (encoder)
+  if (sees)
+    load_vision(*encoder, plans.folder, executor->limits());
+  else if (encoder)
     load_source(*encoder, plan, executor->limits());
   else if (!executor->limits().crossed.empty())
     throw usage_error("'{}' reads '{}': give the plan that makes it with --encoder", options_.plan,
@@ -154,6 +158,17 @@ void ServedModel::load_source(const Plan& encoder, const Plan& decoder,
   const auto& shape = limits.crossed[0].shape;
   source_ = std::make_unique<SourceEncoder>(encoder, decoder, shape[shape.size() - 2],
                                             static_cast<TokenId>(*start), options_.session);
+}
+
+void ServedModel::load_vision(const Plan& tower, const std::string& folder,
+                              const engine::ExecutorLimits& limits) {
+  if (options_.make_vision == nullptr)
+    throw usage_error("'{}': this command is built without models that see", name_);
+  if (!tokenizer_) throw usage_error("'{}' is a model that sees: give its --tokenizer", name_);
+  const std::string own =
+      folder.empty() ? std::filesystem::path(options_.tokenizer).parent_path().string() : folder;
+  vision_ = options_.make_vision(tower, own, *tokenizer_, limits, options_.session,
+                                 options_.waiting);
 }
 
 void ServedModel::load_speech(const Plan& encoder, const Plan& decoder) {

@@ -22,6 +22,7 @@
 #include "tools/serve/models/source_encoder.h"
 #include "tools/serve/models/speech_model.h"
 #include "tools/serve/models/tensor_model.h"
+#include "tools/serve/models/vision_model.h"
 #include "tools/serve/tool_calls/tool_form.h"
 #include "tools/tokenizer/tokenizer.h"
 
@@ -53,6 +54,7 @@ struct ServedModelOptions {
   std::string encoder;
   std::string start;  // first token of its texts, id or name; empty: generation_config.json's
   MakeSpeechModel make_speech = nullptr;  // null: no model of speech can be served
+  MakeVisionModel make_vision = nullptr;  // null: no images can be read
   /// Of a decoder at once; 0: as many as the plan takes.
   int sequences = 0;
   std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: as EngineOptions say
@@ -100,6 +102,8 @@ class ServedModel {
   const EmbeddingFiles& texts() const { return texts_; }
   /// Of an encoder and a decoder of texts: what reads the prompts; else null.
   SourceEncoder* source() const { return source_.get(); }
+  /// Of a decoder that sees: what reads the images of prompts; else null.
+  VisionModel* vision() const { return vision_.get(); }
   /// Of a model of speech; else null.
   SpeechModel* speech() const { return speech_.get(); }
   /// Null without one.
@@ -135,6 +139,8 @@ class ServedModel {
 
  private:
   void load_speech(const Plan& encoder, const Plan& decoder);
+  void load_vision(const Plan& tower, const std::string& folder,
+                   const engine::ExecutorLimits& limits);
   void load_source(const Plan& encoder, const Plan& decoder, const engine::ExecutorLimits& limits);
   /// Finds what ends a text. Special tokens that are a part of calls, with their names.
   std::map<TokenId, std::string> find_tokens(TokenId vocabulary);
@@ -156,6 +162,7 @@ class ServedModel {
   EmbeddingFiles texts_;
   std::unique_ptr<SpeechModel> speech_;
   std::unique_ptr<SourceEncoder> source_;
+  std::unique_ptr<VisionModel> vision_;
   std::unique_ptr<TensorModel> tensors_;
   std::unique_ptr<Embedder> embedder_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
