@@ -175,12 +175,13 @@ def make(only):
 
 
 @contextlib.contextmanager
-def server(sinter, folder):
+def server(sinter, folder, cache):
+    """`cache`: a folder for plans."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    process = subprocess.Popen([sinter.binary, "serve", f"m={folder}", f"--port={port}", f"--target={sinter.target}", "--quiet",
-                                "--plan-cache", folder.parent / "plans"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sinter.binary, "serve", f"m={folder}", f"--port={port}", *sinter.for_target(), "--quiet",
+                                "--plan-cache", cache / "plans"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         yield lambda path, **body: ask(process, port, path, body)
     finally:
@@ -220,7 +221,7 @@ def check(sinter, row, golden, folder):
             options = [] if prompt == "None" else ["--prompt", prompt]
             found = sinter.json("embed", folder, *TEXTS, f"--target={sinter.target}", "--plan-cache", folder.parent / "plans", *options)
             worst = max(worst, near(found["embeddings"] / scale, wanted / scale, f"prompt {prompt}"))
-    with server(sinter, folder) as call:
+    with server(sinter, folder, folder.parent) as call:
         if ranks(row):
             answer = call("/v1/rerank", query=QUERY, documents=TEXTS)
             scores = {each["index"]: each["relevance_score"] for each in answer["results"]}
@@ -250,7 +251,7 @@ def main():
     goldens, failed = json.loads(GOLDENS.read_text()), 0
     rows = [row for row in goldens if not a.only or row in a.only.split(",")]
     with tempfile.TemporaryDirectory() as name:
-        sinter = Sinter(a.sinter, name, a.target)
+        sinter = Sinter(a.sinter, name, a.target, None)
         for row in rows:
             try:
                 print(f"ok     {row}: {check(sinter, row, goldens[row], Path(name) / row):.1e}", flush=True)

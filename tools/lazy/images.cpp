@@ -19,4 +19,16 @@ constinit sinter::libraries::LazyLibrary webp(SINTER_WEBP_SONAME, "libwebp (WebP
                                               "apt install " SINTER_WEBP_PACKAGE);
 }  // namespace
 
-SINTER_LAZY_2(jpeg, jpeg_mem_src_3)
+SINTER_LAZY_3(png, png_image_begin_read_from_memory)
+SINTER_LAZY_5(png, png_image_finish_read)
+SINTER_LAZY_1(png, png_image_free)
+SINTER_LAZY_3(jpeg, jpeg_CreateDecompress)
+SINTER_LAZY_1(jpeg, jpeg_destroy_decompress)
+SINTER_LAZY_1(jpeg, jpeg_finish_decompress)
+SINTER_LAZY_3(jpeg, jpeg_mem_src)
+SINTER_LAZY_2(jpeg, jpeg_read_header)
+SINTER_LAZY_3(jpeg, jpeg_read_scanlines)
+SINTER_LAZY_1(jpeg, jpeg_start_decompress)
+SINTER_LAZY_1(jpeg, jpeg_std_error)
+SINTER_LAZY_5(webp, WebPDecodeRGBInto)
+SINTER_LAZY_4(webp, WebPGetInfo)

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/serve/models/speech_model.h"
+#include "tools/serve/models/vision_model.h"
 
 namespace sinter::tools {
 

@@ -160,7 +160,8 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
       std::string file = part_of(name);
       if (file.empty())
         throw usage_error(
-            "'{}' is a model of images and texts, and has no {}: it is taken as vision_encoder.onnx, "
+            "'{}' is a model of images and texts, and has no {}: it is taken as "
+            "vision_encoder.onnx, "
             "embed_tokens.onnx and decoder_model_merged.onnx, beside preprocessor_config.json",
             folder.string(), name);
       return file;

@@ -20,7 +20,8 @@ StartGrpcServer find_grpc() {
 
 int main(int argc, char** argv) {
   using namespace sinter::tools;
-  constexpr AddVerb kMore[] = {[](Cli& cli) { add_serve(cli, find_grpc, make_speech_model, make_vision_model); },
-                               add_embed, add_transcribe};
+  constexpr AddVerb kMore[] = {
+      [](Cli& cli) { add_serve(cli, find_grpc, make_speech_model, make_vision_model); }, add_embed,
+      add_transcribe};
   return run_cli(argc, argv, kMore);
 }

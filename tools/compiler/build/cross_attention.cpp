@@ -54,9 +54,8 @@ class Joiner {
       Sources own;
       collect(step_, step_.outputs()[i], own);
       const bool is_encoders =
-          !own.inputs.empty() && std::ranges::all_of(own.inputs, [&](ValueId input) {
-            return copier_.is_fed(input);
-          });
+          !own.inputs.empty() &&
+          std::ranges::all_of(own.inputs, [&](ValueId input) { return copier_.is_fed(input); });
       if (!is_encoders || !has_input(past)) continue;
       collect(step_, step_.outputs()[i], needed);
       outputs.emplace_back(past, step_.outputs()[i]);
@@ -100,8 +99,7 @@ class Joiner {
     const ValueId value = given_[static_cast<std::size_t>(at - names.begin())];
     if (!copier_.feed(input, value))
       throw usage_error("--decoder: its input '{}' is {}, and the encoder's '{}' {}", name,
-                        ir::to_string(step_.type(input)), *at,
-                        ir::to_string(builder_.type(value)));
+                        ir::to_string(step_.type(input)), *at, ir::to_string(builder_.type(value)));
   }
 
   const Graph &encoder_, &step_;

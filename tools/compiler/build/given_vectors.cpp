@@ -20,9 +20,10 @@ constexpr const char *kEmbedded = "inputs_embeds", *kGivenSymbol = "given";
 /// The vectors of tokens.
 ValueId embedded(ir::GraphBuilder& b, const ir::Graph& embeddings, ValueId ids) {
   if (embeddings.inputs().size() != 1 || embeddings.outputs().size() != 1)
-    throw usage_error("--embeddings: it has {} inputs and {} outputs: expected token ids in and "
-                      "their vectors out",
-                      embeddings.inputs().size(), embeddings.outputs().size());
+    throw usage_error(
+        "--embeddings: it has {} inputs and {} outputs: expected token ids in and "
+        "their vectors out",
+        embeddings.inputs().size(), embeddings.outputs().size());
   NodeCopier copier(b, embeddings);
   if (!copier.feed(embeddings.inputs()[0], ids))
     throw usage_error("--embeddings: it takes {}, and the decoder's tokens are {}",
@@ -51,10 +52,9 @@ ir::Graph with_embeddings(const ir::Graph& decoder, const ir::Graph& embeddings)
   range.max = frontend::kDefaultMaxDim;
   b.range(kGivenSymbol, range);
   const ValueId ids = b.input("input_ids", {DType::kInt64, {batch, tokens}});
-  const ValueId vectors = b.input(fusion::paged_names::kGivenVectors,
-                                  {type.dtype, {Dim::symbol(kGivenSymbol), width}});
-  const ValueId rows =
-      b.input(fusion::paged_names::kGivenRows, {DType::kInt64, {batch, tokens}});
+  const ValueId vectors =
+      b.input(fusion::paged_names::kGivenVectors, {type.dtype, {Dim::symbol(kGivenSymbol), width}});
+  const ValueId rows = b.input(fusion::paged_names::kGivenRows, {DType::kInt64, {batch, tokens}});
   ValueId x = embedded(b, embeddings, ids);
   if (b.type(x) != type)
     throw usage_error("--embeddings: it gives {}, and the decoder takes {}",
@@ -64,15 +64,13 @@ ir::Graph with_embeddings(const ir::Graph& decoder, const ir::Graph& embeddings)
     const ValueId zero = b.scalar(DType::kInt64, 0);
     const ValueId given =
         b.add("Gather", {vectors, b.add("Max", {rows, zero})}, {{"axis", std::int64_t{0}}});
-    const ValueId is_given =
-        b.add("Reshape", {b.add("GreaterOrEqual", {rows, zero})},
-              {{"shape", ir::Shape{batch, tokens, Dim(1)}}});
+    const ValueId is_given = b.add("Reshape", {b.add("GreaterOrEqual", {rows, zero})},
+                                   {{"shape", ir::Shape{batch, tokens, Dim(1)}}});
     x = b.add("Where", {is_given, given, x});
   }
   std::vector<ValueId> inputs;
   for (const ValueId input : decoder.inputs())
-    inputs.push_back(input == *at ? x
-                                  : b.input(decoder.value(input).name, decoder.type(input)));
+    inputs.push_back(input == *at ? x : b.input(decoder.value(input).name, decoder.type(input)));
   const auto outputs = ir::inline_graph(b, decoder, inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i) b.output(decoder.output_names()[i], outputs[i]);
   const auto place = static_cast<int>(at - decoder.inputs().begin());

@@ -81,8 +81,7 @@ class ConfigReader {
     return value->get<double>();
   }
   int edge(const json& value, const char* key, const char* outer) const {
-    if (!value.is_object() || !value.contains(key))
-      fail(outer, fmt::format("has no '{}'", key));
+    if (!value.is_object() || !value.contains(key)) fail(outer, fmt::format("has no '{}'", key));
     const double found = number(value, key, 0, 1, kMostEdge);
     return static_cast<int>(found);
   }
@@ -174,9 +173,10 @@ ir::Graph with_pixels(const ir::Graph& tower, const std::string& file) {
     const ir::TensorType& type = tower.type(input);
     const bool is_image = name == kPixels && is_float(type.dtype) && type.shape.size() == 4;
     if (!is_image)
-      throw usage_error("--features: the encoder takes '{}' {}, and one of images takes '{}' f32 "
-                        "[images, 3, height, width] alone",
-                        ir::shown(name), ir::to_string(type), kPixels);
+      throw usage_error(
+          "--features: the encoder takes '{}' {}, and one of images takes '{}' f32 "
+          "[images, 3, height, width] alone",
+          ir::shown(name), ir::to_string(type), kPixels);
     images = type.shape[0];
     const ir::Shape wanted = {images, 3, height, width};
     if (type.shape != wanted)
@@ -185,9 +185,8 @@ ir::Graph with_pixels(const ir::Graph& tower, const std::string& file) {
     const ValueId pixels = b.input("pixels", {DType::kUInt8, {images, height, width, 3}});
     const ir::GraphBuilder::OriginScope scope(b, {"pixels"});
     const ValueId x = normalised(b, pixels, config);
-    inputs.push_back(type.dtype == DType::kFloat32
-                         ? x
-                         : b.add("Cast", {x}, {{"to", ir::Attr(type.dtype)}}));
+    inputs.push_back(
+        type.dtype == DType::kFloat32 ? x : b.add("Cast", {x}, {{"to", ir::Attr(type.dtype)}}));
   }
   if (inputs.empty()) throw usage_error("--features: the encoder takes nothing");
   const auto outputs = ir::inline_graph(b, tower, inputs);

@@ -22,13 +22,13 @@ struct PixelConfig {
   };
   // Sizes, in this order.
   bool resizes = true;
-  int filter = 2;                               // `resample`, Pillow's number
-  std::optional<Size> fixed;                    // to this size,
-  std::optional<int> shortest_edge;             // or so that an edge has this length
-  std::optional<int> longest_edge;              // likewise
-  std::optional<Size> crop;                     // the middle
-  std::optional<int> tile;                      // to squares of this edge:
-  bool splits = false;                          // tiles and the whole, else the whole alone
+  int filter = 2;                    // `resample`, Pillow's number
+  std::optional<Size> fixed;         // to this size,
+  std::optional<int> shortest_edge;  // or so that an edge has this length
+  std::optional<int> longest_edge;   // likewise
+  std::optional<Size> crop;          // the middle
+  std::optional<int> tile;           // to squares of this edge:
+  bool splits = false;               // tiles and the whole, else the whole alone
   // Numbers.
   double factor = 1;
   std::array<double, 3> mean = {0, 0, 0}, deviation = {1, 1, 1};
@@ -45,8 +45,8 @@ PixelConfig read_pixel_config(const std::string& file);
 /// Shapes of the inputs that with_pixels() replaces: for one image, and for the most in a run.
 std::pair<Shapes, Shapes> shapes_of_pixels(const std::string& file);
 
-/// `tower`, which takes `pixel_values` f32 [images, 3, height, width] alone, with the input `pixels`
-/// u8 [images, height, width, 3] in its place. Throws Error(kUsage) for other towers.
+/// `tower`, which takes `pixel_values` f32 [images, 3, height, width] alone, with the input
+/// `pixels` u8 [images, height, width, 3] in its place. Throws Error(kUsage) for other towers.
 ir::Graph with_pixels(const ir::Graph& tower, const std::string& file);
 
 }  // namespace sinter::tools

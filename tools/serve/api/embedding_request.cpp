@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/api/embedding_request.h"
 
-#include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "tools/serve/api/base64.h"
 #include "tools/serve/api/limits.h"
 #include "tools/serve/api/request_fields.h"
 
@@ -13,22 +14,6 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-std::string base64(const std::vector<float>& vector) {
-  constexpr const char* kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<unsigned char> bytes(vector.size() * sizeof(float));
-  std::memcpy(bytes.data(), vector.data(), bytes.size());
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t three = 0;
-    for (std::size_t i = at; i < at + 3; ++i)
-      three = three << 8 | (i < bytes.size() ? bytes[i] : 0U);
-    for (std::size_t digit = 0; digit < 4; ++digit)
-      text += at + digit > bytes.size() ? '=' : kDigits[three >> (18 - 6 * digit) & 63U];
-  }
-  return text;
-}
 
 /// The text of `prompt_name`, or of the model's default.
 const std::string& prompt_of(RequestFields& fields, const ServedModel& model) {
@@ -78,8 +63,9 @@ ordered_json embedding_answer(const EmbeddingRequest& request, const std::string
   ordered_json data = ordered_json::array();
   std::size_t tokens = 0;
   for (std::size_t i = 0; i < vectors.size(); ++i) {
-    ordered_json vector =
-        request.base64 ? ordered_json(base64(vectors[i])) : ordered_json(vectors[i]);
+    ordered_json vector = request.base64
+                              ? ordered_json(base64(std::as_bytes(std::span(vectors[i]))))
+                              : ordered_json(vectors[i]);
     data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(vector)}});
     if (request.cut.contains(i)) data.back()["truncated"] = true;
     tokens += request.texts[i].ids.size();

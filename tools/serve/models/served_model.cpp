@@ -167,8 +167,8 @@ void ServedModel::load_vision(const Plan& tower, const std::string& folder,
   if (!tokenizer_) throw usage_error("'{}' is a model that sees: give its --tokenizer", name_);
   const std::string own =
       folder.empty() ? std::filesystem::path(options_.tokenizer).parent_path().string() : folder;
-  vision_ = options_.make_vision(tower, own, *tokenizer_, limits, options_.session,
-                                 options_.waiting);
+  vision_ =
+      options_.make_vision(tower, own, *tokenizer_, limits, options_.session, options_.waiting);
 }
 
 void ServedModel::load_speech(const Plan& encoder, const Plan& decoder) {

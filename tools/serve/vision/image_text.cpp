@@ -11,9 +11,7 @@ namespace {
 
 std::string whole_alone(int, int, const std::string& piece) { return piece; }
 
-std::string between_ends(int, int, const std::string& piece) {
-  return "<img>" + piece + "</img>";
-}
+std::string between_ends(int, int, const std::string& piece) { return "<img>" + piece + "</img>"; }
 
 /// Idefics 3 and SmolVLM: each tile behind its place, then the whole.
 std::string tiles(int rows, int columns, const std::string& piece) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "ir/tensor.h"
 #include "ir/text/shown.h"
 #include "runtime/engine/executor.h"
 #include "runtime/files/input_file.h"
@@ -29,8 +30,9 @@ class Turn {
   Turn(std::atomic<std::int64_t>& count, std::int64_t most) : count_(count) {
     if (++count_ <= most + 1) return;
     --count_;
-    throw QueueFullError(ErrorCode::kUsage,
-                         fmt::format("{} requests with images wait already: try again later", most));
+    throw QueueFullError(
+        ErrorCode::kUsage,
+        fmt::format("{} requests with images wait already: try again later", most));
   }
   ~Turn() { --count_; }
   Turn(const Turn&) = delete;
@@ -154,10 +156,9 @@ class Tower final : public VisionModel {
     for (std::int64_t first = 0; first < pieces.count; first += most_images_) {
       const std::int64_t count = std::min(most_images_, pieces.count - first);
       const std::vector<std::int64_t> shape = {count, processor_.height(), processor_.width(), 3};
-      session_.set_input("pixels",
-                         TensorView{DType::kUInt8, shape,
-                                    const_cast<std::uint8_t*>(pieces.pixels.data()) +
-                                        static_cast<std::size_t>(first) * bytes});
+      session_.set_input(
+          "pixels", TensorView{DType::kUInt8, shape,
+                               pieces.pixels.data() + static_cast<std::size_t>(first) * bytes});
       session_.run();
       const TensorView output = session_.output(std::size_t{0});
       std::int64_t rows = 1;
@@ -178,8 +179,8 @@ class Tower final : public VisionModel {
     const std::size_t size = size_of(decoder_type_), before = vectors.data.size();
     vectors.data.resize(before + count * size);
     for (std::size_t i = 0; i < count; ++i)
-      ir::store_from_double(decoder_type_, vectors.data.data() + before + i * size,
-                            ir::load_as_double(output.dtype, data + i * size_of(output.dtype)));
+      ir::store_double(decoder_type_, vectors.data.data() + before + i * size,
+                       ir::load_as_double(output.dtype, data + i * size_of(output.dtype)));
   }
 
   const Tokenizer& tokenizer_;
