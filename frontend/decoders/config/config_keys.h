@@ -17,6 +17,10 @@
 
 namespace sinter::frontend {
 
+/// Most that a configuration may say.
+inline constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
+                              kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
+
 class ConfigKeys {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "frontend/decoders/config/read_config.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 #include "tools/json/read_json.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "frontend/model/import_options.h"
+#include "frontend/import.h"
 #include "fusion/context.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/build/node_copy.h"

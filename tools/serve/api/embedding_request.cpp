@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/serve/api/base64.h"
+#include "tools/json/base64.h"
 #include "tools/serve/api/limits.h"
 #include "tools/serve/api/request_fields.h"
 

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "tools/json/base64.h"
 #include "tools/json/read_json.h"
 #include "tools/serve/api/api_error.h"
-#include "tools/serve/api/image_url.h"
 #include "tools/serve/api/limits.h"
 
 namespace sinter::tools {
@@ -14,6 +14,23 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
+
+/// The bytes of "data:image/..;base64,..", since the server fetches nothing.
+std::string bytes_of_image_url(std::string_view url) {
+  constexpr std::string_view kStart = "data:image/", kForm = ";base64,";
+  const std::size_t form = url.substr(0, kMostShownBytes).find(kForm);
+  if (!url.starts_with(kStart) || form == std::string_view::npos)
+    RequestFields::fail("messages",
+                        "has an image that is no data URL (data:image/png;base64,..): none is "
+                        "fetched");
+  const std::string_view text = url.substr(form + kForm.size());
+  if (text.size() / 4 * 3 > kMostImageFileBytes)
+    RequestFields::fail("messages", fmt::format("has an image of {} bytes: {} at most",
+                                                text.size() / 4 * 3, kMostImageFileBytes));
+  auto bytes = bytes_of_base64(text);
+  if (!bytes) RequestFields::fail("messages", "has an image that is no base64");
+  return *std::move(bytes);
+}
 
 /// The URL of a part that is an image; null if it is none.
 const std::string* image_url_of(const ordered_json& part) {
@@ -61,7 +78,7 @@ ordered_json parts_of(const ordered_json& content, const ServedModel& model,
                           fmt::format("has an image, and '{}' reads texts alone", model.name()));
     if (images.size() == kMostImages)
       RequestFields::fail("messages", fmt::format("has more than {} images", kMostImages));
-    images.push_back(bytes_of_image_url("messages", *url));
+    images.push_back(bytes_of_image_url(*url));
     parts.push_back({{"type", "image"}});
   }
   return parts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/serve/api/base64.h"
+#include "tools/json/base64.h"
 
 #include <array>
 #include <cstdint>
