@@ -120,11 +120,16 @@ inline constexpr char kSamplingReals[] = "sampling_reals",
                       kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs";
 /// Of mixtures of experts, [mixtures, experts + 1]: the first row of each expert.
 inline constexpr char kExpertOffsets[] = "expert_offsets";
+/// Vectors in place of embeddings, such as those of an image: [given, width], and each token's row
+/// of them, -1 for its own embedding. The one-sequence graph has the same names, rows [1, tokens].
+inline constexpr char kGivenVectors[] = "given_vectors", kGivenRows[] = "given_rows";
+/// Positions that turn queries and keys, where there are several of a token: [axes, tokens].
+inline constexpr char kRotaryPositions[] = "rotary_positions";
 /// Of what an encoder gives: how many of its positions a token's sequence has, and their blocks.
 inline constexpr char kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables";
 inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples[] = "samples",
                       kTableBlocks[] = "table_blocks", kCachePositions[] = "cache_positions",
-                      kSetRows[] = "set_rows", kBiases[] = "biases",
+                      kSetRows[] = "set_rows", kBiases[] = "biases", kGiven[] = "given",
                       kCrossBlocks[] = "cross_blocks", kCrossPositions[] = "cross_positions";
 }  // namespace paged_names
 

@@ -9,6 +9,7 @@
 #include <sinter/error.h>
 
 #include "frontend/decoders/layer_writer.h"
+#include "frontend/model/import_options.h"
 
 namespace sinter::frontend {
 namespace {
@@ -30,6 +31,10 @@ class DecoderWriter : private LayerWriter {
     ValueId x = embedding();
     for (std::size_t i = 0; i < c_.layers.size(); ++i) x = layer(x, i);
     w_.scope("head");
+    if (is_of_texts()) {
+      write_text_output(norm(x, "output_norm"), padding_);
+      return w_.b.finish();
+    }
     x = w_.b.add("Gather", {x, w_.b.scalar(DType::kInt64, -1)}, {{"axis", std::int64_t{1}}});
     w_.b.output("logits", logits(norm(x, "output_norm")));
     for (std::size_t i = 0; i < caches_.size(); ++i)
@@ -41,6 +46,8 @@ class DecoderWriter : private LayerWriter {
  private:
   // ---------------------------------------------------------------- inputs
 
+  bool is_of_texts() const { return c_.text.use != TextUse::kNextToken; }
+
   void declare() {
     const auto range = [&](const char* symbol, std::int64_t most) {
       ir::Range range;
@@ -48,14 +55,22 @@ class DecoderWriter : private LayerWriter {
       w_.b.range(symbol, range);
     };
     range("sequence", c_.positions);
-    range("capacity", c_.positions);
     sequence_ = Dim::symbol("sequence");
+    if (is_of_texts()) {
+      range("batch", kDefaultMaxDim);
+      batch_ = Dim::symbol("batch");
+      ids_ = w_.b.input("input_ids", {DType::kInt64, {batch_, sequence_}});
+      padding_ = w_.b.input("attention_mask", {DType::kInt64, {batch_, sequence_}});
+      if (counts_all())
+        throw Error(ErrorCode::kUnsupported,
+                    "its angles depend on a text's length, and its graph is of several texts");
+      return;
+    }
+    range("capacity", c_.positions);
     capacity_ = Dim::symbol("capacity");
     ids_ = w_.b.input("input_ids", {DType::kInt64, {Dim(1), sequence_}});
     position_ = w_.b.input("position", {DType::kInt64, {Dim(1)}});
-    const bool counts_all = std::ranges::any_of(
-        c_.rotaries, [](const Rotary& rotary) { return !rotary.long_frequencies.empty(); });
-    if (counts_all) {
+    if (counts_all()) {
       range("total", c_.positions);
       w_.b.input("attention_mask", {DType::kInt64, {Dim(1), Dim::symbol("total")}});
     }
@@ -69,12 +84,18 @@ class DecoderWriter : private LayerWriter {
     }
   }
 
+  bool counts_all() const {
+    return std::ranges::any_of(
+        c_.rotaries, [](const Rotary& rotary) { return !rotary.long_frequencies.empty(); });
+  }
+
   void write_positions() {
     w_.scope("positions");
-    const ValueId places = w_.add("Add", w_.iota(sequence_, 0, 1), position_);
+    ValueId places = w_.iota(sequence_, 0, 1);
+    if (!is_of_texts()) places = w_.add("Add", places, position_);
     row_ = w_.reshape(places, {sequence_, Dim(1)});
     places_ = w_.reshape(places, {Dim(1), sequence_});
-    key_ = w_.iota(capacity_, 0, 1);
+    key_ = w_.iota(is_of_texts() ? sequence_ : capacity_, 0, 1);
     for (const Rotary& rotary : c_.rotaries)
       angles_.push_back(rotary.long_frequencies.empty() ? computed_angles(rotary)
                                                         : tabled_angles(rotary));
@@ -121,17 +142,22 @@ class DecoderWriter : private LayerWriter {
     return {result(true), result(false)};
   }
 
-  /// Whether a token sees a key: bool [sequence, capacity].
+  /// Whether a token sees a key: bool [sequence, capacity]; of whole texts [batch, 1, 1, sequence,
+  /// sequence].
   ValueId mask(std::int64_t window) {
     ValueId& mask = masks_[window];
     if (mask.valid()) return mask;
     const ir::GraphBuilder::OriginScope scope(w_.b, {"positions/mask"});
-    mask = w_.add("LessOrEqual", key_, row_);
+    const auto both = [&](ValueId more) { mask = mask.valid() ? w_.add("And", mask, more) : more; };
+    if (!c_.text.is_bidirectional) both(w_.add("LessOrEqual", key_, row_));
     if (window > 0) {
-      const ValueId first =
-          w_.add("Sub", row_, w_.b.scalar(DType::kInt64, static_cast<double>(window)));
-      mask = w_.add("And", mask, w_.add("Greater", key_, first));
+      const ValueId size = w_.b.scalar(DType::kInt64, static_cast<double>(window));
+      both(w_.add("Greater", key_, w_.add("Sub", row_, size)));
+      if (c_.text.is_bidirectional) both(w_.add("Less", key_, w_.add("Add", row_, size)));
     }
+    if (is_of_texts())
+      both(w_.reshape(w_.add("Greater", padding_, w_.b.scalar(DType::kInt64, 0)),
+                      {batch_, Dim(1), Dim(1), Dim(1), sequence_}));
     return mask;
   }
 
@@ -155,7 +181,8 @@ class DecoderWriter : private LayerWriter {
     const std::string name = weights_.name("token_embd.weight");
     table_ = weights_.take(name, {c_.vocabulary, c_.hidden});
     const ValueId rows = w_.rows(*table_, name, ids_);
-    return w_.scaled(rows, c_.embedding_scale);
+    const ValueId x = w_.scaled(rows, c_.embedding_scale);
+    return c_.norms_embedding ? norm(x, "token_embd_norm") : x;
   }
 
   ValueId logits(ValueId x) {
@@ -180,7 +207,7 @@ class DecoderWriter : private LayerWriter {
     };
     switch (c_.residual) {
       case Residual::kPre:
-        x = joined(x, attention(norm(x, "attn_norm", i), i));
+        x = joined(x, attention(i == 0 && c_.norms_embedding ? x : norm(x, "attn_norm", i), i));
         return joined(x, mlp(norm(x, second_norm(i), i), i));
       case Residual::kPost:
         x = joined(x, norm(attention(x, i), "post_attention_norm", i));
@@ -232,9 +259,9 @@ class DecoderWriter : private LayerWriter {
       if (c_.heads != c_.kv_heads)
         throw Error(ErrorCode::kUnsupported,
                     "its fused queries, keys and values have groups of heads");
-      const ValueId by_head = w_.reshape(all, {Dim(1), sequence_, Dim(c_.heads), Dim(3 * size)});
+      const ValueId by_head = w_.reshape(all, {batch_, sequence_, Dim(c_.heads), Dim(3 * size)});
       const auto third = [&](std::int64_t n) {
-        return w_.reshape(w_.part(by_head, 3, n * size, size), {Dim(1), sequence_, Dim(q)});
+        return w_.reshape(w_.part(by_head, 3, n * size, size), {batch_, sequence_, Dim(q)});
       };
       return {third(0), third(1), third(2)};
     }
@@ -294,21 +321,27 @@ class DecoderWriter : private LayerWriter {
 
   ValueId attention(ValueId x, std::size_t i) {
     const auto [q, k, v] = heads_of(x, i);
-    auto& [keys, values] = caches_[i];
-    keys = w_.put_rows(keys, k, position_);
-    values = w_.put_rows(values, v, position_);
     const ValueId sinks =
         c_.has_sinks ? vector(weights_.name("attn_sinks.weight", i), c_.heads) : ValueId();
-    const ValueId y = w_.attended(q, keys, values, mask(c_.layers[i].window), c_.score_scale,
-                                  c_.score_cap, sinks);
+    ValueId y;
+    if (is_of_texts()) {
+      y = w_.attended(q, k, v, mask(c_.layers[i].window), c_.score_scale, c_.score_cap, sinks,
+                      GraphWriter::kLowest);
+    } else {
+      auto& [keys, values] = caches_[i];
+      keys = w_.put_rows(keys, k, position_);
+      values = w_.put_rows(values, v, position_);
+      y = w_.attended(q, keys, values, mask(c_.layers[i].window), c_.score_scale, c_.score_cap,
+                      sinks);
+    }
     const std::int64_t width = c_.heads * c_.value_size;
     const ValueId merged =
-        w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {Dim(1), sequence_, Dim(width)});
+        w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {batch_, sequence_, Dim(width)});
     return linear(merged, "attn_output", i, c_.hidden, width, c_.output_bias);
   }
 
-  Dim sequence_, capacity_;
-  ValueId ids_, position_, row_, places_, key_;
+  Dim batch_{1}, sequence_, capacity_;
+  ValueId ids_, padding_, position_, row_, places_, key_;
   std::vector<std::array<ValueId, 2>> caches_;  // keys and values
   std::vector<Angles> angles_;
   std::map<std::int64_t, ValueId> masks_;  // by window

@@ -58,7 +58,13 @@ DecoderWeights::DecoderWeights(const Architecture& architecture,
                                std::shared_ptr<const TensorFile> file, bool is_gguf,
                                std::shared_ptr<ir::ReadLog> reads)
     : CheckedWeights(architecture.name, std::move(file), is_gguf, std::move(reads)),
-      row_(architecture) {}
+      row_(architecture) {
+  // A bare model's file has names without the model's own.
+  constexpr std::string_view kModel = "model.";
+  const std::string table = folder_name(row_, "token_embd.weight");
+  if (!is_gguf && !has(table) && table.starts_with(kModel) && has(table.substr(kModel.size())))
+    dropped_ = kModel;
+}
 
 CheckedWeights::CheckedWeights(std::string_view architecture,
                                std::shared_ptr<const TensorFile> file, bool is_gguf,
@@ -71,7 +77,8 @@ CheckedWeights::CheckedWeights(std::string_view architecture,
 std::string DecoderWeights::name(std::string_view what, std::optional<std::size_t> layer) const {
   if (is_gguf()) return layer ? fmt::format("blk.{}.{}", *layer, what) : std::string(what);
   const std::string own = folder_name(row_, what);
-  return layer ? fmt::format("{}{}.{}", row_.layer_prefix, *layer, own) : own;
+  const std::string all = layer ? fmt::format("{}{}.{}", row_.layer_prefix, *layer, own) : own;
+  return all.starts_with(dropped_) ? all.substr(dropped_.size()) : all;
 }
 
 void CheckedWeights::take_factor(const std::string& name, StoredTensor& stored) {

@@ -71,6 +71,7 @@ class DecoderWeights : public CheckedWeights {
 
  private:
   const Architecture& row_;
+  std::string_view dropped_;  // beginning of names that the file's lack
 };
 
 }  // namespace sinter::frontend

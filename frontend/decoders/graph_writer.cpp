@@ -130,7 +130,7 @@ ValueId GraphWriter::put_rows(ValueId cache, ValueId rows, ValueId first) {
 }
 
 ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, double scale,
-                              double cap, ValueId sinks) {
+                              double cap, ValueId sinks, double hidden) {
   const Shape rows = shape(q), keys = shape(k);
   const Dim size = shape(v)[3];
   const Dim group(rows[1].value() / keys[1].value());
@@ -140,7 +140,7 @@ ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, dou
     *each = reshape(*each, {keys[0], keys[1], Dim(1), keys[2], shape(*each)[3]});
   const ValueId product = add("MatMul", q, transpose(k, {0, 1, 2, 4, 3}));
   ValueId scores = capped(scaled(product, scale), cap);
-  scores = b.add("Where", {mask, scores, number(-std::numeric_limits<double>::infinity())});
+  scores = b.add("Where", {mask, scores, number(hidden)});
   Shape all = shape(scores);
   if (sinks.valid()) {
     Shape one = all;
@@ -160,8 +160,6 @@ ValueId GraphWriter::attended(ValueId q, ValueId k, ValueId v, ValueId mask, dou
 
 ValueId GraphWriter::attended_by_heads(ValueId q, ValueId k, ValueId v, double scale, ValueId mask,
                                        ValueId bias) {
-  // In place of a hidden score: float16's lowest, so that a text without tokens gives numbers.
-  constexpr double kLowest = -65504;
   ValueId scores = scaled(add("MatMul", q, transpose(k, {0, 1, 3, 2})), scale);
   if (bias.valid()) scores = add("Add", scores, bias);
   if (mask.valid()) scores = b.add("Where", {mask, scores, number(kLowest)});

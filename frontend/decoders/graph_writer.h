@@ -2,6 +2,7 @@
 // What decoders are written with: layers as operators of ir.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,9 +56,14 @@ class GraphWriter {
   /// `cache` [1, heads, capacity, size] with `rows` [1, heads, length, size] from `first` [1] on.
   ir::ValueId put_rows(ir::ValueId cache, ir::ValueId rows, ir::ValueId first);
   /// softmax(mask(cap(scale * q k'))) v; consecutive heads of q share a head of k and v. `sinks`,
-  /// if valid: for each head of q the score of one more key, whose value is zero.
+  /// if valid: for each head of q the score of one more key, whose value is zero. `hidden`: the
+  /// score of what `mask` hides.
   ir::ValueId attended(ir::ValueId q, ir::ValueId k, ir::ValueId v, ir::ValueId mask, double scale,
-                       double cap, ir::ValueId sinks = {});
+                       double cap, ir::ValueId sinks = {},
+                       double hidden = -std::numeric_limits<double>::infinity());
+  /// In place of a hidden score where a token may see none: float16's lowest, so that numbers come
+  /// of it.
+  static constexpr double kLowest = -65504;
   /// softmax(scale * q k' + bias) v, without keys that `mask` hides, of as many heads of each. Both
   /// may be missing.
   ir::ValueId attended_by_heads(ir::ValueId q, ir::ValueId k, ir::ValueId v, double scale,

@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "frontend/decoders/config/read_config.h"
+#include "frontend/decoders/config/text_use.h"
 #include "frontend/decoders/decoder_graph.h"
 #include "frontend/decoders/encoder_graph.h"
 #include "frontend/decoders/files/ct2.h"
@@ -105,7 +106,14 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
       result.graph = encoder_graph(*encoder, read, file, reads);
       result.warnings = std::move(read.notes);
     } else {
-      DecoderConfig read = read_config(*row, *keys, *file);
+      keys->spell(row->keys);
+      TextConfig text;
+      if (is_folder && !is_converted) {
+        text = text_use(path, *row, *keys);
+        const auto deciding = text_use_files(path);
+        paths.insert(paths.end(), deciding.begin(), deciding.end());
+      }
+      DecoderConfig read = read_config(*row, *keys, *file, text);
       DecoderWeights weights(*row, file, !is_folder, reads);
       result.graph = decoder_graph(read, weights, weights.activation_type());
       weights.refuse_others(read.left_out);

@@ -13,7 +13,8 @@ namespace sinter::frontend {
 /// be opened, or is another folder.
 bool is_decoder_source(const std::string& path);
 
-/// The model at `path` (see decoder_graph.h, encoder_graph.h); `reads` as in ImportOptions. Throws
+/// The model at `path` (see decoder_graph.h, encoder_graph.h; text_use() says which graph of a
+/// decoder's weights); `reads` as in ImportOptions. Throws
 /// Error(kInvalidModel) for damaged files, Error(kUnsupported) naming the architecture, key or
 /// tensor that is not known.
 /// `wants_encoder`: of a model of both (see speech_graph.h); Error(kUsage) for others.

@@ -49,8 +49,9 @@ ValueId LayerWriter::norm(ValueId x, std::string_view what, std::optional<std::s
 }
 
 ValueId LayerWriter::split(ValueId x, std::int64_t heads, std::int64_t size) {
-  const Dim sequence = w_.shape(x)[w_.shape(x).size() - 2];
-  return w_.transpose(w_.reshape(x, {Dim(1), sequence, Dim(heads), Dim(size)}), {0, 2, 1, 3});
+  const ir::Shape& shape = w_.shape(x);
+  const Dim batch = shape.size() == 3 ? shape[0] : Dim(1), sequence = shape[shape.size() - 2];
+  return w_.transpose(w_.reshape(x, {batch, sequence, Dim(heads), Dim(size)}), {0, 2, 1, 3});
 }
 
 }  // namespace sinter::frontend

@@ -33,7 +33,7 @@ class LayerWriter {
   /// Over the last dimension, with the weights `what`.
   ValueId norm(ValueId x, std::string_view what, std::optional<std::size_t> layer = {},
                std::int64_t size = 0);
-  /// [sequence, size] or [1, sequence, heads * size] by heads: [1, heads, sequence, size].
+  /// [sequence, size] or [batch, sequence, heads * size] by heads: [batch, heads, sequence, size].
   ValueId split(ValueId x, std::int64_t heads, std::int64_t size);
 
   /// A mixture of experts in place of the MLP, and what all tokens go through beside it.
@@ -41,11 +41,19 @@ class LayerWriter {
   /// Queries, keys and values by heads of multi-head latent attention (arXiv:2405.04434).
   std::array<ValueId, 3> latent_heads(ValueId x, const Angles& angles, std::size_t layer);
 
+  /// The output of a graph of whole texts, by their use: `last_hidden_state`, `logits` or `scores`.
+  /// x: [batch, sequence, hidden]; `mask`: int64 [batch, sequence], 1 for tokens that count.
+  void write_text_output(ValueId x, ValueId mask);
+
   const DecoderConfig& c_;
   DecoderWeights& weights_;
   GraphWriter w_;
 
  private:
+  ValueId pooled(ValueId x, ValueId mask, TextPooling pooling);
+  ValueId plain_linear(ValueId x, std::string_view what, std::int64_t rows);
+  ValueId labels(ValueId x, ValueId mask);
+  ValueId answer(ValueId x, ValueId mask);
   struct Experts;  // rows of tokens, sorted by expert
   Experts route(ValueId tokens, std::size_t layer);
   ValueId product(const Experts& rows, ValueId of, const char* what, std::size_t layer,

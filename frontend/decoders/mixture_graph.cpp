@@ -95,7 +95,7 @@ ValueId LayerWriter::shared_expert(ValueId tokens, std::size_t layer) {
 
 ValueId LayerWriter::mixture(ValueId x, std::size_t layer) {
   const Shape shape = w_.shape(x);
-  const ValueId tokens = w_.reshape(x, {shape[1], shape[2]});
+  const ValueId tokens = w_.reshape(x, {shape[0] * shape[1], shape[2]});
   const Experts experts = route(tokens, layer);
   const ValueId own = ir::take_tokens(w_.b, experts.rows, tokens);
   const ValueId down = product(experts, gated(experts, own, layer), "ffn_down_exps", layer,

@@ -24,12 +24,13 @@ class InputFinder {
 
   DecoderInputs find() {
     find_caches();
+    find_given();
     find_ids();
     const auto classify_all = [&](bool floats) {
       for (const ValueId input : graph_.inputs())
         // A mask's size may choose a table of angles, though nobody reads the mask.
         if (is_float(graph_.type(input).dtype) == floats && input != found_.ids &&
-            !is_cache(input) && !is_state(input) &&
+            !is_cache(input) && !is_state(input) && !is_given(input) &&
             (graph_.is_output(input) || !graph_.users(input).empty() ||
              is_total(graph_.type(input))))
           classify(input);
@@ -48,6 +49,31 @@ class InputFinder {
   bool is_state(ValueId input) const {
     return std::ranges::any_of(found_.states,
                                [&](const DecoderState& state) { return state.input == input; });
+  }
+
+  bool is_given(ValueId input) const {
+    return found_.given && (input == found_.given->vectors || input == found_.given->rows);
+  }
+
+  void find_given() {
+    DecoderInputs::Given given;
+    for (const ValueId input : graph_.inputs()) {
+      if (graph_.value(input).name == paged_names::kGivenVectors) given.vectors = input;
+      if (graph_.value(input).name == paged_names::kGivenRows) given.rows = input;
+    }
+    if (!given.vectors.valid() && !given.rows.valid()) return;
+    if (!given.vectors.valid() || !given.rows.valid())
+      refuse(fmt::format("of the inputs '{}' and '{}' there is one alone",
+                         paged_names::kGivenVectors, paged_names::kGivenRows));
+    const TensorType& vectors = graph_.type(given.vectors);
+    if (!is_float(vectors.dtype) || vectors.shape.size() != 2 || !vectors.shape[0].as_symbol() ||
+        !vectors.shape[1].is_constant() || !row_symbol(given.rows))
+      refuse(
+          fmt::format("'{}' is {}, '{}' {}: expected floats [given, width] and integers [1, "
+                      "tokens]",
+                      paged_names::kGivenVectors, to_string(vectors), paged_names::kGivenRows,
+                      to_string(graph_.type(given.rows))));
+    found_.given = given;
   }
 
   void find_caches() {
@@ -219,7 +245,8 @@ class InputFinder {
     for (const ValueId input : graph_.inputs()) {
       names.push_back("'" + graph_.value(input).name + "' " + to_string(graph_.type(input).shape));
       const auto symbol = row_symbol(input);
-      if (is_cache(input) || is_state(input) || !symbol || !chooses_rows(input)) continue;
+      if (is_cache(input) || is_state(input) || is_given(input) || !symbol || !chooses_rows(input))
+        continue;
       // Positions select rows too, of tables of positions.
       if (found_.ids.valid() && graph_.value(input).name != "input_ids") continue;
       found_.ids = input;
@@ -246,6 +273,8 @@ class InputFinder {
       found_.positions.push_back(input);
     else if (symbol || is_total(type))
       found_.masks.push_back(input);
+    else if (is_rotary(type))
+      found_.rotary = input;
     else if (is_crossed(input))
       found_.crossed.push_back(input);
     else
@@ -253,6 +282,13 @@ class InputFinder {
           fmt::format("the input '{}', {}, is neither tokens, their positions, a mask of all "
                       "tokens so far, a cache nor an encoder's keys or values",
                       graph_.value(input).name, to_string(type)));
+  }
+
+  /// Whether it is the first of [axes, 1, tokens].
+  bool is_rotary(const TensorType& type) const {
+    const Shape& shape = type.shape;
+    return !found_.rotary && is_integer(type.dtype) && shape.size() == 3 &&
+           shape[0].is_constant() && shape[1] == Dim(1) && shape[2] == found_.tokens;
   }
 
   /// Constant sizes but for the last one but one, the same of all; read as keys or values.

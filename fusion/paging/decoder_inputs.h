@@ -33,6 +33,12 @@ struct DecoderInputs {
   /// Keys and values of an encoder's positions [.., positions, columns], which attention alone
   /// reads.
   std::vector<ValueId> crossed;
+  /// Vectors in place of embeddings (paged_names::kGivenVectors, kGivenRows); both or none.
+  struct Given {
+    ValueId vectors, rows;
+  };
+  std::optional<Given> given;
+  std::optional<ValueId> rotary;  // integers [axes, 1, tokens]: positions that turn q and k
   /// How caches grow: not at all (rows at their positions); by padding before that; or by
   /// concatenation to the rows of all previous tokens. Sliding windows are not meant.
   enum class Growth { kNone, kPadded, kConcatenated };

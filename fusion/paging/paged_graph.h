@@ -29,6 +29,7 @@ struct PagedGraph {
   std::vector<ValueId> mapped;  // new values of old ones
   // Inputs of the new graph, some of them invalid.
   ValueId places, slots, starts, tables, rows, lengths, cross_limits, cross_tables;
+  std::size_t given = 0;  // inputs of vectors in place of tokens, and of rotary positions
 
   ValueId as(ValueId value, DType type);
   ValueId shaped(ValueId value, Shape shape);

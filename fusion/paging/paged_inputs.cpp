@@ -88,6 +88,7 @@ void PagedInputs::declare(const Dim& vocabulary) {
         return length_table(g_.old, node, g_.inputs, g_.trials);
       }))
     g_.lengths = add(names::kTextLengths, {tokens});
+  declare_given();
   sampler_.declare(g_.b, vocabulary);
   g_.states.declare_inputs(g_.b, g_.options);
   g_.mapped[g_.inputs.ids.position()] = g_.shaped(g_.as(ids, g_.old.type(g_.inputs.ids).dtype),
@@ -116,6 +117,28 @@ void PagedInputs::declare(const Dim& vocabulary) {
         g_.token_positions({g_.old.type(input).shape.size() - 1, 0}, g_.old.type(input));
 }
 
+void PagedInputs::declare_given() {
+  namespace names = paged_names;
+  const Dim tokens = Dim::symbol(names::kTokens);
+  const auto add = [&](ValueId old, const char* name, Shape shape) {
+    const TensorType& type = g_.old.type(old);
+    const ValueId input = g_.b.input(name, {DType::kInt32, std::move(shape)});
+    g_.mapped[old.position()] = g_.shaped(g_.as(input, type.dtype), resized(type.shape));
+    ++g_.given;
+  };
+  if (const auto& given = g_.inputs.given) {
+    const TensorType& type = g_.old.type(given->vectors);
+    sizes_.emplace(*type.shape[0].as_symbol(), Dim::symbol(names::kGiven));
+    range(names::kGiven, 1, g_.options.max_step_tokens);
+    g_.mapped[given->vectors.position()] =
+        g_.b.input(names::kGivenVectors, {type.dtype, resized(type.shape)});
+    ++g_.given;
+    add(given->rows, names::kGivenRows, {tokens});
+  }
+  if (const auto& rotary = g_.inputs.rotary)
+    add(*rotary, names::kRotaryPositions, {g_.old.type(*rotary).shape[0], tokens});
+}
+
 void PagedInputs::declare_crossed() {
   namespace names = paged_names;
   const std::int64_t block = g_.options.block_size;
@@ -139,7 +162,7 @@ void PagedInputs::declare_crossed() {
 
 bool PagedInputs::is_old(std::size_t i) const {
   const std::size_t own =
-      6 + (g_.lengths.valid() ? 1 : 0) + TokenSampler::kInputs + g_.states.inputs();
+      6 + (g_.lengths.valid() ? 1 : 0) + g_.given + TokenSampler::kInputs + g_.states.inputs();
   const std::size_t crossed = g_.inputs.crossed.empty() ? 0 : g_.inputs.crossed.size() + 2;
   return i >= own + g_.inputs.caches.size() + g_.inputs.states.size() + crossed;
 }

@@ -38,6 +38,8 @@ class PagedInputs {
              const std::optional<Dim>& bound = {});
   /// Whether a symbol is the number of tokens, of previous tokens, or of both.
   bool is_replaced(const std::string& symbol) const;
+  /// Vectors in place of tokens' embeddings, and positions of several axes.
+  void declare_given();
   /// Of all sequences: slots of the same number of blocks.
   void declare_crossed();
   /// Whether input `i` of the new graph is one of the former token counts, which follow its own

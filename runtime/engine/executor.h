@@ -31,6 +31,9 @@ struct ExecutorLimits {
                                     // for each sequence
   bool shares_blocks = true;        // sequences may share blocks (prefix cache)
   std::vector<CrossInput> crossed;  // inputs that each request must give; empty: none
+  std::int64_t given_width = 0;     // of vectors in place of tokens; 0: it takes none
+  DType given_type = DType::kFloat32;
+  int rotary_axes = 0;  // of a token's positions; 0: they are its number
   /// Sizes that steps are padded to (captured graphs), ascending; the last is the maximum. Empty:
   /// no padding.
   std::vector<int> token_sizes, sequence_sizes;

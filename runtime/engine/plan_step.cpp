@@ -218,7 +218,7 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     plan.sequences.push_back({sequence.id, sequence.admission, sequence.slot, first, count,
                               sequence.planned, static_cast<int>(plan.block_tables.size()),
                               static_cast<int>(blocks.size()), sequence.prompt_tokens,
-                              sequence.state_source});
+                              sequence.state_source, sequence.request->request.vectors});
     plan.block_tables.insert(plan.block_tables.end(), blocks.begin(), blocks.end());
     for (int i = 0; i < part.tokens; ++i) {
       const auto position =

@@ -105,11 +105,35 @@ void Scheduler::check_encoded(const EncoderOutput* given) const {
   }
 }
 
+void Scheduler::check_vectors(const GenerationRequest& request) const {
+  if (request.vectors == nullptr) return;
+  const PromptVectors& given = *request.vectors;
+  const std::size_t tokens = request.prompt.size();
+  if (limits_.given_width == 0 && !given.rows.empty())
+    throw usage_error("the plan takes no vectors in place of tokens");
+  const auto axes = static_cast<std::size_t>(limits_.rotary_axes);
+  if (!given.rotary.empty() && given.rotary.size() != axes * tokens)
+    throw usage_error("{} rotary positions of {} tokens: the plan has {} of a token",
+                      given.rotary.size(), tokens, axes);
+  if (given.rows.empty()) return;
+  const std::size_t row = static_cast<std::size_t>(limits_.given_width) * size_of(given.dtype);
+  if (given.dtype != limits_.given_type || given.width != limits_.given_width ||
+      given.rows.size() != tokens || given.data.size() % row != 0)
+    throw usage_error(
+        "vectors of {} {} in place of {} of {} tokens: the plan takes {} {} for each token",
+        given.width, to_string(given.dtype), given.rows.size(), tokens, limits_.given_width,
+        to_string(limits_.given_type));
+  const auto count = static_cast<std::int64_t>(given.data.size() / row);
+  for (const std::int32_t at : given.rows)
+    if (at < -1 || at >= count) throw usage_error("a token has vector {} of {}", at, count);
+}
+
 void Scheduler::check(const GenerationRequest& request) const {
   const SamplingParameters& sampling = request.sampling;
   check_constraint(sampling);
   check_encoded(request.encoded.get());
   if (request.prompt.empty()) throw usage_error("the prompt has no tokens");
+  check_vectors(request);
   for (const TokenId token : request.prompt)
     if (token < 0 || (limits_.vocabulary > 0 && token >= limits_.vocabulary))
       throw usage_error("token {} of the prompt is not in the model's vocabulary of {}", token,

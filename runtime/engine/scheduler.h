@@ -34,6 +34,7 @@ class Scheduler {
   void check_constraint(const SamplingParameters& sampling) const;
   /// The part of check() for the encoder output; null: the request has none.
   void check_encoded(const EncoderOutput* given) const;
+  void check_vectors(const GenerationRequest& request) const;
 
   /// Adds a request that passed check(). `id` must be unused; `grammar` is that of its constraint.
   void submit(RequestId id, GenerationRequest request, EngineTime now,

@@ -63,11 +63,12 @@ struct SequenceStep {
   SequenceId sequence = 0;
   std::uint32_t admission = 0;  // how often the sequence was admitted
   int slot = 0;
-  int first_token = 0, tokens = 0;  // range in StepPlan::tokens
-  int first_position = 0;           // position of first_token
-  int first_block = 0, blocks = 0;  // its block table: range in StepPlan::block_tables
-  int prompt_tokens = 0;            // length of the whole prompt
-  int state_source = -1;            // slot of the states before them; -1: zeros
+  int first_token = 0, tokens = 0;               // range in StepPlan::tokens
+  int first_position = 0;                        // position of first_token
+  int first_block = 0, blocks = 0;               // its block table: range in StepPlan::block_tables
+  int prompt_tokens = 0;                         // length of the whole prompt
+  int state_source = -1;                         // slot of the states before them; -1: zeros
+  std::shared_ptr<const PromptVectors> vectors;  // of the request
 };
 
 /// Draws a token from the logits of row `row`. With drafts, draws from rows row .. row + drafts, as

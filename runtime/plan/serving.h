@@ -25,7 +25,9 @@ inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kCrossLimits[] = "cross_limits", kCrossTables[] = "cross_tables",
                       kTextLengths[] = "text_lengths", kExpertOffsets[] = "expert_offsets",
                       kStateOffsets[] = "state_offsets", kStateSources[] = "state_sources",
-                      kStateSlots[] = "state_slots", kStateStores[] = "state_stores";
+                      kStateSlots[] = "state_slots", kStateStores[] = "state_stores",
+                      kGivenVectors[] = "given_vectors", kGivenRows[] = "given_rows",
+                      kRotaryPositions[] = "rotary_positions";
 }  // namespace serving_names
 
 /// The bindings that the engine uses of such a plan, and its maximum sizes.
@@ -61,6 +63,19 @@ struct ServingPlan {
     std::int64_t most = 0;                                        // slots of a pool
   };
   std::optional<States> states;
+  /// For decoders that take vectors in place of tokens' embeddings.
+  struct Given {
+    std::size_t vectors = 0, rows = 0;  // indices of inputs
+    DType type = DType::kFloat32;
+    std::int64_t most = 0, width = 0;  // vectors of a step; their elements
+  };
+  std::optional<Given> given;
+  /// For decoders whose tokens have several rotary positions.
+  struct Rotary {
+    std::size_t positions = 0;  // an input [axes, tokens]
+    int axes = 0;
+  };
+  std::optional<Rotary> rotary;
   /// Of plans that count the tokens of each expert.
   struct Experts {
     std::size_t offsets = 0;  // an output [mixtures, experts + 1]

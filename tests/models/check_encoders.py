@@ -5,11 +5,12 @@ MiniLM, if it is there: `sinter embed` gives the vectors of its ONNX model. And 
 transformers' logits say.
 
   check_encoders.py --only mpnet --target cuda
-  check_encoders.py --make         write encoders.json: configurations and outputs (needs transformers)
+  check_encoders.py --make         write encoders.json: configurations and outputs (needs transformers); with --only these rows
 """
 import argparse
 import base64
 import json
+import re
 import struct
 import sys
 import tempfile
@@ -26,6 +27,11 @@ VOCABULARY, TOKENS, KEPT = 64, 40, 5  # each KEPT-th token's vector is compared
 COMMON = dict(vocab_size=VOCABULARY, pad_token_id=1, max_position_embeddings=48)
 BERT = dict(**COMMON, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3)
 DISTIL = dict(**COMMON, dim=24, hidden_dim=40, n_layers=2, n_heads=3)
+# Of four layers, so that those with a window have two kinds; windows are shorter than the texts.
+MODERN = dict(**COMMON, hidden_size=24, intermediate_size=40, num_hidden_layers=4, num_attention_heads=3, local_attention=8,
+              reference_compile=False, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
+DECODER = dict(**COMMON, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+               head_dim=8, bos_token_id=2, eos_token_id=3)
 # Row: model_type, members, labels of a head.
 ROWS = {
     "bert": ("bert", BERT, 0),
@@ -38,6 +44,14 @@ ROWS = {
     "distilbert_labels": ("distilbert", DISTIL, 2),
     "mpnet": ("mpnet", BERT, 0),
     "mpnet_label": ("mpnet", BERT, 1),
+    "modernbert": ("modernbert", MODERN, 0),
+    "modernbert_labels": ("modernbert", dict(**MODERN, classifier_pooling="mean"), 1),
+    "modernbert_first": ("modernbert", dict(**MODERN, classifier_pooling="cls", attention_bias=True, norm_bias=True), 3),
+    "qwen3": ("qwen3", DECODER, 0),
+    "qwen3_label": ("qwen3", DECODER, 1),
+    "qwen2_labels": ("qwen2", DECODER, 2),
+    "gemma3_both_ways": ("gemma3_text", dict(**DECODER, query_pre_attn_scalar=8, use_bidirectional_attention=True, sliding_window=8,
+                                             layer_types=["sliding_attention", "full_attention"]), 0),
 }
 HALVES = ("bert", "mpnet")
 
@@ -57,8 +71,12 @@ def write_folder(row, golden, path, dtype=np.float32):
     from safetensors.numpy import save_file
     path.mkdir()
     (path / "config.json").write_text(json.dumps(golden["config"]))
-    weights = weights_of(row, golden["tensors"], 2)
+    weights = weights_of(row, golden["tensors"], layers_of(golden["config"]))
     save_file({name: x.astype(dtype) for name, x in weights.items()}, path / "model.safetensors")
+
+
+def layers_of(config):
+    return config.get("num_hidden_layers", config.get("n_layers"))
 
 
 def make_row(row):
@@ -68,11 +86,18 @@ def make_row(row):
     config = AutoConfig.for_model(kind, **more, **({"num_labels": labels} if labels else {}))
     config._attn_implementation = "eager"
     model = (AutoModelForSequenceClassification if labels else AutoModel).from_config(config).eval()
-    tensors = {name.replace("layer.0.", "layer.{}."): list(x.shape) for name, x in model.state_dict().items()
-               if not name.endswith("_ids") and "layer.1." not in name}
-    weights = weights_of(row, tensors, 2)
+    state = model.state_dict()
+
+    def pattern(name):  # ModernBERT's first layer lacks a norm
+        every = re.sub(r"\b(layers?)\.\d+\.", r"\1.{}.", name)
+        return every if every.replace("{}", "0") in state else name
+
+    tensors = {pattern(name): list(x.shape) for name, x in state.items() if not name.endswith("_ids")}
+    weights = weights_of(row, tensors, layers_of(more))
     model.load_state_dict({name: torch.from_numpy(x) for name, x in weights.items()}, strict=False)
     keep = {**json.loads(config.to_json_string()), "architectures": [type(model).__name__]}
+    if more.get("use_bidirectional_attention"):
+        keep["sliding_window"] = more["sliding_window"]  # halved when it is read
     with torch.no_grad():
         found = model(**{name: torch.from_numpy(x) for name, x in feeds_of(keep).items()})
     output = (found.logits if labels else found.last_hidden_state[:, ::KEPT].contiguous()).numpy()
@@ -81,8 +106,9 @@ def make_row(row):
             "output": base64.b64encode(output.tobytes()).decode()}
 
 
-def make():
-    lines = [f"{json.dumps(row)}: {json.dumps(make_row(row))}" for row in ROWS]
+def make(only):
+    old = json.loads(GOLDENS.read_text())
+    lines = [f"{json.dumps(row)}: {json.dumps(make_row(row) if not only or row in only.split(',') else old[row])}" for row in ROWS]
     GOLDENS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -200,7 +226,7 @@ def main():
     p.add_argument("--make", action="store_true")
     a = p.parse_args()
     if a.make:
-        return make()
+        return make(a.only)
     sys.path.insert(0, str(ROOT / "models"))
     goldens, failed = json.loads(GOLDENS.read_text()), 0
     cases = [(row, row, np.float32) for row in goldens] + [(f"{row}.half", row, np.float16) for row in HALVES]

@@ -98,6 +98,13 @@ if(SINTER_COMPILER)
   find_path(SNDFILE_INCLUDE_DIR sndfile.h REQUIRED)
   find_library(SAMPLERATE_LIBRARY NAMES samplerate REQUIRED)
   find_path(SAMPLERATE_INCLUDE_DIR samplerate.h REQUIRED)
+  # Files of images, of models that see.
+  find_library(PNG_LIBRARY NAMES png16 png REQUIRED)
+  find_path(PNG_INCLUDE_DIR png.h REQUIRED)
+  find_library(JPEG_LIBRARY NAMES jpeg REQUIRED)
+  find_path(JPEG_INCLUDE_DIR jpeglib.h REQUIRED)
+  find_library(WEBP_LIBRARY NAMES webp REQUIRED)
+  find_path(WEBP_INCLUDE_DIR webp/decode.h REQUIRED)
   # Patterns of tokenizers.
   find_library(ONIG_LIBRARY NAMES onig REQUIRED)
   find_path(ONIG_INCLUDE_DIR oniguruma.h REQUIRED)

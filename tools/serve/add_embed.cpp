@@ -24,7 +24,7 @@ namespace sinter::tools {
 namespace {
 
 struct EmbedArguments {
-  std::string model, tokenizer, file, outputs, pooling;
+  std::string model, tokenizer, file, outputs, pooling, prompt;
   std::vector<std::string> texts;
   bool raw = false;
   std::int64_t batch_rows = 32;
@@ -71,27 +71,27 @@ void run_embed(EmbedArguments options, const Console& console) {
   if (options.tokenizer.empty()) options.tokenizer = model.tokenizer;
   if (options.tokenizer.empty())
     throw usage_error("'{}' brings no tokenizer: give --tokenizer tokenizer.json", options.model);
-  EmbeddingFiles files;
-  if (options.pooling.empty())
-    files = EmbeddingFiles::in(model.folder);
-  else
-    files.pooling = options.pooling == "first" ? Pooling::kFirst : Pooling::kMean;
+  EmbeddingFiles files = EmbeddingFiles::in(model.folder, options.pooling);
+  const std::string& prompt = with_context("--prompt", [&]() -> const std::string& {
+    return files.prompt(options.prompt.empty() ? std::nullopt : std::optional(options.prompt));
+  });
   Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   const auto masks = std::ranges::find(model.plan.inputs(), "attention_mask", &BindingInfo::name);
   TensorModelOptions how;
   how.batch_rows = options.batch_rows;
   how.pads = masks != model.plan.inputs().end();
   TensorModel tensors(model.plan, options.session, how);
-  Embedder embedder(tensors, files.pooling.value_or(Pooling::kMean));
+  Embedder embedder(tensors, files.pooling.value_or(Pooling::kMean), std::move(files.dense));
   if (files.max_tokens)
     tokenizer.truncate(
         std::min<std::size_t>(*files.max_tokens, static_cast<std::size_t>(embedder.most_tokens())));
-  std::vector<std::vector<TokenId>> ids;
+  std::vector<EncoderText> ids;
   std::size_t cut = 0, tokens = 0;
+  const std::size_t skipped = files.skipped(tokenizer, prompt);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const auto encoded =
-        with_context(fmt::format("text {}", i + 1), [&] { return tokenizer.encode_cut(texts[i]); });
-    ids.emplace_back(encoded.ids.begin(), encoded.ids.end());
+    const auto encoded = with_context(fmt::format("text {}", i + 1),
+                                      [&] { return tokenizer.encode_cut(prompt + texts[i]); });
+    ids.push_back({{encoded.ids.begin(), encoded.ids.end()}, 0, skipped});
     cut += encoded.is_cut ? 1 : 0;
     tokens += encoded.ids.size();
   }
@@ -137,9 +137,12 @@ void add_embed(Cli& cli) {
   verb->add_option("--outputs FILE", options->outputs,
                    "Write them to this .npz file, as `embeddings`, and print none");
   verb->add_option("--pooling KIND", options->pooling,
-                   "From vectors of tokens: their mean, or the first token's (default: as "
+                   "From vectors of tokens: their mean, or the first token's, .. (default: as "
                    "modules.json says, else mean)")
-      ->check_one_of({"mean", "first"});
+      ->check_one_of(pooling_options());
+  verb->add_option("--prompt NAME", options->prompt,
+                   "Prompt in front of each text, of config_sentence_transformers.json (default: "
+                   "the one that it names, else none)");
   verb->add_flag("--raw", options->raw,
                  "As the model gives them: not of length 1 (default: as modules.json says, else of "
                  "length 1)");

@@ -111,8 +111,7 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.tensors.batch_rows = options.batch_rows;
     model.tensors.batch_delay =
         std::chrono::microseconds(std::llround(options.batch_delay_ms * 1000));
-    if (!options.pooling.empty())
-      model.pooling = options.pooling == "first" ? Pooling::kFirst : Pooling::kMean;
+    model.pooling = options.pooling;
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
     model.draft = drafts.of(name);
@@ -271,10 +270,12 @@ int run_serve(ServeArguments options, FindGrpc find_grpc, const Console& console
 
 }  // namespace
 
-void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
+void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech,
+               MakeVisionModel make_vision) {
   cli.run_requests = run_requests_file;
   auto options = std::make_shared<ServeArguments>();
   options->model.make_speech = make_speech;
+  options->model.make_vision = make_vision;
   auto* verb = cli.app.add_subcommand(
       "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option(
@@ -335,8 +336,8 @@ void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech) {
       ->capture_default_str();
   verb->add_option("--pooling KIND", options->pooling,
                    "Vectors of texts (/v1/embeddings) from vectors of tokens: their mean, or the "
-                   "first token's (default: as the model's folder says, else mean)")
-      ->check_one_of({"mean", "first"});
+                   "first token's, .. (default: as the model's folder says, else mean)")
+      ->check_one_of(pooling_options());
   verb->add_option("--sequences N", options->sequences,
                    "Sequences of a decoder at once (default: as many as the plan takes)")
       ->check_range(1, 4096);

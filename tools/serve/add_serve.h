@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/serve/models/speech_model.h"
+#include "tools/serve/models/vision_model.h"
 
 namespace sinter::tools {
 
@@ -21,6 +22,7 @@ using FindGrpc = StartGrpcServer (*)();
 /// `find_grpc`: null in a command that is built without gRPC: there --grpc-port is refused.
 /// `make_speech`: make_speech_model, or null in a command that is built without: there --encoder is
 /// refused. Gives `generate` its --requests, too.
-void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech = nullptr);
+void add_serve(Cli& cli, FindGrpc find_grpc, MakeSpeechModel make_speech = nullptr,
+               MakeVisionModel make_vision = nullptr);
 
 }  // namespace sinter::tools

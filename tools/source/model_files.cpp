@@ -9,6 +9,7 @@
 
 #include <fmt/ranges.h>
 
+#include "frontend/decoders/config/text_use.h"
 #include "frontend/decoders/files/ct2.h"
 #include "frontend/decoders/files/gguf.h"
 #include "frontend/decoders/speech_graph.h"
@@ -93,6 +94,7 @@ std::string tokenizer_of(const fs::path& file) {
 struct Kind {
   bool has_config = false, generates = false, is_pair = false;
   bool is_speech = false;  // of the pairs that are made of weights
+  bool sees = false;       // images, too
 };
 
 Kind kind_of(const fs::path& folder) {
@@ -106,6 +108,7 @@ Kind kind_of(const fs::path& folder) {
   if (const auto pair = config.find("is_encoder_decoder");
       pair != config.end() && pair->is_boolean())
     kind.is_pair = pair->get<bool>();
+  kind.sees = config.contains("vision_config");
   if (const auto type = config.find("model_type"); type != config.end() && type->is_string())
     kind.is_speech = type->get_ref<const std::string&>() == frontend::kSpeechModel;
   const auto names = config.find("architectures");
@@ -134,6 +137,7 @@ void take_weights(const fs::path& folder, const std::vector<std::string>& weight
   found.sources = weights;
   for (const char* name : {"config.json", "model.safetensors.index.json"})
     if (is_file(folder / name)) found.sources.push_back((folder / name).string());
+  for (const std::string& file : frontend::text_use_files(folder)) found.sources.push_back(file);
 }
 
 ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
@@ -146,6 +150,29 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
     take_weights(folder, {(folder / "model.bin").string()}, found);
     found.encoder = found.model;
     found.features = first_of(folder, {"preprocessor_config.json"});
+    return found;
+  }
+  const auto part_of = [&](const char* name) {
+    return first_of(folder, {name, ("onnx/" + std::string(name)).c_str()});
+  };
+  if (found.encoder = kind.sees ? part_of("vision_encoder.onnx") : ""; !found.encoder.empty()) {
+    const auto part = [&](const char* name) {
+      std::string file = part_of(name);
+      if (file.empty())
+        throw usage_error(
+            "'{}' is a model of images and texts, and has no {}: it is taken as "
+            "vision_encoder.onnx, "
+            "embed_tokens.onnx and decoder_model_merged.onnx, beside preprocessor_config.json",
+            folder.string(), name);
+      return file;
+    };
+    found.embeddings = part("embed_tokens.onnx");
+    take_onnx(part("decoder_model_merged.onnx"), found);
+    found.sources.push_back(found.embeddings);
+    found.features = first_of(folder, {"preprocessor_config.json"});
+    if (found.features.empty())
+      throw usage_error("'{}' has no preprocessor_config.json, which says what its images are",
+                        folder.string());
     return found;
   }
   if (kind.is_pair) {

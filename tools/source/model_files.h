@@ -16,8 +16,9 @@ struct ModelFiles {
   std::string name;      // for people: the file or folder without its ending, the hub's name
   std::string plan;      // compiled already
   std::string encoder;   // of a model of an encoder and a decoder: the encoder's plan or ONNX file
-  std::string features;  // preprocessor_config.json, of an encoder of sound
-  std::string model;     // what is compiled: an ONNX file, Graph text, a GGUF file, or a folder
+  std::string features;  // preprocessor_config.json, of an encoder of sound or images
+  std::string embeddings;  // of a model that sees: what makes its tokens' vectors
+  std::string model;       // what is compiled: an ONNX file, Graph text, a GGUF file, or a folder
   bool is_gguf = false;
   std::vector<std::string> sources;  // files whose contents decide about the plan
   std::string tokenizer;             // tokenizer.json: other files of texts lie beside it

@@ -24,6 +24,7 @@ constexpr TensorName kLlamaNames[] = {
     {"ffn_gate", "mlp.gate_proj"},
     {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},
+    {"cls_output", "score"},
     {"ffn_gate_inp", "mlp.gate"},
     {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
     {"ffn_up_exps", "mlp.experts.{}.up_proj"},
@@ -94,6 +95,26 @@ constexpr TensorName kNeoXNames[] = {
     {"attn_output", "attention.dense"},
     {"ffn_up", "mlp.dense_h_to_4h"},
     {"ffn_down", "mlp.dense_4h_to_h"},
+};
+
+constexpr TensorName kModernBertNames[] = {
+    {"token_embd", "model.embeddings.tok_embeddings"},
+    {"token_embd_norm", "model.embeddings.norm"},
+    {"output_norm", "model.final_norm"},
+    {"attn_norm", "attn_norm"},
+    {"attn_qkv", "attn.Wqkv"},
+    {"attn_output", "attn.Wo"},
+    {"ffn_norm", "mlp_norm"},
+    {"ffn_up", "mlp.Wi"},
+    {"ffn_down", "mlp.Wo"},
+    {"cls", "head.dense"},
+    {"cls_norm", "head.norm"},
+    {"cls_output", "classifier"},
+};
+constexpr TensorName kModernBertKeys[] = {
+    {"rope_theta", "global_rope_theta"},   {"rope_local_base_freq", "local_rope_theta"},
+    {"sliding_window", "local_attention"}, {"sliding_window_pattern", "global_attn_every_n_layers"},
+    {"hidden_act", "hidden_activation"},
 };
 
 constexpr std::string_view kAttentionBias = "attention_bias", kMlpBias = "mlp_bias",
@@ -269,6 +290,23 @@ constexpr Architecture kArchitectures[] = {
      .mixes_heads = true,
      .layer_prefix = "gpt_neox.layers.",
      .names = kNeoXNames},
+    {.name = "modernbert",
+     .gguf = "",
+     .norm = NormKind::kLayer,
+     .windows = Windows::kPeriodFromFirst,
+     .window_period = 3,
+     .epsilon = 1e-5,
+     .epsilon_key = "norm_eps",
+     .activation_key = "hidden_activation",
+     .activation = Activation::kGelu,
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .mlp_bias_key = kMlpBias,
+     .has_local_base = true,
+     .norms_embedding = true,
+     .is_encoder = true,
+     .names = kModernBertNames,
+     .keys = kModernBertKeys},
 };
 
 }  // namespace

@@ -15,8 +15,9 @@ namespace sinter::frontend {
 enum class Windows {
   kNone,
   kAll,
-  kPeriod,  // all but each `window_period`-th
-  kUpper,   // with "use_sliding_window": from layer "max_window_layers" on
+  kPeriod,           // all but each `window_period`-th
+  kPeriodFromFirst,  // the same, the first being one of those without
+  kUpper,            // with "use_sliding_window": from layer "max_window_layers" on
 };
 
 /// A tensor by its name in GGUF, and by its name in a Hugging Face folder: both without "weight" or
@@ -62,9 +63,12 @@ struct Architecture {
   bool has_sinks = false, is_latent = false;
   bool truncates_yarn = true;       // where no key says it: bounds of YaRN's mixed pairs are whole
   bool rotates_neighbours = false;  // in GGUF, whose converter reorders rows of q and k
+  bool norms_embedding = false;     // see DecoderConfig
+  bool is_encoder = false;          // gives vectors of texts alone, a token sees all others
   const ExpertKeys* experts = nullptr;  // layers may be mixtures of experts
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's
+  std::span<const TensorName> keys = {};   // of config.json, which differ from Llama's
 };
 
 std::span<const Architecture> architectures();

@@ -201,6 +201,11 @@ class GgufKeys : public ConfigKeys {
 }  // namespace
 
 std::optional<ConfigKeys::Value> ConfigKeys::get(std::string_view key) const {
+  for (const auto& [ours, own] : names_) {
+    if (ours != key) continue;
+    read_.insert(std::string(own));
+    if (auto value = find(own)) return value;
+  }
   read_.insert(std::string(key.substr(0, key.find('.'))));
   return find(key);
 }

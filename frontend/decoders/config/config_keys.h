@@ -6,14 +6,20 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "frontend/decoders/files/gguf.h"
 
 namespace sinter::frontend {
+
+/// Most that a configuration may say.
+inline constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
+                              kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
 
 class ConfigKeys {
  public:
@@ -31,6 +37,10 @@ class ConfigKeys {
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;
   std::optional<std::vector<std::string>> texts(std::string_view key) const;
+  /// Own names of keys, from here on: (ours, the file's). They are looked for first.
+  void spell(std::span<const std::pair<std::string_view, std::string_view>> names) {
+    names_ = names;
+  }
   /// Whether it is there, and not null, whatever it is.
   bool has(std::string_view key) const { return get(key).has_value(); }
   /// Throws if it is absent, or not in 1 .. `most`.
@@ -48,6 +58,7 @@ class ConfigKeys {
   ConfigKeys() = default;
   virtual std::optional<Value> find(std::string_view key) const = 0;
   mutable std::set<std::string, std::less<>> read_;
+  std::span<const std::pair<std::string_view, std::string_view>> names_;
 
  private:
   std::optional<Value> get(std::string_view key) const;

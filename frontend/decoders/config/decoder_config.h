@@ -68,8 +68,27 @@ struct LatentConfig {
   std::int64_t turned = 0;      // elements of a head, of the last ones, that are rotated
 };
 
+/// What a graph is for: the next token, or something of whole texts, without caches.
+enum class TextUse {
+  kNextToken,
+  kVectors,  // of each token
+  kLabels,   // logits of the text's labels
+  kAnswer,   // one logit: that of a token less that of another, behind the last token
+};
+
+/// How vectors of tokens become one of the text.
+enum class TextPooling { kFirst, kMean, kLast };
+
+struct TextConfig {
+  TextUse use = TextUse::kNextToken;
+  TextPooling pooling = TextPooling::kLast;  // of labels
+  bool has_dense = false;         // labels are of norm(activation(dense x)), else of x itself
+  bool is_bidirectional = false;  // a token sees those behind it, too; within a window both ways
+  std::int64_t yes = 0, no = -1;  // tokens of an answer; -1: there is no other
+};
+
 struct DecoderLayer {
-  std::int64_t window = 0;    // a token sees the last `window` tokens; 0: all
+  std::int64_t window = 0;    // a token sees the last `window` tokens, itself included; 0: all
   std::optional<int> rotary;  // index into DecoderConfig::rotaries; nothing: queries and keys have
                               // no positions
 };
@@ -91,8 +110,9 @@ struct DecoderConfig {
   Residual residual = Residual::kPre;
   HeadNorms head_norms = HeadNorms::kNone;
   Activation activation = Activation::kSilu;
-  bool is_gated = true;      // activation(gate x) * (up x), else activation(up x)
-  bool is_tied = false;      // the output layer is the embedding
+  bool is_gated = true;          // activation(gate x) * (up x), else activation(up x)
+  bool is_tied = false;          // the output layer is the embedding
+  bool norms_embedding = false;  // in place of the first layer's norm in front of attention
   bool mixes_heads = false;  // rows of a fused q, k, v are [head, (q, k, v), size], else all q, ..
   /// Biases of linear layers; nothing: where the file has them.
   std::optional<bool> qkv_bias, output_bias, mlp_bias;
@@ -106,6 +126,7 @@ struct DecoderConfig {
 
   ExpertsConfig experts;
   LatentConfig latent;
+  TextConfig text;
 
   std::vector<std::string> left_out;  // beginnings of names of tensors that are of no use
   std::vector<std::string> notes;     // what was read otherwise than the file says, or ignored

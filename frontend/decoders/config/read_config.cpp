@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "frontend/decoders/config/rotary.h"
+#include "frontend/decoders/config/text_use.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
 
@@ -18,11 +19,15 @@ namespace {
 
 class ConfigReader {
  public:
-  ConfigReader(const Architecture& row, const ConfigKeys& keys, const TensorFile& weights)
-      : row_(row), keys_(keys), weights_(weights) {}
+  ConfigReader(const Architecture& row, const ConfigKeys& keys, const TensorFile& weights,
+               const TextConfig& text)
+      : row_(row), keys_(keys), weights_(weights) {
+    config_.text = text;
+  }
 
   DecoderConfig read() {
     config_.architecture = row_.name;
+    read_text(row_, keys_, config_);
     read_sizes();
     read_norms();
     read_scales();
@@ -210,6 +215,7 @@ class ConfigReader {
     const auto has_window = [&](std::int64_t i) {
       if (types) return (*types)[static_cast<std::size_t>(i)] == "sliding_attention";
       if (row_.windows == Windows::kUpper) return i >= first;
+      if (row_.windows == Windows::kPeriodFromFirst) return i % period != 0;
       return row_.windows == Windows::kAll || (i + 1) % period != 0;
     };
     if (types) check_layer_types(*types);
@@ -228,7 +234,8 @@ class ConfigReader {
     if (row_.windows == Windows::kUpper && !keys_.flag("use_sliding_window").value_or(false))
       return 0;
     if (!window || *window == 0) return 0;
-    return keys_.size("sliding_window", kMostPositions);
+    const std::int64_t size = keys_.size("sliding_window", kMostPositions);
+    return config_.text.is_bidirectional ? size / 2 + 1 : size;  // it is of both sides
   }
 
   /// GGUF files lack the windows of some architectures, which llama.cpp does without.
@@ -377,8 +384,8 @@ Activation activation_of(std::string_view key, std::string_view name) {
 }
 
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,
-                          const TensorFile& weights) {
-  return ConfigReader(architecture, keys, weights).read();
+                          const TensorFile& weights, const TextConfig& text) {
+  return ConfigReader(architecture, keys, weights, text).read();
 }
 
 }  // namespace sinter::frontend

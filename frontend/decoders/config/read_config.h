@@ -9,15 +9,12 @@
 
 namespace sinter::frontend {
 
-/// Most that a configuration may say.
-inline constexpr std::int64_t kMostLayers = 1024, kMostHeads = 1 << 14, kMostSize = 1 << 20,
-                              kMostTokens = 1 << 26, kMostPositions = std::int64_t{1} << 31;
-
-/// `weights`: the file's tensors; GGUF's decide what its keys do not say. Throws
+/// `weights`: the file's tensors; GGUF's decide what its keys do not say. `text`: what the graph is
+/// for (text_use()). Throws
 /// Error(kInvalidModel) for keys that are missing or contradict each other, Error(kUnsupported)
 /// naming a key that changes results and that is not understood.
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,
-                          const TensorFile& weights);
+                          const TensorFile& weights, const TextConfig& text = {});
 
 /// The activation that `key` of a config.json calls `name`. Throws Error(kUnsupported) for others.
 Activation activation_of(std::string_view key, std::string_view name);

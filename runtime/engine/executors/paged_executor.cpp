@@ -102,7 +102,12 @@ void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
       limits_.token_sizes.insert(at, size);
   limits_.sequence_sizes = ladder(limits_.max_sequences);
   // Keys depend on the text's length, so equal tokens may have different keys.
-  limits_.shares_blocks = !plan_.lengths;
+  limits_.shares_blocks = !plan_.lengths && !plan_.given;
+  if (plan_.given) {
+    limits_.given_width = plan_.given->width;
+    limits_.given_type = plan_.given->type;
+  }
+  if (plan_.rotary) limits_.rotary_axes = plan_.rotary->axes;
 }
 
 void PagedExecutor::place_rows() {
@@ -242,6 +247,11 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
   for (const std::size_t input : {plan_.ids, plan_.positions, plan_.slots})
     add(input, {sizes.tokens});
   if (plan_.lengths) add(*plan_.lengths, {sizes.tokens});
+  if (plan_.given) {
+    add(plan_.given->vectors, {1, plan_.given->width});
+    add(plan_.given->rows, {sizes.tokens});
+  }
+  if (plan_.rotary) add(plan_.rotary->positions, {limits_.rotary_axes, sizes.tokens});
   if (const auto& states = plan_.states) {
     all.insert(pools_.begin(), pools_.end());
     for (const std::size_t input : {states->offsets, states->sources, states->slots})
@@ -339,6 +349,8 @@ void PagedExecutor::prepare(const StepPlan& plan) {
   const StepSizes sizes =
       padded(count(plan.tokens), count(plan.sequences), rows, count(plan.state_stores));
   next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, *block_tables_);
+  if (plan_.given || plan_.rotary)
+    next_.inputs.fill_given(plan, given_bytes(), limits_.rotary_axes);
   has_next_ = true;
 }
 
@@ -355,6 +367,13 @@ void PagedExecutor::set_inputs() {
   stage(plan_.positions, inputs.positions, {sizes.tokens});
   stage(plan_.slots, inputs.slots, {sizes.tokens});
   if (plan_.lengths) stage(*plan_.lengths, inputs.lengths, {sizes.tokens});
+  if (plan_.given) {
+    stage(plan_.given->vectors, inputs.given_vectors,
+          {inputs.given(given_bytes()), plan_.given->width});
+    stage(plan_.given->rows, inputs.given_rows, {sizes.tokens});
+  }
+  if (plan_.rotary)
+    stage(plan_.rotary->positions, inputs.rotary, {limits_.rotary_axes, sizes.tokens});
   if (const auto& states = plan_.states) {
     stage(states->offsets, inputs.state_offsets, {sizes.tokens});
     stage(states->sources, inputs.state_sources, {sizes.tokens});
@@ -399,6 +418,8 @@ void PagedExecutor::set_shape(std::size_t input, std::initializer_list<std::int6
   if (const auto& held = impl.inputs[input]; !held || !std::ranges::equal(*held, shape))
     impl.set_shape(input, shape);
 }
+template void PagedExecutor::stage(std::size_t, const std::vector<std::byte>&,
+                                   std::initializer_list<std::int64_t>);
 template void PagedExecutor::stage(std::size_t, const std::vector<std::int32_t>&,
                                    std::initializer_list<std::int64_t>);
 template void PagedExecutor::stage(std::size_t, const std::vector<std::int64_t>&,

@@ -81,6 +81,11 @@ class PagedExecutor : public Executor {
     std::vector<TokenId> drafts;
   };
 
+  /// Of a vector in place of a token; 0: the plan takes none.
+  std::size_t given_bytes() const {
+    return plan_.given ? static_cast<std::size_t>(plan_.given->width) * size_of(plan_.given->type)
+                       : 0;
+  }
   void read_limits(const PagedExecutorOptions& options);
   void place_rows();
   void make_crossed();

@@ -36,6 +36,39 @@ void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_s
   sample_rows.resize(count(sizes.samples), 0);
 }
 
+void StepInputs::fill_given(const StepPlan& plan, std::size_t row_bytes, int axes) {
+  const auto tokens = static_cast<std::size_t>(sizes.tokens);
+  given_vectors.clear();
+  if (row_bytes > 0) given_rows.assign(tokens, -1);
+  rotary.assign(tokens * static_cast<std::size_t>(axes), 0);
+  for (const SequenceStep& sequence : plan.sequences) {
+    const PromptVectors* const given = sequence.vectors.get();
+    const auto prompt = static_cast<std::size_t>(sequence.prompt_tokens);
+    for (int i = 0; i < sequence.tokens; ++i) {
+      const auto at = static_cast<std::size_t>(sequence.first_token + i);
+      const auto position = static_cast<std::size_t>(plan.positions[at]);
+      for (std::size_t axis = 0; axis < static_cast<std::size_t>(axes); ++axis) {
+        const bool is_listed = given != nullptr && !given->rotary.empty() && position < prompt;
+        rotary[axis * tokens + at] =
+            is_listed ? given->rotary[axis * prompt + position]
+                      : plan.positions[at] + (given != nullptr ? given->rotary_shift : 0);
+      }
+      if (row_bytes == 0 || given == nullptr || position >= given->rows.size() ||
+          given->rows[position] < 0)
+        continue;
+      given_rows[at] = static_cast<std::int32_t>(given_vectors.size() / row_bytes);
+      const auto from =
+          given->data.begin() +
+          static_cast<std::ptrdiff_t>(static_cast<std::size_t>(given->rows[position]) * row_bytes);
+      given_vectors.insert(given_vectors.end(), from,
+                           from + static_cast<std::ptrdiff_t>(row_bytes));
+    }
+  }
+  // Two sizes, so that few shapes are captured: one vector, which nobody reads, or as many as
+  // tokens.
+  if (row_bytes > 0) given_vectors.resize((given_vectors.empty() ? 1 : tokens) * row_bytes);
+}
+
 void StepInputs::fill_states(const StepPlan& plan) {
   const auto tokens = static_cast<std::size_t>(sizes.tokens);
   state_offsets.assign(tokens, 0);

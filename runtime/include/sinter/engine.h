@@ -118,10 +118,26 @@ struct EncoderOutput {
   std::vector<Tensor> tensors;
 };
 
+/// Vectors in place of the embeddings of some tokens of a prompt, such as those of an image's
+/// placeholders, and the prompt's positions where a token has several.
+struct PromptVectors {
+  DType dtype = DType::kFloat32;  // the plan's (`given_vectors`)
+  std::int64_t width = 0;
+  std::vector<std::byte> data;  // [vectors, width], row-major
+  /// Of each token of the prompt: its vector's number, -1 for its own embedding. Empty: no vectors.
+  std::vector<std::int32_t> rows;
+  /// [axes, tokens of the prompt]; empty: a token's position on each axis is its number.
+  std::vector<std::int32_t> rotary;
+  /// What is added to a later token's number for its position on each axis.
+  std::int32_t rotary_shift = 0;
+};
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;  // at least one token
   /// For decoders with cross-attention; null for others.
   std::shared_ptr<const EncoderOutput> encoded;
+  /// For decoders that take vectors; null: none.
+  std::shared_ptr<const PromptVectors> vectors;
   SamplingParameters sampling;
   /// Higher values run first. A request overtakes those of lower priority that arrived up to
   /// EngineOptions::priority_step earlier for each level of difference.

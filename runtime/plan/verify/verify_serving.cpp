@@ -137,6 +137,7 @@ class ServingChecker {
     if (find(plan_.inputs, names::kTextLengths))
       found_.lengths = check_binding(plan_.inputs, "input", names::kTextLengths, DType::kInt32,
                                      std::span(&kPerToken, 1));
+    check_given();
     check_experts();
     check_crossed();
     check_states();
@@ -321,8 +322,44 @@ class ServingChecker {
     return bytes;
   }
 
+  /// Vectors in place of embeddings, and positions of several axes.
+  void check_given() {
+    if (const auto at = find(plan_.inputs, names::kGivenVectors)) {
+      const fb::BindingT& vectors = *plan_.inputs[*at];
+      check_.where = fmt::format("input '{}'", vectors.name);
+      ServingPlan::Given given;
+      given.vectors = *at;
+      given.type = static_cast<DType>(vectors.dtype);
+      if (!is_arithmetic_float(given.type) || vectors.shape.size() != 2)
+        check_.fail("it is no matrix of floats");
+      const Bound count = bound(vectors.shape[0]), width = bound(vectors.shape[1]);
+      require(count.is_symbol && plan_.symbols[static_cast<std::size_t>(count.number)]->min <= 1, 0,
+              "from 1 on");
+      require(!width.is_symbol && width.number >= 1 && width.number <= kMostVocabulary, 1,
+              "a constant");
+      given.most = most(count);
+      given.width = width.number;
+      if (given.most < most(Size::kTokens)) check_.fail("a step has more tokens");
+      given.rows = check_binding(plan_.inputs, "input", names::kGivenRows, DType::kInt32,
+                                 std::span(&kPerToken, 1));
+      found_.given = given;
+    }
+    if (const auto at = find(plan_.inputs, names::kRotaryPositions)) {
+      const fb::BindingT& positions = *plan_.inputs[*at];
+      check_.where = fmt::format("input '{}'", positions.name);
+      constexpr std::int64_t kMostAxes = 16;
+      if (static_cast<DType>(positions.dtype) != DType::kInt32 || positions.shape.size() != 2)
+        check_.fail("it is no matrix of i32");
+      const Bound axes = bound(positions.shape[0]);
+      require(!axes.is_symbol && axes.number >= 1 && axes.number <= kMostAxes, 0, "1 to 16");
+      check_dimension(positions.shape[1], 1, Size::kTokens);
+      found_.rotary = {*at, static_cast<int>(axes.number)};
+    }
+  }
+
   bool is_crossed(const fb::BindingT& input) const {
     return !is_state(input) && is_float(static_cast<DType>(input.dtype)) &&
+           input.name != names::kGivenVectors &&
            std::ranges::none_of(kInputs, [&](const Row& row) { return input.name == row.name; });
   }
 
@@ -469,6 +506,9 @@ class ServingChecker {
       const bool is_known =
           is_state(*input) || input->name == names::kLogprobsWanted ||
           input->name == names::kTextLengths ||
+          (found_.given &&
+           (input->name == names::kGivenVectors || input->name == names::kGivenRows)) ||
+          (found_.rotary && input->name == names::kRotaryPositions) ||
           (found_.states &&
            (input->name == names::kStateOffsets || input->name == names::kStateSources ||
             input->name == names::kStateSlots || input->name == names::kStateStores)) ||

@@ -257,7 +257,7 @@ TEST_F(HelpTest, OptionsAreOneTable) {
       start = bar + 1;
     }
   }
-  EXPECT_EQ(keywords.size(), 48U);
+  EXPECT_EQ(keywords.size(), 49U);
   for (const char* wrong :
        {"--jobs=x", "--max-layer-error=x", "--smooth=x", "--packed=x", "--max-compile-memory=x"})
     EXPECT_EQ(sinter({"compile", save(small_model()), "--target=cpu", wrong}).code, 2) << wrong;

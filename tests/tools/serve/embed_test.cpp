@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
+#include <sinter/error.h>
 
 #include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
@@ -91,14 +92,65 @@ TEST_F(EmbedTest, LinesOfFilesAreTexts) {
   EXPECT_EQ(vectors({"ABCDEF"})["embeddings"], vectors({"ABCXYZ"})["embeddings"]);
 }
 
+TEST_F(EmbedTest, PromptsStandInFrontOfTexts) {
+  write("model/config_sentence_transformers.json", R"({"prompts": {"query": "Q:", "plain": ""}})");
+  EXPECT_EQ(vectors({"ABC", "--prompt=query"})["embeddings"], vectors({"Q:ABC"})["embeddings"]);
+  EXPECT_EQ(vectors({"ABC", "--prompt=plain"})["embeddings"], vectors({"ABC"})["embeddings"]);
+  EXPECT_THAT(embed({"A", "--prompt=none"}).err, HasSubstr("those of config_sentence_transformers"
+                                                           ".json are plain, query"));
+  write("model/config_sentence_transformers.json",
+        R"({"prompts": {"query": "Q:"}, "default_prompt_name": "query"})");
+  EXPECT_EQ(vectors({"ABC"})["embeddings"], vectors({"ABC", "--prompt=query"})["embeddings"]);
+  // What is not pooled is read all the same.
+  write("model/1_Pooling/config.json", R"({"pooling_mode": "lasttoken", "include_prompt": false})");
+  EXPECT_EQ(vectors({"ABC", "--pooling=last"}), vectors({"ABC"}));
+}
+
+TEST(TextPooling, EachKindIsItsFormula) {
+  const std::vector<float> rows = {1, 5, 2, -4, 6, 8};  // three tokens of two numbers
+  using tools::Pooling, tools::pooled;
+  using Vector = std::vector<float>;
+  EXPECT_EQ(pooled(rows, 2, Pooling::kMean), (Vector{3, 3}));
+  EXPECT_EQ(pooled(rows, 2, Pooling::kFirst), (Vector{1, 5}));
+  EXPECT_EQ(pooled(rows, 2, Pooling::kLast), (Vector{6, 8}));
+  EXPECT_EQ(pooled(rows, 2, Pooling::kMax), (Vector{6, 8}));
+  EXPECT_EQ(pooled(rows, 2, Pooling::kMeanSqrt, 2), (Vector{6, 8}));
+  EXPECT_FLOAT_EQ(pooled(rows, 2, Pooling::kMeanSqrt)[0], 9 / std::sqrt(3.0F));
+  EXPECT_FLOAT_EQ(pooled(rows, 2, Pooling::kWeighted)[0], (1 + 2 * 2 + 3 * 6) / 6.0F);
+  EXPECT_EQ(pooled(rows, 2, Pooling::kMean, 1), (Vector{4, 2}));
+  EXPECT_EQ(pooled(rows, 2, Pooling::kFirst, 1), (Vector{2, -4}));
+  EXPECT_EQ(pooled(rows, 2, Pooling::kMax, 3), (Vector{0, 0}));
+}
+
+TEST(TextPooling, DenseLayersAreLinear) {
+  tools::DenseLayer layer;
+  layer.inputs = 2, layer.outputs = 2;
+  layer.weights = {1, 2, 3, 4}, layer.bias = {0, -20};
+  layer.activation = tools::dense_activation("torch.nn.modules.activation.ReLU");
+  const std::vector<float> x = {1, 2};
+  EXPECT_EQ(layer.apply(x), (std::vector<float>{5, 0}));
+  layer.has_residual = true;
+  EXPECT_EQ(layer.apply(x), (std::vector<float>{6, 2}));
+  layer.residual = {1, 1, 0, 1};
+  EXPECT_EQ(layer.apply(x), (std::vector<float>{8, 2}));
+  EXPECT_THROW(layer.apply(std::vector<float>{1}), Error);
+  EXPECT_EQ(tools::dense_activation("torch.nn.modules.linear.Identity"), nullptr);
+  EXPECT_THROW(tools::dense_activation("Strange"), Error);
+}
+
 TEST_F(EmbedTest, BadInputIsRefused) {
   EXPECT_THAT(embed({}).err, HasSubstr("there is no text"));
   EXPECT_THAT(embed({"A", "--file", path("none")}).err, HasSubstr("exclude each other"));
-  pool("pooling_mode_max_tokens");
-  EXPECT_THAT(embed({"A"}).err, HasSubstr("pooling_mode_max_tokens"));
+  pool("pooling_mode_strange_tokens");
+  EXPECT_THAT(embed({"A"}).err, HasSubstr("pooling_mode_strange_tokens"));
   EXPECT_EQ(embed({"A", "--pooling=mean"}).code, 0);
-  modules(R"([{"type": "x.Dense"}])");
-  EXPECT_THAT(embed({"A"}).err, HasSubstr("x.Dense"));
+  modules(R"([{"type": "x.Strange"}])");
+  EXPECT_THAT(embed({"A"}).err, HasSubstr("x.Strange"));
+  modules(R"([{"type": "x.Dense", "path": "2_Dense"}])");
+  EXPECT_THAT(embed({"A"}).err, HasSubstr("2_Dense/config.json' is missing"));
+  std::filesystem::create_directories(path("model/2_Dense"));
+  write("model/2_Dense/config.json", R"({"activation_function": "x.Strange"})");
+  EXPECT_THAT(embed({"A"}).err, HasSubstr("2_Dense/model.safetensors' is missing"));
   modules("{");
   EXPECT_EQ(embed({"A"}).code, 2);
   modules("[]");

@@ -88,14 +88,15 @@ TEST_F(ServeEmbeddingsTest, ShapesOfALadderChangeNothing) {
   tools::TensorModel model(plan, {.threads = 1},
                            {.batch_rows = 12, .pads = true, .has_ladder = true});
   tools::Embedder embedder(model, tools::Pooling::kMean);
-  std::vector<std::vector<TokenId>> texts;
+  std::vector<tools::EncoderText> texts;
   for (const std::size_t length : {5U, 17U, 1U, 511U, 16U, 40U, 7U}) {
     const Ids ids = ids_of(length);
-    texts.emplace_back(ids.begin(), ids.end());
+    texts.push_back({{ids.begin(), ids.end()}});
   }
   const auto vectors = embedder.embed(texts);
   for (std::size_t i = 0; i < texts.size(); ++i)
-    expect_near(vectors[i], expected({texts[i].begin(), texts[i].end()}, texts[i].size()));
+    expect_near(vectors[i],
+                expected({texts[i].ids.begin(), texts[i].ids.end()}, texts[i].ids.size()));
   EXPECT_LT(model.stats().runs, texts.size());
 }
 
@@ -154,7 +155,7 @@ TEST_F(ServeEmbeddingsTest, BytesAreTheFloats) {
 }
 
 TEST_F(ServeEmbeddingsTest, TheFirstTokenMayStandForTheText) {
-  model_.pooling = tools::Pooling::kFirst;
+  model_.pooling = "first";
   begin();
   const json answer = embed({{"input", {ids_of(9), ids_of(3)}}});
   expect_near(answer["data"][0]["embedding"], expected(ids_of(9), 1));

@@ -4,6 +4,7 @@
 #include "tools/serve/add_embed.h"
 #include "tools/serve/add_serve.h"
 #include "tools/serve/speech/serve_speech.h"
+#include "tools/serve/vision/serve_vision.h"
 #include "tools/speech/add_transcribe.h"
 
 namespace sinter::tools {
@@ -19,7 +20,8 @@ StartGrpcServer find_grpc() {
 
 int main(int argc, char** argv) {
   using namespace sinter::tools;
-  constexpr AddVerb kMore[] = {[](Cli& cli) { add_serve(cli, find_grpc, make_speech_model); },
-                               add_embed, add_transcribe};
+  constexpr AddVerb kMore[] = {
+      [](Cli& cli) { add_serve(cli, find_grpc, make_speech_model, make_vision_model); }, add_embed,
+      add_transcribe};
   return run_cli(argc, argv, kMore);
 }

@@ -187,9 +187,12 @@ class PlanMaker {
     BuildTexts own = texts_.build;
     own.model = model;
     BuildRequest request(own, console_);
+    const bool sees = !files_.embeddings.empty();
     if (!decoder.empty()) {
-      request.options().decoder = decoder;
+      if (!sees) request.options().decoder = decoder;
       request.options().features = files_.features;
+    } else if (sees) {
+      request.options().embeddings = files_.embeddings;
     }
     const std::string part = decoder.empty() ? "" : "the encoder of ";
     console_.note(fmt::format("compiling {}{}", part, ir::shown(model)));

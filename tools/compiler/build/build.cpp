@@ -58,6 +58,9 @@ constexpr bool have_same_names() {
       {written::kStateSources, read::kStateSources},
       {written::kStateSlots, read::kStateSlots},
       {written::kStateStores, read::kStateStores},
+      {written::kGivenVectors, read::kGivenVectors},
+      {written::kGivenRows, read::kGivenRows},
+      {written::kRotaryPositions, read::kRotaryPositions},
       {written::kCrossTables, read::kCrossTables},
       {written::kExpertOffsets, read::kExpertOffsets}};
   return std::ranges::all_of(kNames, [](const auto& pair) { return pair.first == pair.second; });

@@ -2,15 +2,14 @@
 #include "tools/compiler/build/cross_attention.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "runtime/format_error.h"
+#include "tools/compiler/build/node_copy.h"
 
 namespace sinter::tools {
 namespace {
 
-using ir::Dim;
 using ir::Graph;
 using ir::ValueId;
 
@@ -41,7 +40,7 @@ class Joiner {
       : encoder_(encoder),
         step_(first_step),
         builder_(encoder.name()),
-        mapped_(first_step.values().size()) {}
+        copier_(builder_, first_step) {}
 
   Graph run() {
     copy_encoder();
@@ -55,9 +54,8 @@ class Joiner {
       Sources own;
       collect(step_, step_.outputs()[i], own);
       const bool is_encoders =
-          !own.inputs.empty() && std::ranges::all_of(own.inputs, [&](ValueId input) {
-            return mapped_[input.position()].valid();
-          });
+          !own.inputs.empty() &&
+          std::ranges::all_of(own.inputs, [&](ValueId input) { return copier_.is_fed(input); });
       if (!is_encoders || !has_input(past)) continue;
       collect(step_, step_.outputs()[i], needed);
       outputs.emplace_back(past, step_.outputs()[i]);
@@ -70,8 +68,8 @@ class Joiner {
     for (const ir::Node& node : step_.nodes())
       if (std::ranges::any_of(node.outputs,
                               [&](ValueId value) { return needed.values.contains(value); }))
-        copy(node);
-    for (const auto& [name, value] : outputs) builder_.output(name, map(value));
+        copier_.copy(node);
+    for (const auto& [name, value] : outputs) builder_.output(name, copier_.map(value));
     return builder_.finish();
   }
 
@@ -99,44 +97,15 @@ class Joiner {
     if (at == names.end() && name == kHiddenInput) at = std::ranges::find(names, kHidden);
     if (at == names.end()) return;
     const ValueId value = given_[static_cast<std::size_t>(at - names.begin())];
-    const ir::TensorType &wanted = step_.type(input), &own = builder_.type(value);
-    bool fits = wanted.dtype == own.dtype && wanted.shape.size() == own.shape.size();
-    for (std::size_t d = 0; fits && d < own.shape.size(); ++d) {
-      if (const auto symbol = wanted.shape[d].as_symbol()) sizes_.emplace(*symbol, own.shape[d]);
-      fits = wanted.shape[d].substitute(sizes_) == own.shape[d];
-    }
-    if (!fits)
+    if (!copier_.feed(input, value))
       throw usage_error("--decoder: its input '{}' is {}, and the encoder's '{}' {}", name,
-                        ir::to_string(wanted), *at, ir::to_string(own));
-    mapped_[input.position()] = value;
-  }
-
-  ValueId map(ValueId value) {
-    ValueId& to = mapped_[value.position()];
-    const auto& of = step_.value(value);
-    if (!to.valid() && of.constant) to = builder_.constant(of.constant, of.name);
-    return to;
-  }
-
-  void copy(const ir::Node& node) {
-    const ir::GraphBuilder::OriginScope scope(builder_, node.origins);
-    ir::Attrs attrs = node.attrs;
-    for (const auto& [name, value] : node.attrs.values())
-      if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) {
-        std::vector<Dim> own = *dims;
-        for (Dim& dim : own) dim = dim.substitute(sizes_);
-        attrs.set(name, std::move(own));
-      }
-    std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) inputs.push_back(map(input));
-    const auto made = builder_.add_multi(node.op->name, std::move(inputs), attrs, node.body);
-    for (std::size_t i = 0; i < made.size(); ++i) mapped_[node.outputs[i].position()] = made[i];
+                        ir::to_string(step_.type(input)), *at, ir::to_string(builder_.type(value)));
   }
 
   const Graph &encoder_, &step_;
   ir::GraphBuilder builder_;
-  std::vector<ValueId> mapped_, given_;
-  std::map<std::string, Dim, std::less<>> sizes_;
+  NodeCopier copier_;
+  std::vector<ValueId> given_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <tuple>
 
 #include "frontend/custom/read_operators.h"
 #include "frontend/decoders/import_decoder.h"
@@ -14,7 +15,9 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/build/cross_attention.h"
+#include "tools/compiler/build/given_vectors.h"
 #include "tools/compiler/build/log_mel.h"
+#include "tools/compiler/build/pixel_input.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/shapes.h"
@@ -199,7 +202,10 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
   if (model.path.empty() && model.bytes.empty())
     throw usage_error("no model: name its file or give its bytes");
   CompileOptions with_shapes = options;
-  if (!options.features.empty())
+  const bool is_of_images = !options.features.empty() && is_pixel_config(options.features);
+  if (is_of_images)
+    std::tie(with_shapes.min_shapes, with_shapes.max_shapes) = shapes_of_pixels(options.features);
+  else if (!options.features.empty())
     with_shapes.min_shapes = with_shapes.max_shapes = shapes_of_features(options.features);
   auto result = is_decoder(model)      ? read_decoder(model, options, reporter)
                 : is_graph_text(model) ? read_graph_text(model, with_shapes)
@@ -212,8 +218,22 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
   // That of weights is known to be of spectra.
   if (!options.features.empty() || (!options.decoder.empty() && is_decoder(model))) {
     if (result.flag) throw usage_error("--features is of an encoder, and the model has two bodies");
-    result.graph = with_log_mel(result.graph, options.features);
+    result.graph = is_of_images ? with_pixels(result.graph, options.features)
+                                : with_log_mel(result.graph, options.features);
     if (!options.features.empty()) result.hash ^= plan::hash64(files::read_file(options.features));
+  }
+  if (!options.embeddings.empty()) {
+    if (is_decoder(model))
+      throw usage_error("--embeddings is of an ONNX file, and '{}' has its own", model.path);
+    Model own;
+    own.path = options.embeddings;
+    const auto other = read_onnx(own, {}, reporter);
+    result.graph = with_embeddings(result.graph, other.graph);
+    if (result.flag)
+      for (ir::Graph& graph : result.flag->graphs) graph = with_embeddings(graph, other.graph);
+    result.hash ^= other.hash;
+    result.files.insert(result.files.end(), other.files.begin(), other.files.end());
+    result.reads = nullptr;  // weights of two files are not exchanged
   }
   if (!options.decoder.empty() && !is_decoder(model)) {
     if (result.flag) throw usage_error("--decoder is of an encoder, and the model has two bodies");

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/api/embedding_request.h"
 
-#include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "tools/json/base64.h"
 #include "tools/serve/api/limits.h"
 #include "tools/serve/api/request_fields.h"
 
@@ -14,20 +15,22 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string base64(const std::vector<float>& vector) {
-  constexpr const char* kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<unsigned char> bytes(vector.size() * sizeof(float));
-  std::memcpy(bytes.data(), vector.data(), bytes.size());
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::uint32_t three = 0;
-    for (std::size_t i = at; i < at + 3; ++i)
-      three = three << 8 | (i < bytes.size() ? bytes[i] : 0U);
-    for (std::size_t digit = 0; digit < 4; ++digit)
-      text += at + digit > bytes.size() ? '=' : kDigits[three >> (18 - 6 * digit) & 63U];
+/// The text of `prompt_name`, or of the model's default.
+const std::string& prompt_of(RequestFields& fields, const ServedModel& model) {
+  const json* given = fields.take("prompt_name");
+  std::optional<std::string> name;
+  if (given != nullptr) {
+    if (!given->is_string()) RequestFields::fail("prompt_name", "is no text");
+    name = given->get<std::string>();
+    if (name->size() > kMostShownBytes)
+      RequestFields::fail("prompt_name",
+                          fmt::format("has {} bytes: {} at most", name->size(), kMostShownBytes));
   }
-  return text;
+  try {
+    return model.texts().prompt(name);
+  } catch (const Error& error) {
+    RequestFields::fail("prompt_name", fmt::format("is not known: {}", error.what()));
+  }
 }
 
 }  // namespace
@@ -36,7 +39,15 @@ EmbeddingRequest parse_embedding(const json& body, const ServedModel& model) {
   RequestFields fields(body);
   fields.take("model");
   EmbeddingRequest request;
-  request.texts = fields.texts("input", model, kMostTexts, &request.cut);
+  const std::string& prompt = prompt_of(fields, model);
+  for (auto& ids : fields.texts("input", model, kMostTexts, &request.cut, prompt))
+    request.texts.push_back({std::move(ids)});
+  // Lists of ids do not have the prompt.
+  const json& input = body["input"];
+  const bool is_text = input.is_string() || input.front().is_string();
+  if (is_text && !prompt.empty())
+    for (EncoderText& text : request.texts)
+      text.skipped = model.texts().skipped(*model.tokenizer(), prompt);
   if (const json* format = fields.take("encoding_format")) {
     if (*format != "float" && *format != "base64")
       RequestFields::fail("encoding_format", "is neither 'float' nor 'base64'");
@@ -52,11 +63,12 @@ ordered_json embedding_answer(const EmbeddingRequest& request, const std::string
   ordered_json data = ordered_json::array();
   std::size_t tokens = 0;
   for (std::size_t i = 0; i < vectors.size(); ++i) {
-    ordered_json vector =
-        request.base64 ? ordered_json(base64(vectors[i])) : ordered_json(vectors[i]);
+    ordered_json vector = request.base64
+                              ? ordered_json(base64(std::as_bytes(std::span(vectors[i]))))
+                              : ordered_json(vectors[i]);
     data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(vector)}});
     if (request.cut.contains(i)) data.back()["truncated"] = true;
-    tokens += request.texts[i].size();
+    tokens += request.texts[i].ids.size();
   }
   return {{"object", "list"},
           {"data", std::move(data)},

@@ -15,6 +15,7 @@ inline constexpr std::size_t kMostStops = 64, kMostStopBytes = 1024;
 inline constexpr std::size_t kMostBiases = 4096;
 // Of a conversation.
 inline constexpr std::size_t kMostMessages = 8192, kMostTools = 512;
+inline constexpr std::size_t kMostImages = 64, kMostImageFileBytes = std::size_t{20} << 20;
 // Of a constraint, in all.
 inline constexpr std::size_t kMostConstraintBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMostChoices = 4096;

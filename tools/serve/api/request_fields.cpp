@@ -25,7 +25,7 @@ std::vector<TokenId> listed_ids(const char* name, const json& list) {
 
 /// `is_cut` is given whether the text was too long for the tokenizer and was cut.
 std::vector<TokenId> ids_of_text(const char* name, const json& text, const ServedModel& model,
-                                 bool& is_cut) {
+                                 bool& is_cut, std::string_view prompt) {
   if (text.is_array()) return listed_ids(name, text);
   if (!text.is_string()) RequestFields::fail(name, "is neither text nor a list of token ids");
   if (model.tokenizer() == nullptr)
@@ -33,7 +33,7 @@ std::vector<TokenId> ids_of_text(const char* name, const json& text, const Serve
                                           "list of token ids",
                                           model.name()));
   const auto most = model.most_tokens();
-  const auto given = text.get<std::string>();
+  const auto given = std::string(prompt) + text.get<std::string>();
   Tokenizer::Cut cut;
   // Texts of an encoder are as long as their tokenizer says, prompts are not.
   if (model.embedder() != nullptr) {
@@ -91,15 +91,15 @@ void RequestFields::refuse_unless(const char* name, const json& neutral, std::st
 }
 
 std::vector<std::vector<TokenId>> RequestFields::texts(const char* name, const ServedModel& model,
-                                                       std::size_t most,
-                                                       std::set<std::size_t>* cut) {
+                                                       std::size_t most, std::set<std::size_t>* cut,
+                                                       std::string_view prompt) {
   const json* given = take(name);
   if (given == nullptr) fail(name, "is missing");
   const bool is_list = given->is_array() && !given->empty() && !given->front().is_number();
   std::vector<std::vector<TokenId>> result;
   const auto add = [&](const json& text) {
     bool is_cut = false;
-    result.push_back(ids_of_text(name, text, model, is_cut));
+    result.push_back(ids_of_text(name, text, model, is_cut, prompt));
     if (is_cut && cut != nullptr) cut->insert(result.size() - 1);
   };
   if (!is_list) {

@@ -28,9 +28,11 @@ class RequestFields {
   /// A field that may only have the value that has no effect.
   void refuse_unless(const char* name, const nlohmann::json& neutral, std::string_view instead);
   /// Texts as ids: a text, a list of texts, token ids, or a list of such; `most` texts. `cut` is
-  /// given which of them the tokenizer cut (Tokenizer::encode_cut, for encoders).
+  /// given which of them the tokenizer cut (Tokenizer::encode_cut, for encoders). `prompt` stands
+  /// in front of each text.
   std::vector<std::vector<TokenId>> texts(const char* name, const ServedModel& model,
-                                          std::size_t most, std::set<std::size_t>* cut = nullptr);
+                                          std::size_t most, std::set<std::size_t>* cut = nullptr,
+                                          std::string_view prompt = "");
   /// Refuses fields that nobody took, but `user` and `metadata`.
   void finish() const;
   [[noreturn]] static void fail(const std::string& name, std::string_view what);

@@ -14,16 +14,36 @@
 namespace sinter::tools {
 namespace {
 
-constexpr std::array<std::string_view, 3> kInputs = {"input_ids", "attention_mask",
-                                                     "token_type_ids"};
+enum class Input : std::uint8_t { kIds, kMask, kTypes, kPositions };
+constexpr std::array<std::string_view, 4> kInputs = {"input_ids", "attention_mask",
+                                                     "token_type_ids", "position_ids"};
 
-/// The output that vectors come from: one for each text before one for each token.
+/// The output that vectors come from: one for each text before one for each token, but for what
+/// poolers make, which was trained for something else.
 std::optional<std::size_t> find_output(const Plan& plan) {
-  for (const std::size_t rank : {std::size_t{2}, std::size_t{3}})
-    for (std::size_t i = 0; i < plan.outputs().size(); ++i)
-      if (plan.outputs()[i].shape.size() == rank && is_arithmetic_float(plan.outputs()[i].dtype))
-        return i;
-  return std::nullopt;
+  std::optional<std::size_t> best;
+  int least = 3;
+  for (std::size_t i = 0; i < plan.outputs().size(); ++i) {
+    const BindingInfo& output = plan.outputs()[i];
+    const std::size_t rank = output.shape.size();
+    if ((rank != 2 && rank != 3) || !is_arithmetic_float(output.dtype)) continue;
+    const int order = rank == 3 ? 1 : output.name == "pooler_output" ? 2 : 0;
+    if (order < least) {
+      least = order;
+      best = i;
+    }
+  }
+  return best;
+}
+
+std::int64_t value_of(Input input, const EncoderText& text, std::size_t token) {
+  switch (input) {
+    case Input::kIds: return text.ids[token];
+    case Input::kMask: return 1;
+    case Input::kTypes: return text.second > 0 && token >= text.second ? 1 : 0;
+    case Input::kPositions: return static_cast<std::int64_t>(token);
+  }
+  return 0;
 }
 
 float float_at(const OwnedTensor& tensor, std::size_t i) {
@@ -59,8 +79,11 @@ bool Embedder::takes(const Plan& plan) {
          find_output(plan).has_value();
 }
 
-Embedder::Embedder(TensorModel& tensors, Pooling pooling)
-    : tensors_(tensors), pooling_(pooling), output_(find_output(tensors.plan()).value()) {
+Embedder::Embedder(TensorModel& tensors, Pooling pooling, std::vector<DenseLayer> dense)
+    : tensors_(tensors),
+      pooling_(pooling),
+      dense_(std::move(dense)),
+      output_(find_output(tensors.plan()).value()) {
   most_tokens_ = INT64_MAX;
   for (const BindingInfo& input : tensors.plan().inputs())
     most_tokens_ = std::min(most_tokens_, input.shape[1].max);
@@ -69,12 +92,9 @@ Embedder::Embedder(TensorModel& tensors, Pooling pooling)
            (output.name == "logits" || output.name == "scores" || output.shape[1].max == 1);
 }
 
-std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<TokenId>>& texts,
+std::vector<std::vector<float>> Embedder::embed(const std::vector<EncoderText>& texts,
                                                 bool normalizes) {
-  std::vector<EncoderText> single;
-  single.reserve(texts.size());
-  for (const auto& ids : texts) single.push_back({ids, 0});
-  auto vectors = run(single);
+  auto vectors = run(texts);
   if (normalizes)
     for (auto& vector : vectors) normalize(vector);
   return vectors;
@@ -124,27 +144,26 @@ std::vector<std::vector<float>> Embedder::run_alike(const std::vector<const Enco
     OwnedTensor& tensor = inputs[input.name];
     tensor = {input.dtype, {std::ssize(texts), static_cast<std::int64_t>(columns)}, {}};
     tensor.data.resize(texts.size() * columns * size_of(input.dtype));
-    for (std::size_t r = 0; r < texts.size(); ++r) {
-      const auto& [ids, second] = *texts[r];
-      for (std::size_t c = 0; c < ids.size(); ++c) {
-        const bool is_second = second > 0 && c >= second;
-        put(tensor, r * columns + c,
-            input.name == kInputs[0]                ? ids[c]
-            : input.name == kInputs[1] || is_second ? 1
-                                                    : 0);
-      }
-    }
+    const auto kind = static_cast<Input>(std::ranges::find(kInputs, input.name) - kInputs.begin());
+    for (std::size_t r = 0; r < texts.size(); ++r)
+      for (std::size_t c = 0; c < texts[r]->ids.size(); ++c)
+        put(tensor, r * columns + c, value_of(kind, *texts[r], c));
   }
   const OwnedTensor output = std::move(tensors_.infer(inputs).at(output_));
   const bool of_tokens = output.shape.size() == 3;
   const auto size = static_cast<std::size_t>(output.shape.back());
-  std::vector<std::vector<float>> vectors(texts.size(), std::vector<float>(size));
+  std::vector<std::vector<float>> vectors(texts.size());
+  std::vector<float> rows;
   for (std::size_t r = 0; r < texts.size(); ++r) {
-    const std::size_t first = of_tokens ? r * columns * size : r * size;
-    const std::size_t count = of_tokens && pooling_ == Pooling::kMean ? texts[r]->ids.size() : 1;
-    for (std::size_t c = 0; c < count; ++c)
-      for (std::size_t e = 0; e < size; ++e)
-        vectors[r][e] += float_at(output, first + c * size + e);
+    rows.resize((of_tokens ? texts[r]->ids.size() : 1) * size);
+    const std::size_t first = r * (of_tokens ? columns : 1) * size;
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = float_at(output, first + i);
+    if (!of_tokens) {
+      vectors[r] = rows;
+      continue;
+    }
+    vectors[r] = pooled(rows, size, pooling_, texts[r]->skipped);
+    for (const DenseLayer& layer : dense_) vectors[r] = layer.apply(vectors[r]);
   }
   return vectors;
 }

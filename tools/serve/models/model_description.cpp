@@ -13,6 +13,7 @@ ordered_json tasks_of(const ServedModel& model) {
   if (model.engine() != nullptr) {
     if (model.tokenizer() != nullptr && model.chat_template() != nullptr) tasks.push_back("chat");
     tasks.push_back("completion");
+    if (model.vision() != nullptr) tasks.push_back("images");
   }
   if (model.speech() != nullptr) tasks.push_back("transcription");
   if (const Embedder* embedder = model.embedder())

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -12,7 +13,6 @@
 #include "runtime/format_error.h"
 #include "tools/generate/prompt.h"
 #include "tools/generate/token_text.h"
-#include "tools/serve/models/embedding_files.h"
 
 namespace sinter::tools {
 namespace {
@@ -66,11 +66,12 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   const std::optional<Plan>& encoder = plans.encoder;
   if (options_.tokenizer.empty()) options_.tokenizer = plans.tokenizer;
   target_ = plan.target();
-  if (encoder && !SourceEncoder::takes(*encoder)) {
+  const bool sees = encoder && is_tower(*encoder);
+  if (encoder && !sees && !SourceEncoder::takes(*encoder)) {
     load_speech(*encoder, plan);
     return;
   }
-  if (encoder) Encoder::require_pair(*encoder, plan);
+  if (encoder && !sees) Encoder::require_pair(*encoder, plan);
   if (!engine::PagedExecutor::takes(plan) && !generates_text(plan)) {
     TensorModelOptions tensors = options_.tensors;
     tensors.waiting = options_.waiting;
@@ -85,12 +86,13 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     if (tensors.has_ladder) session.graph_cache = std::max(session.graph_cache, kLadder);
     tensors_ = std::make_unique<TensorModel>(plan, session, tensors);
     if (embeds) {
-      EmbeddingFiles files = EmbeddingFiles::in(plans.folder);
-      if (options_.pooling) files.pooling = options_.pooling;
-      embedder_ = std::make_unique<Embedder>(*tensors_, files.pooling.value_or(Pooling::kMean));
+      texts_ = EmbeddingFiles::in(plans.folder, options_.pooling);
+      embedder_ = std::make_unique<Embedder>(*tensors_, texts_.pooling.value_or(Pooling::kMean),
+                                             std::move(texts_.dense));
       if (!options_.tokenizer.empty()) {
         tokenizer_ = Tokenizer::load(options_.tokenizer);
-        if (files.max_tokens) tokenizer_->truncate(*files.max_tokens);
+        if (texts_.max_tokens) tokenizer_->truncate(*texts_.max_tokens);
+        if (texts_.pairs) chat_ = ChatTemplate::beside(options_.tokenizer);
       }
     }
     return;
@@ -114,7 +116,9 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   cache_bytes_ = made.cache_bytes;
   block_size_ = executor->limits().block_size;
   blocks_ = executor->limits().block_count;
-  if (encoder)
+  if (sees)
+    load_vision(*encoder, plans.folder, executor->limits());
+  else if (encoder)
     load_source(*encoder, plan, executor->limits());
   else if (!executor->limits().crossed.empty())
     throw usage_error("'{}' reads '{}': give the plan that makes it with --encoder", options_.plan,
@@ -154,6 +158,17 @@ void ServedModel::load_source(const Plan& encoder, const Plan& decoder,
   const auto& shape = limits.crossed[0].shape;
   source_ = std::make_unique<SourceEncoder>(encoder, decoder, shape[shape.size() - 2],
                                             static_cast<TokenId>(*start), options_.session);
+}
+
+void ServedModel::load_vision(const Plan& tower, const std::string& folder,
+                              const engine::ExecutorLimits& limits) {
+  if (options_.make_vision == nullptr)
+    throw usage_error("'{}': this command is built without models that see", name_);
+  if (!tokenizer_) throw usage_error("'{}' is a model that sees: give its --tokenizer", name_);
+  const std::string own =
+      folder.empty() ? std::filesystem::path(options_.tokenizer).parent_path().string() : folder;
+  vision_ =
+      options_.make_vision(tower, own, *tokenizer_, limits, options_.session, options_.waiting);
 }
 
 void ServedModel::load_speech(const Plan& encoder, const Plan& decoder) {

@@ -18,9 +18,11 @@
 #include "tools/generate/chat_template.h"
 #include "tools/generate/generation_config.h"
 #include "tools/serve/models/embedder.h"
+#include "tools/serve/models/embedding_files.h"
 #include "tools/serve/models/source_encoder.h"
 #include "tools/serve/models/speech_model.h"
 #include "tools/serve/models/tensor_model.h"
+#include "tools/serve/models/vision_model.h"
 #include "tools/serve/tool_calls/tool_form.h"
 #include "tools/tokenizer/tokenizer.h"
 
@@ -52,13 +54,14 @@ struct ServedModelOptions {
   std::string encoder;
   std::string start;  // first token of its texts, id or name; empty: generation_config.json's
   MakeSpeechModel make_speech = nullptr;  // null: no model of speech can be served
+  MakeVisionModel make_vision = nullptr;  // null: no images can be read
   /// Of a decoder at once; 0: as many as the plan takes.
   int sequences = 0;
   std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: as EngineOptions say
   std::uint64_t state_bytes = 0;  // EngineOptions::state_bytes
   TensorModelOptions tensors;     // of any other plan; its `waiting` is the one below
-  std::optional<Pooling>
-      pooling;                 // of an encoder of texts; none: as its folder says, else the mean
+  std::string pooling;         // of an encoder of texts, of pooling_options(); empty: as its folder
+                               // says, else the mean
   std::int64_t context = 0;    // most tokens of a text; 0: as many as the plan has
   std::int64_t waiting = 256;  // requests that wait; more are refused (429)
   std::string draft;           // path of a plan of --serve that guesses tokens; empty: none
@@ -95,8 +98,12 @@ class ServedModel {
   TensorModel* tensors() const { return tensors_.get(); }
   /// Of a plan that is an encoder of texts (Embedder::takes); else null.
   Embedder* embedder() const { return embedder_.get(); }
+  /// How an encoder's texts are made.
+  const EmbeddingFiles& texts() const { return texts_; }
   /// Of an encoder and a decoder of texts: what reads the prompts; else null.
   SourceEncoder* source() const { return source_.get(); }
+  /// Of a decoder that sees: what reads the images of prompts; else null.
+  VisionModel* vision() const { return vision_.get(); }
   /// Of a model of speech; else null.
   SpeechModel* speech() const { return speech_.get(); }
   /// Null without one.
@@ -132,6 +139,8 @@ class ServedModel {
 
  private:
   void load_speech(const Plan& encoder, const Plan& decoder);
+  void load_vision(const Plan& tower, const std::string& folder,
+                   const engine::ExecutorLimits& limits);
   void load_source(const Plan& encoder, const Plan& decoder, const engine::ExecutorLimits& limits);
   /// Finds what ends a text. Special tokens that are a part of calls, with their names.
   std::map<TokenId, std::string> find_tokens(TokenId vocabulary);
@@ -150,8 +159,10 @@ class ServedModel {
   std::vector<TokenId> stop_tokens_;
   std::int64_t positions_ = 0;
   bool masks_ = false;
+  EmbeddingFiles texts_;
   std::unique_ptr<SpeechModel> speech_;
   std::unique_ptr<SourceEncoder> source_;
+  std::unique_ptr<VisionModel> vision_;
   std::unique_ptr<TensorModel> tensors_;
   std::unique_ptr<Embedder> embedder_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads

@@ -134,14 +134,21 @@ CompletionRequest parse_chat(const json& body, std::string_view text, const Serv
   request.parallel_calls = fields.flag("parallel_tool_calls", true);
   Conversation conversation = take_conversation(fields, text, model);
   fields.finish();
-  const auto ids = model.tokenizer()->encode(conversation.prompt, false, model.most_tokens());
   request.calls = conversation.calls;
   std::optional<FieldConstraint> call = std::move(conversation.wanted);
   if (constraint && call)
     RequestFields::fail(constraint->field, "contradicts 'tool_choice', which asks for a call");
   if (call) constraint = std::move(call);
   if (constraint) set_constraint(*constraint, model, one.sampling);
-  one.prompt = {ids.begin(), ids.end()};
+  if (!conversation.images.empty()) {
+    ImagePrompt prompt =
+        model.vision()->read(conversation.prompt, conversation.images, model.most_tokens());
+    one.prompt = std::move(prompt.tokens);
+    one.vectors = std::move(prompt.vectors);
+  } else {
+    const auto ids = model.tokenizer()->encode(conversation.prompt, false, model.most_tokens());
+    one.prompt = {ids.begin(), ids.end()};
+  }
   // Without a limit a text goes on until it ends, or the context or the cache does.
   const std::int64_t most =
       model.generation_config().max_new_tokens.value_or(SamplingParameters::kNoLimit);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "tools/json/base64.h"
 #include "tools/json/read_json.h"
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/limits.h"
@@ -14,24 +15,85 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// A message's content: text, or parts of text, which are joined.
-std::string content_of(const ordered_json& content) {
-  if (content.is_null()) return "";
-  if (content.is_string()) return content.get<std::string>();
-  std::string text;
+/// The bytes of "data:image/..;base64,..", since the server fetches nothing.
+std::string bytes_of_image_url(std::string_view url) {
+  constexpr std::string_view kStart = "data:image/", kForm = ";base64,";
+  const std::size_t form = url.substr(0, kMostShownBytes).find(kForm);
+  if (!url.starts_with(kStart) || form == std::string_view::npos)
+    RequestFields::fail("messages",
+                        "has an image that is no data URL (data:image/png;base64,..): none is "
+                        "fetched");
+  const std::string_view text = url.substr(form + kForm.size());
+  if (text.size() / 4 * 3 > kMostImageFileBytes)
+    RequestFields::fail("messages", fmt::format("has an image of {} bytes: {} at most",
+                                                text.size() / 4 * 3, kMostImageFileBytes));
+  auto bytes = bytes_of_base64(text);
+  if (!bytes) RequestFields::fail("messages", "has an image that is no base64");
+  return *std::move(bytes);
+}
+
+/// The URL of a part that is an image; null if it is none.
+const std::string* image_url_of(const ordered_json& part) {
+  if (part["type"] != "image_url") return nullptr;
+  const auto image = part.find("image_url");
+  const ordered_json* url = image == part.end() ? nullptr : &*image;
+  if (url != nullptr && url->is_object()) {
+    for (const auto& [key, value] : url->items())
+      if (key != "url" && key != "detail")
+        RequestFields::fail("messages", "has an image with a field that is not known");
+    const auto own = url->find("url");
+    url = own == url->end() ? nullptr : &*own;
+  }
+  if (url == nullptr || !url->is_string())
+    RequestFields::fail("messages", "has an image without a 'url'");
+  return &url->get_ref<const std::string&>();
+}
+
+/// A message's content as parts: texts, and marks of `images`.
+ordered_json parts_of(const ordered_json& content, const ServedModel& model,
+                      std::vector<std::string>& images) {
+  ordered_json parts = ordered_json::array();
+  const auto add_text = [&](const ordered_json& text) {
+    parts.push_back({{"type", "text"}, {"text", text}});
+  };
+  if (content.is_null()) return parts;
+  if (content.is_string()) {
+    add_text(content);
+    return parts;
+  }
   if (!content.is_array())
     RequestFields::fail("messages", "has a content that is neither text nor parts");
   for (const ordered_json& part : content) {
-    if (!part.is_object() || !part.contains("type") || part["type"] != "text" ||
-        !part.contains("text") || !part["text"].is_string())
-      RequestFields::fail("messages", "has a part that is no text: other parts are not supported");
-    text += part["text"].get<std::string>();
+    const bool has_type = part.is_object() && part.contains("type") && part["type"].is_string();
+    if (has_type && part["type"] == "text" && part.contains("text") && part["text"].is_string()) {
+      add_text(part["text"]);
+      continue;
+    }
+    const std::string* const url = has_type ? image_url_of(part) : nullptr;
+    if (url == nullptr)
+      RequestFields::fail(
+          "messages", "has a part that is neither text nor image_url: others are not supported");
+    if (model.vision() == nullptr)
+      RequestFields::fail("messages",
+                          fmt::format("has an image, and '{}' reads texts alone", model.name()));
+    if (images.size() == kMostImages)
+      RequestFields::fail("messages", fmt::format("has more than {} images", kMostImages));
+    images.push_back(bytes_of_image_url(*url));
+    parts.push_back({{"type", "image"}});
   }
+  return parts;
+}
+
+/// Texts as templates of models without images take them: joined.
+std::string joined(const ordered_json& parts) {
+  std::string text;
+  for (const ordered_json& part : parts) text += part["text"].get<std::string>();
   return text;
 }
 
-ordered_json messages_of(RequestFields& fields, std::string_view text,
-                         const std::string& chat_template) {
+ordered_json messages_of(RequestFields& fields, std::string_view text, const ServedModel& model,
+                         std::vector<std::string>& images) {
+  const std::string& chat_template = model.chat_template()->text();
   const json* messages = fields.take("messages");
   if (messages == nullptr) RequestFields::fail("messages", "is missing");
   if (!messages->is_array() || messages->empty())
@@ -44,7 +106,8 @@ ordered_json messages_of(RequestFields& fields, std::string_view text,
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       RequestFields::fail("messages", "has one without a 'role'");
     ordered_json& content = message["content"];  // null if it is not there
-    content = content_of(content);
+    content = parts_of(content, model, images);
+    if (model.vision() == nullptr) content = joined(content);
     // OpenAI's newer name, which few templates know.
     if (message["role"] == "developer" && chat_template.find("developer") == std::string::npos)
       message["role"] = "system";
@@ -67,7 +130,8 @@ Conversation take_conversation(RequestFields& fields, std::string_view text,
                                     "--tokenizer and --chat-template, or send text to "
                                     "/v1/completions",
                                     model.name()));
-  const ordered_json messages = messages_of(fields, text, model.chat_template()->text());
+  Conversation result;
+  const ordered_json messages = messages_of(fields, text, model, result.images);
   const json* tools = fields.take("tools");
   if (tools != nullptr && !tools->is_array()) RequestFields::fail("tools", "is no list");
   if (tools != nullptr && tools->size() > kMostTools)
@@ -78,7 +142,6 @@ Conversation take_conversation(RequestFields& fields, std::string_view text,
                         "is neither 'auto', 'none' nor 'required', and names no function");
   const bool has_tools =
       tools != nullptr && !tools->empty() && (choice == nullptr || *choice != "none");
-  Conversation result;
   if (has_tools) result.calls = model.tool_form();
   if (wants_call(choice)) {
     if (!has_tools) RequestFields::fail("tool_choice", "asks for a call, and there are no 'tools'");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/serve/api/constraint_fields.h"
 #include "tools/serve/api/request_fields.h"
@@ -15,6 +16,7 @@ namespace sinter::tools {
 
 struct Conversation {
   std::string prompt;                     // by the model's chat template
+  std::vector<std::string> images;        // of the messages, in their order: bytes of files
   const ToolForm* calls = nullptr;        // how calls of tools are spelled; null: there are none
   std::optional<FieldConstraint> wanted;  // of a call that is asked for
 };

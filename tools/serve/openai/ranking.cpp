@@ -70,10 +70,40 @@ void check_bytes(const char* field, std::span<const std::string> first,
         field, fmt::format("makes pairs of {} bytes in all: {} at most", bytes, kMostPairBytes));
 }
 
+/// A pair as the chat template has it, for a decoder that is asked whether they fit.
+Tokenizer::Pair pair_of_messages(const ServedModel& model, const char* field,
+                                 const std::string& first, const std::string& second) {
+  if (model.chat_template() == nullptr)
+    RequestFields::fail(
+        "model",
+        fmt::format("is '{}', which has no chat template to write pairs with", model.name()));
+  const PairMessages& how = *model.texts().pairs;
+  const auto message = [&](const char* role, const std::string& text) {
+    ordered_json content = text;
+    if (how.has_parts)
+      content = ordered_json::array({ordered_json{{"type", "text"}, {"text", text}}});
+    return ordered_json{{"role", role}, {"content", std::move(content)}};
+  };
+  ordered_json messages = ordered_json::array();
+  if (const std::string& prompt = model.texts().prompt({}); !prompt.empty())
+    messages.push_back(message("system", prompt));
+  messages.push_back(message("query", first));
+  messages.push_back(message("document", second));
+  try {
+    auto cut = model.tokenizer()->encode_cut(
+        model.chat_template()->apply(messages, nullptr, how.asks), false, model.most_tokens());
+    return {std::move(cut.ids), 0, cut.is_cut};
+  } catch (const Error& error) {
+    RequestFields::fail(field, fmt::format("cannot be written as a pair: {}", error.what()));
+  }
+}
+
 void add_pair(Pairs& pairs, const ServedModel& model, const char* field, const std::string& first,
               const std::string& second) {
   const std::size_t most = model.most_tokens();
-  const Tokenizer::Pair pair = model.tokenizer()->encode_pair_cut(first, second);
+  const Tokenizer::Pair pair = model.texts().pairs
+                                   ? pair_of_messages(model, field, first, second)
+                                   : model.tokenizer()->encode_pair_cut(first, second);
   if (pair.ids.size() > most)
     RequestFields::fail(field, fmt::format("has text {} of {} tokens with what it is compared to: "
                                            "the model takes {} at most",

@@ -24,7 +24,7 @@ const acts = {
     if (runOf(conversation)) return toast('An answer is being generated: stop it first');
     const parent = node.parent || null;
     const message = node.role === 'assistant' ? {role: 'assistant', content: text, model: node.model, finish: 'edited'}
-      : node.role === 'tool' ? {role: 'tool', content: text, callId: node.callId} : {role: 'user', content: text};
+      : node.role === 'tool' ? {role: 'tool', content: text, callId: node.callId} : {role: 'user', content: text, images: node.images};
     const added = add(conversation, parent, message);
     if (node.role === 'assistant') {
       keep(conversation);
@@ -72,10 +72,10 @@ function begin(parent) {
   show();
 }
 
-function send(text) {
+function send(text, images) {
   if (runOf(conversation)) return false;
   const last = pathOf(conversation).at(-1);
-  begin(add(conversation, last?.id ?? null, {role: 'user', content: text}).id);
+  begin(add(conversation, last?.id ?? null, {role: 'user', content: text, ...(images.length > 0 && {images})}).id);
   return true;
 }
 

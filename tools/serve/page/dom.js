@@ -41,6 +41,7 @@ const kIcons = {
   keyboard: 'M3 7h18v10H3zM7 11h.01M11 11h.01M15 11h.01M8 14h8',
   microphone: 'M12 4a3 3 0 0 0-3 3v5a3 3 0 0 0 6 0V7a3 3 0 0 0-3-3zM6 11a6 6 0 0 0 12 0M12 17v4',
   file: 'M6 3h8l4 4v14H6zM14 3v4h4',
+  image: 'M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M9 9h.01',
   more: 'M6 12h.01M12 12h.01M18 12h.01',
 };
 

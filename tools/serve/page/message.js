@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One message: its text, its calls of tools, what can be done with it.
 import {make, iconButton, button, copyText, field} from './dom.js';
+import {previews} from './images.js';
 import {AnswerText} from './answer_text.js';
 import {TokenText} from './token_text.js';
 import {codeBlock} from './code_block.js';
@@ -41,6 +42,7 @@ export class Message {
 
   #fill() {
     this.body.replaceChildren();
+    if (this.#node.images?.length > 0) this.body.append(previews(this.#node.images));
     if (this.#node.role === 'user') this.body.append(make('div', {class: 'plain'}, this.#node.content));
     else if (this.#node.role === 'tool') this.body.append(codeBlock(pretty(this.#node.content), 'json').element);
     else this.#fillAnswer();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A conversation is a tree: editing or regenerating a message gives it a sibling. Data alone, as it is stored and exported.
-
 const kRoot = '';
 
 export const newId = () => crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
@@ -69,6 +68,8 @@ export function messagesTo(conversation, id, system) {
   const messages = system?.trim() ? [{role: 'system', content: system}] : [];
   for (const node of pathTo(conversation, id)) {
     const message = {role: node.role, content: node.content};
+    if (node.images?.length > 0)
+      message.content = [...node.images.map((url) => ({type: 'image_url', image_url: {url}})), {type: 'text', text: node.content}];
     if (node.calls?.length > 0) {
       message.tool_calls = node.calls;
       message.content ||= null;
@@ -79,6 +80,14 @@ export function messagesTo(conversation, id, system) {
   return messages;
 }
 
+/// Of images: kinds that the server reads, and how many a message may have.
+export const kImageTypes = ['image/png', 'image/jpeg', 'image/webp'];
+export const kMostImages = 64;
+
+/// Whether a value is a list of data URLs that can be sent.
+const areImages = (value) => Array.isArray(value) && value.length <= kMostImages
+  && value.every((url) => typeof url === 'string' && kImageTypes.some((type) => url.startsWith(`data:${type};base64,`)));
+
 /// Whether an imported value is a conversation that can be shown.
 export function isConversation(value) {
   const isMap = (each) => each !== null && typeof each === 'object' && !Array.isArray(each);
@@ -86,6 +95,7 @@ export function isConversation(value) {
   const has = (id) => Object.hasOwn(value.nodes, id);
   for (const [id, node] of Object.entries(value.nodes)) {
     if (!isMap(node) || node.id !== id || !['user', 'assistant', 'tool'].includes(node.role) || typeof node.content !== 'string') return false;
+    if (node.images !== undefined && !areImages(node.images)) return false;
     if (node.parent !== kRoot && !has(node.parent)) return false;
     if (!value.children[node.parent]?.includes?.(id)) return false;
   }
