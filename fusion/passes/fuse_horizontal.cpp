@@ -153,8 +153,8 @@ class HorizontalFuser {
     return level;
   }
 
-  /// New rows of states that no kernel reads may as well wait for the next level that has others, if
-  /// their own has none.
+  /// New rows of states that no kernel reads may as well wait for the next level that has others,
+  /// if their own has none.
   void delay_last(std::map<int, std::vector<NodeId>>& by_level) const {
     const auto is_awaited = [&](NodeId id) {
       return is_read(id) || replaced_states(graph_, graph_.node(id)).empty();
@@ -183,8 +183,8 @@ class HorizontalFuser {
     for (const NodeId id : body.users(input)) {
       const Node& user = body.node(id);
       if (user.op->scatter() != nullptr && user.inputs[0] == input) continue;  // updated in place
-      const bool picks = user.op->kind == OpKind::kView || user.op->name == "Take" ||
-                         user.op->name == "Gather";
+      const bool picks =
+          user.op->kind == OpKind::kView || user.op->name == "Take" || user.op->name == "Gather";
       read += picks && user.inputs[0] == input ? bytes_of(body.type(user.outputs[0])) : all;
     }
     return std::min(read, all);

@@ -18,8 +18,8 @@ namespace {
 /// True if all readers of `value` can read a slice instead: through views into generated kernels,
 /// or into matmuls whose operand stays a matrix. An activation or residual that the matmul's call
 /// would include is worth more than one launch.
-bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
-                  const Dim& columns, bool through_view, std::set<ValueId>& seen) {
+bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target, const Dim& columns,
+                  bool through_view, std::set<ValueId>& seen) {
   // Several paths of views lead to one value; visited ones have not refused.
   if (!seen.insert(value).second) return true;
   if (graph.is_output(value)) return false;

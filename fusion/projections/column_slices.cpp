@@ -43,8 +43,9 @@ ValueId slice(GraphBuilder& builder, ValueId value, const Part& part) {
   dim_at(starts, part.from_last) = part.start;
   const std::vector<std::int64_t> steps(shape.size(), 1);
   dim_at(shape, part.from_last) = part.count;
-  return builder.add("Slice", {value},
-                     {{"starts", std::move(starts)}, {"steps", steps}, {"shape", std::move(shape)}});
+  return builder.add(
+      "Slice", {value},
+      {{"starts", std::move(starts)}, {"steps", steps}, {"shape", std::move(shape)}});
 }
 
 /// Where a Reshape's operand has the result's dimension, with the same elements behind it.
@@ -147,8 +148,7 @@ class ChainSlicer {
     if (const auto done = done_.find(value); done != done_.end()) return done->second;
     const Node* node = old_.producer(value);
     const auto member = chain_.nodes.find(node);
-    if (member == chain_.nodes.end())
-      return done_[value] = slice(builder_, built_.at(value), part);
+    if (member == chain_.nodes.end()) return done_[value] = slice(builder_, built_.at(value), part);
     std::vector<ValueId> inputs;
     for (const ValueId input : node->inputs)
       inputs.push_back(of(input, {member->second, part.start, part.count}));

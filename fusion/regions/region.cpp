@@ -423,9 +423,8 @@ std::vector<ValueId> replaced_states(const Graph& graph, const Node& node) {
 
 bool changes_state(const Graph& graph, const Node& node) {
   const std::vector<ValueId> states = replaced_states(graph, node);
-  return !states.empty() && std::ranges::all_of(states, [&](ValueId state) {
-    return graph.users(state).size() == 1;
-  });
+  return !states.empty() &&
+         std::ranges::all_of(states, [&](ValueId state) { return graph.users(state).size() == 1; });
 }
 
 }  // namespace sinter::fusion
