@@ -22,7 +22,7 @@ namespace {
 // table; only few parts may have symbolic sizes.
 constexpr std::size_t kMostBuffers = 4000, kMostSymbolicParts = 16, kMostSymbolicBuffers = 128;
 // Different bodies are functions of one kernel; all get as many registers as the largest needs.
-constexpr std::size_t kMostBodies = 8, kMostBodyOperators = 96;
+constexpr std::size_t kMostBodies = 8, kMostBodyOperators = 96, kMostAllOperators = 256;
 
 bool is_constant(const TensorType& type) {
   return std::ranges::all_of(type.shape, [](const Dim& dim) { return dim.is_constant(); });
@@ -91,7 +91,7 @@ struct Group {
     if (buffers + next.buffers > most) return false;
     if (!(is_constant && next.is_constant) && members.size() >= kMostSymbolicParts) return false;
     return bodies.contains(next.body) ||
-           (bodies.size() < kMostBodies && operators + next.operators <= kMostBodyOperators);
+           (bodies.size() < kMostBodies && operators + next.operators <= kMostAllOperators);
   }
   void add(Candidate next) {
     if (bodies.insert(next.body).second) operators += next.operators;
@@ -107,7 +107,8 @@ class HorizontalFuser {
 
   Graph run() {
     std::map<int, std::vector<NodeId>> by_level;
-    std::vector<int> level(graph_.values().size(), 0);
+    std::vector<int> level(graph_.values().size(), 0), node_level;
+    std::vector<NodeId> last;
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
       const Node& node = graph_.nodes()[n];
       int here = 0;
@@ -115,14 +116,60 @@ class HorizontalFuser {
         for (const ValueId id : *ids) here = std::max(here, level[id.position()]);
       if (node.op->name != "Reshape") ++here;
       for (const ValueId output : node.outputs) level[output.position()] = here;
+      node_level.push_back(here);
+      const NodeId id{static_cast<std::int32_t>(n)};
       if (is_kind(node, "reduction") || is_kind(node, "pointwise") || changes_state(graph_, node))
-        by_level[here].push_back(NodeId{static_cast<std::int32_t>(n)});
+        by_level[here].push_back(id);
+      else if (!replaced_states(graph_, node).empty() && !is_read(id))
+        last.push_back(id);
     }
+    for (const NodeId id : last) by_level[level_behind_readers(id, node_level)].push_back(id);
+    delay_last(by_level);
     for (const auto& [unused, nodes] : by_level) add_groups(nodes);
     return rebuild(graph_, pieces_);
   }
 
  private:
+  bool is_read(NodeId id) const {
+    return std::ranges::any_of(graph_.node(id).outputs,
+                               [&](ValueId value) { return !graph_.users(value).empty(); });
+  }
+
+  /// The first level at which `region` changes its states behind all that reads them.
+  int level_behind_readers(NodeId region, const std::vector<int>& node_level) const {
+    int level = node_level[region.position()];
+    std::vector<ValueId> read = replaced_states(graph_, graph_.node(region));
+    while (!read.empty()) {
+      const ValueId value = read.back();
+      read.pop_back();
+      for (const NodeId id : graph_.users(value)) {
+        const Node& node = graph_.node(id);
+        if (node.op->name == "Reshape")
+          read.push_back(node.outputs[0]);
+        else if (id != region)
+          level = std::max(level, node_level[id.position()] + 1);
+      }
+    }
+    return level;
+  }
+
+  /// New rows of states that no kernel reads may as well wait for the next level that has others,
+  /// if their own has none.
+  void delay_last(std::map<int, std::vector<NodeId>>& by_level) const {
+    const auto is_awaited = [&](NodeId id) {
+      return is_read(id) || replaced_states(graph_, graph_.node(id)).empty();
+    };
+    for (auto level = by_level.begin(); level != by_level.end(); ++level) {
+      if (std::ranges::any_of(level->second, is_awaited)) continue;
+      const auto later = std::find_if(std::next(level), by_level.end(), [&](const auto& each) {
+        return std::ranges::any_of(each.second, is_awaited);
+      });
+      if (later == by_level.end()) return;
+      later->second.insert(later->second.end(), level->second.begin(), level->second.end());
+      level->second.clear();
+    }
+  }
+
   double bytes_of(const TensorType& type) const {
     double bytes = static_cast<double>(size_of(type.dtype));
     for (const Dim& dim : type.shape) bytes *= typical(dim, graph_.ranges());
@@ -136,7 +183,8 @@ class HorizontalFuser {
     for (const NodeId id : body.users(input)) {
       const Node& user = body.node(id);
       if (user.op->scatter() != nullptr && user.inputs[0] == input) continue;  // updated in place
-      const bool picks = user.op->kind == OpKind::kView || user.op->name == "Take";
+      const bool picks =
+          user.op->kind == OpKind::kView || user.op->name == "Take" || user.op->name == "Gather";
       read += picks && user.inputs[0] == input ? bytes_of(body.type(user.outputs[0])) : all;
     }
     return std::min(read, all);

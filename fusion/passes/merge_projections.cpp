@@ -4,6 +4,7 @@
 #include <set>
 
 #include "fusion/passes/passes.h"
+#include "fusion/projections/column_slices.h"
 #include "fusion/projections/projection.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/epilogue.h"
@@ -17,8 +18,8 @@ namespace {
 /// True if all readers of `value` can read a slice instead: through views into generated kernels,
 /// or into matmuls whose operand stays a matrix. An activation or residual that the matmul's call
 /// would include is worth more than one launch.
-bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target, bool through_view,
-                  std::set<ValueId>& seen) {
+bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target, const Dim& columns,
+                  bool through_view, std::set<ValueId>& seen) {
   // Several paths of views lead to one value; visited ones have not refused.
   if (!seen.insert(value).second) return true;
   if (graph.is_output(value)) return false;
@@ -27,11 +28,14 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
     const Node& user = graph.node(id);
     switch (user.op->kind) {
       case OpKind::kView:
-        if (!reads_slices(graph, user.outputs[0], target, true, seen)) return false;
+        if (!reads_slices(graph, user.outputs[0], target, columns, true, seen)) return false;
         break;
       case OpKind::kIndexed:
-        // Indices and updates are read elementwise; the data must stay whole.
-        if (user.inputs[0] == value) return false;
+        // Indices and updates are read elementwise; other data than gathered rows must stay whole.
+        if (user.inputs[0] == value &&
+            !(gathers_rows(graph, user, columns) &&
+              reads_slices(graph, user.outputs[0], target, columns, true, seen)))
+          return false;
         break;
       case OpKind::kPointwise:
         if (!through_view && users.size() == 1 && has_activation(target, user.op->name))
@@ -139,7 +143,9 @@ Graph merge_projections(const Graph& graph, Context& context) {
   for (const Node& node : graph.nodes()) {
     auto found = find_projection(graph, node, context.target);
     std::set<ValueId> seen;
-    if (!found || !reads_slices(graph, found->result(), context.target, false, seen)) continue;
+    if (!found || !reads_slices(graph, found->result(), context.target,
+                                graph.type(found->result()).shape.back(), false, seen))
+      continue;
     auto& groups = by_activation[node.inputs[0]];
     const auto group = std::ranges::find_if(
         groups, [&](const auto& parts) { return fit_together(graph, parts[0], *found); });
@@ -158,7 +164,9 @@ Graph merge_projections(const Graph& graph, Context& context) {
       pieces.push_back(joined_projections(graph, std::move(parts)));
     }
   }
-  return round_in_front_of_slices(rebuild(graph, pieces));
+  const Graph merged = slice_behind_gathers(round_in_front_of_slices(rebuild(graph, pieces)));
+  // A launch is worth more than what one kernel for all of a chain saves.
+  return context.target.horizontal ? split_sliced_chains(merged) : merged;
 }
 
 }  // namespace sinter::fusion

@@ -401,22 +401,30 @@ Dim Region::evaluations(ValueId value) const {
   return total;
 }
 
-bool changes_state(const Graph& graph, const Node& node) {
-  if (node.op->kind != OpKind::kFused || node.attrs.get_string("kind") != "scatter") return false;
+std::vector<ValueId> replaced_states(const Graph& graph, const Node& node) {
+  if (node.op->kind != OpKind::kFused || node.attrs.get_string("kind") != "scatter") return {};
   const Graph& body = *node.body;
+  std::vector<ValueId> states;
   for (const Node& part : body.nodes()) {
     if (part.op->scatter() == nullptr) continue;
     const auto data = std::ranges::find(body.inputs(), part.inputs[0]);
-    if (data == body.inputs().end() || part.attrs.get_string("combine") != "none") return false;
+    if (data == body.inputs().end() || part.attrs.get_string("combine") != "none") return {};
     const ValueId value = node.inputs[static_cast<std::size_t>(data - body.inputs().begin())];
     const bool is_state = std::ranges::any_of(graph.states(), [&](const ir::State& state) {
       return graph.inputs()[static_cast<std::size_t>(state.input)] == value;
     });
-    if (!is_state || graph.users(value).size() != 1 || graph.is_output(value) ||
-        std::ranges::count(node.inputs, value) != 1 || body.users(*data).size() != 1)
-      return false;
+    if (!is_state || graph.is_output(value) || std::ranges::count(node.inputs, value) != 1 ||
+        body.users(*data).size() != 1)
+      return {};
+    states.push_back(value);
   }
-  return true;
+  return states;
+}
+
+bool changes_state(const Graph& graph, const Node& node) {
+  const std::vector<ValueId> states = replaced_states(graph, node);
+  return !states.empty() &&
+         std::ranges::all_of(states, [&](ValueId state) { return graph.users(state).size() == 1; });
 }
 
 }  // namespace sinter::fusion

@@ -129,8 +129,10 @@ class Region {
   mutable std::optional<std::size_t> lasting_leaves_;  // nothing: not counted yet
 };
 
-/// True for a region of kind "scatter" that replaces elements of a state without other readers: it
-/// runs in place and copies nothing.
+/// The states that a region of kind "scatter" replaces elements of, each of which only its Scatter
+/// reads in there; empty for others.
+std::vector<ValueId> replaced_states(const Graph& graph, const Node& node);
+/// True if nothing else reads these: the region runs in place and copies nothing.
 bool changes_state(const Graph& graph, const Node& node);
 
 }  // namespace sinter::fusion

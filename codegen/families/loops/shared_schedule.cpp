@@ -73,11 +73,12 @@ std::vector<Schedule> choose_rows(const ProgramAnalysis& analysis, int threads) 
 }
 
 /// Parts whose sizes are no multiples of the vector process the remainder element by element.
-std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis) {
+std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis, int threads) {
   std::vector<Schedule> schedules = kPointwiseSchedule.choose(analysis);
   const int dim = analysis.last_dim(analysis.outer_dims());
   if (dim < 0 || analysis.outer_dims() != dim_bit(dim)) return schedules;
-  const VectorPlan vectors = plan_vectors(analysis, dim, 8, true);
+  const int most = vector_of_few(analysis, analysis.size_of_dims(dim_bit(dim)), threads);
+  const VectorPlan vectors = plan_vectors(analysis, dim, most, true);
   if (!vectors.tail || vectors.vector == 1) return schedules;
   schedules = {with_vectors(vectors, PointwiseParameters{vectors.tail})};
   if (!vectors.conditions.empty())
@@ -96,7 +97,7 @@ std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads
   if (!by_element && !lies_in_columns(analysis)) return choose_rows(analysis, threads);
   std::vector<Schedule> schedules;
   if (by_element) {
-    schedules = choose_elements(analysis);
+    schedules = choose_elements(analysis, threads);
   } else if (kWindowSchedule.takes(analysis)) {
     schedules = kWindowSchedule.choose(analysis);
   } else {

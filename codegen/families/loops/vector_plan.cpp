@@ -186,6 +186,16 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
                      tails, moved);
 }
 
+int vector_of_few(const ProgramAnalysis& analysis, const ir::Dim& elements, int threads) {
+  constexpr int kShare = 4;  // of the multiprocessors
+  int most = 8;
+  if (!elements.is_constant()) return most;
+  const std::int64_t busy =
+      std::int64_t{analysis.device().multiprocessors} / kShare * std::int64_t{threads};
+  while (most > 1 && elements.value() < busy * most) most /= 2;
+  return most;
+}
+
 VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest,
                            const std::vector<bool>& among) {
   if (dim < 0) return no_vectors(analysis);

@@ -23,6 +23,11 @@ struct VectorPlan {
 VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, bool tails = false,
                         const std::vector<bool>* among = nullptr);
 
+/// Most elements of a vector for `elements` in all, by blocks of `threads`: fewer than 8 if longer
+/// ones would leave most multiprocessors without a block, as the time of so few is that of one
+/// thread's.
+int vector_of_few(const ProgramAnalysis& analysis, const ir::Dim& elements, int threads);
+
 /// The same for vectors of `longest` elements, whatever their width, or fewer if these do not
 /// fit.
 VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest,

@@ -14,7 +14,7 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8, kMostSplit = 8;
+constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8;
 
 int unit_depth(const GemmProgram& product) {
   return product.weights ? 256 / product.weights->bits() : kFragment;
@@ -125,6 +125,7 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
                                {32, 2, 4},
                                {48, 1, 8, true, true},
                                {64, 1, 8},
+                               {96, 1, 8, true},
                                {128, 1, 8, true}};
   const int bits = product.weights ? product.weights->bits() : 16;
   std::vector<FewRowsTile> tiles;
@@ -165,7 +166,10 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
 
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all) {
   if (!s.tile->fits(problem, s)) return;
-  for (; s.split_k <= kMostSplit; s.split_k *= 2) all.push_back(s);
+  for (const int split : {1, 2, 3, 4, 6, 8}) {
+    s.split_k = split;
+    all.push_back(s);
+  }
 }
 
 std::string SmallM::tile_text(const char* kernel, const GemmSchedule& s) const {

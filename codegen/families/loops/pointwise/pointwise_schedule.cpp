@@ -44,9 +44,10 @@ bool takes_pointwise(const ProgramAnalysis& analysis) {
 
 std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
   const DimSet all = analysis.outer_dims() | analysis.inner_dims();
-  const VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(all));
-  std::vector<Schedule> schedules = {with_vectors(vectors, PointwiseParameters{})};
   const ir::Dim elements = analysis.size_of_dims(all);
+  const VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(all),
+                                          vector_of_few(analysis, elements, kPointwiseThreads));
+  std::vector<Schedule> schedules = {with_vectors(vectors, PointwiseParameters{})};
   const std::int64_t many_blocks = std::int64_t{analysis.device().multiprocessors} * 8 * 4;
   if (elements.is_constant() &&
       elements.value() / vectors.vector / kPointwiseThreads >= many_blocks)

@@ -323,12 +323,20 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
   add_rows(analysis, vectors, length, true, schedules);
 }
 
+constexpr int kFewRowThreads = 128;
+
 bool takes_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
 
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.inner_dims());
-  const VectorPlan vectors = plan_vectors(analysis, dim), scalar = no_vectors(analysis);
   const ir::Dim length = analysis.row_length();
+  int most = 8;
+  if (length.is_constant()) {
+    // Of few rows, short ones have a warp each.
+    const int few = vector_of_few(analysis, length * analysis.row_count(), kFewRowThreads);
+    while (most > few && length.value() * 2 <= std::int64_t{32} * most) most /= 2;
+  }
+  const VectorPlan vectors = plan_vectors(analysis, dim, most), scalar = no_vectors(analysis);
   std::vector<Schedule> schedules;
   if (length.is_constant()) {
     add_known(analysis, vectors, length.value() / vectors.vector, schedules);
