@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // All of LinearAttention that needs no state: a block for each chunk of a sequence and state makes
 // its ChunkRecord. Four warps have 16 tokens each.
+//
+// Where ChunkStates runs beside it, a few blocks stay and take all chunks, the first ones of all
+// states first, and tell that a record is there.
 #pragma once
 
+#include "chunk_flags.cuh"
 #include "chunk_record.cuh"
 #include "unit_lower.cuh"
 
@@ -31,23 +35,29 @@ struct ChunkOperands {
 
   const Layer& layer;
   Memory& memory;
-  uint4* record;
-  i64 sequence, first;   // of the layer, and the chunk's first token
-  int state_head, left;  // tokens of the chunk
-  int warp, lane, g, t;  // a fragment's first row and column of this lane
+  uint4 *records, *record;  // all; this chunk's
+  u32* flags;               // of all records; null where nobody waits for one
+  i64 sequence, first;      // of the layer, and the chunk's first token
+  int state_head, left;     // tokens of the chunk
+  int warp, lane, g, t;     // a fragment's first row and column of this lane
 
-  SINTER_DEVICE ChunkOperands(const Layer& layer_, Memory& memory_, uint4* records)
-      : layer(layer_), memory(memory_) {
-    const i64 chunks = Record::chunks(layer.length), own = static_cast<i64>(blockIdx.x);
-    record = records + own * Record::kUnits;
-    first = own % chunks * kTokens;
-    state_head = static_cast<int>(own / chunks % Shape::kStates);
-    sequence = own / chunks / Shape::kStates;
-    left = static_cast<int>(min_size(layer.length - first, kTokens));
+  SINTER_DEVICE ChunkOperands(const Layer& layer_, Memory& memory_, uint4* records_,
+                              u32* flags_ = nullptr)
+      : layer(layer_), memory(memory_), records(records_), flags(flags_) {
     warp = static_cast<int>(threadIdx.x) / 32;
     lane = static_cast<int>(threadIdx.x) % 32;
     g = lane / 4;
     t = lane % 4 * 2;
+  }
+
+  /// `at`: the record's number, of chunks of a sequence and state one behind the other.
+  SINTER_DEVICE void set_chunk(i64 at) {
+    const i64 chunks = Record::chunks(layer.length);
+    record = records + at * Record::kUnits;
+    first = at % chunks * kTokens;
+    state_head = static_cast<int>(at / chunks % Shape::kStates);
+    sequence = at / chunks / Shape::kStates;
+    left = static_cast<int>(min_size(layer.length - first, kTokens));
   }
 
   SINTER_DEVICE i64 token(int row) const {
@@ -373,7 +383,22 @@ struct ChunkOperands {
     }
   }
 
-  SINTER_DEVICE void run() const {
+  SINTER_DEVICE void run() {
+    set_chunk(static_cast<i64>(blockIdx.x));
+    make_record();
+  }
+  /// `states`: of all sequences.
+  SINTER_DEVICE void run_all(i64 states) {
+    const i64 chunks = Record::chunks(layer.length);
+    for (i64 i = static_cast<i64>(blockIdx.x); i < chunks * states; i += gridDim.x) {
+      const i64 at = i % states * chunks + i / states;
+      set_chunk(at);
+      make_record();
+      __syncthreads();  // the record is whole, and its operands have been read
+      if (threadIdx.x == 0) set_flag(flags + at);
+    }
+  }
+  SINTER_DEVICE void make_record() const {
     load();
     Queries queries;
     store_queries(queries);

@@ -9,6 +9,7 @@
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_parameters.h"
 #include "codegen/emit/kernel_text.h"
+#include "codegen/emit/memory/clear_before.h"
 
 namespace sinter::codegen {
 namespace {
@@ -91,9 +92,12 @@ class StateEmitter {
     int threads = 0;
     std::int64_t shared_bytes = 0;  // 0: static
     std::vector<Condition> conditions = {};
+    std::string before = {}, after = {};  // of the kernel's work; empty: as programmatic launch asks
   };
-  /// `kernel`: the type that does the work on `layer` and `memory`, with more arguments.
-  void add(const Launch& launch, const std::string& kernel, const std::string& more) {
+  /// `kernel`: the type that does the work on `layer` and `memory`, with more arguments. `run`: its
+  /// function.
+  void add(const Launch& launch, const std::string& kernel, const std::string& more,
+           const std::string& run = "run()") {
     auto& variants = kernel_.step.variants;
     const std::string function =
         variants.empty() ? request_.name : fmt::format("{}_v{}", request_.name, variants.size());
@@ -104,7 +108,9 @@ class StateEmitter {
     text_ += fmt::format(
         "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}", launch.threads,
         signature_text(function, args_.texts()),
-        request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n" : "",
+        !launch.before.empty()         ? launch.before
+        : request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n"
+                                       : "",
         args_.lines(), end, layer_);
     text_ += fmt::format("  typedef {} Kernel;\n", kernel);
     if (launch.shared_bytes > 0)
@@ -115,7 +121,7 @@ class StateEmitter {
           launch.shared_bytes);
     else
       text_ += "  __shared__ Kernel::Memory memory;\n";
-    text_ += fmt::format("  Kernel({}).run();\n}}\n", more);
+    text_ += fmt::format("  Kernel({}).{};\n{}}}\n", more, run, launch.after);
     auto variant = std::make_unique<plan::fb::KernelVariantT>();
     variant->function = function;
     variant->schedule = launch.schedule;
@@ -187,29 +193,54 @@ EmittedKernel emit_token_states(const LinearAttentionProblem& problem, const Ker
   return emitter.finish();
 }
 
-EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem, std::uint32_t records,
+EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
                                   const KernelRequest& request, ExprTable& exprs) {
   StateEmitter emitter(problem, request, exprs, "chunk_operands.cuh");
   emitter.set_layer({.sequences = true});
-  emitter.args().buffer("uint4* records", records);
+  emitter.args().buffer("uint4* records", buffers.records);
+  const std::string kernel = "ChunkOperands<Shape, Layer>";
+  const Dim chunks = problem.chunks(exprs);
+  if (!buffers.flags) {
+    emitter.add({"linear_attention operands", chunks, kBlockThreads, operand_bytes(problem)}, kernel,
+                "layer, memory, records");
+    return emitter.finish();
+  }
+  emitter.args().buffer("u32* flags", *buffers.flags);
+  const std::string states = emitter.args().dim(problem.layer.batch * Dim(problem.layer.heads()));
+  // Behind the wait: what is launched beside this reads flags, which a kernel in front clears.
   emitter.add(
-      {"linear_attention operands", problem.chunks(exprs), kBlockThreads, operand_bytes(problem)},
-      "ChunkOperands<Shape, Layer>", "layer, memory, records");
-  return emitter.finish();
+      {.schedule = "linear_attention operands beside states",
+       .blocks = Dim(std::int64_t{kOperandBlocks} * request.device->multiprocessors),
+       .threads = kBlockThreads,
+       .shared_bytes = operand_bytes(problem),
+       .before = "  grid_dependency_wait();\n  launch_dependents();\n"},
+      kernel, "layer, memory, records, flags", fmt::format("run_all({})", states));
+  EmittedKernel emitted = emitter.finish();
+  clear_before(emitted, request.name, *buffers.flags, problem.flag_words(exprs), exprs);
+  return emitted;
 }
 
-EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, std::uint32_t records,
+EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
                                 const std::string& schedule, const KernelRequest& request,
                                 ExprTable& exprs) {
   StateEmitter emitter(problem, request, exprs, "chunk_states.cuh");
   emitter.set_layer({.states = true});
-  emitter.args().buffer("const uint4* records", records);
+  emitter.args().buffer("const uint4* records", buffers.records);
+  const bool is_beside = buffers.flags.has_value();
+  if (is_beside) emitter.args().buffer("const u32* flags", *buffers.flags);
   for (const ChunkSchedule& own : choose_chunks(problem, exprs, *request.device, schedule))
     emitter.add(
-        {own.to_string(),
-         problem.layer.batch * Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
-         kChunkThreads, chunk_bytes(problem, own.slice), own.conditions},
-        fmt::format("ChunkStates<Shape, Layer, {}>", own.slice), "layer, memory, records");
+        {.schedule = own.to_string() + (is_beside ? " beside operands" : ""),
+         .blocks = problem.layer.batch *
+                   Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
+         .threads = kChunkThreads + (is_beside ? 32 : 0),
+         .shared_bytes = chunk_bytes(problem, own.slice),
+         .conditions = own.conditions,
+         .before = is_beside ? "  launch_dependents();\n" : "",
+         // What waits for this launch waits for the operands' too.
+         .after = is_beside ? "  grid_dependency_wait();\n" : ""},
+        fmt::format("ChunkStates<Shape, Layer, {}{}>", own.slice, is_beside ? ", true" : ""),
+        is_beside ? "layer, memory, records, flags" : "layer, memory, records");
   return emitter.finish();
 }
 

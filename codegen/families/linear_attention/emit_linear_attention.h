@@ -11,10 +11,10 @@ namespace sinter::codegen {
 EmittedKernel emit_token_states(const LinearAttentionProblem& problem, const KernelRequest& request,
                                 ExprTable& exprs);
 /// Chunks, first without and then with their states: chunk_operands.cuh, chunk_states.cuh. They
-/// meet in buffer `records` of LinearAttentionProblem::record_bytes() for each of chunks().
-EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem, std::uint32_t records,
+/// meet in records of LinearAttentionProblem::record_bytes() for each of chunks().
+EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
                                   const KernelRequest& request, ExprTable& exprs);
-EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, std::uint32_t records,
+EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
                                 const std::string& schedule, const KernelRequest& request,
                                 ExprTable& exprs);
 

@@ -15,6 +15,17 @@ namespace {
 
 /// Tokens up to which one launch, token by token, is faster than chunks.
 constexpr std::int64_t kFewTokens = 16;
+/// Tokens from which on states are changed beside the making of later records. It costs a launch
+/// that clears flags; with fewer tokens there is little to do beside.
+constexpr std::int64_t kManyTokens = 1024;
+
+/// Whether a kernel can start while all blocks of the one in front of it run.
+bool starts_early(const PlanContext& plan) {
+  return plan.options.programmatic_launch &&
+         std::ranges::all_of(plan.devices, [](const DeviceModel* device) {
+           return device->has_clusters();
+         });
+}
 
 class LinearAttentionFamily final : public OperatorFamily {
  public:
@@ -42,7 +53,17 @@ class LinearAttentionFamily final : public OperatorFamily {
         few.conditions.emplace_back(plan.exprs.intern(length), 1, kFewTokens);
       }
     }
-    if (may_be_many) result.tactics.push_back(chunks(one, problem, plan, result.step));
+    if (!may_be_many) return steps;
+    const bool may_be_beside = starts_early(plan) && (!most || *most >= kManyTokens);
+    const bool is_beside =
+        may_be_beside && ir::lower_bound(length, ranges).value_or(0) >= kManyTokens;
+    if (!is_beside) {
+      Tactic& plain = result.tactics.emplace_back(chunks(one, problem, false, plan, result.step));
+      if (may_be_beside)
+        plain.conditions.emplace_back(plan.exprs.intern(length), 1, kManyTokens - 1);
+    }
+    if (may_be_beside)
+      result.tactics.push_back(chunks(one, problem, true, plan, result.step));
     return steps;
   }
 
@@ -69,27 +90,36 @@ class LinearAttentionFamily final : public OperatorFamily {
                    });
   }
 
-  Tactic chunks(const OperatorRegion& region, const LinearAttentionProblem& problem,
+  Tactic chunks(const OperatorRegion& region, const LinearAttentionProblem& problem, bool is_beside,
                 PlanContext& plan, StepT& step) const {
-    const std::uint32_t records = plan.buffers.scratch(
-        {DType::kUInt8, {problem.chunks(plan.exprs) * Dim(problem.record_bytes())}});
-    step.writes.push_back(records);
+    const auto scratch = [&](DType type, const Dim& size) {
+      const std::uint32_t buffer = plan.buffers.scratch({type, {size}});
+      step.writes.push_back(buffer);
+      return buffer;
+    };
+    ChunkBuffers own{.records = scratch(DType::kUInt8, problem.chunks(plan.exprs) *
+                                                           Dim(problem.record_bytes()))};
     std::vector<std::uint32_t> buffers = problem.buffers();
-    buffers.push_back(records);
-    const std::string schedule = asked_schedule(*this, plan.options);
-    Tactic tactic = emitted(region, problem.to_string() + " operands", buffers,
-                            [problem, records](const KernelRequest& request, ExprTable& exprs) {
-                              return emit_chunk_operands(problem, records, request, exprs);
+    buffers.push_back(own.records);
+    if (is_beside) {
+      own.flags = scratch(DType::kUInt64, problem.flag_words(plan.exprs));
+      buffers.push_back(*own.flags);
+    }
+    const std::string schedule = asked_schedule(*this, plan.options),
+                      name = problem.to_string() + (is_beside ? " beside" : "");
+    Tactic tactic = emitted(region, name + " operands", buffers,
+                            [problem, own](const KernelRequest& request, ExprTable& exprs) {
+                              return emit_chunk_operands(problem, own, request, exprs);
                             });
     Tactic states =
-        emitted(region, fmt::format("{} states {}", problem.to_string(), schedule), buffers,
-                [problem, records, schedule](const KernelRequest& request, ExprTable& exprs) {
-                  return emit_chunk_states(problem, records, schedule, request, exprs);
+        emitted(region, fmt::format("{} states {}", name, schedule), buffers,
+                [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
+                  return emit_chunk_states(problem, own, schedule, request, exprs);
                 });
-    tactic.name = "chunks";
-    tactic.parts[0].kernel += "_operands";
+    tactic.name = is_beside ? "chunks beside" : "chunks";
+    tactic.parts[0].kernel += is_beside ? "_beside_operands" : "_operands";
     tactic.parts.push_back(std::move(states.parts[0]));
-    tactic.parts[1].kernel += "_states";
+    tactic.parts[1].kernel += is_beside ? "_beside_states" : "_states";
     return tactic;
   }
 };

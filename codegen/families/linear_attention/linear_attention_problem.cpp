@@ -70,6 +70,10 @@ Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {
          ir::ceil_div(layer.length, Dim(kChunkTokens), exprs.ranges());
 }
 
+Dim LinearAttentionProblem::flag_words(const ExprTable& exprs) const {
+  return ir::ceil_div(chunks(exprs), Dim(2), exprs.ranges());
+}
+
 namespace {
 
 /// Bytes of what changes a state, of what reads it and of the columns.

@@ -95,7 +95,7 @@ std::vector<ir::Tensor> inputs_of(const Layer& layer, std::int64_t batch, std::i
   return all;
 }
 
-/// Buffers are the inputs in order, out, new_state, the records of chunks.
+/// Buffers are the inputs in order, out, new_state, the records of chunks, their flags.
 LinearAttentionProblem problem_of(const Layer& layer) {
   LinearAttentionProblem problem;
   const auto types = layer.types(ir::Dim::symbol("batch"), ir::Dim::symbol("length"));
@@ -116,8 +116,10 @@ LinearAttentionProblem problem_of(const Layer& layer) {
   problem.new_state = {first + 1, layer.state.value_or(kF32)};
   return problem;
 }
-std::uint32_t records_of(const LinearAttentionProblem& problem) {
-  return problem.new_state.buffer + 1;
+codegen::ChunkBuffers buffers_of(const LinearAttentionProblem& problem, bool is_beside = false) {
+  codegen::ChunkBuffers buffers{.records = problem.new_state.buffer + 1};
+  if (is_beside) buffers.flags = buffers.records + 1;
+  return buffers;
 }
 
 const ir::Ranges kRanges = {{"batch", {0, 64}}, {"length", {0, 4096}}};
@@ -156,7 +158,8 @@ void poison(std::vector<ir::Tensor>& inputs) {
   values = ir::Tensor::from_doubles(values.dtype(), values.shape(), all);
 }
 
-/// Compares for all (batch, length); `which` kernels: "tokens" or "chunks". If `poisoned`, a NaN is
+/// Compares for all (batch, length); `which` kernels: "tokens", "chunks" or "beside", chunks that
+/// are changed beside the making of others. If `poisoned`, a NaN is
 /// among the first half of the sequences, and the others are compared.
 void check(std::span<const Layer> layers, const char* which,
            const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, bool poisoned = false) {
@@ -175,9 +178,10 @@ void check(std::span<const Layer> layers, const char* which,
       all.push_back(emit_token_states(problem, request_of(name, device), exprs));
     } else {
       ASSERT_EQ(problem.no_chunks(device), "");
-      all.push_back(emit_chunk_operands(problem, records_of(problem),
-                                        request_of(name + "_operands", device), exprs));
-      all.push_back(emit_chunk_states(problem, records_of(problem), layers[l].schedule,
+      const auto buffers = buffers_of(problem, std::string(which) == "beside");
+      all.push_back(emit_chunk_operands(problem, buffers, request_of(name + "_operands", device),
+                                        exprs));
+      all.push_back(emit_chunk_states(problem, buffers, layers[l].schedule,
                                       request_of(name + "_states", device), exprs));
     }
   }
@@ -197,9 +201,10 @@ void check(std::span<const Layer> layers, const char* which,
         memory.emplace_back(input.bytes().begin(), input.bytes().end());
       for (const ir::Tensor& result : expected)
         memory.emplace_back(result.bytes().size(), std::byte{0xff});
-      memory.emplace_back(static_cast<std::size_t>(batch * layer.heads() * ((length + 63) / 64) *
-                                                   problem.record_bytes()),
+      const auto chunks = static_cast<std::size_t>(batch * layer.heads() * ((length + 63) / 64));
+      memory.emplace_back(chunks * static_cast<std::size_t>(problem.record_bytes()),
                           std::byte{0xff});
+      memory.emplace_back((chunks + 1) / 2 * 8, std::byte{0xff});
       plan::fb::PlanT plan;
       tables[l].write(plan);
       std::vector<std::int64_t> symbols;
@@ -213,6 +218,7 @@ void check(std::span<const Layer> layers, const char* which,
         ASSERT_LT(variant, variants.size());
         if (values[variants[variant]->grid[0]] > 0)
           library.run(all[k].step, variant, values, memory);
+        for (const auto& later : all[k].more) library.run(later, 0, values, memory);
       }
       const double most = most_error(layer.type, layer.state.value_or(kF32));
       const auto error = [&](std::size_t i, std::uint32_t buffer) {
@@ -346,6 +352,15 @@ TEST(LinearAttentionChunks, TakeLargeStatesAndEverySchedule) {
   check(layers, "chunks", {{1, 150}});
 }
 
+TEST(LinearAttentionChunks, MayBeChangedBesideTheMakingOfOthers) {
+  const std::vector<Layer> layers = {
+      {"delta", "head", 64, 32, 1, 1, 2, kBF16},
+      {"delta", "channel", 64, 16},
+      {"linear", "head", 64, 64, 1, 1, 1, kF16, kF32, std::nullopt},
+  };
+  check(layers, "beside", {{1, 64}, {2, 65}, {1, 200}});
+}
+
 /// Gates that leave nothing, and that leave all.
 TEST(LinearAttentionChunks, TakeStrongGates) {
   std::vector<Layer> layers;
@@ -372,12 +387,13 @@ TEST(LinearAttentionKernels, CompileForEveryArchitecture) {
     const codegen::DeviceModel& device = codegen::reference_device();
     sources.push_back(emit_token_states(problem, request_of("tokens", device), exprs).source);
     if (!problem.no_chunks(device).empty()) continue;
-    sources.push_back(
-        emit_chunk_operands(problem, records_of(problem), request_of("operands", device), exprs)
-            .source);
-    sources.push_back(
-        emit_chunk_states(problem, records_of(problem), "", request_of("states", device), exprs)
-            .source);
+    for (const bool is_beside : {false, true}) {
+      const auto buffers = buffers_of(problem, is_beside);
+      sources.push_back(
+          emit_chunk_operands(problem, buffers, request_of("operands", device), exprs).source);
+      sources.push_back(
+          emit_chunk_states(problem, buffers, "", request_of("states", device), exprs).source);
+    }
   }
   const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   for (const auto& kernels : codegen::compile_cuda(sources, architectures))
