@@ -7,7 +7,7 @@
 #pragma once
 
 #include "chunk_flags.cuh"
-#include "chunk_record.cuh"
+#include "chunk_table.cuh"
 #include "unit_lower.cuh"
 
 template <class Shape, class Layer>
@@ -37,7 +37,7 @@ struct ChunkOperands {
   Memory& memory;
   uint4 *records, *record;  // all; this chunk's
   u32* flags;               // of all records; null where nobody waits for one
-  i64 sequence, first;      // of the layer, and the chunk's first token
+  i64 first;                // token of the chunk
   int state_head, left;     // tokens of the chunk
   int warp, lane, g, t;     // a fragment's first row and column of this lane
 
@@ -52,17 +52,14 @@ struct ChunkOperands {
 
   /// `at`: the record's number, of chunks of a sequence and state one behind the other.
   SINTER_DEVICE void set_chunk(i64 at) {
-    const i64 chunks = Record::chunks(layer.length);
+    const i64 chunks = Record::chunks(layer.length), own = at % chunks * kTokens;
     record = records + at * Record::kUnits;
-    first = at % chunks * kTokens;
     state_head = static_cast<int>(at / chunks % Shape::kStates);
-    sequence = at / chunks / Shape::kStates;
-    left = static_cast<int>(min_size(layer.length - first, kTokens));
+    first = at / chunks / Shape::kStates * layer.length + own;
+    left = static_cast<int>(min_size(layer.length - own, kTokens));
   }
 
-  SINTER_DEVICE i64 token(int row) const {
-    return sequence * layer.length + first + (row < left ? row : 0);
-  }
+  SINTER_DEVICE i64 token(int row) const { return first + (row < left ? row : 0); }
   SINTER_DEVICE i64 head(int row) const { return token(row) * Shape::kStates + state_head; }
 
   // ---- into shared memory
@@ -397,6 +394,17 @@ struct ChunkOperands {
       __syncthreads();  // the record is whole, and its operands have been read
       if (threadIdx.x == 0) set_flag(flags + at);
     }
+  }
+  /// Of a ragged batch: records of all its chunks of a state, one behind the other.
+  SINTER_DEVICE void run_ragged(const ChunkTable& table, i64 sequences) {
+    const int i = static_cast<int>(blockIdx.x) % table.most;
+    if (i >= table.firsts()[sequences]) return;
+    const Chunk chunk = table.chunk(i);
+    record = records + static_cast<i64>(blockIdx.x) * Record::kUnits;
+    state_head = static_cast<int>(blockIdx.x) / table.most;
+    first = chunk.first;
+    left = chunk.tokens;
+    make_record();
   }
   SINTER_DEVICE void make_record() const {
     load();

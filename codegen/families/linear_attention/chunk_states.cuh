@@ -15,7 +15,7 @@
 #pragma once
 
 #include "chunk_flags.cuh"
-#include "chunk_record.cuh"
+#include "chunk_table.cuh"
 
 template <class Shape, class Layer, int kSlice, bool kIsBeside = false>
 struct ChunkStates {
@@ -24,7 +24,7 @@ struct ChunkStates {
   typedef typename Layer::StateElement State;
   static constexpr int kWarps = 4;  // that change states; that read
   static constexpr int kThreads = 32 * (2 * kWarps + (kIsBeside ? 1 : 0));
-  static constexpr int kColumns = kSlice / 16;                  // tiles of this block
+  static constexpr int kColumns = kSlice / 16;  // tiles of this block
   static constexpr int kSlices = Shape::kValueSize / kSlice;
   static constexpr int kLanes = Record::kLanes, kTiles = Record::kTiles;
   static constexpr int kKeyTiles = Record::kKeyTiles, kOwnKeys = kKeyTiles / kWarps;
@@ -41,25 +41,38 @@ struct ChunkStates {
 
   const Layer& layer;
   Memory& memory;
-  const uint4* records;  // of this sequence and state
-  const u32* flags;      // likewise
-  i64 sequence;
-  int chunks, state_head, column, warp, lane, g, t;  // column: the slice's first
+  const uint4* records = nullptr;  // of this sequence and state
+  const u32* flags = nullptr;      // likewise
+  const int* table = nullptr;      // the sequence's chunks (ChunkTable)
+  i64 sequence = 0;
+  int chunks = 0, state_head, column, warp, lane, g, t;  // column: the slice's first
 
-  SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_, const uint4* all,
-                            const u32* all_flags = nullptr)
-      : layer(layer_), memory(memory_) {
-    const i64 own = static_cast<i64>(blockIdx.x) / kSlices;
-    chunks = static_cast<int>(Record::chunks(layer.length));
+  SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_) : layer(layer_), memory(memory_) {
     column = static_cast<int>(blockIdx.x % kSlices) * kSlice;
-    state_head = static_cast<int>(own % Shape::kStates);
-    sequence = own / Shape::kStates;
+    state_head = static_cast<int>(blockIdx.x / kSlices % Shape::kStates);
     warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
     lane = static_cast<int>(threadIdx.x) % 32;
     g = lane / 4;
     t = lane % 4 * 2;
+  }
+  SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_, const uint4* all,
+                            const u32* all_flags = nullptr)
+      : ChunkStates(layer_, memory_) {
+    const i64 own = static_cast<i64>(blockIdx.x) / kSlices;
+    chunks = static_cast<int>(Record::chunks(layer.length));
+    sequence = own / Shape::kStates;
     records = all + own * chunks * Record::kUnits + lane;
     flags = kIsBeside ? all_flags + own * chunks : nullptr;
+  }
+  /// Of a ragged batch.
+  SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_, const uint4* all,
+                            const ChunkTable& batch)
+      : ChunkStates(layer_, memory_) {
+    sequence = static_cast<i64>(blockIdx.x) / kSlices / Shape::kStates;
+    const int first = batch.firsts()[sequence];
+    chunks = batch.firsts()[sequence + 1] - first;
+    records = all + (static_cast<i64>(state_head) * batch.most + first) * Record::kUnits + lane;
+    table = batch.memory + first * 4;
   }
 
   typedef u32 Tile[4];
@@ -95,10 +108,10 @@ struct ChunkStates {
 
   // ---- warps that change states: rows are columns of the state
   typedef float States[kColumns][kOwnKeys][2][4];
-  /// Calls `use` with each element and its place in memory.
+  /// Calls `use` with each element and its place in memory. `place`: of a sequence, or the slot.
   template <class Use>
-  SINTER_DEVICE void for_each_state(States& states, Use use) const {
-    const i64 own = (sequence * Shape::kStates + state_head) * Shape::kKeySize;
+  SINTER_DEVICE void for_each_state(States& states, i64 place, Use use) const {
+    const i64 own = (place * Shape::kStates + state_head) * Shape::kKeySize;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
 #pragma unroll
@@ -111,12 +124,19 @@ struct ChunkStates {
         }
   }
   SINTER_DEVICE void load_states(States& states) const {
-    for_each_state(states, [&](float& x, i64 at) {
-      x = layer.state != nullptr ? widen(layer.state[at]) : 0.0f;
-    });
+    const i64 place = Layer::kIsRagged ? layer.sources[table[0]] : sequence;
+    const bool is_there = Layer::kIsRagged ? place >= 0 : layer.state != nullptr;
+    for_each_state(states, place,
+                   [&](float& x, i64 at) { x = is_there ? widen(layer.state[at]) : 0.0f; });
   }
-  SINTER_DEVICE void store_states(States& states) const {
-    for_each_state(states, [&](float& x, i64 at) { layer.new_state[at] = narrow<State>(x); });
+  SINTER_DEVICE void store_states(States& states, i64 place) const {
+    for_each_state(states, place,
+                   [&](float& x, i64 at) { layer.new_state[at] = narrow<State>(x); });
+  }
+  /// Where a slot keeps the states behind a chunk.
+  SINTER_DEVICE void keep_states(States& states, int chunk) const {
+    const int slot = table[chunk * 4 + 3];
+    if (slot >= 0) store_states(states, slot);
   }
   SINTER_DEVICE void publish_states(const States& states, int chunk) const {
 #pragma unroll
@@ -286,12 +306,17 @@ struct ChunkStates {
     store_out(chunk, out);
   }
   SINTER_DEVICE void store_out(int chunk, const Rows& out) const {
+    i64 first = static_cast<i64>(chunk) * Record::kTokens, left = layer.length - first;
+    first += sequence * layer.length;
+    if constexpr (Layer::kIsRagged) {
+      first = table[chunk * 4];
+      left = table[chunk * 4 + 1];
+    }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const i64 token = static_cast<i64>(chunk) * Record::kTokens + warp * 16 + g + i * 8;
-      if (token >= layer.length) continue;
-      T* const row =
-          layer.out + Shape::out_row(sequence * layer.length + token, state_head, 0) + column;
+      const int token = warp * 16 + g + i * 8;
+      if (token >= left) continue;
+      T* const row = layer.out + Shape::out_row(first + token, state_head, 0) + column;
 #pragma unroll
       for (int c = 0; c < kColumns; ++c)
 #pragma unroll
@@ -340,11 +365,12 @@ struct ChunkStates {
           __syncthreads();  // the updates are there
           change(x[i], states, chunk, next);
           publish_states(states, chunk + 1);
+          if constexpr (Layer::kIsRagged) keep_states(states, chunk);
         }
       __syncthreads();
       __syncthreads();
     }
-    store_states(states);
+    if constexpr (!Layer::kIsRagged) store_states(states, sequence);
   }
   SINTER_DEVICE void read_all() const {
     if (chunks == 0) return;
@@ -373,6 +399,7 @@ struct ChunkStates {
       }
   }
   SINTER_DEVICE void run() const {
+    if (Layer::kIsRagged && chunks == 0) return;
     const int role = static_cast<int>(threadIdx.x) / (32 * kWarps);
     if (role == 0)
       change_all();

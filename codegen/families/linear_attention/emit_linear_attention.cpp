@@ -55,6 +55,7 @@ class StateEmitter {
 
   struct Uses {
     bool sequences = false, states = false;
+    bool batch = false;  // where its sequences and slots are
   };
   /// Declares the operands' parameters, and prints the types Shape and Layer and `layer`.
   void set_layer(const Uses& uses) {
@@ -68,9 +69,9 @@ class StateEmitter {
                       out = result("out", p_.out, uses.states),
                       new_state = result("new_state", p_.new_state, uses.states),
                       length = args_.dim(p_.layer.length),
-                      starts = pointer("starts", p_.starts, uses.states),
+                      starts = pointer("starts", p_.starts, uses.batch),
                       sources = pointer("sources", p_.sources, uses.states),
-                      slots = pointer("slots", p_.slots, uses.states);
+                      slots = pointer("slots", p_.slots, uses.batch);
     layer_ = fmt::format(
         "  typedef StateShape<{}, {}, /*keys*/ {}, /*values*/ {}, /*states*/ {},\n"
         "                     /*heads of queries, keys, values*/ {}, {}, {}>\n"
@@ -92,7 +93,8 @@ class StateEmitter {
     int threads = 0;
     std::int64_t shared_bytes = 0;  // 0: static
     std::vector<Condition> conditions = {};
-    std::string before = {}, after = {};  // of the kernel's work; empty: as programmatic launch asks
+    std::string before = {},
+                after = {};  // of the kernel's work; empty: as programmatic launch asks
   };
   /// `kernel`: the type that does the work on `layer` and `memory`, with more arguments. `run`: its
   /// function.
@@ -105,13 +107,13 @@ class StateEmitter {
     text_ += fmt::format("\n// schedule: {}\n", launch.schedule);
     if (!launch.conditions.empty())
       text_ += fmt::format("// where {}\n", conditions_text(launch.conditions, exprs_));
-    text_ += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}", launch.threads,
-        signature_text(function, args_.texts()),
-        !launch.before.empty()         ? launch.before
-        : request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n"
-                                       : "",
-        args_.lines(), end, layer_);
+    text_ += fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}",
+                         launch.threads, signature_text(function, args_.texts()),
+                         !launch.before.empty() ? launch.before
+                         : request_.programmatic_launch
+                             ? "  launch_dependents();\n  grid_dependency_wait();\n"
+                             : "",
+                         args_.lines(), end, layer_);
     text_ += fmt::format("  typedef {} Kernel;\n", kernel);
     if (launch.shared_bytes > 0)
       text_ += fmt::format(
@@ -177,44 +179,63 @@ class StateEmitter {
 }  // namespace
 
 EmittedKernel emit_token_states(const LinearAttentionProblem& problem, const KernelRequest& request,
-                                ExprTable& exprs) {
+                                ExprTable& exprs, std::optional<std::uint32_t> table) {
   const TokenSchedule schedule = token_schedule(problem);
   const std::int64_t slices = (problem.value_size() + schedule.slice - 1) / schedule.slice;
   const Dim units = problem.layer.sequences * Dim(problem.layer.heads() * slices);
   StateEmitter emitter(problem, request, exprs, "token_states.cuh");
-  emitter.set_layer({.sequences = true, .states = true});
+  emitter.set_layer({.sequences = true, .states = true, .batch = true});
   const std::string count = emitter.args().dim(units);
+  if (table) emitter.args().buffer("int* table", *table);
   emitter.add(
       {schedule.to_string(),
        ir::ceil_div(units, Dim(kBlockThreads / schedule.team), exprs.ranges()), kBlockThreads},
       fmt::format("TokenStates<Shape, Layer, {}, {}, {}>", schedule.slice, schedule.width,
                   schedule.team),
-      fmt::format("layer, memory, {}", count));
+      fmt::format("layer, memory, {}{}", count, table ? ", ChunkTable(table, layer.length)" : ""));
   return emitter.finish();
 }
 
-EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
-                                  const KernelRequest& request, ExprTable& exprs) {
+EmittedKernel emit_chunk_table(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
+                               const KernelRequest& request, ExprTable& exprs) {
+  constexpr int kTableThreads = 256;
+  StateEmitter emitter(problem, request, exprs, "chunk_table.cuh");
+  emitter.set_layer({.batch = true});
+  emitter.args().buffer("int* table", *buffers.table);
+  const std::string sequences = emitter.args().dim(problem.layer.sequences);
+  emitter.add({"linear_attention table", Dim(1), kTableThreads}, "ChunkTableWriter<Shape, Layer>",
+              fmt::format("layer, memory, table, {}", sequences));
+  return emitter.finish();
+}
+
+EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem,
+                                  const ChunkBuffers& buffers, const KernelRequest& request,
+                                  ExprTable& exprs) {
   StateEmitter emitter(problem, request, exprs, "chunk_operands.cuh");
   emitter.set_layer({.sequences = true});
   emitter.args().buffer("uint4* records", buffers.records);
   const std::string kernel = "ChunkOperands<Shape, Layer>";
   const Dim chunks = problem.chunks(exprs);
   if (!buffers.flags) {
-    emitter.add({"linear_attention operands", chunks, kBlockThreads, operand_bytes(problem)}, kernel,
-                "layer, memory, records");
+    std::string run = "run()";
+    if (buffers.table) {
+      emitter.args().buffer("int* table", *buffers.table);
+      run = fmt::format("run_ragged(ChunkTable(table, layer.length), {})",
+                        emitter.args().dim(problem.layer.sequences));
+    }
+    emitter.add({"linear_attention operands", chunks, kBlockThreads, operand_bytes(problem)},
+                kernel, "layer, memory, records", run);
     return emitter.finish();
   }
   emitter.args().buffer("u32* flags", *buffers.flags);
   const std::string states = emitter.args().dim(problem.layer.batch * Dim(problem.layer.heads()));
   // Behind the wait: what is launched beside this reads flags, which a kernel in front clears.
-  emitter.add(
-      {.schedule = "linear_attention operands beside states",
-       .blocks = Dim(std::int64_t{kOperandBlocks} * request.device->multiprocessors),
-       .threads = kBlockThreads,
-       .shared_bytes = operand_bytes(problem),
-       .before = "  grid_dependency_wait();\n  launch_dependents();\n"},
-      kernel, "layer, memory, records, flags", fmt::format("run_all({})", states));
+  emitter.add({.schedule = "linear_attention operands beside states",
+               .blocks = Dim(std::int64_t{kOperandBlocks} * request.device->multiprocessors),
+               .threads = kBlockThreads,
+               .shared_bytes = operand_bytes(problem),
+               .before = "  grid_dependency_wait();\n  launch_dependents();\n"},
+              kernel, "layer, memory, records, flags", fmt::format("run_all({})", states));
   EmittedKernel emitted = emitter.finish();
   clear_before(emitted, request.name, *buffers.flags, problem.flag_words(exprs), exprs);
   return emitted;
@@ -227,11 +248,19 @@ EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const Chu
   emitter.set_layer({.states = true});
   emitter.args().buffer("const uint4* records", buffers.records);
   const bool is_beside = buffers.flags.has_value();
-  if (is_beside) emitter.args().buffer("const u32* flags", *buffers.flags);
+  std::string more = "layer, memory, records";
+  if (is_beside) {
+    emitter.args().buffer("const u32* flags", *buffers.flags);
+    more += ", flags";
+  }
+  if (buffers.table) {
+    emitter.args().buffer("int* table", *buffers.table);
+    more += ", ChunkTable(table, layer.length)";
+  }
   for (const ChunkSchedule& own : choose_chunks(problem, exprs, *request.device, schedule))
     emitter.add(
         {.schedule = own.to_string() + (is_beside ? " beside operands" : ""),
-         .blocks = problem.layer.batch *
+         .blocks = problem.layer.sequences *
                    Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
          .threads = kChunkThreads + (is_beside ? 32 : 0),
          .shared_bytes = chunk_bytes(problem, own.slice),
@@ -239,8 +268,7 @@ EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const Chu
          .before = is_beside ? "  launch_dependents();\n" : "",
          // What waits for this launch waits for the operands' too.
          .after = is_beside ? "  grid_dependency_wait();\n" : ""},
-        fmt::format("ChunkStates<Shape, Layer, {}{}>", own.slice, is_beside ? ", true" : ""),
-        is_beside ? "layer, memory, records, flags" : "layer, memory, records");
+        fmt::format("ChunkStates<Shape, Layer, {}{}>", own.slice, is_beside ? ", true" : ""), more);
   return emitter.finish();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of one LinearAttention.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,12 +20,14 @@ constexpr std::int64_t kFewTokens = 16;
 /// that clears flags; with fewer tokens there is little to do beside.
 constexpr std::int64_t kManyTokens = 1024;
 
+/// Below the bound of a ragged batch with empty sequences.
+constexpr std::int64_t kNoTokens = std::numeric_limits<std::int32_t>::min();
+
 /// Whether a kernel can start while all blocks of the one in front of it run.
 bool starts_early(const PlanContext& plan) {
   return plan.options.programmatic_launch &&
-         std::ranges::all_of(plan.devices, [](const DeviceModel* device) {
-           return device->has_clusters();
-         });
+         std::ranges::all_of(plan.devices,
+                             [](const DeviceModel* device) { return device->has_clusters(); });
 }
 
 class LinearAttentionFamily final : public OperatorFamily {
@@ -39,31 +42,41 @@ class LinearAttentionFamily final : public OperatorFamily {
     StepTactics& result = steps.emplace_back(StepTactics{step_of(region), {}});
     set_cost(result.step, cost(one, plan), plan.exprs);
     const Ranges& ranges = plan.exprs.ranges();
-    const Dim& length = problem.layer.length;
-    const auto most = ir::upper_bound(length, ranges);
-    const bool may_be_few = ir::lower_bound(length, ranges).value_or(0) <= kFewTokens;
-    const bool may_be_many = (!most || *most > kFewTokens) &&
-                             std::ranges::all_of(plan.devices, [&](const DeviceModel* device) {
-                               return problem.no_chunks(*device).empty();
-                             });
+    const bool may_be_chunks =
+        std::ranges::all_of(
+            plan.devices,
+            [&](const DeviceModel* device) { return problem.no_chunks(*device).empty(); }) &&
+        (!problem.layer.is_ragged() ||
+         ir::upper_bound(problem.layer.length, ranges).value_or(kMostRaggedTokens + 1) <=
+             kMostRaggedTokens);
+    // Tokens of a sequence; of a ragged batch an upper bound, if no sequence is empty.
+    const Dim length = problem.layer.is_ragged()
+                           ? problem.layer.length - problem.layer.sequences + Dim(1)
+                           : problem.layer.length;
+    const std::int64_t few = problem.layer.is_ragged() ? kLeastRaggedChunk - 1 : kFewTokens;
+    const auto least = ir::lower_bound(length, ranges), most = ir::upper_bound(length, ranges);
+    const bool may_be_few = !least || *least <= few;
+    const bool may_be_many = may_be_chunks && (!most || *most > few);
     if (may_be_few || !may_be_many) {
-      Tactic& few = result.tactics.emplace_back(tokens(one, problem));
+      Tactic& tactic = result.tactics.emplace_back(tokens(one, problem));
       if (may_be_many) {
-        few.name = "tokens";
-        few.conditions.emplace_back(plan.exprs.intern(length), 1, kFewTokens);
+        tactic.name = "tokens";
+        tactic.conditions.emplace_back(plan.exprs.intern(length), kNoTokens, few);
       }
     }
     if (!may_be_many) return steps;
+    if (problem.layer.is_ragged()) {
+      result.tactics.push_back(ragged_chunks(one, problem, plan, result.step));
+      return steps;
+    }
     const bool may_be_beside = starts_early(plan) && (!most || *most >= kManyTokens);
-    const bool is_beside =
-        may_be_beside && ir::lower_bound(length, ranges).value_or(0) >= kManyTokens;
+    const bool is_beside = may_be_beside && least.value_or(0) >= kManyTokens;
     if (!is_beside) {
       Tactic& plain = result.tactics.emplace_back(chunks(one, problem, false, plan, result.step));
       if (may_be_beside)
-        plain.conditions.emplace_back(plan.exprs.intern(length), 1, kManyTokens - 1);
+        plain.conditions.emplace_back(plan.exprs.intern(length), kNoTokens, kManyTokens - 1);
     }
-    if (may_be_beside)
-      result.tactics.push_back(chunks(one, problem, true, plan, result.step));
+    if (may_be_beside) result.tactics.push_back(chunks(one, problem, true, plan, result.step));
     return steps;
   }
 
@@ -90,37 +103,81 @@ class LinearAttentionFamily final : public OperatorFamily {
                    });
   }
 
+  /// A tactic's kernels, one behind the other. What is not launched by itself is one more launch of
+  /// the program in front (EmittedKernel::more).
+  struct Programs {
+    const OperatorRegion& region;
+    std::string name;
+    std::vector<std::uint32_t> buffers;
+    Tactic tactic;
+
+    template <class Emit>
+    void add(const std::string& suffix, const std::string& key, Emit emit) {
+      Tactic one = emitted(region, name + " " + key, buffers, std::move(emit));
+      one.parts[0].kernel += "_" + suffix;
+      tactic.parts.push_back(std::move(one.parts[0]));
+    }
+  };
+  static std::uint32_t scratch(DType type, const Dim& size, PlanContext& plan, StepT& step) {
+    const std::uint32_t buffer = plan.buffers.scratch({type, {size}});
+    step.writes.push_back(buffer);
+    return buffer;
+  }
+  static std::uint32_t records(const LinearAttentionProblem& problem, PlanContext& plan,
+                               StepT& step) {
+    return scratch(DType::kUInt8, problem.chunks(plan.exprs) * Dim(problem.record_bytes()), plan,
+                   step);
+  }
+
   Tactic chunks(const OperatorRegion& region, const LinearAttentionProblem& problem, bool is_beside,
                 PlanContext& plan, StepT& step) const {
-    const auto scratch = [&](DType type, const Dim& size) {
-      const std::uint32_t buffer = plan.buffers.scratch({type, {size}});
-      step.writes.push_back(buffer);
-      return buffer;
-    };
-    ChunkBuffers own{.records = scratch(DType::kUInt8, problem.chunks(plan.exprs) *
-                                                           Dim(problem.record_bytes()))};
-    std::vector<std::uint32_t> buffers = problem.buffers();
-    buffers.push_back(own.records);
+    ChunkBuffers own{.records = records(problem, plan, step)};
+    Programs programs{
+        region, problem.to_string() + (is_beside ? " beside" : ""), problem.buffers(), {}};
+    programs.buffers.push_back(own.records);
     if (is_beside) {
-      own.flags = scratch(DType::kUInt64, problem.flag_words(plan.exprs));
-      buffers.push_back(*own.flags);
+      own.flags = scratch(DType::kUInt64, problem.flag_words(plan.exprs), plan, step);
+      programs.buffers.push_back(*own.flags);
     }
-    const std::string schedule = asked_schedule(*this, plan.options),
-                      name = problem.to_string() + (is_beside ? " beside" : "");
-    Tactic tactic = emitted(region, name + " operands", buffers,
-                            [problem, own](const KernelRequest& request, ExprTable& exprs) {
-                              return emit_chunk_operands(problem, own, request, exprs);
-                            });
-    Tactic states =
-        emitted(region, fmt::format("{} states {}", name, schedule), buffers,
-                [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
-                  return emit_chunk_states(problem, own, schedule, request, exprs);
-                });
-    tactic.name = is_beside ? "chunks beside" : "chunks";
-    tactic.parts[0].kernel += is_beside ? "_beside_operands" : "_operands";
-    tactic.parts.push_back(std::move(states.parts[0]));
-    tactic.parts[1].kernel += is_beside ? "_beside_states" : "_states";
-    return tactic;
+    const std::string schedule = asked_schedule(*this, plan.options);
+    programs.add(is_beside ? "beside_operands" : "operands", "operands",
+                 [problem, own](const KernelRequest& request, ExprTable& exprs) {
+                   return emit_chunk_operands(problem, own, request, exprs);
+                 });
+    if (is_beside) programs.tactic.parts.emplace_back();  // its flags are cleared first
+    programs.add(is_beside ? "beside_states" : "states", "states " + schedule,
+                 [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
+                   return emit_chunk_states(problem, own, schedule, request, exprs);
+                 });
+    programs.tactic.name = is_beside ? "chunks beside" : "chunks";
+    return std::move(programs.tactic);
+  }
+
+  Tactic ragged_chunks(const OperatorRegion& region, const LinearAttentionProblem& problem,
+                       PlanContext& plan, StepT& step) const {
+    const ChunkBuffers own{
+        .records = records(problem, plan, step),
+        .table = scratch(DType::kInt32, problem.table_words(plan.exprs), plan, step)};
+    Programs programs{region, problem.to_string() + " ragged", problem.buffers(), {}};
+    programs.buffers.insert(programs.buffers.end(), {own.records, *own.table});
+    const std::string schedule = asked_schedule(*this, plan.options);
+    programs.add("table", "table", [problem, own](const KernelRequest& request, ExprTable& exprs) {
+      return emit_chunk_table(problem, own, request, exprs);
+    });
+    programs.add("operands", "operands",
+                 [problem, own](const KernelRequest& request, ExprTable& exprs) {
+                   return emit_chunk_operands(problem, own, request, exprs);
+                 });
+    programs.add("states", "states " + schedule,
+                 [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
+                   return emit_chunk_states(problem, own, schedule, request, exprs);
+                 });
+    programs.add("tokens", "tokens",
+                 [problem, own](const KernelRequest& request, ExprTable& exprs) {
+                   return emit_token_states(problem, request, exprs, own.table);
+                 });
+    programs.tactic.name = "chunks";
+    return std::move(programs.tactic);
   }
 };
 

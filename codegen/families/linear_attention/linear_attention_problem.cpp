@@ -66,8 +66,13 @@ std::string LinearAttentionProblem::to_string() const {
 }
 
 Dim LinearAttentionProblem::chunks(const ExprTable& exprs) const {
-  return layer.batch * Dim(layer.heads()) *
-         ir::ceil_div(layer.length, Dim(kChunkTokens), exprs.ranges());
+  const std::int64_t tokens = layer.is_ragged() ? kLeastRaggedChunk : kChunkTokens;
+  return layer.batch * Dim(layer.heads()) * ir::ceil_div(layer.length, Dim(tokens), exprs.ranges());
+}
+
+Dim LinearAttentionProblem::table_words(const ExprTable& exprs) const {
+  return ir::ceil_div(layer.length, Dim(kLeastRaggedChunk), exprs.ranges()) * Dim(4) +
+         layer.sequences + Dim(1);
 }
 
 Dim LinearAttentionProblem::flag_words(const ExprTable& exprs) const {
@@ -110,7 +115,6 @@ std::int64_t chunk_bytes(const LinearAttentionProblem& problem, std::int64_t sli
 
 std::string LinearAttentionProblem::no_chunks(const DeviceModel& device) const {
   if (size_of(query.type) != 2) return "chunks are products of 16 bits";
-  if (layer.is_ragged()) return "its sequences are of several lengths";
   if (layer.rule == ir::UpdateRule::kGeneralDelta) return "its rule is general";
   if (layer.out_heads() != layer.heads()) return "several queries read each state";
   if (key_size() % 64 != 0) return "its keys are no multiple of 64";

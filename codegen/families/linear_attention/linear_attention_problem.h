@@ -37,6 +37,8 @@ struct LinearAttentionProblem {
   /// Chunks of all sequences and states, and the bytes of the record of each (chunk_record.cuh).
   Dim chunks(const ExprTable& exprs) const;
   std::int64_t record_bytes() const;
+  /// Integers of a ragged batch's table (chunk_table.cuh).
+  Dim table_words(const ExprTable& exprs) const;
   /// Words of 64 bits with a flag for each record (chunk_flags.cuh).
   Dim flag_words(const ExprTable& exprs) const;
   /// Why the kernels for chunks do not take the layer on `device`; empty if they do.
@@ -45,6 +47,9 @@ struct LinearAttentionProblem {
 
 /// Tokens in a chunk.
 inline constexpr std::int64_t kChunkTokens = 64;
+/// A sequence of a ragged batch has a chunk for each such number of tokens at most, and the batch
+/// so many tokens: ChunkTable's kLeastTokens, kMostTokens.
+inline constexpr std::int64_t kLeastRaggedChunk = 32, kMostRaggedTokens = 65536;
 
 LinearAttentionProblem read_linear_attention(const OperatorRegion& region);
 
@@ -60,10 +65,10 @@ inline constexpr int kChunkThreads = 256;
 /// Blocks of ChunkOperands on each multiprocessor where ChunkStates runs beside them.
 inline constexpr int kOperandBlocks = 2;
 /// What the kernels for chunks hand on: buffers of the plan. Without flags, ChunkStates starts when
-/// all records are there.
+/// all records are there. `table`: of a ragged batch.
 struct ChunkBuffers {
   std::uint32_t records = 0;
-  std::optional<std::uint32_t> flags = {};
+  std::optional<std::uint32_t> flags = {}, table = {};
 };
 /// Bytes of shared memory of a block of ChunkOperands and of ChunkStates; the kernels assert them.
 std::int64_t operand_bytes(const LinearAttentionProblem& problem);

@@ -3,8 +3,8 @@
 // is that of the states' bytes.
 #pragma once
 
+#include "chunk_table.cuh"
 #include "reduce.cuh"
-#include "state_shape.cuh"
 
 /// kSlice columns of a state by kTeam threads, in registers for all tokens: kWidth neighbouring
 /// columns and kRows neighbouring rows each. A block has several teams if they are smaller.
@@ -60,6 +60,13 @@ struct TokenStates {
       first = sequence * layer.length;
       length = layer.length;
     }
+  }
+
+  /// Leaves out sequences that have chunks (chunk_table.cuh).
+  SINTER_DEVICE TokenStates(const Layer& layer_, Memory& memory_, i64 units,
+                            const ChunkTable& table)
+      : TokenStates(layer_, memory_, units) {
+    if (length > 0 && table.firsts()[sequence + 1] > table.firsts()[sequence]) length = 0;
   }
 
   SINTER_DEVICE static constexpr bool has_whole_rows() { return Shape::kKeySize % kRows == 0; }

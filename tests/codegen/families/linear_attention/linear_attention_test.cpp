@@ -179,8 +179,8 @@ void check(std::span<const Layer> layers, const char* which,
     } else {
       ASSERT_EQ(problem.no_chunks(device), "");
       const auto buffers = buffers_of(problem, std::string(which) == "beside");
-      all.push_back(emit_chunk_operands(problem, buffers, request_of(name + "_operands", device),
-                                        exprs));
+      all.push_back(
+          emit_chunk_operands(problem, buffers, request_of(name + "_operands", device), exprs));
       all.push_back(emit_chunk_states(problem, buffers, layers[l].schedule,
                                       request_of(name + "_states", device), exprs));
     }
@@ -251,20 +251,21 @@ TEST(LinearAttentionTokens, MeanTheReference) {
   check(layers, "tokens", {{1, 1}, {2, 2}, {1, 3}, {3, 5}, {1, 17}, {2, 0}});
 }
 
-/// Sequences end to end, their states in slots: some begin, some go on, some keep what is within.
-TEST(LinearAttentionTokens, TakeRaggedBatches) {
-  const std::vector<Layer> layers = {
-      {"linear", "head", 16, 24, 2, 1, 2, kBF16},  {"delta", "head", 128, 128, 1, 1, 2, kBF16},
-      {"delta", "channel", 48, 20, 2, 2, 2, kF16}, {"general_delta", "", 20, 12, 4, 2, 2, kF32},
-      {"linear", "head", 3, 5, 6, 1, 3, kF16},
-  };
-  constexpr std::int64_t kTokens = 12, kSlots = 9;
-  const std::vector<double> starts{0, 5, 5, 6, 11, 11},
-      sources{-1, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 0}, slots{-1, 4, -1, -1, 1, 7, 3, -1, 5, -1, 2, -1};
+/// A ragged batch: sequences end to end, their states in slots.
+struct Batch {
+  std::vector<double> starts, sources, slots;
+  std::int64_t slot_count = 9;
+
+  std::int64_t tokens() const { return std::ssize(slots); }
+};
+
+/// Compares with the reference; with chunks, token by token what has none.
+void check_ragged(std::span<const Layer> layers, const Batch& batch, bool has_chunks) {
   std::vector<codegen::EmittedKernel> all;
   std::vector<codegen::ExprTable> tables;
   tables.reserve(layers.size());
   std::vector<LinearAttentionProblem> problems;
+  std::vector<std::size_t> first;
   ir::Ranges ranges = kRanges;
   ranges["sequences"] = ranges["slots"] = {0, 64};
   const auto ragged_types = [](const Layer& layer, const ir::Dim& length, const ir::Dim& sequences,
@@ -295,16 +296,32 @@ TEST(LinearAttentionTokens, TakeRaggedBatches) {
     problem.out.buffer = static_cast<std::uint32_t>(types.size());
     problem.new_state.buffer = problem.state->buffer;  // in place
     auto& exprs = tables.emplace_back(ranges);
-    all.push_back(emit_token_states(
-        problem, request_of(fmt::format("ragged_{}", l), codegen::cuda_device("sm_90")), exprs));
+    const codegen::DeviceModel& device = codegen::cuda_device("sm_90");
+    const auto request = [&](const char* name) {
+      return request_of(fmt::format("{}_{}", name, l), device);
+    };
+    const codegen::ChunkBuffers buffers{.records = problem.out.buffer + 1,
+                                        .table = problem.out.buffer + 2};
+    first.push_back(all.size());
+    if (has_chunks) {
+      ASSERT_EQ(problem.no_chunks(device), "");
+      all.push_back(emit_chunk_table(problem, buffers, request("table"), exprs));
+      all.push_back(emit_chunk_operands(problem, buffers, request("operands"), exprs));
+      all.push_back(
+          emit_chunk_states(problem, buffers, layers[l].schedule, request("states"), exprs));
+      all.push_back(emit_token_states(problem, request("tokens"), exprs, buffers.table));
+    } else {
+      all.push_back(emit_token_states(problem, request("ragged"), exprs));
+    }
     problems.push_back(std::move(problem));
   }
+  first.push_back(all.size());
   const EmulatedKernels library(all);
   for (std::size_t l = 0; l < layers.size(); ++l) {
     SCOPED_TRACE(l);
-    auto inputs = inputs_of(layers[l], 1, kTokens);
-    inputs.back() = inputs_of(layers[l], kSlots, 1).back();
-    for (const auto* each : {&starts, &sources, &slots})
+    auto inputs = inputs_of(layers[l], 1, batch.tokens());
+    inputs.back() = inputs_of(layers[l], batch.slot_count, 1).back();
+    for (const auto* each : {&batch.starts, &batch.sources, &batch.slots})
       inputs.push_back(ir::Tensor::from_doubles(DType::kInt32, {std::ssize(*each)}, *each));
     const auto expected =
         ir::evaluate_op(ir::get_op("LinearAttention"), attrs_of(layers[l]), inputs);
@@ -313,18 +330,68 @@ TEST(LinearAttentionTokens, TakeRaggedBatches) {
       memory.emplace_back(input.bytes().begin(), input.bytes().end());
     // Padding is left as it was.
     memory.emplace_back(expected[0].bytes().size(), std::byte{0});
+    const auto chunks = static_cast<std::size_t>((batch.tokens() + 31) / 32);
+    memory.emplace_back(chunks * static_cast<std::size_t>(layers[l].heads()) *
+                            static_cast<std::size_t>(problems[l].record_bytes()),
+                        std::byte{0xff});
+    memory.emplace_back((chunks * 4 + batch.starts.size()) * 4, std::byte{0xff});
     plan::fb::PlanT plan;
     tables[l].write(plan);
     std::vector<std::int64_t> symbols;
     for (const auto& symbol : plan.symbols)
-      symbols.push_back(symbol->name == "length"      ? kTokens
-                        : symbol->name == "sequences" ? std::ssize(starts) - 1
-                                                      : kSlots);
-    library.run(all[l].step, 0, plan::evaluate_expressions(plan, symbols), memory);
+      symbols.push_back(symbol->name == "length"      ? batch.tokens()
+                        : symbol->name == "sequences" ? std::ssize(batch.starts) - 1
+                        : symbol->name == "batch"     ? 1
+                                                      : batch.slot_count);
+    const auto values = plan::evaluate_expressions(plan, symbols);
+    for (std::size_t k = first[l]; k < first[l + 1]; ++k)
+      library.run(all[k].step, 0, values, memory);
     const double most = most_error(layers[l].type, kF32);
     EXPECT_LE(error_of(expected[0], memory[problems[l].out.buffer], 0), most) << "out";
     EXPECT_LE(error_of(expected[1], memory[problems[l].new_state.buffer], 0), most) << "states";
   }
+}
+
+/// Some begin, some go on, some keep what is within.
+TEST(LinearAttentionTokens, TakeRaggedBatches) {
+  const std::vector<Layer> layers = {
+      {"linear", "head", 16, 24, 2, 1, 2, kBF16},  {"delta", "head", 128, 128, 1, 1, 2, kBF16},
+      {"delta", "channel", 48, 20, 2, 2, 2, kF16}, {"general_delta", "", 20, 12, 4, 2, 2, kF32},
+      {"linear", "head", 3, 5, 6, 1, 3, kF16},
+  };
+  check_ragged(layers,
+               {{0, 5, 5, 6, 11, 11},
+                {-1, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 0},
+                {-1, 4, -1, -1, 1, 7, 3, -1, 5, -1, 2, -1}},
+               false);
+}
+
+TEST(LinearAttentionChunks, TakeRaggedBatches) {
+  const std::vector<Layer> layers = {
+      {"linear", "head", 64, 32, 1, 1, 3, kF16},
+      {"delta", "head", 64, 64, 2, 1, 2, kBF16},
+      {"delta", "channel", 64, 48},
+      {"linear", "", 64, 16},
+  };
+  // Of 200 tokens, of which two more keep their states; of one; of none; of 33; of 64, of which
+  // every fourth keeps its state; of 31; padding.
+  Batch batch{.starts = {0, 200, 201, 201, 234, 298, 329}, .sources = {}, .slots = {}};
+  batch.slot_count = 24;
+  batch.sources.assign(340, 0);
+  batch.slots.assign(340, -1);
+  const std::vector<double> sources = {3, 1, -1, -1, 2, 0};
+  int slot = 0;
+  for (std::size_t s = 0; s + 1 < batch.starts.size(); ++s) {
+    const auto begin = static_cast<std::size_t>(batch.starts[s]),
+               end = static_cast<std::size_t>(batch.starts[s + 1]);
+    if (begin == end) continue;
+    batch.sources[begin] = sources[s];
+    batch.slots[end - 1] = slot == static_cast<int>(sources[s]) ? slot++ : 4 + slot++;
+  }
+  batch.slots[95] = 10;
+  batch.slots[127] = 11;
+  for (std::size_t i = 237; i < 290; i += 4) batch.slots[i] = 12 + static_cast<double>(i / 4 % 12);
+  check_ragged(layers, batch, true);
 }
 
 TEST(LinearAttentionChunks, MeanTheReference) {
