@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Regions of one LinearAttention.
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,9 +18,6 @@ constexpr std::int64_t kFewTokens = 16;
 /// Tokens from which on states are changed beside the making of later records. It costs a launch
 /// that clears flags; with fewer tokens there is little to do beside.
 constexpr std::int64_t kManyTokens = 1024;
-
-/// Below the bound of a ragged batch with empty sequences.
-constexpr std::int64_t kNoTokens = std::numeric_limits<std::int32_t>::min();
 
 /// Whether a kernel can start while all blocks of the one in front of it run.
 bool starts_early(const PlanContext& plan) {
@@ -61,7 +57,7 @@ class LinearAttentionFamily final : public OperatorFamily {
       Tactic& tactic = result.tactics.emplace_back(tokens(one, problem));
       if (may_be_many) {
         tactic.name = "tokens";
-        tactic.conditions.emplace_back(plan.exprs.intern(length), kNoTokens, few);
+        tactic.conditions.emplace_back(plan.exprs.intern(length), 1, few);
       }
     }
     if (!may_be_many) return steps;
@@ -74,7 +70,7 @@ class LinearAttentionFamily final : public OperatorFamily {
     if (!is_beside) {
       Tactic& plain = result.tactics.emplace_back(chunks(one, problem, false, plan, result.step));
       if (may_be_beside)
-        plain.conditions.emplace_back(plan.exprs.intern(length), kNoTokens, kManyTokens - 1);
+        plain.conditions.emplace_back(plan.exprs.intern(length), 1, kManyTokens - 1);
     }
     if (may_be_beside) result.tactics.push_back(chunks(one, problem, true, plan, result.step));
     return steps;
