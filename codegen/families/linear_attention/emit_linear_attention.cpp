@@ -15,6 +15,8 @@ namespace sinter::codegen {
 namespace {
 
 constexpr std::int64_t kBlockThreads = 128;
+/// Leaves a thread of ChunkStates 136 registers, and two blocks of ChunkOperands what they take.
+constexpr int kBesideBound = 480;
 
 /// How teams of threads hold the states of TokenStates.
 struct TokenSchedule {
@@ -93,8 +95,8 @@ class StateEmitter {
     int threads = 0;
     std::int64_t shared_bytes = 0;  // 0: static
     std::vector<Condition> conditions = {};
-    std::string before = {},
-                after = {};  // of the kernel's work; empty: as programmatic launch asks
+    std::string before = {}, after = {};  // the work; `before` empty: as programmatic launch asks
+    int bound = 0;                        // of threads, if not their number: limits registers
   };
   /// `kernel`: the type that does the work on `layer` and `memory`, with more arguments. `run`: its
   /// function.
@@ -107,13 +109,13 @@ class StateEmitter {
     text_ += fmt::format("\n// schedule: {}\n", launch.schedule);
     if (!launch.conditions.empty())
       text_ += fmt::format("// where {}\n", conditions_text(launch.conditions, exprs_));
-    text_ += fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}",
-                         launch.threads, signature_text(function, args_.texts()),
-                         !launch.before.empty() ? launch.before
-                         : request_.programmatic_launch
-                             ? "  launch_dependents();\n  grid_dependency_wait();\n"
-                             : "",
-                         args_.lines(), end, layer_);
+    text_ += fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}",
+        launch.bound > 0 ? launch.bound : launch.threads, signature_text(function, args_.texts()),
+        !launch.before.empty()         ? launch.before
+        : request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n"
+                                       : "",
+        args_.lines(), end, layer_);
     text_ += fmt::format("  typedef {} Kernel;\n", kernel);
     if (launch.shared_bytes > 0)
       text_ += fmt::format(
@@ -174,7 +176,7 @@ class StateEmitter {
   KernelParameters args_;
   std::string text_, layer_;
   EmittedKernel kernel_;
-};
+};  // namespace
 
 }  // namespace
 
@@ -267,7 +269,8 @@ EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const Chu
          .conditions = own.conditions,
          .before = is_beside ? "  launch_dependents();\n" : "",
          // What waits for this launch waits for the operands' too.
-         .after = is_beside ? "  grid_dependency_wait();\n" : ""},
+         .after = is_beside ? "  grid_dependency_wait();\n" : "",
+         .bound = is_beside ? kBesideBound : 0},
         fmt::format("ChunkStates<Shape, Layer, {}{}>", own.slice, is_beside ? ", true" : ""), more);
   return emitter.finish();
 }
