@@ -12,8 +12,8 @@ namespace {
 
 using plan::fb::InstrKind;
 
-/// Work, in elements times instructions, that justifies another thread.
-constexpr double kWorkPerThread = 60000;
+/// Elements times instructions in a nanosecond of one thread, about.
+constexpr double kWorkPerNanosecond = 15;
 
 std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -190,8 +190,7 @@ void TileCompiler::lay_out() {
   const double instructions = static_cast<double>(order.size()) + work_;
   const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *
                       static_cast<double>(s.x_count) * instructions;
-  out_.threads_ =
-      static_cast<int>(std::clamp(work / kWorkPerThread, 1.0, static_cast<double>(threads_)));
+  out_.threads_ = threads::team_for(work / kWorkPerNanosecond, threads_);
 }
 
 void TileCompiler::choose_streams(std::size_t instrs) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
@@ -165,17 +166,19 @@ class Sort final : public PreparedOperator {
         inner_(call.sizes["inner"]),
         count_(call.sizes["count"]),
         descending_(call.sizes["descending"] != 0) {
-    // Less work than this is not worth waking another thread for.
-    constexpr std::int64_t kElementsPerThread = 8192;
-    const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
-    threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, call.threads));
+    // Comparing elements with a heap's front, or sorting them.
+    constexpr double kCompared = 0.5, kSorted = 2;
+    const auto length = static_cast<double>(length_);
+    const double nanoseconds =
+        length * (wants_few() ? kCompared : kSorted * std::log2(std::max(length, 2.0)));
+    threads_ = threads::team_for(static_cast<double>(rows_) * nanoseconds,
+                                 static_cast<int>(std::min<std::int64_t>(rows_, call.threads)));
     // A part is much longer than what it finds, which one thread merges.
     constexpr std::int64_t kMerged = 64;
     if (rows_ > 0 && wants_few() && rows_ < call.threads)
       shared_ =
-          std::clamp<std::int64_t>(std::min(length_ / kElementsPerThread,
-                                            length_ / std::max<std::int64_t>(count_ * kMerged, 1)),
-                                   1, call.threads);
+          std::clamp<std::int64_t>(length_ / std::max<std::int64_t>(count_ * kMerged, 1), 1,
+                                   threads::team_for(nanoseconds, call.threads));
   }
 
   std::size_t workspace_bytes() const override {
