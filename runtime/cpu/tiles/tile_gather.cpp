@@ -137,11 +137,18 @@ void TileAccess::column_offsets(std::int64_t x, std::span<std::int64_t> offsets)
     fill_offsets(x * x_.step, x_.step, offsets.data(), std::ssize(offsets));
     return;
   }
+  constexpr std::int64_t kShort = 16;  // for fewer, a call takes longest
   Walker walker(x_walk_, x);
   const std::int64_t count = std::ssize(offsets);
   for (std::int64_t c = 0; c < count;) {
     const std::int64_t n = walker.run(count - c);
-    fill_offsets(walker.offset(), walker.run_step(), offsets.data() + c, n);
+    if (n >= kShort) {
+      fill_offsets(walker.offset(), walker.run_step(), offsets.data() + c, n);
+    } else {
+      std::int64_t offset = walker.offset();
+      for (std::int64_t i = 0; i < n; ++i, offset += walker.run_step())
+        offsets[static_cast<std::size_t>(c + i)] = offset;
+    }
     walker.skip(n);
     c += n;
   }
