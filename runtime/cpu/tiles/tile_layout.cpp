@@ -187,7 +187,14 @@ void TileCompiler::lay_out() {
   // For a single operation, and for long rows, the hardware prefetcher suffices.
   if (operations_ > 1 && !is_wide_) choose_streams(order.size());
 
-  const double instructions = static_cast<double>(order.size()) + work_;
+  // An element that is looked up by itself takes as long as many that lie side by side.
+  constexpr double kLookUp = 12;
+  const auto lookups = std::ranges::count_if(order, [&](const TileInstr* instr) {
+    return instr->kind == TileInstr::Kind::kLoad && instr->value_class == ValueClass::kElement &&
+           !instr->steady && !out_.accesses_[instr->access].access().gathers.empty();
+  });
+  const double instructions =
+      static_cast<double>(order.size()) + kLookUp * static_cast<double>(lookups) + work_;
   const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *
                       static_cast<double>(s.x_count) * instructions;
   out_.threads_ = threads::team_for(work / kWorkPerNanosecond, threads_);
