@@ -149,10 +149,8 @@ class LuOperator : public PreparedOperator {
   explicit LuOperator(const OperatorCall& call)
       : type_(call.type_of_input(0)), count_(call.sizes["count"]), n_(call.sizes["n"]) {
     constexpr double kMultiplicationsPerNanosecond = 25;
-    matrix_nanoseconds_ =
-        std::pow(static_cast<double>(n_), 3) / 3 / kMultiplicationsPerNanosecond;
-    threads_ =
-        threads::team_for(static_cast<double>(count_) * matrix_nanoseconds_, call.threads);
+    matrix_nanoseconds_ = std::pow(static_cast<double>(n_), 3) / 3 / kMultiplicationsPerNanosecond;
+    threads_ = threads::team_for(static_cast<double>(count_) * matrix_nanoseconds_, call.threads);
   }
 
   /// Calls `take(matrix, team, workspace)` for each.

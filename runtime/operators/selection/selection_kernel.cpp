@@ -14,8 +14,8 @@ class Selection final : public PreparedOperator {
   explicit Selection(const OperatorCall& call)
       : tiles_(call.sizes["tiles"]), tile_(call.sizes["tile"]), count_(call.sizes["count"]) {
     constexpr double kFlagsPerNanosecond = 8;
-    threads_ = threads::team_for(static_cast<double>(tiles_ * tile_) / kFlagsPerNanosecond,
-                                 call.threads);
+    threads_ =
+        threads::team_for(static_cast<double>(tiles_ * tile_) / kFlagsPerNanosecond, call.threads);
   }
 
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {

@@ -203,15 +203,15 @@ class Sort final : public PreparedOperator {
     // A part is much longer than what it finds, which one thread merges.
     constexpr std::int64_t kMerged = 64;
     if (rows_ > 0 && wants_few() && rows_ < call.threads)
-      shared_ =
-          std::clamp<std::int64_t>(length_ / std::max<std::int64_t>(count_ * kMerged, 1), 1,
-                                   threads::team_for(nanoseconds, call.threads));
+      shared_ = std::clamp<std::int64_t>(length_ / std::max<std::int64_t>(count_ * kMerged, 1), 1,
+                                         threads::team_for(nanoseconds, call.threads));
   }
 
   std::size_t workspace_bytes() const override {
     const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
-    const std::int64_t entries =
-        wants_few() ? count_ * shared_ : sorts_by_bytes() ? 2 * length_ : length_;
+    const std::int64_t entries = wants_few()        ? count_ * shared_
+                                 : sorts_by_bytes() ? 2 * length_
+                                                    : length_;
     return whole_lines(static_cast<std::size_t>(entries) * size);
   }
 

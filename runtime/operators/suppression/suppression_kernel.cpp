@@ -69,11 +69,13 @@ class Suppression final : public PreparedOperator {
     constexpr double kBox = 5, kCompared = 0.3;
     const auto boxes = static_cast<double>(length_),
                kept = std::min(boxes / 2, static_cast<double>(most_kept_));
-    each_row(rows_, boxes * (kBox + kCompared * kept), threads_, workspaces, [&](std::int64_t row, std::byte* workspace) {
-      run_row(operands.input<float>(0) + 4 * length_ * row,
-              operands.input<std::byte>(1) + length_ * row,
-              operands.output<std::byte>(0) + length_ * row, reinterpret_cast<float*>(workspace));
-    });
+    each_row(rows_, boxes * (kBox + kCompared * kept), threads_, workspaces,
+             [&](std::int64_t row, std::byte* workspace) {
+               run_row(operands.input<float>(0) + 4 * length_ * row,
+                       operands.input<std::byte>(1) + length_ * row,
+                       operands.output<std::byte>(0) + length_ * row,
+                       reinterpret_cast<float*>(workspace));
+             });
   }
 
  private:

@@ -217,8 +217,8 @@ void MatmulQuant::round_rows(std::span<std::byte* const> buffers,
     Worker(*this, buffers, workspaces[0], workspaces[static_cast<std::size_t>(thread)])
         .round(first, last);
   };
-  const int team = threads::team_for(
-      static_cast<double>(rows_ * k_) / kRoundedPerNanosecond, threads_);
+  const int team =
+      threads::team_for(static_cast<double>(rows_ * k_) / kRoundedPerNanosecond, threads_);
   const std::int64_t parts = std::min(rows_, threads::parts_of(team));
   threads::run_parts(parts, team, [&](threads::Member& member) {
     while (const auto part = member.next())
