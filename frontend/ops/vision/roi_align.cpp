@@ -198,7 +198,7 @@ Term maxima_of_rows(NodeContext& node, const Term& x, const Term& image, const B
   }
   const Term all(node, node.concat(powers, 0));
   const auto index = [&](const Term& row) {
-    return clamp(row, 0, static_cast<double>(rows - 1)).cast(DType::kInt64);
+    return clamp(row, 0, row.number(static_cast<double>(rows - 1))).cast(DType::kInt64);
   };
   const auto maxima_from = [&](const Term& row) {
     return take(all, {power.cast(DType::kInt64), image.reshape({regions, 1, 1, 1}),
