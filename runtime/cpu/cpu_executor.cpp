@@ -318,8 +318,10 @@ class CpuExecutor final : public Executor {
   template <typename Visit>
   void by_pieces(std::size_t bytes, const Visit& visit) const {
     constexpr std::size_t kPiece = 64 << 10;
-    if (bytes <= 2 * kPiece) return visit(std::size_t{0}, bytes);
-    threads::run_parts(static_cast<std::int64_t>((bytes + kPiece - 1) / kPiece), threads_,
+    constexpr double kBytesPerNanosecond = 32;
+    const int team = threads::team_for(static_cast<double>(bytes) / kBytesPerNanosecond, threads_);
+    if (team == 1) return visit(std::size_t{0}, bytes);
+    threads::run_parts(static_cast<std::int64_t>((bytes + kPiece - 1) / kPiece), team,
                        [&](threads::Member& member) {
                          while (const auto part = member.next()) {
                            const std::size_t from = static_cast<std::size_t>(*part) * kPiece;

@@ -81,13 +81,15 @@ std::span<const OperatorKernel* const> operator_kernels();
 /// Rounds up to whole cache lines.
 constexpr std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// Calls `take(row, workspace)` for each row; a thread takes whole rows.
+/// Calls `take(row, workspace)` for each row; a thread takes whole rows. `nanoseconds`: about what
+/// a row takes.
 template <typename Take>
-void each_row(std::int64_t rows, int most_threads, std::span<std::byte* const> workspaces,
-              const Take& take) {
+void each_row(std::int64_t rows, double nanoseconds, int most_threads,
+              std::span<std::byte* const> workspaces, const Take& take) {
   if (rows == 0) return;
-  const int team = static_cast<int>(std::clamp<std::int64_t>(
-      rows, 1, std::min<std::int64_t>(most_threads, std::ssize(workspaces))));
+  const std::int64_t most = std::min<std::int64_t>({rows, most_threads, std::ssize(workspaces)});
+  const int team =
+      threads::team_for(static_cast<double>(rows) * nanoseconds, static_cast<int>(most));
   threads::run_parts(rows, team, [&](threads::Member& member) {
     std::byte* const workspace = workspaces[static_cast<std::size_t>(member.me())];
     while (const auto row = member.next()) take(*row, workspace);

@@ -40,6 +40,15 @@ std::atomic_ref<std::uint64_t> range_at(Job::Share& share) {
   return std::atomic_ref<std::uint64_t>(share.range);
 }
 
+/// Whether there are parts that nobody has taken.
+bool has_parts(Job& job) {
+  for (int m = 0; m < job.members; ++m) {
+    const std::uint64_t range = range_at(job.shares[m]).load(std::memory_order_relaxed);
+    if ((range & 0xffffffff) < range >> 32) return true;
+  }
+  return false;
+}
+
 void run_body(Job& job, int me) {
   in_job = true;
   try {
@@ -102,7 +111,10 @@ std::optional<std::int64_t> Member::next() {
 }
 
 ThreadPool::ThreadPool(ThreadPoolOptions options) : options_(std::move(options)) {
-  for (int i = 1; i < options_.threads; ++i) workers_.push_back(std::make_unique<Worker>());
+  for (int i = 1; i < options_.threads; ++i) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->place = i - 1;
+  }
 }
 
 ThreadPool::~ThreadPool() { stop(); }
@@ -162,9 +174,14 @@ void ThreadPool::run_job(Job& job, std::int64_t parts, int threads) {
         .store(range_of(static_cast<std::uint64_t>(parts * m / job.members),
                         static_cast<std::uint64_t>(parts * (m + 1) / job.members)),
                std::memory_order_relaxed);
+  int sleepers = 0;
   for (int w = 0; w < workers; ++w) {
     workers_[team[w]]->me = w + 1;
-    offer(*workers_[team[w]], job);
+    if (!offer(*workers_[team[w]], job)) job.sleeping[sleepers++] = team[w];
+  }
+  if (sleepers > 0) {
+    job.sleepers.store(sleepers, std::memory_order_release);
+    wake(job, 1);
   }
   run_body(job, 0);
   for (int w = 0; w < workers; ++w) {
@@ -190,14 +207,29 @@ int ThreadPool::reserve(std::uint16_t* workers, int most) {
   return count;
 }
 
+/// False if the worker sleeps, and must be woken to see the job.
 // Dekker-style handshake: a worker sets `asleep` and then reads `task`; a caller writes `task` and
 // then reads `asleep`. All four are sequentially consistent, so at least one sees the other's
 // write.
-void ThreadPool::offer(Worker& worker, Job& job) {
+bool ThreadPool::offer(Worker& worker, Job& job) {
   worker.task.store(reinterpret_cast<std::uintptr_t>(&job));
-  if (worker.asleep.load() == 0) return;
-  worker.asleep.store(0);
-  worker.asleep.notify_one();
+  return worker.asleep.load() == 0;
+}
+
+/// Wakes up to `most` of the job's sleepers, unless no parts are left for them. Called by members,
+/// for whom the caller waits. A worker from which the caller has meanwhile taken the job back wakes
+/// for nothing.
+void ThreadPool::wake(Job& job, int most) {
+  for (; most > 0; --most) {
+    if (job.woken.load(std::memory_order_relaxed) >= job.sleepers.load(std::memory_order_acquire) ||
+        !has_parts(job))
+      return;
+    const int next = job.woken.fetch_add(1, std::memory_order_relaxed);
+    if (next >= job.sleepers.load(std::memory_order_acquire)) return;
+    Worker& worker = *workers_[job.sleeping[next]];
+    worker.asleep.store(0);
+    worker.asleep.notify_one();
+  }
 }
 
 void ThreadPool::await(Worker& worker, const Job& job) {
@@ -213,14 +245,24 @@ void ThreadPool::await(Worker& worker, const Job& job) {
   worker.awaited.fetch_sub(1);
 }
 
+/// Whether a session computes that may offer this worker a job soon: in a run steps follow one
+/// another, and some are one thread's.
+bool ThreadPool::expects_jobs(const Worker& worker) const {
+  const int callers = callers_.load(std::memory_order_relaxed);
+  return callers > 0 && callers + worker.place < size();
+}
+
 Job* ThreadPool::next_job(Worker& worker) {
-  for (;;) {
+  constexpr int kPatience = 8;  // spins in the midst of a run
+  for (int spins = 0;;) {
     std::uintptr_t task = kNothing;
     const auto has_task = [&] {
       task = worker.task.load(std::memory_order_acquire);
       return task > kReserved || stopping_.load(std::memory_order_relaxed);
     };
     if (!spin(has_task)) {
+      if (++spins < kPatience && expects_jobs(worker)) continue;
+      spins = 0;
       worker.asleep.store(1);
       if (worker.task.load() == kNothing && !stopping_.load()) worker.asleep.wait(1);
       worker.asleep.store(0);
@@ -237,6 +279,7 @@ void ThreadPool::work(Worker& worker) {
   stay_out_of_openmp();
   while (Job* job = next_job(worker)) {
     active_.fetch_add(1, std::memory_order_relaxed);
+    wake(*job, 2);
     run_body(*job, worker.me);
     active_.fetch_sub(1, std::memory_order_relaxed);
     // Clears `task` last: its caller then destroys the job.

@@ -7,6 +7,9 @@
 // the back of others' shares. So the share of a member that does not arrive, because the machine is
 // busy, is done by others, and nobody waits for it. The caller is a member. It waits only for parts
 // that a member has begun.
+//
+// Waking a thread takes the waker microseconds. So the caller wakes one of its team's sleepers, and
+// each thread that arrives wakes two more, as long as parts are left.
 #pragma once
 
 #include <atomic>
@@ -23,6 +26,16 @@
 namespace sinter::runtime::threads {
 
 inline constexpr int kMaxThreads = 256;
+
+/// Nanoseconds of one thread's work that justify a further thread, whose caches have none of the
+/// data and which the caller offers work and waits for. The one place that decides who is worth it.
+inline constexpr double kNanosecondsOfThread = 4000;
+/// Threads, at most `most`, that are worth what one thread does in `nanoseconds`; at least 1.
+constexpr int team_for(double nanoseconds, int most) {
+  const double worth = nanoseconds / kNanosecondsOfThread;
+  return !(worth > 1) || most <= 1 ? 1 : worth < most ? static_cast<int>(worth) : most;
+}
+
 /// Number of parts for divisible work on `threads` threads: 8 for each thread, so that others can
 /// finish the parts of a late or slow thread.
 constexpr std::int64_t parts_of(int threads) { return threads > 1 ? 8 * threads : 1; }
@@ -45,6 +58,9 @@ struct Job {
   int members = 1;
   std::exception_ptr failure;
   std::mutex failure_mutex;
+  // Sleepers of the team, which the caller lists before it publishes their number.
+  std::atomic<int> sleepers{0}, woken{0};
+  std::uint16_t sleeping[kMaxThreads];
   Share shares[kMaxThreads];  // only the first `members` are used
 };
 
@@ -112,7 +128,8 @@ class ThreadPool {
   struct alignas(64) Worker {
     std::atomic<std::uintptr_t> task{0};
     std::atomic<std::uint32_t> asleep{0};
-    int me = 0;  // its number in the team, written before a job is offered
+    int place = 0;  // among the workers
+    int me = 0;     // its number in the team, written before a job is offered
     alignas(64) std::atomic<std::uint32_t> finished{0};  // counts finished jobs while a caller
                                                          // waits
     std::atomic<std::uint32_t> awaited{0};               // number of callers that wait for it
@@ -122,7 +139,8 @@ class ThreadPool {
 
   void run_job(Job& job, std::int64_t parts, int threads);
   int reserve(std::uint16_t* workers, int most);
-  void offer(Worker& worker, Job& job);
+  static bool offer(Worker& worker, Job& job);
+  void wake(Job& job, int most);
   void await(Worker& worker, const Job& job);
   void start();
   void join();
@@ -130,6 +148,7 @@ class ThreadPool {
   Job* next_job(Worker& worker);
   /// More threads compute than the pool has.
   bool is_crowded() const;
+  bool expects_jobs(const Worker& worker) const;
   template <typename Ready>
   bool spin(const Ready& ready) const;
 

@@ -49,6 +49,12 @@ def chosen(a):
               if (not names or p.name in names) and (not only or p.case.group in only) and (not operators or p.case.operator in operators)
               and (p.type in types if types else a.target == "cuda" or p.type not in (("tf32",) if a.dry_run else ("f16", "tf32")))
               and (not sizes or p.case.size in sizes) and (a.target == "cuda" or p.case.flops <= CPU_FLOPS)]
+    if a.behind:  # cases that are new first, then by how far behind they were
+        rows = json.loads(a.behind.read_text())["rows"]
+        ratios = {}
+        for name, row in rows.items():
+            ratios[name.split("@")[0]] = min(ratios.get(name.split("@")[0], 1e9), row.get("ratio", 1e9))
+        points.sort(key=lambda p: ratios.get(p.name, 0 if p.case.size != "large" else 1))
     part, parts = map(int, a.part.split("/"))
     return points[part - 1::parts]
 
@@ -208,6 +214,7 @@ def main():
     p.add_argument("--cases", help="names: Conv-3x3/large/f32,..")
     p.add_argument("--types", help="default: all on a GPU, all but f16 and tf32 on the CPU")
     p.add_argument("--sizes", help="small, middle, large, or others' names")
+    p.add_argument("--behind", type=Path, metavar="RESULTS", help="begin with the cases that were furthest behind there")
     p.add_argument("--part", default="1/1", metavar="I/N", help="every Nth case, from the Ith on")
     p.add_argument("--budget", type=float, default=1e9, help="seconds after which no case begins; at most two fifths of them go to torch.compile")
     p.add_argument("--seconds", type=float, default=0.06, help="about so long for each side of a case")

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -108,6 +110,28 @@ TEST(ThreadPool, OthersTakePartToo) {
     }
   });
   EXPECT_THAT(members, ElementsAre(0, 1));
+}
+
+TEST(ThreadPool, SleepersWakeEachOther) {
+  ThreadPool pool({8, {}, 0});
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // mostly, all sleep by now
+    std::barrier all(8);  // nobody passes unless everybody has come
+    pool.run(8, 8, [&](Member& member) {
+      while (member.next()) all.arrive_and_wait();
+    });
+  }
+}
+
+TEST(ThreadPool, AsManyThreadsAsWorkIsWorth) {
+  using runtime::threads::kNanosecondsOfThread;
+  using runtime::threads::team_for;
+  EXPECT_EQ(team_for(0, 8), 1);
+  EXPECT_EQ(team_for(std::nan(""), 8), 1);
+  EXPECT_EQ(team_for(kNanosecondsOfThread * 1.9, 8), 1);
+  EXPECT_EQ(team_for(kNanosecondsOfThread * 2, 8), 2);
+  EXPECT_EQ(team_for(1e300, 8), 8);
+  EXPECT_EQ(team_for(1e300, 0), 1);
 }
 
 TEST(ThreadPool, JobsWithinJobsRunAlone) {

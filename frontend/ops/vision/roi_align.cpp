@@ -143,11 +143,21 @@ void roi_align(NodeContext& node) {
                        {{"axes", Ints{4, 5}}, {"keepdims", std::int64_t{0}}}));
 }
 
-/// Whether element h is in bin p of a region, and whether the bin is empty, along one dimension:
-/// [regions, bins, elements] and [regions, bins, 1]. As ONNX Runtime: edges are rounded away from
-/// zero, a region has at least one element, bins are [floor, ceil) of equal parts.
-std::pair<Term, Term> members_of_bins(NodeContext& node, const Term& begin, const Term& end,
-                                      std::int64_t bins, const Dim& extent) {
+/// Each region's bins along one dimension: elements [low, high), [regions, bins, 1].
+struct Bins {
+  Term low, high;
+  Term empty() const { return high.with("LessOrEqual", low); }
+  /// Whether an element is in a bin, [regions, bins, extent].
+  Term members(NodeContext& node, const Dim& extent) const {
+    const Term at = iota(node, extent, 2, 3, DType::kFloat32);
+    return at.with("GreaterOrEqual", low).with("And", at.with("Less", high));
+  }
+};
+
+/// As ONNX Runtime: edges are rounded away from zero, a region has at least one element, bins are
+/// [floor, ceil) of equal parts.
+Bins find_bins(NodeContext& node, const Term& begin, const Term& end, std::int64_t bins,
+               const Dim& extent) {
   const Dim regions = begin.shape()[0];
   const auto rounded = [&](const Term& x) {
     return (x.apply("Sign") * floor(abs(x) + 0.5)).reshape({regions, 1, 1});
@@ -158,11 +168,43 @@ std::pair<Term, Term> members_of_bins(NodeContext& node, const Term& begin, cons
   const Term each = (size.cast(DType::kFloat64) / static_cast<double>(bins)).cast(DType::kFloat32);
   const Term bin = iota(node, bins, 1, 3, DType::kFloat32);
   const Term last = size_of_dim(node, extent, DType::kFloat32);
-  const Term low = clamp(floor(bin * each) + first, 0, last),
-             high = clamp(ceil((bin + 1) * each) + first, 0, last);
-  const Term at = iota(node, extent, 2, 3, DType::kFloat32);
-  return {at.with("GreaterOrEqual", low).with("And", at.with("Less", high)),
-          high.with("LessOrEqual", low)};
+  return {clamp(floor(bin * each) + first, 0, last),
+          clamp(ceil((bin + 1) * each) + first, 0, last)};
+}
+
+/// The maxima of bins' rows, [regions, C, bins, W], of images [N, C, rows, W]. Maxima of 1, 2, 4,
+/// .. rows from each on are computed once for all regions; two of them, which may overlap, are a
+/// bin's.
+Term maxima_of_rows(NodeContext& node, const Term& x, const Term& image, const Bins& bins,
+                    std::int64_t rows) {
+  const Shape from = x.shape();
+  const Dim regions = image.shape()[0], count = bins.low.shape()[1];
+  const auto each = [&](const Term& value) { return value.reshape({regions, 1, count, 1}); };
+  const Term length = each(bins.high - bins.low);
+  Term now = x, power = length * 0, width = power + 1;
+  std::vector<ValueId> powers;
+  for (std::int64_t n = 1;; n *= 2) {
+    powers.push_back(now.reshape({1, from[0], from[1], from[2], from[3]}).value());
+    if (2 * n > rows) break;
+    const Term later(node, node.add("Pad", {now.value()},
+                                    {{"begins", Shape{0, 0, Dim(-n), 0}},
+                                     {"ends", Shape{0, 0, Dim(n), 0}},
+                                     {"fill", -kInfinity}}));
+    now = now.with("Max", later);
+    const Term fits =
+        length.with("GreaterOrEqual", static_cast<double>(2 * n)).cast(DType::kFloat32);
+    power = power + fits;
+    width = width + fits * static_cast<double>(n);
+  }
+  const Term all(node, node.concat(powers, 0));
+  const auto index = [&](const Term& row) {
+    return clamp(row, 0, row.number(static_cast<double>(rows - 1))).cast(DType::kInt64);
+  };
+  const auto maxima_from = [&](const Term& row) {
+    return take(all, {power.cast(DType::kInt64), image.reshape({regions, 1, 1, 1}),
+                      iota(node, from[1], 1, 4), index(row), iota(node, from[3], 3, 4)});
+  };
+  return maxima_from(each(bins.low)).with("Max", maxima_from(each(bins.high) - width));
 }
 
 /// The maximum of each bin of each region (image, x1, y1, x2, y2); 0 of an empty bin.
@@ -181,22 +223,29 @@ void max_roi_pool(NodeContext& node) {
     return slice_one(rois, 1, i).cast(DType::kFloat32).reshape({regions});
   };
   const Term image = column(0).cast(DType::kInt64);
-  const auto [row_is_in, no_row] =
-      members_of_bins(node, column(2) * scale, column(4) * scale, (*pooled)[0], from[2]);
-  const auto [column_is_in, no_column] =
-      members_of_bins(node, column(1) * scale, column(3) * scale, (*pooled)[1], from[3]);
+  const Bins of_rows = find_bins(node, column(2) * scale, column(4) * scale, (*pooled)[0], from[2]);
+  const Bins of_columns =
+      find_bins(node, column(1) * scale, column(3) * scale, (*pooled)[1], from[3]);
   // One dimension after the other: [regions, C, bins, H, W], then [regions, C, bins, bins, W].
   const Dim high = (*pooled)[0], wide = (*pooled)[1];
-  const Term own(node, node.add("Gather", {x.value(), image.value()}, {{"axis", std::int64_t{0}}}));
   const auto largest = [&](const Term& values, const Term& is_in, std::size_t axis) {
     return reduce("ReduceMax", select(is_in, values, values.number(-kInfinity)), axis);
   };
-  const Term by_row = largest(own.reshape({regions, from[1], 1, from[2], from[3]}),
-                              row_is_in.reshape({regions, 1, high, from[2], 1}), 3);
-  const Term value = largest(by_row.reshape({regions, from[1], high, 1, from[3]}),
-                             column_is_in.reshape({regions, 1, 1, wide, from[3]}), 4);
-  const Term is_empty =
-      no_row.reshape({regions, 1, high, 1}).with("Or", no_column.reshape({regions, 1, 1, wide}));
+  const auto masked_rows = [&] {
+    const Term own(node,
+                   node.add("Gather", {x.value(), image.value()}, {{"axis", std::int64_t{0}}}));
+    return largest(own.reshape({regions, from[1], 1, from[2], from[3]}),
+                   of_rows.members(node, from[2]).reshape({regions, 1, high, from[2], 1}), 3);
+  };
+  const Term by_row = from[2].is_constant() && from[2].value() > 0
+                          ? maxima_of_rows(node, x, image, of_rows, from[2].value())
+                          : masked_rows();
+  const Term value =
+      largest(by_row.reshape({regions, from[1], high, 1, from[3]}),
+              of_columns.members(node, from[3]).reshape({regions, 1, 1, wide, from[3]}), 4);
+  const Term is_empty = of_rows.empty()
+                            .reshape({regions, 1, high, 1})
+                            .with("Or", of_columns.empty().reshape({regions, 1, 1, wide}));
   node.output(select(is_empty, value.number(0), value).value());
 }
 

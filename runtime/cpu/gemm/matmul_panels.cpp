@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t kMostRows = 32;
 /// A panel that several row tiles read must fit a core's private cache.
 constexpr std::int64_t kMostDepth = 2048, kRowsOfTile = 6;
-/// Bytes of weights for each thread; reading them takes a few microseconds.
-constexpr double kBytesOfThread = 256 * 1024;
+/// Bytes of weights that a thread reads in a nanosecond, where it multiplies few rows by them.
+constexpr double kBytesPerNanosecond = 64;
 
 /// Packs weights [k, n] as [panel, k, column]; pads the last panel with zero columns.
 void write_panels(const float* from, std::int64_t row_stride, std::int64_t column_stride,
@@ -87,7 +87,7 @@ MatmulPanels::MatmulPanels(const plan::PlanData& plan, const plan::fb::MatmulSte
   panels_ = static_cast<const float*>(packed_->memory.get_data_handle());
   const double bytes = 4 * static_cast<double>(elements);
   threads_ = std::max(threads_for(static_cast<double>(m_) * bytes / 4, threads),
-                      static_cast<int>(std::clamp<double>(bytes / kBytesOfThread, 1, threads)));
+                      threads::team_for(bytes / kBytesPerNanosecond, threads));
 }
 
 std::size_t MatmulPanels::workspace_bytes() const { return bytes_of(m_ * kPanelColumns); }

@@ -51,7 +51,10 @@ WidenedBytes::WidenedBytes(std::uint32_t buffer, std::int64_t elements, std::int
 
 void WidenedBytes::refresh(std::span<std::byte* const> buffers, int threads) {
   if (!fill_) return;
-  threads::run_parts(parts_, threads, [&](threads::Member& member) {
+  constexpr double kElementsPerNanosecond = 2;
+  const int team =
+      threads::team_for(static_cast<double>(own_.size()) / kElementsPerNanosecond, threads);
+  threads::run_parts(parts_, team, [&](threads::Member& member) {
     while (const auto part = member.next()) fill_(buffers[buffer_], *part, own_.data());
   });
 }

@@ -93,9 +93,12 @@ OperandLines::Line OperandLines::line(std::int64_t index) const {
 template <typename Move>
 void OperandLines::each_line(int threads, const Move& move) const {
   constexpr std::int64_t kElementsOfPart = 1 << 14;
+  constexpr double kElementsPerNanosecond = 2;
   const std::int64_t all = count();
   const std::int64_t of_part = std::max<std::int64_t>(1, kElementsOfPart / length_);
-  threads::run_parts((all + of_part - 1) / of_part, threads, [&](threads::Member& member) {
+  const int team =
+      threads::team_for(static_cast<double>(all * length_) / kElementsPerNanosecond, threads);
+  threads::run_parts((all + of_part - 1) / of_part, team, [&](threads::Member& member) {
     while (const auto part = member.next())
       for (std::int64_t i = *part * of_part; i < std::min(all, (*part + 1) * of_part); ++i)
         move(line(i));

@@ -116,18 +116,17 @@ HWY_INLINE V one_start(D d, DType type, const std::byte* from) {
   return hn::Set(d, *reinterpret_cast<const float*>(from));
 }
 
-/// The number of rows that a block of four vectors takes, if rows are narrower; else 1.
-std::size_t rows_of_block(const ChainArgs& t) {
+/// Whether rows differ in addresses alone, and are whole blocks of four vectors or parts of one.
+bool is_steady(const ChainArgs& t) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(D())), block = 4 * lanes;
-  if (t.cols >= block || t.cols % lanes != 0 || block % t.cols != 0 || !t.start.per_column)
-    return 1;
+  if (t.cols % block != 0 && (t.cols % lanes != 0 || block % t.cols != 0)) return false;
+  if (!t.start.per_column) return false;
   const auto fits = [](const View& view) {
     return view.data == nullptr || view.per_column || view.row_stride == 0;
   };
   for (const ChainLink& link : t.links)
-    if (!fits(link.other) || !fits(link.second)) return 1;
-  if (size_of(t.result_type) == 1 && t.result_stride != t.cols) return 1;
-  return static_cast<std::size_t>(block / t.cols);
+    if (!fits(link.other) || !fits(link.second)) return false;
+  return t.cols >= block || size_of(t.result_type) > 1 || t.result_stride == t.cols;
 }
 
 void run_links(const ChainArgs& t) {
@@ -139,8 +138,8 @@ void run_links(const ChainArgs& t) {
   Link links[kMaxChain + 1];
   HWY_ALIGN float padded[kMaxChain + 2][kMostBlock], seconds[kMaxChain][kMostBlock];
   std::int64_t first_row = 0;
-  if (const Place place{rows_of_block(t)};
-      place.rows > 1 && std::cmp_less_equal(place.rows, t.rows)) {
+  if (const Place place{n < block ? block / n : 1};
+      t.rows > 1 && is_steady(t) && !t.past_cache && std::cmp_less_equal(place.rows, t.rows)) {
     const auto together = static_cast<std::int64_t>(place.rows);
     const std::size_t one = place.one(t.start.row_stride), two = place.two(t.start.row_stride);
     const auto* start = static_cast<const std::byte*>(t.start.data);
@@ -148,7 +147,8 @@ void run_links(const ChainArgs& t) {
     Link& last = links[t.links.size()];
     for (;;) {
       const auto vector = [&](std::size_t at) { return load_start(d, t.start_type, start, at); };
-      links[0].run(links, 0, vector(0), vector(one), vector(two), vector(one + two));
+      for (std::size_t i = 0; i < n; i += block)
+        links[0].run(links, i, vector(i), vector(i + one), vector(i + two), vector(i + one + two));
       first_row += together;
       if (first_row + together > t.rows) break;
       // The next rows: addresses alone change.

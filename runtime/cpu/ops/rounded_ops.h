@@ -19,6 +19,8 @@ struct RoundedRows {
   std::int64_t pitch = 0, blocks = 0, block = 32;
 };
 
+/// Elements that a thread rounds in a nanosecond, about.
+inline constexpr double kRoundedPerNanosecond = 8;
 /// The most elements of a block, which are whole words of a panel.
 inline constexpr std::int64_t kMostRounded = 64;
 

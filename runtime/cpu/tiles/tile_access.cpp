@@ -409,6 +409,9 @@ void TileAccess::store(std::byte* buffer, const Tile& tile, Domain domain, Gathe
                  static_cast<std::size_t>(cols * size));
     return;
   }
+  if (domain.rows && domain.columns && value.per_column && compute_ == access_.storage &&
+      has_short_runs())
+    return store_short_runs(buffer, tile, value);
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
     if (!domain.columns) {

@@ -205,6 +205,7 @@ class TileAccess {
                     const std::int32_t* offsets, std::byte* target) const;
   /// The contributions of columns x, x + 1, .. to the address.
   void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
+  void store_short_runs(std::byte* buffer, const Tile& tile, const View& value) const;
   bool has_short_runs() const;
   /// Adds the gathers' contributions, without those of the bits `of_columns`, to the places of rows
   /// row, row + 1, ..

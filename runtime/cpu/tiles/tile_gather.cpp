@@ -137,11 +137,27 @@ void TileAccess::column_offsets(std::int64_t x, std::span<std::int64_t> offsets)
     fill_offsets(x * x_.step, x_.step, offsets.data(), std::ssize(offsets));
     return;
   }
-  Walker walker(x_walk_, x);
+  constexpr std::int64_t kShort = 16;  // for fewer, a call takes longest
   const std::int64_t count = std::ssize(offsets);
+  if (const std::int64_t width = x_walk_.extents.back();
+      x_walk_.extents.size() == 2 && width < kShort) {
+    const std::int64_t outer = x_walk_.steps[0], inner = x_walk_.steps[1];
+    std::int64_t base = x / width * outer, i = x % width;
+    for (std::int64_t c = 0; c < count; base += outer, i = 0)
+      for (const std::int64_t end = std::min(width, i + count - c); i < end; ++i, ++c)
+        offsets[static_cast<std::size_t>(c)] = base + i * inner;
+    return;
+  }
+  Walker walker(x_walk_, x);
   for (std::int64_t c = 0; c < count;) {
     const std::int64_t n = walker.run(count - c);
-    fill_offsets(walker.offset(), walker.run_step(), offsets.data() + c, n);
+    if (n >= kShort) {
+      fill_offsets(walker.offset(), walker.run_step(), offsets.data() + c, n);
+    } else {
+      std::int64_t offset = walker.offset();
+      for (std::int64_t i = 0; i < n; ++i, offset += walker.run_step())
+        offsets[static_cast<std::size_t>(c + i)] = offset;
+    }
     walker.skip(n);
     c += n;
   }
@@ -272,6 +288,24 @@ View TileAccess::load_at(const std::byte* buffer, const Tile& tile, const std::i
                          std::byte* target) const {
   load_offsets(buffer, repeated_offset(tile), tile.rows * tile.cols, offsets, target);
   return {target, tile.cols, true};
+}
+
+/// Stores whose runs are too short for a call each, at plain places.
+void TileAccess::store_short_runs(std::byte* buffer, const Tile& tile, const View& value) const {
+  std::int64_t room[kPiece];
+  for (std::int64_t c = 0; c < tile.cols; c += kPiece) {
+    const std::span places(room, static_cast<std::size_t>(std::min(kPiece, tile.cols - c)));
+    column_offsets(tile.x0 + c, places);
+    const std::int64_t fixed = fixed_offset(tile);
+    Walker y(y_walk_, tile.y0);
+    for (std::int64_t r = 0; r < tile.rows; ++r, y.next())
+      with_compute_type(compute_, [&](auto* kind) {
+        using T = std::remove_pointer_t<decltype(kind)>;
+        const T* from = static_cast<const T*>(value.data) + r * value.row_stride + c;
+        T* to = reinterpret_cast<T*>(buffer) + fixed + y.offset();
+        for (std::size_t i = 0; i < places.size(); ++i) to[places[i]] = from[i];
+      });
+  }
 }
 
 /// The elements `start` + offsets[0] .. offsets[count - 1].

@@ -12,8 +12,8 @@ namespace {
 
 using plan::fb::InstrKind;
 
-/// Work, in elements times instructions, that justifies another thread.
-constexpr double kWorkPerThread = 60000;
+/// Elements times instructions in a nanosecond of one thread, about.
+constexpr double kWorkPerNanosecond = 15;
 
 std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -187,11 +187,17 @@ void TileCompiler::lay_out() {
   // For a single operation, and for long rows, the hardware prefetcher suffices.
   if (operations_ > 1 && !is_wide_) choose_streams(order.size());
 
-  const double instructions = static_cast<double>(order.size()) + work_;
+  // An element that is looked up by itself takes as long as many that lie side by side.
+  constexpr double kLookUp = 12;
+  const auto lookups = std::ranges::count_if(order, [&](const TileInstr* instr) {
+    return instr->kind == TileInstr::Kind::kLoad && instr->value_class == ValueClass::kElement &&
+           !instr->steady && !out_.accesses_[instr->access].access().gathers.empty();
+  });
+  const double instructions =
+      static_cast<double>(order.size()) + kLookUp * static_cast<double>(lookups) + work_;
   const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *
                       static_cast<double>(s.x_count) * instructions;
-  out_.threads_ =
-      static_cast<int>(std::clamp(work / kWorkPerThread, 1.0, static_cast<double>(threads_)));
+  out_.threads_ = threads::team_for(work / kWorkPerNanosecond, threads_);
 }
 
 void TileCompiler::choose_streams(std::size_t instrs) {

@@ -41,7 +41,8 @@ void strided_store(const std::byte* source, std::int64_t source_step, std::byte*
 void copy_in(std::size_t size, const std::byte* source, std::int64_t step, std::byte* target,
              std::int64_t count) {
   if (step == 1) return copy_bytes(target, source, static_cast<std::size_t>(count) * size);
-  if (size == 4 && step >= kLeastStep && step <= kMostStep)
+  constexpr std::int64_t kShort = 8;
+  if (size == 4 && step >= kLeastStep && step <= kMostStep && count >= kShort)
     return take_each(reinterpret_cast<const std::uint32_t*>(source), step,
                      reinterpret_cast<std::uint32_t*>(target), count);
   switch (size) {

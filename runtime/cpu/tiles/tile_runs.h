@@ -5,19 +5,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include <sinter/dtype.h>
 
 namespace sinter::runtime::cpu {
 
-/// memcpy, without a call for up to 64 bytes: rows of a few elements are most of what is copied.
+/// memcpy, without a call for 4 to 64 bytes: rows of a few elements are most of what is copied.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t kPiece = 16;
-  if (bytes < kPiece || bytes > 4 * kPiece) {
+  constexpr std::size_t kPiece = 16, kHalf = 8, kQuarter = 4;
+  if (bytes > 4 * kPiece || bytes < kQuarter) {
     std::memcpy(to, from, bytes);
     return;
   }
   // The last pieces may overlap the first ones.
+  if (bytes < kPiece) {
+    const auto ends = [&]<std::size_t kSize>(std::integral_constant<std::size_t, kSize>) {
+      std::memcpy(to, from, kSize);
+      std::memcpy(to + bytes - kSize, from + bytes - kSize, kSize);
+    };
+    return bytes < kHalf ? ends(std::integral_constant<std::size_t, kQuarter>())
+                         : ends(std::integral_constant<std::size_t, kHalf>());
+  }
   const auto copy = [&](std::size_t at) { std::memcpy(to + at, from + at, kPiece); };
   copy(0);
   if (bytes > 2 * kPiece) {

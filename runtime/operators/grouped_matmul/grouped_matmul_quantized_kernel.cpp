@@ -119,9 +119,7 @@ class GroupedQuantized final : public PreparedOperator {
   }
 
   void round_rows(const std::byte* x, std::byte* to, std::span<std::byte* const> workspaces) const {
-    // Fewer elements are rounded before other threads wake.
-    constexpr std::int64_t kElementsAlone = 1 << 16;
-    each_row(rows_, rows_ * k_ <= kElementsAlone ? 1 : threads_, workspaces,
+    each_row(rows_, static_cast<double>(k_) / kRoundedPerNanosecond, threads_, workspaces,
              [&](std::int64_t row, std::byte* workspace) {
                auto* space = reinterpret_cast<float*>(workspace + shared_bytes());
                rounded_.round(to, row, floats(x, row, 0, k_, space));

@@ -31,10 +31,9 @@ class CombineGroups final : public PreparedOperator {
         count_(call.sizes["count"]),
         is_scaled_(call.sizes["factors"] > 0),
         is_filled_(call.sizes["data_rows"] != rows_ || call.sizes["data_width"] != width_) {
-    constexpr std::int64_t kElementsPerThread = 16384;
-    const std::int64_t worth =
-        std::max<std::int64_t>(1, (rows_ + count_) * width_ / kElementsPerThread);
-    threads_ = static_cast<int>(std::clamp<std::int64_t>(worth, 1, call.threads));
+    constexpr double kElementsPerNanosecond = 4;
+    threads_ = threads::team_for(
+        static_cast<double>((rows_ + count_) * width_) / kElementsPerNanosecond, call.threads);
   }
 
   std::size_t workspace_bytes() const override {

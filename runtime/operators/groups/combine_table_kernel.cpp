@@ -44,10 +44,9 @@ class CombineTable final : public PreparedOperator {
         count_(call.sizes["count"]),
         by_element_(call.sizes["index_width"] != 1 || width_ == 1),
         is_filled_(call.sizes["data_rows"] != rows_ || call.sizes["data_width"] != width_) {
-    constexpr std::int64_t kElementsPerThread = 32768;
-    const std::int64_t worth =
-        std::max<std::int64_t>(1, (rows_ + count_) * width_ / kElementsPerThread);
-    threads_ = static_cast<int>(std::clamp<std::int64_t>(worth, 1, std::max(1, call.threads)));
+    constexpr double kElementsPerNanosecond = 8;
+    threads_ = threads::team_for(
+        static_cast<double>((rows_ + count_) * width_) / kElementsPerNanosecond, call.threads);
     constexpr std::int64_t kMostCopied = 4096, kRuns = 8, kLeast = 4096;
     const std::int64_t table = rows_ * width_;
     if (!replaces_ && width_ <= kNarrow && table <= kMostCopied && count_ >= kLeast &&

@@ -14,9 +14,10 @@ class GroupByIndex final : public PreparedOperator {
  public:
   explicit GroupByIndex(const OperatorCall& call)
       : type_(call.type_of_input(0)), count_(call.sizes["count"]), rows_(call.sizes["bounds"] - 1) {
-    // Counts are cleared and added up: as much work as counting.
-    constexpr std::int64_t kLeast = 1 << 15;
-    if (count_ >= kLeast && rows_ <= count_) team_ = std::max(1, call.threads);
+    // Counts of each thread are cleared and added up: as much work as counting.
+    constexpr double kIndicesPerNanosecond = 4;
+    if (rows_ <= count_)
+      team_ = threads::team_for(static_cast<double>(count_) / kIndicesPerNanosecond, call.threads);
   }
 
   std::size_t workspace_bytes() const override {

@@ -35,12 +35,11 @@ class LinearAttention final : public PreparedOperator {
     sizes_.queries = out_heads_ / heads_;
     for (std::size_t i = 0; i < call.step.inputs.size(); ++i) types_[i] = call.type_of_input(i);
     state_type_ = static_cast<DType>(call.plan.buffers[call.step.outputs[1]->buffer]->dtype);
-    // Multiplications, fewer than which are not worth waking another thread for.
-    constexpr double kOfThread = 2e4;
-    const double work = static_cast<double>(batch_ * heads_ * std::max<std::int64_t>(length_, 1)) *
-                        static_cast<double>(sizes_.keys * sizes_.values);
-    threads_ = static_cast<int>(
-        std::clamp(work / kOfThread, 1.0, static_cast<double>(std::max(call.threads, 1))));
+    constexpr double kMultiplicationsPerNanosecond = 5;
+    state_nanoseconds_ = static_cast<double>(std::max<std::int64_t>(batch_ * length_, 1)) /
+                         static_cast<double>(std::max<std::int64_t>(sequences_, 1)) *
+                         static_cast<double>(sizes_.keys * sizes_.values) /
+                         kMultiplicationsPerNanosecond;
   }
 
   std::size_t workspace_bytes() const override {
@@ -49,7 +48,7 @@ class LinearAttention final : public PreparedOperator {
 
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
     if (slots_) keep_slots(operands);
-    each_row(sequences_ * heads_, threads_, workspaces,
+    each_row(sequences_ * heads_, state_nanoseconds_, threads_, workspaces,
              [&](std::int64_t state, std::byte* workspace) {
                (slots_ ? run_ragged(operands, state, reinterpret_cast<float*>(workspace))
                        : run_state(operands, state, reinterpret_cast<float*>(workspace)));
@@ -191,6 +190,7 @@ class LinearAttention final : public PreparedOperator {
   DType types_[10] = {};
   DType state_type_ = DType::kFloat32;
   int threads_ = 1;
+  double state_nanoseconds_ = 0;
 };
 
 }  // namespace

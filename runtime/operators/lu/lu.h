@@ -148,11 +148,9 @@ class LuOperator : public PreparedOperator {
  protected:
   explicit LuOperator(const OperatorCall& call)
       : type_(call.type_of_input(0)), count_(call.sizes["count"]), n_(call.sizes["n"]) {
-    // Multiplications, fewer than which are not worth waking another thread for.
-    constexpr double kOfThread = 1e5;
-    const double all = static_cast<double>(count_) * std::pow(static_cast<double>(n_), 3) / 3;
-    threads_ =
-        static_cast<int>(std::clamp(all / kOfThread, 1.0, static_cast<double>(call.threads)));
+    constexpr double kMultiplicationsPerNanosecond = 25;
+    matrix_nanoseconds_ = std::pow(static_cast<double>(n_), 3) / 3 / kMultiplicationsPerNanosecond;
+    threads_ = threads::team_for(static_cast<double>(count_) * matrix_nanoseconds_, call.threads);
   }
 
   /// Calls `take(matrix, team, workspace)` for each.
@@ -160,9 +158,9 @@ class LuOperator : public PreparedOperator {
   void each_matrix(std::span<std::byte* const> workspaces, const Take& take) const {
     const int team = std::min(threads_, static_cast<int>(workspaces.size()));
     if (count_ >= team)
-      return each_row(count_, team, workspaces, [&](std::int64_t matrix, std::byte* workspace) {
-        take(matrix, 1, workspace);
-      });
+      return each_row(
+          count_, matrix_nanoseconds_, team, workspaces,
+          [&](std::int64_t matrix, std::byte* workspace) { take(matrix, 1, workspace); });
     for (std::int64_t matrix = 0; matrix < count_; ++matrix) take(matrix, team, workspaces[0]);
   }
   bool is_double() const { return type_ == DType::kFloat64; }
@@ -173,6 +171,7 @@ class LuOperator : public PreparedOperator {
 
   DType type_;
   std::int64_t count_, n_;
+  double matrix_nanoseconds_ = 0;
   int threads_ = 1;
 };
 

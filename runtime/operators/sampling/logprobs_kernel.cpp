@@ -18,7 +18,7 @@ class Logprobs final : public PreparedOperator {
 
   std::size_t workspace_bytes() const override { return logits_.workspace_bytes(); }
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
-    each_row(logits_.rows, threads_, workspaces,
+    each_row(logits_.rows, logits_.nanoseconds(), threads_, workspaces,
              [&](std::int64_t row, std::byte* workspace) { tell_row(operands, row, workspace); });
   }
 

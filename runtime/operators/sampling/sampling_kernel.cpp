@@ -20,10 +20,11 @@ class Sampling final : public PreparedOperator {
 
   std::size_t workspace_bytes() const override { return logits_.workspace_bytes(); }
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
-    each_row(logits_.rows, threads_, workspaces, [&](std::int64_t row, std::byte* workspace) {
-      operands.output<std::int32_t>(0)[row] =
-          static_cast<std::int32_t>(draw_row(operands, row, workspace));
-    });
+    each_row(logits_.rows, logits_.nanoseconds(), threads_, workspaces,
+             [&](std::int64_t row, std::byte* workspace) {
+               operands.output<std::int32_t>(0)[row] =
+                   static_cast<std::int32_t>(draw_row(operands, row, workspace));
+             });
   }
 
  private:

@@ -13,10 +13,9 @@ class Selection final : public PreparedOperator {
  public:
   explicit Selection(const OperatorCall& call)
       : tiles_(call.sizes["tiles"]), tile_(call.sizes["tile"]), count_(call.sizes["count"]) {
-    // Less work than this is not worth waking another thread for.
-    constexpr std::int64_t kFlagsPerThread = 1 << 15;
-    threads_ = static_cast<int>(
-        std::clamp<std::int64_t>(tiles_ * tile_ / kFlagsPerThread, 1, call.threads));
+    constexpr double kFlagsPerNanosecond = 8;
+    threads_ =
+        threads::team_for(static_cast<double>(tiles_ * tile_) / kFlagsPerNanosecond, call.threads);
   }
 
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "runtime/cpu/ops/element.h"
 #include "runtime/operators/operator_kernel.h"
@@ -151,6 +153,30 @@ void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* en
   });
 }
 
+/// Sorts entries, whose places ascend, by their keys: a byte after the other, from `entries` to
+/// `room` and back. Bytes that all keys have in common are skipped.
+void sort_by_bytes(Narrow* entries, Narrow* room, std::int64_t count) {
+  constexpr int kBytes = 4, kShift = 32;
+  constexpr std::size_t kValues = 256;
+  std::uint32_t counts[kBytes][kValues] = {};
+  const auto byte_of = [](Narrow entry, int byte) {
+    return static_cast<std::size_t>(entry.bits >> (kShift + 8 * byte) & (kValues - 1));
+  };
+  for (std::int64_t i = 0; i < count; ++i)
+    for (int byte = 0; byte < kBytes; ++byte) ++counts[byte][byte_of(entries[i], byte)];
+  Narrow *from = entries, *to = room;
+  for (int byte = 0; byte < kBytes; ++byte) {
+    std::uint32_t* const next = counts[byte];
+    if (next[byte_of(from[0], byte)] == static_cast<std::uint32_t>(count)) continue;
+    std::uint32_t before = 0;
+    for (std::size_t value = 0; value < kValues; ++value)
+      before += std::exchange(next[value], before);
+    for (std::int64_t i = 0; i < count; ++i) to[next[byte_of(from[i], byte)]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != entries) std::copy_n(from, count, entries);
+}
+
 /// A thread sorts whole rows: entries of a key and a place, no two of which are equal, so that the
 /// result does not depend on the algorithm. A few of many are found with a heap, more by
 /// partitioning first. Where there are fewer long rows than threads, and few elements wanted,
@@ -165,22 +191,28 @@ class Sort final : public PreparedOperator {
         inner_(call.sizes["inner"]),
         count_(call.sizes["count"]),
         descending_(call.sizes["descending"] != 0) {
-    // Less work than this is not worth waking another thread for.
-    constexpr std::int64_t kElementsPerThread = 8192;
-    const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
-    threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, call.threads));
+    // Comparing elements with a heap's front, sorting them by bytes or by comparing.
+    constexpr double kCompared = 0.5, kByBytes = 8, kSorted = 2;
+    const auto length = static_cast<double>(length_);
+    const double nanoseconds =
+        length * (wants_few()        ? kCompared
+                  : sorts_by_bytes() ? kByBytes
+                                     : kSorted * std::log2(std::max(length, 2.0)));
+    threads_ = threads::team_for(static_cast<double>(rows_) * nanoseconds,
+                                 static_cast<int>(std::min<std::int64_t>(rows_, call.threads)));
     // A part is much longer than what it finds, which one thread merges.
     constexpr std::int64_t kMerged = 64;
     if (rows_ > 0 && wants_few() && rows_ < call.threads)
-      shared_ =
-          std::clamp<std::int64_t>(std::min(length_ / kElementsPerThread,
-                                            length_ / std::max<std::int64_t>(count_ * kMerged, 1)),
-                                   1, call.threads);
+      shared_ = std::clamp<std::int64_t>(length_ / std::max<std::int64_t>(count_ * kMerged, 1), 1,
+                                         threads::team_for(nanoseconds, call.threads));
   }
 
   std::size_t workspace_bytes() const override {
     const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
-    return whole_lines(static_cast<std::size_t>(wants_few() ? count_ * shared_ : length_) * size);
+    const std::int64_t entries = wants_few()        ? count_ * shared_
+                                 : sorts_by_bytes() ? 2 * length_
+                                                    : length_;
+    return whole_lines(static_cast<std::size_t>(entries) * size);
   }
 
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
@@ -213,6 +245,11 @@ class Sort final : public PreparedOperator {
  private:
   /// So few that a heap of them is kept, not all elements.
   bool wants_few() const { return count_ * 16 <= length_; }
+  /// In so long rows that counting bytes is less work than comparing.
+  bool sorts_by_bytes() const {
+    constexpr std::int64_t kLeast = 256;
+    return !is_wide(dtype_) && !wants_few() && length_ >= kLeast;
+  }
 
   template <typename Entry>
   void sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
@@ -226,11 +263,17 @@ class Sort final : public PreparedOperator {
     Entry* const middle = entries + count_;
     if (wants_few()) {
       std::sort_heap(entries, middle);
-    } else {
-      Entry* const end = entries + length_;
-      if (count_ < length_) std::nth_element(entries, middle, end);
-      std::sort(entries, middle);
+      return write(entries, output, row);
     }
+    if constexpr (std::is_same_v<Entry, Narrow>) {
+      if (sorts_by_bytes()) {
+        sort_by_bytes(entries, entries + length_, length_);
+        return write(entries, output, row);
+      }
+    }
+    Entry* const end = entries + length_;
+    if (count_ < length_) std::nth_element(entries, middle, end);
+    std::sort(entries, middle);
     write(entries, output, row);
   }
 

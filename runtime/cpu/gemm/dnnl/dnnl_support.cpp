@@ -153,8 +153,7 @@ bool must_be_spelled_out(Activation activation) {
 }
 
 int threads_for(double multiplications, int most) {
-  return static_cast<int>(
-      std::clamp(multiplications / kMultiplicationsOfThread, 1.0, static_cast<double>(most)));
+  return threads::team_for(multiplications / kMultiplicationsPerNanosecond, most);
 }
 
 namespace {

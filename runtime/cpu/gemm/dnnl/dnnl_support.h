@@ -15,6 +15,7 @@
 
 #include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 
@@ -76,8 +77,11 @@ constexpr double narrow_rate(DType type) {
   return type == DType::kFloat32 ? 1 : type == DType::kBFloat16 ? 2 : 3;
 }
 
-/// Minimum work for a thread: waking it takes a few microseconds.
-inline constexpr double kMultiplicationsOfThread = 256 * 1024;
+/// Those of float32 that a core does in a nanosecond, about.
+inline constexpr double kMultiplicationsPerNanosecond = 64;
+/// Minimum work for a thread.
+inline constexpr double kMultiplicationsOfThread =
+    threads::kNanosecondsOfThread * kMultiplicationsPerNanosecond;
 /// Number of threads, at most `most`, that `multiplications` can keep busy.
 int threads_for(double multiplications, int most);
 

@@ -217,11 +217,10 @@ void MatmulQuant::round_rows(std::span<std::byte* const> buffers,
     Worker(*this, buffers, workspaces[0], workspaces[static_cast<std::size_t>(thread)])
         .round(first, last);
   };
-  // Fewer elements are rounded before other threads wake.
-  constexpr std::int64_t kElementsAlone = 1 << 16;
-  if (rows_ * k_ <= kElementsAlone) return round(0, 0, rows_);
-  const std::int64_t parts = std::min(rows_, threads::parts_of(threads_));
-  threads::run_parts(parts, threads_, [&](threads::Member& member) {
+  const int team =
+      threads::team_for(static_cast<double>(rows_ * k_) / kRoundedPerNanosecond, threads_);
+  const std::int64_t parts = std::min(rows_, threads::parts_of(team));
+  threads::run_parts(parts, team, [&](threads::Member& member) {
     while (const auto part = member.next())
       round(member.me(), rows_ * *part / parts, rows_ * (*part + 1) / parts);
   });
