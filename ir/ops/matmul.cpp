@@ -52,7 +52,7 @@ void require_left(const ProductFormats& formats, Types inputs) {
       invalid(fmt::format("weights of '{}' need x of f16, bf16 or f32{}; found {}", w.to_string(),
                           w.codes == &integer_codes(4) ? ", or of f8e4m3fn" : "",
                           list_types(inputs)));
-    const bool is_taken = w.codes->bits == 4 || is_scaled_row_type(w.codes->stored);
+    const bool is_taken = w.codes->bits != 8 || is_scaled_row_type(w.codes->stored);
     if (w.rows != 1 || !is_taken)
       invalid(fmt::format("weights of '{}' need an x with a format", w.to_string()));
     return;
