@@ -192,7 +192,9 @@ std::vector<OpDef> matmul_ops() {
            .min_inputs = 2,
            .max_inputs = 6,
            .attrs = {{"x", AttrKind::kString, Attr(std::string())},
-                     {"w", AttrKind::kString, Attr(std::string())}},
+                     {"w", AttrKind::kString, Attr(std::string())},
+                     // 1: x may be rounded to 8 bits by blocks
+                     {"may_round", AttrKind::kInt, Attr(std::int64_t{0})}},
            .infer = infer_matmul,
            .evaluate = reference::evaluate_matmul,
            .detail = CompositeDef{decompose_matmul}},

@@ -257,7 +257,8 @@ class GemmFamily final : public KernelFamily {
                                                    plan.exprs, plan.options.tf32);
       StepT step = step_of(region);
       if (product.quantization)
-        state.panels.pack(product, step.reads, plan.exprs, plan.options.int8_activations);
+        state.panels.pack(product, step.reads, plan.exprs,
+                          plan.options.rounds_rows.value_or(may_round(*region.node.body)));
       steps.push_back(library(std::move(step), plan, std::move(product)));
     } else if (!plan.generates_kernels()) {
       steps.push_back(library(step_of(region), plan,
@@ -274,6 +275,12 @@ class GemmFamily final : public KernelFamily {
   }
 
  private:
+  static bool may_round(const Graph& body) {
+    return std::ranges::any_of(body.nodes(), [](const Node& node) {
+      return ir::has_scaled_weights(node) && ir::may_round(node.attrs);
+    });
+  }
+
   template <typename Work>
   static StepTactics library(StepT step, PlanContext& plan, Work work) {
     StepTactics result{std::move(step), {}};
