@@ -441,10 +441,6 @@ std::size_t ProductFormats::input_count() const {
 
 Attrs product_attrs(const ScaleFormat& format) { return {{"w", format.to_string()}}; }
 
-bool may_round(const Attrs& attrs) {
-  return attrs.has("may_round") && attrs.get_int("may_round") != 0;
-}
-
 bool is_plain_matmul(const Node& node) {
   return node.op->name == "MatMul" && !has_format(node.attrs, "w");
 }

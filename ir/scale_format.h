@@ -141,10 +141,6 @@ struct ProductFormats {
 /// Attributes of a MatMul with weights in `format`.
 Attrs product_attrs(const ScaleFormat& format);
 
-/// True if the model lets targets round rows of x of a MatMul with scaled weights to 8 bits by
-/// blocks (ONNX Runtime's accuracy level 4), its attribute "may_round".
-bool may_round(const Attrs& attrs);
-
 /// True for a MatMul of plain operands.
 bool is_plain_matmul(const Node& node);
 /// True for a MatMul whose weights have a format but whose x has none.

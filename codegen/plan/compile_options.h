@@ -23,9 +23,8 @@ struct CompileOptions {
   bool tf32 = false;                       // float32 matmuls may use tf32
   /// fp8 matmuls keep sums in the tensor cores' accumulators (about 14 bits).
   bool fast_accumulation = false;
-  /// CPU: whether rows that meet quantized weights are rounded to 8 bits by blocks; none: where the
-  /// model allows it.
-  std::optional<bool> rounds_rows;
+  /// CPU: rows that meet quantized weights are rounded to 8 bits by blocks.
+  bool int8_activations = false;
   /// False: do not compile kernels. The plan has its steps, traffic and memory but cannot run; for
   /// cost estimates.
   bool code = true;

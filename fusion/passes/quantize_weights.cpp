@@ -14,7 +14,6 @@
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/scales/grouped_weights.h"
-#include "fusion/scales/half_weights.h"
 #include "fusion/scales/kept_product.h"
 #include "fusion/scales/read_weights.h"
 #include "fusion/scales/rounding/quantizer.h"

@@ -6,6 +6,7 @@
 #include "fusion/regions/dequantized_sums.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
+#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {

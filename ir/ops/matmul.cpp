@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
+#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 #include "ir/scaled_rows.h"
 
@@ -193,8 +194,7 @@ std::vector<OpDef> matmul_ops() {
            .max_inputs = 6,
            .attrs = {{"x", AttrKind::kString, Attr(std::string())},
                      {"w", AttrKind::kString, Attr(std::string())},
-                     // 1: x may be rounded to 8 bits by blocks
-                     {"may_round", AttrKind::kInt, Attr(std::int64_t{0})}},
+                     {kMayRound, AttrKind::kInt, Attr(std::int64_t{0})}},
            .infer = infer_matmul,
            .evaluate = reference::evaluate_matmul,
            .detail = CompositeDef{decompose_matmul}},

@@ -115,22 +115,6 @@ AttentionPrecision parse_attention_precision(std::string_view text) {
   throw usage_error("'{}' is no precision of attention: write model or fp8", text);
 }
 
-std::string_view to_string(CpuActivations activations) {
-  switch (activations) {
-    case CpuActivations::kModel: return "model";
-    case CpuActivations::kInt8: return "int8";
-    case CpuActivations::kFloat: break;
-  }
-  return "float";
-}
-
-CpuActivations parse_cpu_activations(std::string_view text) {
-  for (const CpuActivations activations :
-       {CpuActivations::kModel, CpuActivations::kInt8, CpuActivations::kFloat})
-    if (to_string(activations) == text) return activations;
-  throw usage_error("'{}' is no precision of a CPU's rows: write model, int8 or float", text);
-}
-
 std::string_view to_string(ActivationScales scales) {
   switch (scales) {
     case ActivationScales::kStatic: return "static";

@@ -15,6 +15,7 @@
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/plan/panel_buffers.h"
+#include "ir/rounded_rows.h"
 
 namespace sinter::codegen {
 namespace {
@@ -258,7 +259,7 @@ class GemmFamily final : public KernelFamily {
       StepT step = step_of(region);
       if (product.quantization)
         state.panels.pack(product, step.reads, plan.exprs,
-                          plan.options.rounds_rows.value_or(may_round(*region.node.body)));
+                          plan.options.int8_activations || may_round(*region.node.body));
       steps.push_back(library(std::move(step), plan, std::move(product)));
     } else if (!plan.generates_kernels()) {
       steps.push_back(library(step_of(region), plan,

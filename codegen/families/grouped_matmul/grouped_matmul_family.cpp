@@ -95,7 +95,7 @@ class GroupedMatmulFamily final : public OperatorFamily {
     optional(format.has_factors, own.factors);
     optional(format.offset.has_value(), own.offsets);
     auto& state = static_cast<GroupedState&>(*plan.states.at("grouped_matmul"));
-    state.panels.pack(product, reads, plan.exprs, plan.options.rounds_rows.value_or(false));
+    state.panels.pack(product, reads, plan.exprs, plan.options.int8_activations);
     if (!own.panels) throw Error(ErrorCode::kInternal, "quantized groups that are no constants");
 
     const plan::QuantPanelShape shape{own.bits,

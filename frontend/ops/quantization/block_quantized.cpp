@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "frontend/transforms.h"
+#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 
 namespace sinter::frontend {
@@ -122,7 +123,7 @@ ValueId scaled_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, con
       w.bits == 8 ? 8 : 4, w.blocks == 1 ? 0 : w.block, w.columns, values, scales, zero_points);
   ir::Attrs attrs = ir::product_attrs(weights.format);
   constexpr std::int64_t kRounded = 4;
-  if (level == kRounded) attrs.set("may_round", std::int64_t{1});
+  if (level == kRounded) attrs.set(ir::kMayRound, std::int64_t{1});
   return node.add("MatMul", std::move(inputs), std::move(attrs));
 }
 

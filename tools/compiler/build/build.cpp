@@ -292,11 +292,10 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.precise_math = options.precise_math;
   compile.tasks = options.tasks;
   compile.fast_accumulation = options.fast_accumulation;
-  if (options.cpu_activations != CpuActivations::kModel && target.traits().generates_kernels)
+  if (options.int8_activations && target.traits().generates_kernels)
     throw usage_error(
         "--cpu-activations is about --target cpu: leave it out, or see --precision int8");
-  if (options.cpu_activations != CpuActivations::kModel)
-    compile.rounds_rows = options.cpu_activations == CpuActivations::kInt8;
+  compile.int8_activations = options.int8_activations;
   compile.schedule = options.schedule;
   compile.code = options.code;
   if (options.jobs < 0 || options.jobs > kMaxJobs)

@@ -63,9 +63,6 @@ void read(const OptionRow&, std::string_view text, Precision& value) {
 void read(const OptionRow&, std::string_view text, AttentionPrecision& value) {
   value = parse_attention_precision(text);
 }
-void read(const OptionRow&, std::string_view text, CpuActivations& value) {
-  value = parse_cpu_activations(text);
-}
 void read(const OptionRow&, std::string_view text, CachePrecision& value) {
   value = parse_cache_precision(text);
 }

@@ -196,13 +196,6 @@ enum class AttentionPrecision { kModel, kFloat8 };
 SINTER_API std::string_view to_string(AttentionPrecision precision);
 SINTER_API AttentionPrecision parse_attention_precision(std::string_view text);
 
-/// CPU: rows that meet quantized weights are rounded to 8 bits by blocks where the model allows it
-/// (accuracy level 4 of ONNX Runtime's operators), everywhere, or nowhere.
-enum class CpuActivations { kModel, kInt8, kFloat };
-/// "model", "int8", "float".
-SINTER_API std::string_view to_string(CpuActivations activations);
-SINTER_API CpuActivations parse_cpu_activations(std::string_view text);
-
 /// Parses "model", "nvfp4", "mxfp4", "int8" or "int4" with ":group=N", ":asymmetric",
 /// ":embeddings", ":head", ":wide=E", as `sinter compile --weights` does. Leaves calibration, kept
 /// layers and errors empty.
