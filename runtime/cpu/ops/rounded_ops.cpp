@@ -124,8 +124,8 @@ HWY_INLINE std::int32_t four_at(const std::int8_t* codes) {
 template <Codes kCodes>
 class Sums {
  public:
-  HWY_INLINE void set(std::int32_t value) {
-    sum_ = hn::Set(I(), value);
+  HWY_INLINE void set(IV value) {
+    sum_ = value;
 #if SINTER_HAS_PAIRS
     pairs_ = hn::Zero(PairTag());
 #else
@@ -237,9 +237,11 @@ HWY_INLINE void dot_tile(const QuantPanels& w, std::int64_t panel, const Rounded
     using Own = Sums<kCodes>;
     Own sums[kRows][kPanelVectors];
     HWY_UNROLL(8)
-    for (int m = 0; m < kRows; ++m)
-      for (int v = 0; v < kPanelVectors; ++v)
-        sums[m][v].set(-bias * x.sums[(first + m) * x.blocks + b]);
+    for (int m = 0; m < kRows; ++m) {
+      const IV start =
+          hn::Mul(hn::Set(I(), -bias), hn::Set(I(), x.sums[(first + m) * x.blocks + b]));
+      for (int v = 0; v < kPanelVectors; ++v) sums[m][v].set(start);
+    }
     for (std::int64_t from = begin; from < end; from += kMostOpen) {
       const std::int64_t to = std::min(from + kMostOpen, end);
       for (std::int64_t k = from; k < to; k += kDepth<kCodes>) {
