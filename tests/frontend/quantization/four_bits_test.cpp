@@ -191,7 +191,7 @@ TEST(MatMulNBits, KeepsItsBits) {
 }
 
 TEST(MatMulNBits, AccuracyLevelFourLetsRowsBeRounded) {
-  for (const std::int64_t level : {0, 1, 2, 3, 4}) {
+  for (const int level : {0, 1, 2, 3, 4}) {
     auto model = microsoft("MatMulNBits", {"a", "b", "s"},
                            {attr("K", 16), attr("N", 1), attr("block_size", 16), attr("bits", 4),
                             attr("accuracy_level", level)});

@@ -249,8 +249,8 @@ TEST(CpuQuantGemm, FloatsOf16BitsInPanels) {
   std::vector<QuantCase> cases;
   for (const DType halves : {DType::kFloat16, DType::kBFloat16})
     for (const DType type : {DType::kFloat32, DType::kFloat16})
-      for (const std::int64_t m : {1, 2, 6, 7, 300})
-        for (const std::int64_t k : {1, 3, 128, 297}) {
+      for (const std::int64_t m : {1, 6, 7, 70})
+        for (const std::int64_t k : {1, 128, 297}) {
           QuantCase c;
           c.m = m;
           c.n = 37;
