@@ -300,14 +300,14 @@ const Transform kDequantized = {
       const auto& shape = inputs[0].shape();
       const bool is_packed = bits == 4;
       const bool fits =
-          is_packed ? inputs[0].dtype() == DType::kUInt8 && k >= 0 && k / 2 + k % 2 == shape[1]
-                    : k == shape[1] &&
-                          (bits == 16 ? inputs.size() == 2 &&
-                                            (inputs[0].dtype() == DType::kFloat16 ||
-                                             inputs[0].dtype() == DType::kBFloat16)
-                                      : bits == 8) &&
-                          (bits == 16 || inputs[0].dtype() == DType::kInt8 ||
-                           (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
+          is_packed
+              ? inputs[0].dtype() == DType::kUInt8 && k >= 0 && k / 2 + k % 2 == shape[1]
+              : k == shape[1] &&
+                    (bits == 16 ? inputs.size() == 2 && (inputs[0].dtype() == DType::kFloat16 ||
+                                                         inputs[0].dtype() == DType::kBFloat16)
+                                : bits == 8) &&
+                    (bits == 16 || inputs[0].dtype() == DType::kInt8 ||
+                     (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
       const bool has_factors = attrs.has("factors");
       return fits && inputs[1].shape() == Ints{shape[0], group_count(k, group)} &&
              (has_factors ? more > 2 && inputs[2].shape() == Ints{shape[0], 1}

@@ -82,8 +82,8 @@ std::vector<std::byte> groups_of(const Attrs& attrs, std::span<const Tensor> inp
   return made;
 }
 
-/// Elements of a row that are rounded together, whole words of panels; 0: groups are not so long, or
-/// weights are floats.
+/// Elements of a row that are rounded together, whole words of panels; 0: groups are not so long,
+/// or weights are floats.
 std::uint8_t block_of(int bits, std::int64_t group, std::int64_t k) {
   if (bits == 16) return 0;
   for (const std::uint8_t block : {32, 16})
@@ -198,8 +198,7 @@ void PanelBuffers::pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_
   };
   product.b->buffer = take(find_or_make({product.b->buffer, -1, group, 0},
                                         ir::derive(kPanelValues, attrs, std::span(&values, 1))));
-  product.b->dtype =
-      static_cast<std::uint8_t>(own.bits == 16 ? values.dtype() : DType::kUInt8);
+  product.b->dtype = static_cast<std::uint8_t>(own.bits == 16 ? values.dtype() : DType::kUInt8);
   // Numbers with the factors of rows, -1: none, times `unit`.
   const auto groups = [&](std::int64_t buffer, DType type, std::int64_t factors, float unit) {
     std::vector<Tensor> inputs{rows_of(buffer)};

@@ -391,11 +391,11 @@ std::optional<ir::ScaledTensor> half_weights(const Graph& graph, const Context& 
   if (type != DType::kFloat16 && type != DType::kBFloat16) return std::nullopt;
   const Tensor rows = is_transposed ? *stored : transposed(*stored);
   const std::int64_t n = rows.shape()[0], k = rows.shape()[1];
-  ir::ScaledTensor weights = ir::scaled_rows_of(
-      ir::codes_stored_as(type), 0, k, rows,
-      Tensor::from_doubles(DType::kFloat32, {n, 1},
-                           std::vector<double>(static_cast<std::size_t>(n), 1)),
-      std::nullopt);
+  ir::ScaledTensor weights =
+      ir::scaled_rows_of(ir::codes_stored_as(type), 0, k, rows,
+                         Tensor::from_doubles(DType::kFloat32, {n, 1},
+                                              std::vector<double>(static_cast<std::size_t>(n), 1)),
+                         std::nullopt);
   if (!quantized_refusal(context.target, graph, node, graph.type(node.inputs[0]).dtype,
                          weights.format)
            .empty())

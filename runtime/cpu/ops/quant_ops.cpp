@@ -215,9 +215,9 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
     };
     const auto add_one = [&](std::int64_t k) HWY_ATTR {
       for (int v = 0; v < kPanelVectors; ++v)
-        add(hn::Mul(
-                decoder.number(unit_at<kCodes>(values, k / kUnit, v * lanes), static_cast<int>(k % kUnit)),
-                times),
+        add(hn::Mul(decoder.number(unit_at<kCodes>(values, k / kUnit, v * lanes),
+                                   static_cast<int>(k % kUnit)),
+                    times),
             k, v, 0);
     };
     std::int64_t k = begin;
@@ -337,7 +337,8 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
     };
     const auto add_one = [&](std::int64_t k) HWY_ATTR {
       add(k, [&](int v) HWY_ATTR {
-        return decoder.number(unit_at<kCodes>(values[v], k / kUnit, rows[v]), static_cast<int>(k % kUnit));
+        return decoder.number(unit_at<kCodes>(values[v], k / kUnit, rows[v]),
+                              static_cast<int>(k % kUnit));
       });
     };
     std::int64_t k = from;

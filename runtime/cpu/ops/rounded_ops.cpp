@@ -302,8 +302,9 @@ void dot_rounded_vectors(const QuantPanels& w, std::int64_t panel, const Rounded
                          std::int64_t first, std::int64_t count, float* y, std::int64_t y_pitch) {
   with_kind(w, [&](auto codes, auto shift) {
     // Rows that meet floats are not rounded.
-    if constexpr (!are_floats(decltype(codes)::value)) dot_rows_from<decltype(codes)::value, decltype(shift)::value, kMostRows>(w, panel, x, first,
-                                                                             count, y, y_pitch);
+    if constexpr (!are_floats(decltype(codes)::value))
+      dot_rows_from<decltype(codes)::value, decltype(shift)::value, kMostRows>(w, panel, x, first,
+                                                                               count, y, y_pitch);
   });
 }
 

@@ -42,8 +42,8 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   const bool is_plain = stored == (quantization.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
                         (k == 1 || constant(work.b->row_stride) == 1) &&
                         (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
-  const bool is_panel =
-      are_floats ? stored == DType::kFloat16 || stored == DType::kBFloat16 : stored == DType::kUInt8;
+  const bool is_panel = are_floats ? stored == DType::kFloat16 || stored == DType::kBFloat16
+                                   : stored == DType::kUInt8;
   if (!is_constant || !(in_panels ? is_panel : is_plain))
     check.fail("operand b of type {} is no plain matrix{} of {}-bit weights", to_string(stored),
                in_panels ? " in panels" : "", quantization.bits);

@@ -36,8 +36,8 @@ struct QuantCase {
   bool floats = false;   // codes of 4 bits are floats; scales of f8e4m3fn have factors, u8 are e8m0
   bool uneven = false;   // codes of 4 bits stand for integers of a table
   std::optional<DType> offsets = std::nullopt;
-  bool panels = false;     // the plan has weights in panels
-  std::int64_t block = 0;  // of rows rounded to 8 bits
+  bool panels = false;             // the plan has weights in panels
+  std::int64_t block = 0;          // of rows rounded to 8 bits
   DType halves = DType::kFloat16;  // type of weights of 16 bits
 };
 
