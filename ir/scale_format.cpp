@@ -35,6 +35,8 @@ constexpr CodeType kCodeTypes[] = {
     {"i4", 4, DType::kUInt8, false, 7},
     {"f8e4m3fn", 8, DType::kFloat8E4M3FN, true, 448},
     {"f8e5m2", 8, DType::kFloat8E5M2, true, 57344},
+    {"f16", 16, DType::kFloat16, true, 65504},
+    {"bf16", 16, DType::kBFloat16, true, 3.3895313892515355e38},
     {"f4e2m1", 4, DType::kUInt8, true, 6, kFloats4, 0.5},
     {"iq4nl", 4, DType::kUInt8, true, 127, kUneven4},
 };
@@ -204,7 +206,7 @@ void set_codes(Attrs& attrs, const CodeType& codes) {
 }
 
 Tensor unpacked_values(const ScaledTensor& weights) {
-  if (weights.bits() == 8) return weights.values;
+  if (weights.bits() != 4) return weights.values;
   const int zero = weights.format.codes->numbers != nullptr ? 0 : 8;
   const auto width = static_cast<std::size_t>(weights.k), pitch = (width + 1) / 2;
   std::vector<std::byte> bytes(static_cast<std::size_t>(weights.n()) * width);
@@ -239,12 +241,15 @@ namespace {
 
 Tensor multiplied(const ScaledTensor& weights, DType dtype) {
   const Tensor values = unpacked_values(weights);
-  const std::span<const std::byte> q = values.bytes();
-  // The value of each byte.
+  const ir::HeldBytes held = values.hold();
+  const std::span<const std::byte> q = held.bytes;
+  const bool are_wide = weights.bits() == 16;
+  // The value of each byte, unless codes are wider.
   std::vector<std::byte> codes(256);
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
   std::vector<double> numbers =
-      Tensor(values.dtype(), {256}, Buffer::take(std::move(codes))).to_doubles();
+      Tensor(are_wide ? DType::kUInt8 : values.dtype(), {256}, Buffer::take(std::move(codes)))
+          .to_doubles();
   if (const CodeType& type = *weights.format.codes; type.numbers != nullptr)
     std::copy_n(type.numbers, 1 << type.bits, numbers.begin());
   const std::vector<double> scales = scale_numbers(weights);
@@ -261,7 +266,8 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
                     rows = whole(format.rows, static_cast<std::size_t>(weights.n()));
   const auto groups = static_cast<std::size_t>(format.groups(weights.k));
   const std::size_t size = size_of(dtype);
-  std::vector<std::byte> bytes(q.size() * size);
+  const std::size_t code_size = are_wide ? 2 : 1;
+  std::vector<std::byte> bytes(q.size() / code_size * size);
   for_each_range(
       static_cast<std::size_t>(weights.n()), kRowsAtOnce, [&](std::size_t first, std::size_t last) {
         std::byte* out = bytes.data() + first * width * size;
@@ -269,8 +275,10 @@ Tensor multiplied(const ScaledTensor& weights, DType dtype) {
           for (std::size_t i = 0; i < width; ++i, out += size) {
             const std::size_t at = row / rows * groups + i / group;
             const double zero = zeros.empty() ? 0 : zeros[at];
-            const double product =
-                (numbers[std::to_integer<std::size_t>(q[row * width + i])] - zero) * scales[at];
+            const std::byte* code = q.data() + (row * width + i) * code_size;
+            const double number = are_wide ? load_as_double(values.dtype(), code)
+                                           : numbers[std::to_integer<std::size_t>(*code)];
+            const double product = (number - zero) * scales[at];
             store_double(dtype, out, offsets.empty() ? product : product + offsets[at]);
           }
         }
@@ -292,10 +300,14 @@ const Transform kDequantized = {
       const auto& shape = inputs[0].shape();
       const bool is_packed = bits == 4;
       const bool fits =
-          is_packed ? inputs[0].dtype() == DType::kUInt8 && k >= 0 && k / 2 + k % 2 == shape[1]
-                    : bits == 8 && k == shape[1] &&
-                          (inputs[0].dtype() == DType::kInt8 ||
-                           (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
+          is_packed
+              ? inputs[0].dtype() == DType::kUInt8 && k >= 0 && k / 2 + k % 2 == shape[1]
+              : k == shape[1] &&
+                    (bits == 16 ? inputs.size() == 2 && (inputs[0].dtype() == DType::kFloat16 ||
+                                                         inputs[0].dtype() == DType::kBFloat16)
+                                : bits == 8) &&
+                    (bits == 16 || inputs[0].dtype() == DType::kInt8 ||
+                     (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
       const bool has_factors = attrs.has("factors");
       return fits && inputs[1].shape() == Ints{shape[0], group_count(k, group)} &&
              (has_factors ? more > 2 && inputs[2].shape() == Ints{shape[0], 1}

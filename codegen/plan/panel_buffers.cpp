@@ -33,7 +33,7 @@ QuantPanelShape shape_of(const Attrs& attrs, const Tensor& values) {
 bool has_shape(const Attrs& attrs, std::span<const Tensor> inputs) {
   const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k"),
                      group = attrs.get_int("group");
-  return (bits == 4 || bits == 8) && k >= 0 && group > 0 && matrices_of(attrs) > 0 &&
+  return (bits == 4 || bits == 8 || bits == 16) && k >= 0 && group > 0 && matrices_of(attrs) > 0 &&
          !inputs.empty() && inputs[0].shape().size() == 2 &&
          inputs[0].shape()[0] % matrices_of(attrs) == 0;
 }
@@ -82,8 +82,10 @@ std::vector<std::byte> groups_of(const Attrs& attrs, std::span<const Tensor> inp
   return made;
 }
 
-/// Elements of a row that are rounded together, whole words of panels; 0: groups are not so long.
-std::uint8_t block_of(std::int64_t group, std::int64_t k) {
+/// Elements of a row that are rounded together, whole words of panels; 0: groups are not so long,
+/// or weights are floats.
+std::uint8_t block_of(int bits, std::int64_t group, std::int64_t k) {
+  if (bits == 16) return 0;
   for (const std::uint8_t block : {32, 16})
     if (group >= k || group % block == 0) return block;
   return 0;
@@ -94,13 +96,18 @@ std::uint8_t block_of(std::int64_t group, std::int64_t k) {
 const ir::Derivation kPanelValues = {
     "panel_values",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      return has_shape(attrs, inputs) && inputs.size() == 1 && size_of(inputs[0].dtype()) == 1 &&
-             inputs[0].shape()[1] == shape_of(attrs, inputs[0]).pitch();
+      if (!has_shape(attrs, inputs) || inputs.size() != 1) return false;
+      const DType type = inputs[0].dtype();
+      const bool are_floats = type == DType::kFloat16 || type == DType::kBFloat16;
+      const auto size = static_cast<std::int64_t>(size_of(type));
+      return (attrs.get_int("bits") == 16 ? are_floats : size == 1) &&
+             inputs[0].shape()[1] * size == shape_of(attrs, inputs[0]).pitch();
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const QuantPanelShape shape = shape_of(attrs, inputs[0]);
-      return std::pair(DType::kUInt8, Ints{matrices_of(attrs) * shape.panels(), shape.units(),
-                                           4 * plan::kQuantPanelRows});
+      return std::pair(
+          shape.bits == 16 ? inputs[0].dtype() : DType::kUInt8,
+          Ints{matrices_of(attrs) * shape.panels(), shape.units(), 4 * plan::kQuantPanelRows});
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const QuantPanelShape shape = shape_of(attrs, inputs[0]);
@@ -191,7 +198,7 @@ void PanelBuffers::pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_
   };
   product.b->buffer = take(find_or_make({product.b->buffer, -1, group, 0},
                                         ir::derive(kPanelValues, attrs, std::span(&values, 1))));
-  product.b->dtype = static_cast<std::uint8_t>(DType::kUInt8);
+  product.b->dtype = static_cast<std::uint8_t>(own.bits == 16 ? values.dtype() : DType::kUInt8);
   // Numbers with the factors of rows, -1: none, times `unit`.
   const auto groups = [&](std::int64_t buffer, DType type, std::int64_t factors, float unit) {
     std::vector<Tensor> inputs{rows_of(buffer)};
@@ -224,7 +231,7 @@ void PanelBuffers::pack(plan::fb::MatmulStepT& product, std::vector<std::uint32_
                           : -1;
   }
   own.panels = true;
-  const std::uint8_t block = block_of(group, exprs.dim(product.k).value());
+  const std::uint8_t block = block_of(own.bits, group, exprs.dim(product.k).value());
   if (rounds && block > 0) {
     constexpr std::uint8_t kBits = 8;
     own.activations = kBits;

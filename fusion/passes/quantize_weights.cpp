@@ -45,6 +45,8 @@ class WeightQuantizer {
         piece = stored(node, found->second);
       else if (layers_.contains(i))
         piece = chosen(i);
+      else if (const auto halves = halves_.find(i); halves != halves_.end())
+        piece = replacement(node, nullptr, halves->second);
       else if (piece = with_power_scales(values_, node); !piece)
         piece = embedding(node);
       report_kept(i);
@@ -82,6 +84,8 @@ class WeightQuantizer {
         stored_.emplace(i, std::move(*found));
       else if (context_.weights.bits != 0)
         layers_.insert(i);
+      else if (auto halves = is_grouped ? std::nullopt : half_weights(graph_, context_, node))
+        halves_.emplace(i, std::move(*halves));
     }
     choosing_ = choosing_products(graph_);
     const auto ends = last_layers(graph_, products);
@@ -317,6 +321,7 @@ class WeightQuantizer {
   ConstantValues values_;
   // By index of the matmul in the graph.
   std::map<std::size_t, Dequantization> stored_;
+  std::map<std::size_t, ScaledTensor> halves_;  // floats of 16 bits
   std::map<std::size_t, QuantizedLayer> kept_;  // floats that are kept whatever is requested
   std::set<std::size_t> layers_, last_, choosing_;
   double mean_size_ = 0;  // of all but the last layers

@@ -6,6 +6,7 @@
 #include "fusion/regions/dequantized_sums.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
+#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
@@ -153,6 +154,7 @@ bool fit_together(const Graph& graph, const Projection& a, const Projection& b) 
   if (a.matmul->op->name == "GroupedMatMul" &&
       (a.transposed != b.transposed || a.matmul->inputs.back() != b.matmul->inputs.back()))
     return false;
+  if (ir::may_round(a.matmul->attrs) != ir::may_round(b.matmul->attrs)) return false;
   auto one = ir::ProductFormats(a.matmul->attrs).w, other = ir::ProductFormats(b.matmul->attrs).w;
   if (one.has_value() != other.has_value() || !steps_fit(graph, a, b)) return false;
   if (!one) return a.weight->dtype() == b.weight->dtype();

@@ -30,4 +30,10 @@ std::vector<ValueId> add_weights(GraphBuilder& builder, const ir::ScaledTensor& 
 /// rows are not independent.
 std::optional<Piece> gather_integers(const Graph& graph, ConstantValues& values, const Node& node);
 
+/// The constant right operand, [k, n], of the matmul `node` as codes of its stored type with scales
+/// of one: f16 or bf16, behind views and exact casts. Nothing if it is stored otherwise, or if the
+/// target does not multiply x by it.
+std::optional<ir::ScaledTensor> half_weights(const Graph& graph, const Context& context,
+                                             const Node& node);
+
 }  // namespace sinter::fusion

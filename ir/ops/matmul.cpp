@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
+#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 #include "ir/scaled_rows.h"
 
@@ -52,7 +53,7 @@ void require_left(const ProductFormats& formats, Types inputs) {
       invalid(fmt::format("weights of '{}' need x of f16, bf16 or f32{}; found {}", w.to_string(),
                           w.codes == &integer_codes(4) ? ", or of f8e4m3fn" : "",
                           list_types(inputs)));
-    const bool is_taken = w.codes->bits == 4 || is_scaled_row_type(w.codes->stored);
+    const bool is_taken = w.codes->bits != 8 || is_scaled_row_type(w.codes->stored);
     if (w.rows != 1 || !is_taken)
       invalid(fmt::format("weights of '{}' need an x with a format", w.to_string()));
     return;
@@ -192,7 +193,8 @@ std::vector<OpDef> matmul_ops() {
            .min_inputs = 2,
            .max_inputs = 6,
            .attrs = {{"x", AttrKind::kString, Attr(std::string())},
-                     {"w", AttrKind::kString, Attr(std::string())}},
+                     {"w", AttrKind::kString, Attr(std::string())},
+                     {kMayRound, AttrKind::kInt, Attr(std::int64_t{0})}},
            .infer = infer_matmul,
            .evaluate = reference::evaluate_matmul,
            .detail = CompositeDef{decompose_matmul}},

@@ -15,6 +15,7 @@
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/plan/panel_buffers.h"
+#include "ir/rounded_rows.h"
 
 namespace sinter::codegen {
 namespace {
@@ -257,7 +258,8 @@ class GemmFamily final : public KernelFamily {
                                                    plan.exprs, plan.options.tf32);
       StepT step = step_of(region);
       if (product.quantization)
-        state.panels.pack(product, step.reads, plan.exprs, plan.options.int8_activations);
+        state.panels.pack(product, step.reads, plan.exprs,
+                          plan.options.int8_activations || may_round(*region.node.body));
       steps.push_back(library(std::move(step), plan, std::move(product)));
     } else if (!plan.generates_kernels()) {
       steps.push_back(library(step_of(region), plan,
@@ -274,6 +276,12 @@ class GemmFamily final : public KernelFamily {
   }
 
  private:
+  static bool may_round(const Graph& body) {
+    return std::ranges::any_of(body.nodes(), [](const Node& node) {
+      return ir::has_scaled_weights(node) && ir::may_round(node.attrs);
+    });
+  }
+
   template <typename Work>
   static StepTactics library(StepT step, PlanContext& plan, Work work) {
     StepTactics result{std::move(step), {}};

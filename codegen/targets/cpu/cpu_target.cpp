@@ -34,6 +34,10 @@ ir::TargetTraits make_traits() {
       for (const char* const codes : {"i8", "i4", "f4e2m1", "iq4nl"})
         traits.formats.push_back(
             {.op = op, .left = left, .right = codes, .scaled = true, .offsets = true});
+    // Halves in memory, multiplied as float32; oneDNN multiplies bf16 itself.
+    for (const char* const codes : {"f16", "bf16"})
+      if (left != DType::kBFloat16)
+        traits.formats.push_back({.op = "MatMul", .left = left, .right = codes, .scaled = true});
     for (const char* const rule : {"linear", "delta", "general_delta"})
       traits.formats.push_back({.op = "LinearAttention", .left = left, .right = rule});
     for (const char* const codes : {"i8", "f8e4m3fn"})

@@ -141,7 +141,8 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
           node.builder().constant(Tensor::of(DType::kInt64, {w.columns}, order));
       a = node.add("Gather", {a, columns}, {{"axis", node.rank(a) - 1}});
     }
-    return scaled_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
+    return scaled_matmul(node, a, w, packed_values(node, w, order), scales, zeros,
+                         node.attr_int("accuracy_level", 0));
   }
   if (packing_of(node) != WeightPacking::kRows)
     node.unsupported(
@@ -156,7 +157,6 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
 
 /// A [.., K] times the transpose of block-quantized weights [N, K].
 void matmul_nbits(NodeContext& node) {
-  // ignores 'accuracy_level', which permits rounding of A; here it stays exact
   ValueId a = node.input(0, "A");
   const BlockedWeights w = read_weights(node);
   check_dtype(node, node.input(1, "B"), "B", {DType::kUInt8});

@@ -40,7 +40,8 @@ ValueId projected(NodeContext& node, ValueId x, std::size_t first, std::int64_t 
   };
   const ir::Tensor values = constant(first, what + "_B", w.rows * w.pitch()),
                    scales = constant(first + 1, what + "_scales", w.rows * w.blocks);
-  ValueId y = scaled_matmul(node, x, w, scaled_values(values, w), scales, std::nullopt);
+  ValueId y = scaled_matmul(node, x, w, scaled_values(values, w), scales, std::nullopt,
+                            node.attr_int("accuracy_level", 0));
   if (node.has_input(first + 2)) {
     const ValueId bias = node.input(first + 2, what + "_bias");
     check_shape(node, bias, what + "_bias", {Dim(rows)});
@@ -51,7 +52,6 @@ ValueId projected(NodeContext& node, ValueId x, std::size_t first, std::int64_t 
 
 /// activation(gate) * up of one input.
 void matmul_nbits_mlp(NodeContext& node) {
-  // ignores 'accuracy_level', which permits rounding of A; here it stays exact
   const std::string activation = node.attr_string("activation");
   if (activation != "silu")
     node.unsupported("attribute 'activation' is '" + activation + "'; silu is supported");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "frontend/transforms.h"
+#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 
 namespace sinter::frontend {
@@ -112,14 +113,18 @@ Tensor scaled_zeros(const Tensor& zeros, const BlockedWeights& w) {
 }
 
 ValueId scaled_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, const Tensor& values,
-                      const Tensor& scales, const std::optional<Tensor>& zero_points) {
+                      const Tensor& scales, const std::optional<Tensor>& zero_points,
+                      std::int64_t level) {
   ir::GraphBuilder& builder = node.builder();
   std::vector<ValueId> inputs{x, builder.constant(values),
                               builder.constant(scales.reshaped({w.rows, w.blocks}))};
   if (zero_points) inputs.push_back(builder.constant(*zero_points));
   const ir::ScaledTensor weights = ir::scaled_rows_of(
       w.bits == 8 ? 8 : 4, w.blocks == 1 ? 0 : w.block, w.columns, values, scales, zero_points);
-  return node.add("MatMul", std::move(inputs), ir::product_attrs(weights.format));
+  ir::Attrs attrs = ir::product_attrs(weights.format);
+  constexpr std::int64_t kRounded = 4;
+  if (level == kRounded) attrs.set(ir::kMayRound, std::int64_t{1});
+  return node.add("MatMul", std::move(inputs), std::move(attrs));
 }
 
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count) {

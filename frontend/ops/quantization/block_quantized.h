@@ -28,10 +28,11 @@ ir::Tensor scaled_values(const ir::Tensor& packed, const BlockedWeights& w, cons
 ir::Tensor scaled_zeros(const ir::Tensor& zeros, const BlockedWeights& w);
 
 /// x [.., m, columns] times the transpose of the weights: `values` from scaled_values(), scales and
-/// zero points (minus the middle) [rows, blocks].
+/// zero points (minus the middle) [rows, blocks]. `level`: the node's accuracy_level, of which 4
+/// lets targets round x to 8 bits; 0 to 3 are types, of which x keeps its own.
 ValueId scaled_matmul(NodeContext& node, ValueId x, const BlockedWeights& w,
                       const ir::Tensor& values, const ir::Tensor& scales,
-                      const std::optional<ir::Tensor>& zero_points);
+                      const std::optional<ir::Tensor>& zero_points, std::int64_t level);
 
 /// Unpacks `x` [.., n], bytes of 8 / `bits` numbers, to [.., count]; for 8 bits returns `x`.
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count);

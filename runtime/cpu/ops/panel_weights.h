@@ -20,6 +20,7 @@ struct QuantPanels {
   const std::byte* values = nullptr;
   std::int64_t panel_bytes = 0;
   int bits = 8;
+  bool are_bfloat16 = false;  // those of 16 bits; otherwise float16
   bool has_numbers = false;  // 4-bit codes are indices of `numbers`; otherwise -8 to 7, less `zero`
   std::array<std::int8_t, 16> numbers = {};
   int zero = 0;

@@ -47,6 +47,7 @@ class Decoder {
       kCodes == Codes::kBytes && HWY_TARGET != HWY_SCALAR ? 16777216.0F : 1.0F;
 
   explicit Decoder(const QuantPanels& w) {
+    if constexpr (are_floats(kCodes)) return;
     if constexpr (kCodes == Codes::kBytes) {
 #if HWY_TARGET != HWY_SCALAR
       for (std::uint8_t i = 0; i < 4; ++i) {
@@ -73,7 +74,18 @@ class Decoder {
 #endif
   }
 
-  /// Element `kAt` of each word.
+  /// Element `kAt` of each unit.
+  template <int kAt>
+  HWY_INLINE PV number(const std::uint16_t* floats) const {
+    return widened<kCodes>(floats + kAt * kPanelStep);
+  }
+  template <int kAt>
+  HWY_INLINE PV scaled(const std::uint16_t* floats) const {
+    return number<kAt>(floats);
+  }
+  HWY_INLINE PV number(const std::uint16_t* floats, int at) const {
+    return widened<kCodes>(floats + at * kPanelStep);
+  }
   template <int kAt>
   HWY_INLINE PV number(Words words) const {
     if constexpr (kCodes == Codes::kBytes)
@@ -203,16 +215,16 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
     };
     const auto add_one = [&](std::int64_t k) HWY_ATTR {
       for (int v = 0; v < kPanelVectors; ++v)
-        add(hn::Mul(
-                decoder.number(words_at(values, k / kUnit, v * lanes), static_cast<int>(k % kUnit)),
-                times),
+        add(hn::Mul(decoder.number(unit_at<kCodes>(values, k / kUnit, v * lanes),
+                                   static_cast<int>(k % kUnit)),
+                    times),
             k, v, 0);
     };
     std::int64_t k = begin;
     for (; k < end && k % kUnit != 0; ++k) add_one(k);
     for (; k + kUnit <= end; k += kUnit)
       for (int v = 0; v < kPanelVectors; ++v) {
-        const Words words = words_at(values, k / kUnit, v * lanes);
+        const auto words = unit_at<kCodes>(values, k / kUnit, v * lanes);
         for_each_of<kUnit>([&](auto i) HWY_ATTR {
           add(decoder.template scaled<decltype(i)::value>(words), k + decltype(i)::value, v,
               decltype(i)::value % kChains);
@@ -325,15 +337,16 @@ HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t
     };
     const auto add_one = [&](std::int64_t k) HWY_ATTR {
       add(k, [&](int v) HWY_ATTR {
-        return decoder.number(words_at(values[v], k / kUnit, rows[v]), static_cast<int>(k % kUnit));
+        return decoder.number(unit_at<kCodes>(values[v], k / kUnit, rows[v]),
+                              static_cast<int>(k % kUnit));
       });
     };
     std::int64_t k = from;
     for (; k < to && k % kUnit != 0; ++k) add_one(k);
     for (; k + kUnit <= to; k += kUnit) {
-      Words words[kVectors];
+      decltype(unit_at<kCodes>(values[0], 0, 0)) words[kVectors];
       HWY_UNROLL(4)
-      for (int v = 0; v < kVectors; ++v) words[v] = words_at(values[v], k / kUnit, rows[v]);
+      for (int v = 0; v < kVectors; ++v) words[v] = unit_at<kCodes>(values[v], k / kUnit, rows[v]);
       for_each_of<kUnit>([&](auto i) HWY_ATTR {
         add(k + decltype(i)::value,
             [&](int v) HWY_ATTR { return decoder.template number<decltype(i)::value>(words[v]); });

@@ -31,10 +31,43 @@ constexpr bool kHasDots = true;
 #else
 constexpr bool kHasDots = false;
 #endif
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#define SINTER_HAS_PAIRS 1  // x86 without VNNI: sums of two products in 16 bits
+#else
+#define SINTER_HAS_PAIRS 0
+#endif
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kMostRows = 8;
 #else
-constexpr int kMostRows = 2;
+constexpr int kMostRows = SINTER_HAS_PAIRS ? 4 : 2;
+#endif
+/// Elements of a block after which Sums::close() must be called.
+constexpr std::int64_t kMostOpen = 32;
+
+#if SINTER_HAS_PAIRS
+// vpmaddubsw, which Highway 1.0.3 lacks: unsigned bytes times signed ones, pairs added in 16 bits;
+// and vpsignb: y where x is positive, -y where it is negative, 0 where it is 0.
+using PairTag = hn::RepartitionToNarrow<I>;
+using Pairs = hn::VFromD<PairTag>;
+HWY_INLINE Pairs multiplied_pairs(Words unsigned_bytes, IV bytes) {
+#if HWY_TARGET == HWY_AVX3
+  return Pairs{_mm512_maddubs_epi16(unsigned_bytes.raw, bytes.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return Pairs{_mm256_maddubs_epi16(unsigned_bytes.raw, bytes.raw)};
+#else
+  return Pairs{_mm_maddubs_epi16(unsigned_bytes.raw, bytes.raw)};
+#endif
+}
+HWY_INLINE IV with_sign_of(Words x, IV y) {
+#if HWY_TARGET == HWY_AVX3
+  const __mmask64 negative = _mm512_movepi8_mask(x.raw);
+  return IV{_mm512_mask_sub_epi8(y.raw, negative, _mm512_setzero_si512(), y.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return IV{_mm256_sign_epi8(y.raw, x.raw)};
+#else
+  return IV{_mm_sign_epi8(y.raw, x.raw)};
+#endif
+}
 #endif
 
 /// Four codes in each lane's bytes, as integers: unsigned, more by kBias, if kHasDots; else signed.
@@ -88,12 +121,78 @@ HWY_INLINE std::int32_t four_at(const std::int8_t* codes) {
 }
 
 /// Sums of four products of each lane's bytes and of `x`.
+template <Codes kCodes>
 class Sums {
  public:
-  HWY_INLINE void set(std::int32_t value) {
-    sum_ = hn::Set(I(), value);
+  HWY_INLINE void set(IV value) {
+    sum_ = value;
+#if SINTER_HAS_PAIRS
+    pairs_ = hn::Zero(PairTag());
+#else
     more_ = hn::Zero(I());
+#endif
   }
+  /// What becomes of `bytes` for all rows of x.
+  static HWY_INLINE Words prepared(Words bytes) {
+#if SINTER_HAS_PAIRS
+    if constexpr (kCodes != Codes::kNibbles) {
+      const hn::RepartitionToNarrow<PairTag> d8;
+      return hn::BitCast(WordTag(), hn::Abs(hn::BitCast(d8, bytes)));
+    }
+#endif
+    return bytes;
+  }
+  /// `ready` is prepared(bytes).
+  HWY_INLINE void add([[maybe_unused]] Words bytes, Words ready, const std::int8_t (*x)[4]) {
+#if SINTER_HAS_PAIRS
+    const IV right = hn::Set(I(), four_at(*x));
+    if constexpr (kCodes == Codes::kNibbles) {
+      // 8 times 2 products of at most 15 * 127 fit 16 bits.
+      static_assert(kMostOpen / 4 * 2 * 15 * 127 <= INT16_MAX);
+      pairs_ = hn::Add(pairs_, multiplied_pairs(ready, right));
+    } else {
+      // 2 products of at most 128 * 127 do.
+      const Pairs products = multiplied_pairs(ready, with_sign_of(bytes, right));
+      sum_ = hn::Add(sum_, added(products));
+    }
+#else
+    add(ready, x);
+#endif
+  }
+  /// Ends at most kMostOpen elements.
+  HWY_INLINE void close() {
+#if SINTER_HAS_PAIRS
+    if constexpr (kCodes == Codes::kNibbles) {
+      sum_ = hn::Add(sum_, added(pairs_));
+      pairs_ = hn::Zero(PairTag());
+    }
+#endif
+  }
+  HWY_INLINE PV floats() const {
+#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_SCALAR || SINTER_HAS_PAIRS
+    return hn::ConvertTo(P(), sum_);
+#else
+    return hn::ConvertTo(P(), hn::RearrangeToOddPlusEven(sum_, more_));
+#endif
+  }
+
+ private:
+#if SINTER_HAS_PAIRS
+  /// Sums of neighbours, in 32 bits.
+  static HWY_INLINE IV added(Pairs pairs) {
+    const auto ones = hn::Set(PairTag(), 1);
+#if HWY_TARGET == HWY_AVX3
+    return IV{_mm512_madd_epi16(pairs.raw, ones.raw)};
+#elif HWY_TARGET == HWY_AVX2
+    return IV{_mm256_madd_epi16(pairs.raw, ones.raw)};
+#else
+    return IV{_mm_madd_epi16(pairs.raw, ones.raw)};
+#endif
+  }
+
+  IV sum_;
+  Pairs pairs_;  // of codes of 4 bits: not yet in `sum_`
+#else
   HWY_INLINE void add(Words bytes, const std::int8_t (*x)[4]) {
 #if HWY_TARGET == HWY_AVX3_DL
     // Highway 1.0.3 compiles this target without avx512vnni, which it asks processors for.
@@ -113,16 +212,9 @@ class Sums {
                                          sum_, more_);
 #endif
   }
-  HWY_INLINE PV floats() const {
-#if HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_SCALAR
-    return hn::ConvertTo(P(), sum_);
-#else
-    return hn::ConvertTo(P(), hn::RearrangeToOddPlusEven(sum_, more_));
-#endif
-  }
 
- private:
   IV sum_, more_;
+#endif
 };
 
 template <Codes kCodes, Shift kShift, int kRows>
@@ -142,22 +234,37 @@ HWY_INLINE void dot_tile(const QuantPanels& w, std::int64_t panel, const Rounded
   for (std::int64_t b = 0; b < x.blocks; ++b) {
     const std::int64_t begin = b * x.block, end = std::min(begin + x.block, w.k);
     const std::int64_t at = (panel * w.groups + begin / w.group) * kPanelStep;
-    Sums sums[kRows][kPanelVectors];
+    using Own = Sums<kCodes>;
+    Own sums[kRows][kPanelVectors];
     HWY_UNROLL(8)
-    for (int m = 0; m < kRows; ++m)
-      for (int v = 0; v < kPanelVectors; ++v)
-        sums[m][v].set(-bias * x.sums[(first + m) * x.blocks + b]);
-    for (std::int64_t k = begin; k < end; k += kDepth<kCodes>) {
-      for (int v = 0; v < kPanelVectors; ++v) {
-        const Words words = words_at(values, k / kDepth<kCodes>, v * lanes);
+    for (int m = 0; m < kRows; ++m) {
+      const IV start =
+          hn::Mul(hn::Set(I(), -bias), hn::Set(I(), x.sums[(first + m) * x.blocks + b]));
+      for (int v = 0; v < kPanelVectors; ++v) sums[m][v].set(start);
+    }
+    for (std::int64_t from = begin; from < end; from += kMostOpen) {
+      const std::int64_t to = std::min(from + kMostOpen, end);
+      for (std::int64_t k = from; k < to; k += kDepth<kCodes>) {
+        Words words[kPanelVectors];
+        for (int v = 0; v < kPanelVectors; ++v)
+          words[v] = words_at(values, k / kDepth<kCodes>, v * lanes);
         for_each_of<kQuads>([&](auto quad) HWY_ATTR {
           constexpr int kAt = decltype(quad)::value;
-          const Words four = bytes.template at<kAt>(words);
+          Words four[kPanelVectors], ready[kPanelVectors];
+          for (int v = 0; v < kPanelVectors; ++v) {
+            four[v] = bytes.template at<kAt>(words[v]);
+            ready[v] = Own::prepared(four[v]);
+          }
           HWY_UNROLL(8)
-          for (int m = 0; m < kRows; ++m)
-            sums[m][v].add(four, reinterpret_cast<const std::int8_t(*)[4]>(rows[m] + k + 4 * kAt));
+          for (int m = 0; m < kRows; ++m) {
+            const auto* x = reinterpret_cast<const std::int8_t(*)[4]>(rows[m] + k + 4 * kAt);
+            for (int v = 0; v < kPanelVectors; ++v) sums[m][v].add(four[v], ready[v], x);
+          }
         });
       }
+      HWY_UNROLL(8)
+      for (int m = 0; m < kRows; ++m)
+        for (int v = 0; v < kPanelVectors; ++v) sums[m][v].close();
     }
     for (int v = 0; v < kPanelVectors; ++v) {
       const PV scale = scales_at(w.scales, at + v * lanes);
@@ -194,8 +301,10 @@ void dot_rows_from(const QuantPanels& w, std::int64_t panel, const RoundedRows& 
 void dot_rounded_vectors(const QuantPanels& w, std::int64_t panel, const RoundedRows& x,
                          std::int64_t first, std::int64_t count, float* y, std::int64_t y_pitch) {
   with_kind(w, [&](auto codes, auto shift) {
-    dot_rows_from<decltype(codes)::value, decltype(shift)::value, kMostRows>(w, panel, x, first,
-                                                                             count, y, y_pitch);
+    // Rows that meet floats are not rounded.
+    if constexpr (!are_floats(decltype(codes)::value))
+      dot_rows_from<decltype(codes)::value, decltype(shift)::value, kMostRows>(w, panel, x, first,
+                                                                               count, y, y_pitch);
   });
 }
 
@@ -237,6 +346,8 @@ void round_vectors(const float* x, std::int64_t k, std::int64_t block, std::int8
     *sums++ = hn::GetLane(hn::SumOfLanes(d32, sum));
   }
 }
+
+#undef SINTER_HAS_PAIRS
 
 }  // namespace HWY_NAMESPACE
 }  // namespace sinter::runtime::cpu

@@ -15,10 +15,24 @@ std::uint32_t interleaved(std::uint32_t nibbles) {
   return spread(nibbles & 0xffffU) | spread(nibbles >> 16) << 4;
 }
 
+/// A panel of codes of 16 bits.
+void write_wide_panel(const QuantPanelShape& shape, std::int64_t panel, const std::byte* rows,
+                      std::byte* to) {
+  std::memset(to, 0, static_cast<std::size_t>(shape.panel_bytes()));
+  const std::int64_t first = panel * kQuantPanelRows,
+                     end = std::min(first + kQuantPanelRows, shape.n);
+  const auto* from = reinterpret_cast<const std::uint16_t*>(rows);
+  auto* codes = reinterpret_cast<std::uint16_t*>(to);
+  for (std::int64_t row = first; row < end; ++row)
+    for (std::int64_t i = 0; i < shape.k; ++i)
+      codes[i * kQuantPanelRows + row - first] = from[row * shape.k + i];
+}
+
 }  // namespace
 
 void write_value_panel(const QuantPanelShape& shape, std::int64_t panel, const std::byte* rows,
                        std::byte* to) {
+  if (shape.bits == 16) return write_wide_panel(shape, panel, rows, to);
   constexpr std::int64_t kWord = 4;
   const std::int64_t pitch = shape.pitch(), units = shape.units();
   for (std::int64_t r = 0; r < kQuantPanelRows; ++r) {

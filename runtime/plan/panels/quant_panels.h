@@ -14,7 +14,8 @@ inline constexpr std::int64_t kQuantPanelRows = 16;
 /// Weights of n rows of k codes, in panels of 16 rows. A row's word of 32 bits has 4 codes of 8
 /// bits, or 8 of 4 bits: byte b is element b, or element b in the low and b + 4 in the high half.
 /// The words of 16 rows are adjacent: word u of row r is at ((r / 16) * units + u) * 16 + r % 16.
-/// Rows and elements that are not there are zeros.
+/// Codes of 16 bits, which are floats, are words themselves: element i of row r is at
+/// ((r / 16) * 4 * units + i) * 16 + r % 16. Rows and elements that are not there are zeros.
 ///
 /// Scales, zero points and offsets, one a group of a row, are [panel, group, 16]; zeros where there
 /// is no row.
@@ -23,14 +24,16 @@ struct QuantPanelShape {
   std::int64_t n = 0, k = 0, group = 1;
 
   std::int64_t panels() const { return (n + kQuantPanelRows - 1) / kQuantPanelRows; }
-  /// Codes of a word.
-  std::int64_t depth() const { return bits == 8 ? 4 : 8; }
+  /// Codes of a row's unit: a word, or four of 16 bits.
+  std::int64_t depth() const { return bits == 4 ? 8 : 4; }
+  /// Bytes of a row's unit.
+  std::int64_t unit_bytes() const { return bits == 16 ? 8 : 4; }
   std::int64_t units() const { return (k + depth() - 1) / depth(); }
   std::int64_t groups() const { return k / group + (k % group != 0 ? 1 : 0); }
   /// Bytes of a row that is stored plainly: codes after each other.
-  std::int64_t pitch() const { return bits == 8 ? k : k / 2 + k % 2; }
+  std::int64_t pitch() const { return bits == 4 ? k / 2 + k % 2 : k * (bits / 8); }
   std::int64_t value_bytes() const { return panels() * panel_bytes(); }
-  std::int64_t panel_bytes() const { return units() * kQuantPanelRows * 4; }
+  std::int64_t panel_bytes() const { return units() * kQuantPanelRows * unit_bytes(); }
   /// Elements of scales, zero points or offsets.
   std::int64_t group_count() const { return panels() * groups() * kQuantPanelRows; }
 };

@@ -23,8 +23,10 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   const fb::QuantizationT& quantization = *work.quantization;
   if (check.plan.target == "cuda")
     check.fail("a product with quantized weights must be a kernel on target 'cuda'");
-  if (quantization.bits != 4 && quantization.bits != 8)
-    check.fail("its weights have {} bits", quantization.bits);
+  const bool are_floats = quantization.bits == 16, in_panels = quantization.panels;
+  if (quantization.bits != 4 && quantization.bits != 8 && !(are_floats && in_panels))
+    check.fail("its weights have {} bits{}", quantization.bits,
+               are_floats ? ", and are in no panels" : "");
   if (quantization.group == 0 || quantization.group > INT64_MAX)
     check.fail("its weights have groups of {}", quantization.group);
   const auto constant = [&](std::uint32_t expression) {
@@ -40,8 +42,9 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   const bool is_plain = stored == (quantization.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
                         (k == 1 || constant(work.b->row_stride) == 1) &&
                         (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
-  const bool in_panels = quantization.panels;
-  if (!is_constant || !(in_panels ? stored == DType::kUInt8 : is_plain))
+  const bool is_panel = are_floats ? stored == DType::kFloat16 || stored == DType::kBFloat16
+                                   : stored == DType::kUInt8;
+  if (!is_constant || !(in_panels ? is_panel : is_plain))
     check.fail("operand b of type {} is no plain matrix{} of {}-bit weights", to_string(stored),
                in_panels ? " in panels" : "", quantization.bits);
   if (in_panels && (quantization.factors >= 0 || quantization.unit != 1))
@@ -49,7 +52,7 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   if (quantization.activations != 0) {
     const auto group = static_cast<std::int64_t>(quantization.group);
     const bool is_block = quantization.block == 16 || quantization.block == 32;
-    if (quantization.activations != 8 || !in_panels || !is_block ||
+    if (quantization.activations != 8 || !in_panels || are_floats || !is_block ||
         (group < k && group % quantization.block != 0))
       check.fail("its rows are rounded to {} bits by blocks of {}, where groups have {}",
                  quantization.activations, quantization.block, group);
@@ -99,6 +102,8 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
        {DType::kFloat16, in_panels ? DType::kFloat32 : DType::kBFloat16, DType::kFloat32});
   if (!(quantization.unit > 0) || quantization.unit > 1)
     check.fail("the unit of its numbers is {}", quantization.unit);
+  if (are_floats && (quantization.zero_points >= 0 || quantization.offsets >= 0))
+    check.fail("its weights are floats with zero points or offsets");
   if (is_table && quantization.zero_points >= 0)
     check.fail("its codes have numbers and zero points");
 }

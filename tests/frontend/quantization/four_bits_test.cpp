@@ -2,6 +2,7 @@
 // Constants of 4-bit integers, and the operators of com.microsoft on weights of few bits.
 #include <onnx.pb.h>
 
+#include "ir/rounded_rows.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {
@@ -187,6 +188,19 @@ TEST(MatMulNBits, KeepsItsBits) {
   EXPECT_EQ(node.attrs.get_string("w"), "(i4 - i8) * f32 row");
   EXPECT_EQ(graph.type(node.inputs[1]).shape, (ir::Shape{1, 8}));
   EXPECT_EQ(graph.value(node.inputs[3]).constant->to_ints(), (std::vector<std::int64_t>{-5}));
+}
+
+TEST(MatMulNBits, AccuracyLevelFourLetsRowsBeRounded) {
+  for (const int level : {0, 1, 2, 3, 4}) {
+    auto model = microsoft("MatMulNBits", {"a", "b", "s"},
+                           {attr("K", 16), attr("N", 1), attr("block_size", 16), attr("bits", 4),
+                            attr("accuracy_level", level)});
+    model.input("a", DType::kFloat32, {"m", 16}).initializer("s", floats({1}, {0.5}));
+    model.initializer("b", Tensor::from_ints(DType::kUInt8, {1, 1, 8},
+                                             std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+    const ir::Graph graph = model.import().graph;
+    EXPECT_EQ(ir::may_round(graph.nodes().at(0).attrs), level == 4) << level;
+  }
 }
 
 TEST(MatMulNBits, NamesWhatItDoesNotTake) {

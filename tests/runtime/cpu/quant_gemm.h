@@ -36,8 +36,9 @@ struct QuantCase {
   bool floats = false;   // codes of 4 bits are floats; scales of f8e4m3fn have factors, u8 are e8m0
   bool uneven = false;   // codes of 4 bits stand for integers of a table
   std::optional<DType> offsets = std::nullopt;
-  bool panels = false;     // the plan has weights in panels
-  std::int64_t block = 0;  // of rows rounded to 8 bits
+  bool panels = false;             // the plan has weights in panels
+  std::int64_t block = 0;          // of rows rounded to 8 bits
+  DType halves = DType::kFloat16;  // type of weights of 16 bits
 };
 
 constexpr double kFloats4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
@@ -50,9 +51,13 @@ class QuantGemm {
  public:
   explicit QuantGemm(const QuantCase& c) : case_(c), random_(7) {
     groups_ = (c.k + c.group - 1) / c.group;
-    pitch_ = c.bits == 8 ? c.k : (c.k + 1) / 2;
+    pitch_ = c.bits == 4 ? (c.k + 1) / 2 : c.k * (c.bits / 8);
     values_.resize(static_cast<std::size_t>(c.n * pitch_));
     for (auto& byte : values_) byte = static_cast<std::uint8_t>(random_());
+    if (c.bits == 16) {
+      halves_ = random_bytes(c.halves, c.n * c.k, 8);
+      std::memcpy(values_.data(), halves_.data(), halves_.size());
+    }
     if (size_of(c.scales) == 1) {
       const unsigned least = c.scales == DType::kUInt8 ? 110 : 1;
       for (std::int64_t i = 0; i < c.n * groups_; ++i)
@@ -157,8 +162,10 @@ class QuantGemm {
       plan::write_value_panel(
           shape, panel, reinterpret_cast<const std::byte*>(values_.data()),
           reinterpret_cast<std::byte*>(values.data()) + panel * shape.panel_bytes());
-    work.b->buffer = p.weight(DType::kUInt8, values);
-    work.b->dtype = static_cast<std::uint8_t>(DType::kUInt8);
+    const DType type = c.bits == 16 ? c.halves : DType::kUInt8;
+    work.b->buffer =
+        p.weight_bytes(type, reinterpret_cast<const std::byte*>(values.data()), values.size());
+    work.b->dtype = static_cast<std::uint8_t>(type);
     const auto in_panels = [&](const auto& plain) {
       auto made = plain;
       made.resize(static_cast<std::size_t>(shape.group_count()));
@@ -221,7 +228,9 @@ class QuantGemm {
   double weight(std::int64_t n, std::int64_t k) const {
     const auto at = static_cast<std::size_t>(n * groups_ + k / case_.group);
     double q = 0;
-    if (case_.bits == 8) {
+    if (case_.bits == 16) {
+      q = element(case_.halves, halves_, n * case_.k + k);
+    } else if (case_.bits == 8) {
       q = static_cast<std::int8_t>(values_[static_cast<std::size_t>(n * pitch_ + k)]);
     } else {
       const int both = values_[static_cast<std::size_t>(n * pitch_ + k / 2)];
@@ -266,6 +275,7 @@ class QuantGemm {
   std::mt19937 random_;
   std::int64_t groups_ = 1, pitch_ = 1;
   std::vector<std::uint8_t> values_;
+  Bytes halves_;  // weights of 16 bits
   std::vector<std::int8_t> integers_;
   std::vector<float> floats_, factors_;
   Bytes scales_, offsets_, a_, bias_, residual_;

@@ -214,6 +214,19 @@ std::vector<QuantCase> cases_in_panels(std::span<const std::int64_t> blocks) {
   return cases;
 }
 
+/// With the instructions that Highway picks, then without the best of them, and so on.
+void expect_with_each_instruction_set(const std::vector<QuantCase>& cases) {
+  for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    SCOPED_TRACE(hwy::TargetName(left & -left));
+    hwy::SetSupportedTargetsForTest(left);
+    hwy::GetChosenTarget().DeInit();
+    expect_all(cases);
+    hwy::SetSupportedTargetsForTest(0);
+    if (::testing::Test::HasFailure()) break;
+  }
+  hwy::GetChosenTarget().DeInit();
+}
+
 TEST(CpuQuantGemm, WeightsInPanelsOfThePlan) {
   constexpr std::int64_t kNone[] = {0};
   expect_all(cases_in_panels(kNone));
@@ -232,19 +245,30 @@ TEST(CpuQuantGemm, WeightsInPanelsOfThePlan) {
   expect_all(odd);
 }
 
-/// With the instructions that Highway picks, then without the best of them, and so on.
+TEST(CpuQuantGemm, FloatsOf16BitsInPanels) {
+  std::vector<QuantCase> cases;
+  for (const DType halves : {DType::kFloat16, DType::kBFloat16})
+    for (const DType type : {DType::kFloat32, DType::kFloat16})
+      for (const std::int64_t m : {1, 6, 7, 70})
+        for (const std::int64_t k : {1, 128, 297}) {
+          QuantCase c;
+          c.m = m;
+          c.n = 37;
+          c.k = k;
+          c.group = k;
+          c.bits = 16;
+          c.halves = halves;
+          c.type = type;
+          c.panels = true;
+          c.epilogue = m == 7;
+          cases.push_back(c);
+        }
+  expect_with_each_instruction_set(cases);
+}
+
 TEST(CpuQuantGemm, RowsRoundedByBlocks) {
   constexpr std::int64_t kBlocks[] = {16, 32};
-  const std::vector<QuantCase> cases = cases_in_panels(kBlocks);
-  for (std::int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    SCOPED_TRACE(hwy::TargetName(left & -left));
-    hwy::SetSupportedTargetsForTest(left);
-    hwy::GetChosenTarget().DeInit();
-    expect_all(cases);
-    hwy::SetSupportedTargetsForTest(0);
-    if (::testing::Test::HasFailure()) break;
-  }
-  hwy::GetChosenTarget().DeInit();
+  expect_with_each_instruction_set(cases_in_panels(kBlocks));
 }
 
 TEST(CpuQuantGemm, RoundedRowsKeepNanAndZeros) {
@@ -321,6 +345,8 @@ TEST(QuantizedPlan, DamageIsRefusedByName) {
       {"unit", [](auto&, auto& step) { step.quantization->unit = NAN; }, "unit of its numbers is"},
       {"panels of plain weights", [](auto&, auto& step) { step.quantization->panels = true; },
        "no plain matrix in panels of 8-bit weights"},
+      {"floats in no panels", [](auto&, auto& step) { step.quantization->bits = 16; },
+       "weights have 16 bits, and are in no panels"},
       {"a zero point of all", [](auto&, auto& step) { step.quantization->zero = 1; },
        "weights have a zero point of 1"},
       {"rounded rows", [](auto&, auto& step) { step.quantization->activations = 8; },

@@ -93,6 +93,7 @@ void MatmulQuant::take(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
     return static_cast<DType>(plan.meta.buffers[static_cast<std::size_t>(buffer)]->dtype);
   };
   weights_.bits = quantization.bits;
+  weights_.are_bfloat16 = static_cast<DType>(step.b->dtype) == DType::kBFloat16;
   weights_.has_numbers = !quantization.numbers.empty();
   if (weights_.has_numbers) std::ranges::copy(quantization.numbers, weights_.numbers.begin());
   weights_.zero = quantization.zero;

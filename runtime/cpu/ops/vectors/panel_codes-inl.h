@@ -30,8 +30,12 @@ using Words = hn::VFromD<WordTag>;
 using ByteTag = hn::RepartitionToNarrow<hn::RepartitionToNarrow<WordTag>>;
 #endif
 
-/// Encoding of weights: 8-bit integers, 4-bit integers from -8 to 7, or 4-bit indices of a table.
-enum class Codes { kBytes, kNibbles, kTable };
+/// Encoding of weights: 8-bit integers, 4-bit integers from -8 to 7, 4-bit indices of a table, or
+/// floats of 16 bits.
+enum class Codes { kBytes, kNibbles, kTable, kFloat16, kBFloat16 };
+constexpr bool are_floats(Codes codes) {
+  return codes == Codes::kFloat16 || codes == Codes::kBFloat16;
+}
 
 /// Terms beside the codes: none, zero points of each group (before scaling), offsets (after
 /// scaling), or both.
@@ -41,9 +45,9 @@ constexpr bool has_offsets(Shift shift) {
   return shift == Shift::kOffsets || shift == Shift::kBoth;
 }
 
-/// Codes of a word.
+/// Codes of a unit: a word, or four floats.
 template <Codes kCodes>
-constexpr int kDepth = kCodes == Codes::kBytes ? 4 : 8;
+constexpr int kDepth = kCodes == Codes::kBytes || are_floats(kCodes) ? 4 : 8;
 
 /// Bit of a word where element `i` begins.
 template <Codes kCodes>
@@ -54,6 +58,29 @@ constexpr int bit_of(int i) {
 HWY_INLINE Words words_at(const std::byte* panel, std::int64_t unit, std::int64_t lane) {
   return hn::LoadU(WordTag(),
                    reinterpret_cast<const std::uint32_t*>(panel) + unit * kPanelStep + lane);
+}
+
+/// A unit of each row: words, or where the first floats are.
+template <Codes kCodes>
+HWY_INLINE auto unit_at(const std::byte* panel, std::int64_t unit, std::int64_t lane) {
+  if constexpr (are_floats(kCodes))
+    return reinterpret_cast<const std::uint16_t*>(panel) + unit * kDepth<kCodes> * kPanelStep +
+           lane;
+  else
+    return words_at(panel, unit, lane);
+}
+
+/// Floats of 16 bits, widened.
+template <Codes kCodes>
+HWY_INLINE PV widened(const std::uint16_t* from) {
+  const P d;
+  if constexpr (kCodes == Codes::kFloat16) {
+    const hn::Rebind<hwy::float16_t, P> d16;
+    return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+  } else {
+    const hn::Rebind<std::uint16_t, P> d16;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(WordTag(), hn::LoadU(d16, from))));
+  }
 }
 
 /// Calls `one` with the types of 0, 1, .. below kCount.
@@ -96,7 +123,13 @@ HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
     if (offsets) return run(codes, std::integral_constant<Shift, Shift::kOffsets>());
     run(codes, std::integral_constant<Shift, Shift::kNone>());
   };
-  if (w.has_numbers)
+  if (w.bits == 16 && w.are_bfloat16)
+    run(std::integral_constant<Codes, Codes::kBFloat16>(),
+        std::integral_constant<Shift, Shift::kNone>());
+  else if (w.bits == 16)
+    run(std::integral_constant<Codes, Codes::kFloat16>(),
+        std::integral_constant<Shift, Shift::kNone>());
+  else if (w.has_numbers)
     with_shift(std::integral_constant<Codes, Codes::kTable>());
   else if (w.bits == 4)
     with_shift(std::integral_constant<Codes, Codes::kNibbles>());
