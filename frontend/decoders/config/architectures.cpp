@@ -2,69 +2,12 @@
 #include "frontend/decoders/config/architectures.h"
 
 #include <algorithm>
-#include <array>
+
+#include "frontend/decoders/config/tensor_names.h"
 
 namespace sinter::frontend {
 namespace {
 
-// "{}" stands for the number of an expert, whose tensor that is; else it is one of all experts.
-constexpr TensorName kLlamaNames[] = {
-    {"token_embd", "model.embed_tokens"},
-    {"output_norm", "model.norm"},
-    {"output", "lm_head"},
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_qkv", "self_attn.qkv_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"attn_output", "self_attn.o_proj"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
-    {"cls_output", "score"},
-    {"ffn_gate_inp", "mlp.gate"},
-    {"ffn_gate_exps", "mlp.experts.{}.gate_proj"},
-    {"ffn_up_exps", "mlp.experts.{}.up_proj"},
-    {"ffn_down_exps", "mlp.experts.{}.down_proj"},
-    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
-    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
-    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
-    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
-};
-constexpr TensorName kMixtralNames[] = {
-    {"ffn_gate_inp", "block_sparse_moe.gate"},
-    {"ffn_gate_exps", "block_sparse_moe.experts.{}.w1"},
-    {"ffn_up_exps", "block_sparse_moe.experts.{}.w3"},
-    {"ffn_down_exps", "block_sparse_moe.experts.{}.w2"},
-};
-constexpr TensorName kGraniteMoeNames[] = {
-    {"ffn_gate_inp", "block_sparse_moe.router.layer"},
-    {"ffn_up_exps", "block_sparse_moe.input_linear"},
-    {"ffn_down_exps", "block_sparse_moe.output_linear"},
-};
-constexpr TensorName kGptOssNames[] = {
-    {"attn_sinks.weight", "self_attn.sinks"},
-    {"ffn_gate_inp", "mlp.router"},
-    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
-    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
-    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
-    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
-};
-constexpr TensorName kDeepseekNames[] = {
-    {"attn_q_a", "self_attn.q_a_proj"},
-    {"attn_q_a_norm", "self_attn.q_a_layernorm"},
-    {"attn_q_b", "self_attn.q_b_proj"},
-    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
-    {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
-    {"attn_kv_b", "self_attn.kv_b_proj"},
-    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
-    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
-    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
-    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
-};
 constexpr ExpertKeys kExperts = {}, kNormalisedExperts = {.normalises = true},
                      kLocalExperts = {.count = "num_local_experts", .normalises = true},
                      kLlamaExperts = {.count = "num_local_experts",
@@ -75,47 +18,6 @@ constexpr ExpertKeys kExperts = {}, kNormalisedExperts = {.normalises = true},
                                         .is_clamped = true},
                      kGroupedExperts = {
                          .count = "n_routed_experts", .normalises = true, .has_groups = true};
-
-constexpr TensorName kPostNormNames[] = {
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"ffn_norm", "pre_feedforward_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-};
-constexpr TensorName kPhi3Names[] = {{"ffn_up", "mlp.gate_up_proj"}};
-constexpr TensorName kStableLmNames[] = {
-    {"attn_q_norm", "self_attn.q_layernorm.norms"},
-    {"attn_k_norm", "self_attn.k_layernorm.norms"},
-};
-constexpr TensorName kStarcoder2Names[] = {{"ffn_up", "mlp.c_fc"}, {"ffn_down", "mlp.c_proj"}};
-constexpr TensorName kNeoXNames[] = {
-    {"token_embd", "gpt_neox.embed_in"},
-    {"output_norm", "gpt_neox.final_layer_norm"},
-    {"output", "embed_out"},
-    {"attn_qkv", "attention.query_key_value"},
-    {"attn_output", "attention.dense"},
-    {"ffn_up", "mlp.dense_h_to_4h"},
-    {"ffn_down", "mlp.dense_4h_to_h"},
-};
-
-constexpr TensorName kModernBertNames[] = {
-    {"token_embd", "model.embeddings.tok_embeddings"},
-    {"token_embd_norm", "model.embeddings.norm"},
-    {"output_norm", "model.final_norm"},
-    {"attn_norm", "attn_norm"},
-    {"attn_qkv", "attn.Wqkv"},
-    {"attn_output", "attn.Wo"},
-    {"ffn_norm", "mlp_norm"},
-    {"ffn_up", "mlp.Wi"},
-    {"ffn_down", "mlp.Wo"},
-    {"cls", "head.dense"},
-    {"cls_norm", "head.norm"},
-    {"cls_output", "classifier"},
-};
-constexpr TensorName kModernBertKeys[] = {
-    {"rope_theta", "global_rope_theta"},   {"rope_local_base_freq", "local_rope_theta"},
-    {"sliding_window", "local_attention"}, {"sliding_window_pattern", "global_attn_every_n_layers"},
-    {"hidden_act", "hidden_activation"},
-};
 
 constexpr std::string_view kAttentionBias = "attention_bias", kMlpBias = "mlp_bias",
                            kUseBias = "use_bias";
@@ -290,6 +192,79 @@ constexpr Architecture kArchitectures[] = {
      .mixes_heads = true,
      .layer_prefix = "gpt_neox.layers.",
      .names = kNeoXNames},
+    {.name = "mamba",
+     .gguf = "mamba",
+     .residual = Residual::kSingle,
+     .is_tied = true,
+     .epsilon_key = "layer_norm_epsilon",
+     .layer_prefix = "backbone.layers.",
+     .names = kMambaNames,
+     .keys = kMambaKeys,
+     .mixer = Mixer::kMamba,
+     .attends = false},
+    // GGUF files of FalconMamba say that they are of Mamba.
+    {.name = "falcon_mamba",
+     .gguf = "",
+     .residual = Residual::kSingle,
+     .is_tied = true,
+     .epsilon_key = "layer_norm_epsilon",
+     .layer_prefix = "backbone.layers.",
+     .names = kMambaNames,
+     .keys = kMambaKeys,
+     .mixer = Mixer::kMamba,
+     .norms_operands = true,
+     .attends = false},
+    {.name = "mamba2",
+     .gguf = "mamba2",
+     .residual = Residual::kSingle,
+     .epsilon_key = "layer_norm_epsilon",
+     .layer_prefix = "backbone.layers.",
+     .names = kMamba2Names,
+     .keys = kMamba2Keys,
+     .mixer = Mixer::kMamba2,
+     .attends = false},
+    {.name = "granitemoehybrid",
+     .gguf = "granitehybrid",
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .has_multipliers = true,
+     .rotates_neighbours = true,
+     .experts = &kLocalExperts,
+     .names = kGraniteHybridNames,
+     .keys = kGraniteHybridKeys,
+     .mixer = Mixer::kMamba2,
+     .has_shared_mlp = true},
+    {.name = "lfm2",
+     .gguf = "lfm2",
+     .head_norms = HeadNorms::kEach,
+     .is_tied = true,
+     .epsilon_key = "norm_eps",
+     .names = kLfm2Names,
+     .mixer = Mixer::kShortConv,
+     .adjusts_mlp = true},
+    {.name = "qwen3_next",
+     .gguf = "qwen3next",
+     .norm = NormKind::kRmsPlusOne,
+     .head_norms = HeadNorms::kEach,
+     .rotated = 0.25,
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .experts = &kNormalisedExperts,
+     .names = kDeltaNames,
+     .keys = kDeltaKeys,
+     .mixer = Mixer::kGatedDelta,
+     .gates_attention = true},
+    {.name = "qwen3_5_text",
+     .gguf = "",
+     .norm = NormKind::kRmsPlusOne,
+     .head_norms = HeadNorms::kEach,
+     .rotated = 0.25,
+     .qkv_bias_key = kAttentionBias,
+     .output_bias_key = kAttentionBias,
+     .names = kDeltaNames,
+     .keys = kDeltaKeys,
+     .mixer = Mixer::kGatedDelta,
+     .gates_attention = true},
     {.name = "modernbert",
      .gguf = "",
      .norm = NormKind::kLayer,

@@ -69,6 +69,13 @@ struct Architecture {
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's
   std::span<const TensorName> keys = {};   // of config.json, which differ from Llama's
+  Mixer mixer = Mixer::kNone;              // of layers without attention
+  bool norms_groups = false;               // see MixerConfig; of GGUF all do
+  bool norms_operands = false;             // see MixerConfig; GGUF has a key
+  bool attends = true;                     // there are layers with attention
+  bool gates_attention = false;            // see DecoderConfig
+  bool adjusts_mlp = false;                // LFM2's size of its MLP, of folders
+  bool has_shared_mlp = false;             // Granite's MLP for all tokens, beside experts or alone
 };
 
 std::span<const Architecture> architectures();
