@@ -32,6 +32,11 @@ ROUNDING = {"fp16": 2e-2, "bf16": 1e-1}  # of logits, by storage with 16 bits
 COMMON = dict(vocab_size=VOCABULARY, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
               max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 KV = dict(num_key_value_heads=2)
+MAMBA2 = dict(num_heads=8, head_dim=64, state_size=32, chunk_size=16)
+GRANITE_HYBRID = dict(
+    layer_types=["mamba", "attention", "mamba"], num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=32, mamba_d_head=64, mamba_expand=2,
+    mamba_chunk_size=16, shared_intermediate_size=256, intermediate_size=128, embedding_multiplier=6.0, logits_scaling=4.0,
+    residual_multiplier=0.4, attention_multiplier=0.1, position_embedding_type="nope")
 LONG = 300  # tokens of rows whose positions or windows matter
 # Row: model_type, members, tokens.
 ROWS = {
@@ -84,11 +89,26 @@ ROWS = {
         num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=64, qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=48, n_routed_experts=4,
         num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=128, n_shared_experts=1, first_k_dense_replace=0,
         norm_topk_prob=False), 64),
+    # Layers with states, in part beside attention.
+    "mamba": ("mamba", dict(state_size=16, time_step_rank=24), 64),
+    "falcon_mamba": ("falcon_mamba", dict(state_size=16), 64),
+    "mamba2": ("mamba2", dict(**MAMBA2, n_groups=1), 64),
+    "mamba2_groups": ("mamba2", dict(**MAMBA2, n_groups=2, time_step_limit=(0.2, 0.9), use_bias=True, tie_word_embeddings=True), 64),
+    "granite_hybrid": ("granitemoehybrid", dict(**KV, **GRANITE_HYBRID, mamba_n_groups=1, num_local_experts=0), 64),
+    "granite_hybrid_experts": ("granitemoehybrid", {
+        **KV, **GRANITE_HYBRID, "mamba_n_groups": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "position_embedding_type": "rope"}, 64),
+    "lfm2": ("lfm2", dict(**KV, num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3), 64),
+    "qwen3_next": ("qwen3_next", dict(
+        **KV, head_dim=64, layer_types=["linear_attention", "full_attention"], num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=128, shared_expert_intermediate_size=128, linear_key_head_dim=32, linear_value_head_dim=32,
+        linear_num_key_heads=2, linear_num_value_heads=4), 64),
 }
 # GGUF does not say where their windows are.
 NO_WINDOWS = ("mistral", "qwen2_window", "starcoder2")
 # llama.cpp keeps latent attention in an order of its own, which is not read.
 NO_GGUF = ("deepseek_v3", "deepseek_v3_plain")
+# transformers has one norm for all groups of Mamba-2, llama.cpp one for each; FalconMamba's files are Mamba's.
+OTHER_GGUF = ("mamba2_groups", "granite_hybrid_experts", "falcon_mamba")
 HALVES = ("qwen2", "gemma3", "stablelm_parallel")
 
 
@@ -189,6 +209,10 @@ def with_blocks(weights, is_packed):
     return found
 
 
+def is_recurrent(tensors):
+    return any("conv" in name for name in tensors)
+
+
 def logits_of(text):
     return np.frombuffer(base64.b64decode(text), np.float32).reshape(-1, VOCABULARY)
 
@@ -216,12 +240,14 @@ def make_row(row):
     model.tie_weights()
     for seed in range(100):  # until no token leads by so little that rounding could decide
         prompt = np.random.default_rng(seed).integers(3, VOCABULARY, 20).tolist()
-        tokens, rows, cache, new = [], [], DynamicCache(config=config), prompt
+        tokens, rows, new = [], [], prompt
+        # Caches of states have classes of their own: the whole text each time, by chunks.
+        more = {"use_cache": False} if is_recurrent(tensors) else {"past_key_values": DynamicCache(config=config), "use_cache": True}
         with torch.no_grad():
             while len(tokens) < count:
-                rows.append(model(torch.tensor([new]), past_key_values=cache, use_cache=True).logits[0, -1].numpy())
-                new = [int(rows[-1].argmax())]
-                tokens += new
+                rows.append(model(torch.tensor([new]), **more).logits[0, -1].numpy())
+                tokens.append(int(rows[-1].argmax()))
+                new = prompt + tokens if is_recurrent(tensors) else tokens[-1:]
         best = np.sort(rows, axis=-1)
         lead = float((best[:, -1] - best[:, -2]).min())
         if lead > 2e-4 and len(set(tokens)) > 3:
@@ -286,12 +312,14 @@ def check_at_once(sinter, model):
 
 def logits(sinter, plan, ids):
     found = sinter.json("inspect", plan)
-    feeds = {"input_ids": np.array([ids]), "position": np.zeros(1, np.int64)}
+    feeds = {"input_ids": np.array([ids])}
     for each in found["inputs"]:
         kind, shape = each["type"][:-1].split("[")
         if each["name"].startswith("past_"):
             sizes = [int(d) if d.strip().isdigit() else len(ids) for d in shape.split(",")]
             feeds[each["name"]] = np.zeros(sizes, {"f32": np.float32, "f16": np.float16}[kind])
+        elif each["name"] == "position":
+            feeds[each["name"]] = np.zeros(1, np.int64)
         elif each["name"] == "attention_mask":
             feeds[each["name"]] = np.ones((1, len(ids)), np.int64)
     return sinter.run(plan, feeds)["logits"][0]
@@ -332,7 +360,7 @@ def cases_of(row, blocks):
         cases.append((f"{row}.half", "half"))
     if row == "gpt_oss":
         cases.append((f"{row}.published", "published"))
-    if row not in NO_WINDOWS:
+    if row not in NO_WINDOWS + OTHER_GGUF:
         cases.append((f"{row}.gguf", "F32"))
     some = BLOCKS[list(ROWS).index(row) % len(BLOCKS)]  # each type in one or two rows
     return cases + [(f"{row}.{some}", some)]
@@ -349,9 +377,9 @@ def run_case(sinter, row, golden, kind, folder):
     if not source.exists():
         write_folder(row, golden, source)
     if kind is None:
-        if "past_key_0" not in sinter.text("inspect", source, "--graph"):
+        if "past_" not in sinter.text("inspect", source, "--graph"):
             raise Failed("inspect does not show its graph")
-        if any("expert" in name for name in golden["tensors"]):
+        if any("expert" in name for name in golden["tensors"]) or is_recurrent(golden["tensors"]):
             check_at_once(sinter, source)
         return check(sinter, source, golden, len(golden["tokens"]))
     if kind == "half":
