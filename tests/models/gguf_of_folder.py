@@ -34,6 +34,8 @@ MAMBA = {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", 
          "mixer.out_proj": "ssm_out"}
 GRANITE_HYBRID = {**GRANITE_MOE, **{name.replace("mixer", "mamba"): to for name, to in MAMBA.items()},
                   "shared_mlp.input_linear": "ffn_gate+ffn_up", "shared_mlp.output_linear": "ffn_down"}
+NEMOTRON = {**MAMBA, "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v", "mixer.o_proj": "attn_output",
+            "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down"}
 LFM2 = {"model.embedding_norm": "token_embd_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
         "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
         "feed_forward.w2": "ffn_down", "feed_forward.w3": "ffn_up", "conv.conv": "shortconv.conv", "conv.in_proj": "shortconv.in_proj",
@@ -56,7 +58,7 @@ ARCHITECTURES = {
     "mixtral": ("llama", True, MIXTRAL), "qwen2_moe": ("qwen2moe", False, EXPERTS), "qwen3_moe": ("qwen3moe", False, EXPERTS),
     "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE), "gpt_oss": ("gpt-oss", False, GPT_OSS),
     "mamba": ("mamba", False, MAMBA), "falcon_mamba": ("mamba", False, MAMBA), "mamba2": ("mamba2", False, MAMBA),
-    "granitemoehybrid": ("granitehybrid", True, GRANITE_HYBRID), "lfm2": ("lfm2", False, LFM2),
+    "nemotron_h": ("nemotron_h", False, NEMOTRON), "granitemoehybrid": ("granitehybrid", True, GRANITE_HYBRID), "lfm2": ("lfm2", False, LFM2),
     "qwen3_next": ("qwen3next", False, QWEN3_NEXT)}
 
 
@@ -119,6 +121,7 @@ def states_of(c, add):
              "falcon_mamba": ("conv_kernel", "state_size", "time_step_rank", None, "intermediate_size"),
              "mamba2": ("conv_kernel", "state_size", "num_heads", "n_groups", "head_dim"),
              "granitemoehybrid": ("mamba_d_conv", "mamba_d_state", "mamba_n_heads", "mamba_n_groups", "mamba_d_head"),
+             "nemotron_h": ("conv_kernel", "ssm_state_size", "mamba_num_heads", "n_groups", "mamba_head_dim"),
              "qwen3_next": ("linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_value_heads", "linear_num_key_heads",
                             "linear_value_head_dim")}.get(kind)
     if names is None:
@@ -149,7 +152,7 @@ def delta_order(c):
 
 def keys_of(c, add):
     """GGUF's keys of config.json `c`; `add` (key, value)."""
-    add("block_count", c["num_hidden_layers"])
+    add("block_count", c.get("num_hidden_layers") or len(c["layers_block_type"]))
     add("context_length", c.get("max_position_embeddings", 1 << 20))
     add("embedding_length", c["hidden_size"])
     states_of(c, add)
@@ -163,13 +166,13 @@ def keys_of(c, add):
     kv = c.get("num_key_value_heads") or c["num_attention_heads"]
     add("feed_forward_length", mlp_of(c))
     add("attention.head_count", c["num_attention_heads"])
-    by_layer = [kv if "attention" in kind else 0 for kind in c.get("layer_types") or []]
-    add("attention.head_count_kv", by_layer if c["model_type"] in ("lfm2", "granitemoehybrid") else kv)
+    by_layer = [kv if kind in ("attention", "full_attention") else 0 for kind in c.get("layer_types") or c.get("layers_block_type") or []]
+    add("attention.head_count_kv", by_layer if c["model_type"] in ("lfm2", "granitemoehybrid", "nemotron_h") else kv)
     add("attention.key_length", size)
     add("attention.value_length", size)
     add("rope.dimension_count", int(size * share))
     add("rope.freq_base", float(c.get("rope_theta") or c.get("rotary_emb_base") or 10000))
-    for key, names in {"attention.layer_norm_rms_epsilon": ["rms_norm_eps", "norm_eps"],
+    for key, names in {"attention.layer_norm_rms_epsilon": ["rms_norm_eps", "norm_eps", "layer_norm_epsilon"],
                        "attention.layer_norm_epsilon": ["layer_norm_eps", "norm_epsilon"],
                        "attn_logit_softcapping": ["attn_logit_softcapping"],
                        "final_logit_softcapping": ["final_logit_softcapping"],
@@ -312,7 +315,7 @@ def convert(folder, out, kind="F32", dequantized=None):
             vector(f"{prefix}{to}.{part}", x[order] + (adds and to.endswith("norm")))
             continue
         # As llama.cpp: rows that are not whole blocks get smaller ones.
-        own = kind if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0 else "Q8_0"
+        own = next(each for each in (kind, "Q8_0", "F32") if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[each]][0] == 0)
         numbers[name] = np.empty_like(x)
         several = to.split("+")
         gates = len(x) // len(several)

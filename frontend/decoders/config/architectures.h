@@ -73,6 +73,7 @@ struct Architecture {
   bool norms_groups = false;               // see MixerConfig; of GGUF all do
   bool norms_operands = false;             // see MixerConfig; GGUF has a key
   bool attends = true;                     // there are layers with attention
+  bool has_positions = true;               // those have rotary positions
   bool gates_attention = false;            // see DecoderConfig
   bool adjusts_mlp = false;                // LFM2's size of its MLP, of folders
   bool has_shared_mlp = false;             // Granite's MLP for all tokens, beside experts or alone

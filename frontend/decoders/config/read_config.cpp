@@ -50,7 +50,13 @@ class ConfigReader {
   void read_sizes() {
     DecoderConfig& c = config_;
     c.hidden = keys_.size("hidden_size", kMostSize);
-    c.layers.resize(static_cast<std::size_t>(keys_.size("num_hidden_layers", kMostLayers)));
+    const auto blocks = keys_.texts("layers_block_type");
+    const std::int64_t count = blocks && !keys_.has("num_hidden_layers")
+                                   ? std::ssize(*blocks)
+                                   : keys_.size("num_hidden_layers", kMostLayers);
+    if (count > kMostLayers)
+      throw invalid_model_error("{} layers are more than {}", count, kMostLayers);
+    c.layers.resize(static_cast<std::size_t>(count));
     if (row_.attends) read_heads();
     c.has_sinks = row_.has_sinks;
     c.gates_attention = row_.gates_attention;
@@ -77,7 +83,11 @@ class ConfigReader {
       keys_.integer("intermediate_size");  // of no expert
       return;
     }
-    size = keys_.size("intermediate_size", kMostSize);
+    const auto of_layers = keys_.largest("intermediate_size");
+    if (of_layers && *of_layers > 0 && *of_layers <= kMostSize)
+      size = *of_layers;
+    else
+      size = keys_.size("intermediate_size", kMostSize);  // says what is wrong
     if (!row_.adjusts_mlp || keys_.is_gguf() ||
         !keys_.flag("block_auto_adjust_ff_dim").value_or(true))
       return;
@@ -313,7 +323,8 @@ class ConfigReader {
     if (row_.mixer != Mixer::kNone) {
       // Granite's hybrids may leave order to their states.
       const std::string kind = keys_.text("position_embedding_type").value_or("rope");
-      const bool has = kind == "rope" && keys_.flag("has_positions").value_or(true);
+      const bool has =
+          row_.has_positions && kind == "rope" && keys_.flag("has_positions").value_or(true);
       if (kind != "rope" && kind != "nope")
         throw unsupported_error("'position_embedding_type' is '{}': expected 'rope' or 'nope'. {}",
                                 ir::shown(kind), kOtherWay);

@@ -65,7 +65,9 @@ void read_mixer(const Architecture& row, const ConfigKeys& keys, DecoderConfig& 
   m.mixer = row.mixer;
   m.has_logarithms = !keys.is_gguf();
   m.has_bias = keys.flag("mamba_proj_bias");
-  keys.integer("full_attention_interval");  // the tensors say which layers have attention
+  // The tensors say which layers have attention, or experts.
+  keys.integer("full_attention_interval");
+  keys.integer("n_routed_experts");
   read_taps(keys, m.mixer == Mixer::kShortConv ? "conv_L_cache" : "mamba_d_conv", m);
   switch (m.mixer) {
     case Mixer::kNone:

@@ -119,6 +119,29 @@ constexpr TensorName kMamba2Keys[] = {
     {"mamba_d_head", "head_dim"},    {"mamba_n_groups", "n_groups"},
     {"mamba_d_state", "state_size"}, {"mamba_proj_bias", "use_bias"},
 };
+constexpr TensorName kNemotronNames[] = {
+    {"token_embd", "backbone.embeddings"},
+    {"output_norm", "backbone.norm_f"},
+    {"attn_norm", "norm"},
+    {"attn_q", "mixer.q_proj"},
+    {"attn_k", "mixer.k_proj"},
+    {"attn_v", "mixer.v_proj"},
+    {"attn_output", "mixer.o_proj"},
+    {"ffn_up", "mixer.up_proj"},
+    {"ffn_down", "mixer.down_proj"},
+    {"ssm_in", "mixer.in_proj"},
+    {"ssm_conv1d", "mixer.conv1d"},
+    {"ssm_dt.bias", "mixer.dt_bias"},
+    {"ssm_a", "mixer.A_log"},
+    {"ssm_d", "mixer.D"},
+    {"ssm_norm", "mixer.norm"},
+    {"ssm_out", "mixer.out_proj"},
+};
+constexpr TensorName kNemotronKeys[] = {
+    {"mamba_d_conv", "conv_kernel"},     {"mamba_n_heads", "mamba_num_heads"},
+    {"mamba_d_head", "mamba_head_dim"},  {"mamba_n_groups", "n_groups"},
+    {"mamba_d_state", "ssm_state_size"},
+};
 constexpr TensorName kGraniteHybridNames[] = {
     {"ssm_in", "mamba.in_proj"},
     {"ssm_conv1d", "mamba.conv1d"},
