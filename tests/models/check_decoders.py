@@ -37,6 +37,7 @@ GRANITE_HYBRID = dict(
     layer_types=["mamba", "attention", "mamba"], num_hidden_layers=3, mamba_n_heads=8, mamba_d_state=32, mamba_d_head=64, mamba_expand=2,
     mamba_chunk_size=16, shared_intermediate_size=256, intermediate_size=128, embedding_multiplier=6.0, logits_scaling=4.0,
     residual_multiplier=0.4, attention_multiplier=0.1, position_embedding_type="nope")
+LENGTHS = (1, 2, 5, 9, 17, 31, 47, 63, 65, 77)  # that chunks of 16 to 64 do not divide
 LONG = 300  # tokens of rows whose positions or windows matter
 # Row: model_type, members, tokens.
 ROWS = {
@@ -117,7 +118,7 @@ NO_GGUF = ("deepseek_v3", "deepseek_v3_plain")
 FOLDERS_ALONE = ("qwen3_5",)  # their files have heads of values in another order
 # transformers has one norm for all groups of Mamba-2, llama.cpp one for each.
 OTHER_GGUF = ("mamba2_groups", "granite_hybrid_experts")
-HALVES = ("qwen2", "gemma3", "stablelm_parallel")
+HALVES = ("qwen2", "gemma3", "stablelm_parallel", "mamba2", "qwen3_next")
 
 
 def weights_of(row, tensors, layers):
@@ -325,7 +326,8 @@ def check_at_once(sinter, model):
     plan.unlink()
 
 
-def logits(sinter, plan, ids):
+def empty(sinter, plan, ids):
+    """Feeds of a text, with caches of its length and states of nothing."""
     found = sinter.json("inspect", plan)
     feeds = {"input_ids": np.array([ids])}
     for each in found["inputs"]:
@@ -337,7 +339,31 @@ def logits(sinter, plan, ids):
             feeds[each["name"]] = np.zeros(1, np.int64)
         elif each["name"] == "attention_mask":
             feeds[each["name"]] = np.ones((1, len(ids)), np.int64)
-    return sinter.run(plan, feeds)["logits"][0]
+    return feeds
+
+
+def logits(sinter, plan, ids):
+    return sinter.run(plan, empty(sinter, plan, ids))["logits"][0]
+
+
+def check_one_by_one(sinter, model):
+    """Throws Failed unless logits and states behind texts are those of their tokens one by one, from empty caches."""
+    plan, worst, rng = sinter.compile(model), 0, np.random.default_rng(7)
+    for length in LENGTHS:
+        ids = rng.integers(3, VOCABULARY, length)
+        feeds = empty(sinter, plan, ids)
+        whole = sinter.run(plan, feeds)
+        for at in range(length):
+            feeds["input_ids"] = ids[None, at:at + 1]
+            if "position" in feeds:
+                feeds["position"] = np.array([at])
+            found = sinter.run(plan, feeds)
+            feeds.update({name.replace("present", "past"): x for name, x in found.items() if name.startswith("present")})
+        kept = [name for name in whole if not name.startswith(("present_key", "present_value"))]
+        worst = max(worst, *(float(np.linalg.norm(found[name] - whole[name]) / np.linalg.norm(whole[name])) for name in kept))
+    plan.unlink()
+    if not worst <= 2e-5:
+        raise Failed(f"tokens one by one are {worst:.1e} away from texts of them")
 
 
 def compare_logits(sinter, model, golden, count, tolerance):
@@ -398,6 +424,8 @@ def run_case(sinter, row, golden, kind, folder):
             raise Failed("inspect does not show its graph")
         if any("expert" in name for name in golden["tensors"]) or is_recurrent(golden["tensors"]):
             check_at_once(sinter, source)
+        if is_recurrent(golden["tensors"]) and sinter.precision == "model":
+            check_one_by_one(sinter, source)
         return check(sinter, source, golden, len(golden["tokens"]))
     if kind == "half":
         write_folder(row, golden, folder / f"{row}.half", np.float16)
