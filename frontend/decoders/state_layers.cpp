@@ -116,7 +116,13 @@ ValueId LayerWriter::gated_norm(ValueId x, ValueId gate, std::size_t layer, std:
   if (!is_delta) x = w_.add("Mul", x, factor);
   // A delta rule's heads share their weights.
   const std::int64_t rows = is_delta ? 1 : parts;
-  const ValueId weights = numbers("ssm_norm.weight", layer, {Dim(rows), Dim(size)});
+  // Folders have the parts' in one row.
+  const std::string name = weights_.name("ssm_norm.weight", layer);
+  const bool is_row = weights_.has(name) && weights_.shape(name).size() == 1;
+  const ValueId weights =
+      w_.reshape(numbers("ssm_norm.weight", layer,
+                         is_row ? Shape{Dim(rows * size)} : Shape{Dim(rows), Dim(size)}),
+                 {Dim(rows), Dim(size)});
   const bool is_shared = rows == 1;
   const ValueId own =
       is_shared ? w_.reshape(weights, {Dim(size)})

@@ -367,10 +367,7 @@ class ConfigReader {
   void read_experts() {
     if (row_.experts == nullptr || (row_.experts->gguf_alone && !keys_.is_gguf())) return;
     const std::int64_t count = keys_.integer(row_.experts->count).value_or(0);
-    if (count == 0) {
-      keys_.integer("num_experts_per_tok");  // of none
-      return;
-    }
+    if (count == 0) return;
     ExpertsConfig& e = config_.experts;
     constexpr std::int64_t kMostExperts = 4096;
     e.count = keys_.size(row_.experts->count, kMostExperts);

@@ -68,6 +68,7 @@ void read_mixer(const Architecture& row, const ConfigKeys& keys, DecoderConfig& 
   // The tensors say which layers have attention, or experts.
   keys.integer("full_attention_interval");
   keys.integer("n_routed_experts");
+  keys.integer("num_experts_per_tok");
   read_taps(keys, m.mixer == Mixer::kShortConv ? "conv_L_cache" : "mamba_d_conv", m);
   switch (m.mixer) {
     case Mixer::kNone:

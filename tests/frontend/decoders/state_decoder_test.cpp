@@ -40,14 +40,14 @@ Shapes mamba2_shapes() {
           {layer + "mixer.out_proj.weight", {8, 16}}};
 }
 
-DecoderConfig read(const std::string& text, const TensorFile& weights = Zeros({})) {
+DecoderConfig read_with_states(const std::string& text, const TensorFile& weights = Zeros({})) {
   const auto keys = keys_of_json(text);
   const Architecture& row = architecture_of(*keys);
   keys->spell(row.keys);
   return read_config(row, *keys, weights);
 }
 
-ir::Graph graph_of(const std::string& text, const Shapes& shapes) {
+ir::Graph graph_with_states(const std::string& text, const Shapes& shapes) {
   const auto file = std::make_shared<Zeros>(shapes);
   const auto keys = keys_of_json(text);
   const Architecture& row = architecture_of(*keys);
@@ -60,7 +60,7 @@ ir::Graph graph_of(const std::string& text, const Shapes& shapes) {
 }
 
 template <typename Call>
-std::string refused(const Call& call) {
+std::string refusal_of(const Call& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -70,7 +70,7 @@ std::string refused(const Call& call) {
 }
 
 TEST(StateDecoders, HaveStatesAsInputs) {
-  const auto graph = graph_of(mamba2(), mamba2_shapes());
+  const auto graph = graph_with_states(mamba2(), mamba2_shapes());
   std::vector<std::string> inputs;
   for (const ir::ValueId input : graph.inputs())
     inputs.push_back(graph.value(input).name + " " + to_string(graph.type(input)));
@@ -83,11 +83,11 @@ TEST(StateDecoders, HaveStatesAsInputs) {
 TEST(StateDecoders, TensorsOfOtherShapesAreRefused) {
   auto shapes = mamba2_shapes();
   shapes["backbone.layers.0.mixer.A_log"] = {5};
-  EXPECT_THAT(refused([&] { graph_of(mamba2(), shapes); }),
+  EXPECT_THAT(refusal_of([&] { graph_with_states(mamba2(), shapes); }),
               HasSubstr("'backbone.layers.0.mixer.A_log' is [5]; the configuration makes it [4]"));
   shapes = mamba2_shapes();
   shapes.erase("backbone.layers.0.mixer.in_proj.weight");
-  EXPECT_THAT(refused([&] { graph_of(mamba2(), shapes); }),
+  EXPECT_THAT(refusal_of([&] { graph_with_states(mamba2(), shapes); }),
               HasSubstr("'backbone.layers.0.mixer.in_proj.weight' is missing"));
 }
 
@@ -96,7 +96,7 @@ TEST(StateDecoders, SizesAreBounded) {
     std::string text = mamba2();
     const auto at = text.find("\"" + key + "\":") + key.size() + 3;
     text.replace(at, text.find_first_of(",}", at) - at, value);
-    return refused([&] { read(text); });
+    return refusal_of([&] { read_with_states(text); });
   };
   EXPECT_THAT(invalid("n_groups", "3"), HasSubstr("which does not divide 4 heads"));
   EXPECT_THAT(invalid("num_heads", "0"), HasSubstr("is 0: expected 1 to"));
@@ -109,15 +109,15 @@ TEST(StateDecoders, SizesAreBounded) {
 /// Python's JSON has a number that others do not have.
 TEST(StateDecoders, StepsHaveBounds) {
   for (const char* infinity : {"Infinity", R"({"__float__":"Infinity"})"}) {
-    const auto c = read(
+    const auto c = read_with_states(
         mamba2(R"("note":"\"Infinity","time_step_limit":[0.0,)" + std::string(infinity) + "]"));
     EXPECT_EQ(c.mixer.least_step, 0);
     EXPECT_EQ(c.mixer.most_step, 0);
   }
-  const auto c = read(mamba2(R"("time_step_limit":[0.25,0.5])"));
+  const auto c = read_with_states(mamba2(R"("time_step_limit":[0.25,0.5])"));
   EXPECT_EQ(c.mixer.least_step, 0.25);
   EXPECT_EQ(c.mixer.most_step, 0.5);
-  EXPECT_THAT(refused([] { read(mamba2(R"("time_step_limit":[0.5,0.25])")); }),
+  EXPECT_THAT(refusal_of([] { read_with_states(mamba2(R"("time_step_limit":[0.5,0.25])")); }),
               HasSubstr("'time_step_limit'"));
 }
 
@@ -127,10 +127,10 @@ TEST(StateDecoders, PositionsOfGranite) {
     "max_position_embeddings":64,"rms_norm_eps":1e-5,"mamba_n_heads":4,"mamba_d_head":4,
     "mamba_d_state":6,"mamba_d_conv":4,"num_local_experts":0,"shared_intermediate_size":20,
     "position_embedding_type":)";
-  EXPECT_EQ(read(text + "\"nope\"}").layers[0].rotary, std::nullopt);
-  EXPECT_EQ(read(text + "\"rope\"}").layers[0].rotary, 0);
-  EXPECT_EQ(read(text + "\"rope\"}").intermediate, 20);
-  EXPECT_THAT(refused([&] { read(text + "\"alibi\"}"); }), HasSubstr("'alibi'"));
+  EXPECT_EQ(read_with_states(text + "\"nope\"}").layers[0].rotary, std::nullopt);
+  EXPECT_EQ(read_with_states(text + "\"rope\"}").layers[0].rotary, 0);
+  EXPECT_EQ(read_with_states(text + "\"rope\"}").intermediate, 20);
+  EXPECT_THAT(refusal_of([&] { read_with_states(text + "\"alibi\"}"); }), HasSubstr("'alibi'"));
 }
 
 }  // namespace
