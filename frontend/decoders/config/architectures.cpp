@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "frontend/decoders/config/tensor_names.h"
-
 namespace sinter::frontend {
 namespace {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "frontend/decoders/config/decoder_config.h"
+#include "frontend/decoders/config/tensor_names.h"
 
 namespace sinter::frontend {
 
@@ -19,10 +19,6 @@ enum class Windows {
   kPeriodFromFirst,  // the same, the first being one of those without
   kUpper,            // with "use_sliding_window": from layer "max_window_layers" on
 };
-
-/// A tensor by its name in GGUF, and by its name in a Hugging Face folder: both without "weight" or
-/// "bias", or both whole.
-using TensorName = std::pair<std::string_view, std::string_view>;
 
 /// How an architecture's files describe a mixture of experts.
 struct ExpertKeys {

@@ -2,9 +2,14 @@
 // Names of tensors, and of keys of config.json, that architectures have: for architectures.cpp.
 #pragma once
 
-#include "frontend/decoders/config/architectures.h"
+#include <string_view>
+#include <utility>
 
 namespace sinter::frontend {
+
+/// A tensor by its name in GGUF, and by its name in a Hugging Face folder: both without "weight" or
+/// "bias", or both whole.
+using TensorName = std::pair<std::string_view, std::string_view>;
 
 // "{}" stands for the number of an expert, whose tensor that is; else it is one of all experts.
 constexpr TensorName kLlamaNames[] = {
