@@ -36,15 +36,36 @@ class DecoderWriter : private LayerWriter {
       return w_.b.finish();
     }
     x = w_.b.add("Gather", {x, w_.b.scalar(DType::kInt64, -1)}, {{"axis", std::int64_t{1}}});
-    w_.b.output("logits", logits(norm(x, "output_norm")));
-    for (std::size_t i = 0; i < caches_.size(); ++i)
-      for (std::size_t j = 0; j < 2; ++j)
-        w_.b.output(fmt::format("present_{}_{}", j == 0 ? "key" : "value", i), caches_[i][j]);
+    w_.b.output("logits", logits(norm(x, last_norm())));
+    const auto kept = [&](const char* what, std::size_t i, ValueId value) {
+      if (value.valid()) w_.b.output(fmt::format("present_{}_{}", what, i), value);
+    };
+    for (std::size_t i = 0; i < c_.layers.size(); ++i) {
+      kept("key", i, caches_[i][0]);
+      kept("value", i, caches_[i][1]);
+      kept("conv", i, states_[i].rows);
+      kept("state", i, states_[i].state);
+    }
     return w_.b.finish();
   }
 
  private:
   // ---------------------------------------------------------------- inputs
+
+  /// GGUF's converter of LFM2 names the last norm by what it once was.
+  const char* last_norm() const {
+    return weights_.has(weights_.name("output_norm.weight")) ? "output_norm" : "token_embd_norm";
+  }
+
+  /// Whether layer `i` has attention, which its file says: else it has what c_.mixer says, or is
+  /// an MLP alone.
+  bool attends(std::size_t i) const {
+    return c_.mixer.mixer == Mixer::kNone || weights_.has(weights_.name("attn_output.weight", i));
+  }
+  bool mixes(std::size_t i) const {
+    return !attends(i) &&
+           !(c_.residual == Residual::kSingle && weights_.has(weights_.name("ffn_down.weight", i)));
+  }
 
   bool is_of_texts() const { return c_.text.use != TextUse::kNextToken; }
 
@@ -54,6 +75,9 @@ class DecoderWriter : private LayerWriter {
       range.max = most;
       w_.b.range(symbol, range);
     };
+    if (is_of_texts() && c_.mixer.mixer != Mixer::kNone)
+      throw Error(ErrorCode::kUnsupported,
+                  "its layers have states, and graphs of whole texts have none");
     range("sequence", c_.positions);
     sequence_ = Dim::symbol("sequence");
     if (is_of_texts()) {
@@ -66,10 +90,14 @@ class DecoderWriter : private LayerWriter {
                     "its angles depend on a text's length, and its graph is of several texts");
       return;
     }
-    range("capacity", c_.positions);
-    capacity_ = Dim::symbol("capacity");
     ids_ = w_.b.input("input_ids", {DType::kInt64, {Dim(1), sequence_}});
-    position_ = w_.b.input("position", {DType::kInt64, {Dim(1)}});
+    has_attention_ = false;
+    for (std::size_t i = 0; i < c_.layers.size(); ++i) has_attention_ |= attends(i);
+    if (has_attention_) {
+      range("capacity", c_.positions);
+      capacity_ = Dim::symbol("capacity");
+      position_ = w_.b.input("position", {DType::kInt64, {Dim(1)}});
+    }
     if (counts_all()) {
       range("total", c_.positions);
       w_.b.input("attention_mask", {DType::kInt64, {Dim(1), Dim::symbol("total")}});
@@ -78,9 +106,15 @@ class DecoderWriter : private LayerWriter {
       return w_.b.input(fmt::format("past_{}_{}", what, i),
                         {w_.type(), {Dim(1), Dim(c_.kv_heads), capacity_, Dim(size)}});
     };
+    caches_.resize(c_.layers.size());
+    states_.resize(c_.layers.size());
     for (std::size_t i = 0; i < c_.layers.size(); ++i) {
-      const ValueId keys = cache("key", i, c_.head_size);
-      caches_.push_back({keys, cache("value", i, c_.value_size)});
+      if (attends(i)) {
+        caches_[i][0] = cache("key", i, c_.head_size);
+        caches_[i][1] = cache("value", i, c_.value_size);
+      } else if (mixes(i)) {
+        states_[i] = declare_states(i);
+      }
     }
   }
 
@@ -90,6 +124,7 @@ class DecoderWriter : private LayerWriter {
   }
 
   void write_positions() {
+    if (!has_attention_) return;
     w_.scope("positions");
     ValueId places = w_.iota(sequence_, 0, 1);
     if (!is_of_texts()) places = w_.add("Add", places, position_);
@@ -176,6 +211,16 @@ class DecoderWriter : private LayerWriter {
     return order;
   }
 
+  /// Of rows [head, (query, gate), size], those of all queries, then those of all gates.
+  Ints queries_first() const {
+    Ints order;
+    for (const std::int64_t first : {std::int64_t{0}, c_.head_size})
+      for (std::int64_t head = 0; head < c_.heads; ++head)
+        for (std::int64_t i = 0; i < c_.head_size; ++i)
+          order.push_back(2 * head * c_.head_size + first + i);
+    return order;
+  }
+
   /// Leaves the table for a head that shares it.
   ValueId embedding() {
     const std::string name = weights_.name("token_embd.weight");
@@ -207,8 +252,13 @@ class DecoderWriter : private LayerWriter {
     };
     switch (c_.residual) {
       case Residual::kPre:
-        x = joined(x, attention(i == 0 && c_.norms_embedding ? x : norm(x, "attn_norm", i), i));
+        x = joined(
+            x, mixture_of_tokens(i == 0 && c_.norms_embedding ? x : norm(x, "attn_norm", i), i));
         return joined(x, mlp(norm(x, second_norm(i), i), i));
+      case Residual::kSingle: {
+        const ValueId normal = norm(x, "attn_norm", i);
+        return joined(x, attends(i) || mixes(i) ? mixture_of_tokens(normal, i) : mlp(normal, i));
+      }
       case Residual::kPost:
         x = joined(x, norm(attention(x, i), "post_attention_norm", i));
         return joined(x, norm(mlp(x, i), "post_ffw_norm", i));
@@ -224,6 +274,10 @@ class DecoderWriter : private LayerWriter {
       }
     }
     return x;
+  }
+
+  ValueId mixture_of_tokens(ValueId x, std::size_t i) {
+    return attends(i) ? attention(x, i) : mixed(x, i, states_[i]);
   }
 
   /// GGUF's converter of gpt-oss names the norm in front of the MLP by where it stands.
@@ -264,6 +318,12 @@ class DecoderWriter : private LayerWriter {
         return w_.reshape(w_.part(by_head, 3, n * size, size), {batch_, sequence_, Dim(q)});
       };
       return {third(0), third(1), third(2)};
+    }
+    if (c_.gates_attention) {
+      const ValueId both = linear(x, "attn_q", i, 2 * q, c_.hidden, c_.qkv_bias, queries_first());
+      gate_ = w_.part(both, 2, q, q);
+      return {w_.part(both, 2, 0, q), linear(x, "attn_k", i, kv, c_.hidden, c_.qkv_bias),
+              linear(x, "attn_v", i, kv, c_.hidden, c_.qkv_bias)};
     }
     return {linear(x, "attn_q", i, q, c_.hidden, c_.qkv_bias, order_of(c_.heads)),
             linear(x, "attn_k", i, kv, c_.hidden, c_.qkv_bias, order_of(c_.kv_heads)),
@@ -335,14 +395,17 @@ class DecoderWriter : private LayerWriter {
                       sinks);
     }
     const std::int64_t width = c_.heads * c_.value_size;
-    const ValueId merged =
-        w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {batch_, sequence_, Dim(width)});
+    ValueId merged = w_.reshape(w_.transpose(y, {0, 2, 1, 3}), {batch_, sequence_, Dim(width)});
+    if (c_.gates_attention) merged = w_.add("Mul", merged, w_.b.add("Sigmoid", {gate_}));
     return linear(merged, "attn_output", i, c_.hidden, width, c_.output_bias);
   }
 
   Dim batch_{1}, sequence_, capacity_;
   ValueId ids_, padding_, position_, row_, places_, key_;
-  std::vector<std::array<ValueId, 2>> caches_;  // keys and values
+  bool has_attention_ = true;
+  ValueId gate_;                                // of the latest layer with attention
+  std::vector<States> states_;                  // of layers without
+  std::vector<std::array<ValueId, 2>> caches_;  // keys and values; invalid: no attention
   std::vector<Angles> angles_;
   std::map<std::int64_t, ValueId> masks_;  // by window
   std::optional<StoredTensor> table_;

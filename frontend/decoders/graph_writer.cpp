@@ -72,10 +72,15 @@ ValueId GraphWriter::activated(ValueId x, Activation activation) {
       case Activation::kSilu: return "Silu";
       case Activation::kGelu: return "Gelu";
       case Activation::kGeluTanh: return "GeluTanh";
-      case Activation::kRelu: return "Relu";
+      case Activation::kRelu:
+      case Activation::kSquaredRelu: return "Relu";
     }
     return "";
   };
+  if (activation == Activation::kSquaredRelu) {
+    x = b.add("Relu", {x});
+    return add("Mul", x, x);
+  }
   return b.add(op(), {x});
 }
 

@@ -106,7 +106,7 @@ ImportedModel import_decoder(const std::string& path, std::shared_ptr<ir::ReadLo
       result.graph = encoder_graph(*encoder, read, file, reads);
       result.warnings = std::move(read.notes);
     } else {
-      keys->spell(row->keys);
+      if (is_folder) keys->spell(row->keys);
       TextConfig text;
       if (is_folder && !is_converted) {
         text = text_use(path, *row, *keys);

@@ -41,6 +41,15 @@ class LayerWriter {
   /// Queries, keys and values by heads of multi-head latent attention (arXiv:2405.04434).
   std::array<ValueId, 3> latent_heads(ValueId x, const Angles& angles, std::size_t layer);
 
+  /// What a layer without attention keeps from step to step.
+  struct States {
+    ValueId rows;   // of the convolution: [1, channels, taps - 1]; invalid: there is attention
+    ValueId state;  // f32 [1, heads, key size, value size]; invalid: of a short convolution alone
+  };
+  States declare_states(std::size_t layer);
+  /// x [1, sequence, hidden] as DecoderConfig::mixer says; replaces the states.
+  ValueId mixed(ValueId x, std::size_t layer, States& states);
+
   /// The output of a graph of whole texts, by their use: `last_hidden_state`, `logits` or `scores`.
   /// x: [batch, sequence, hidden]; `mask`: int64 [batch, sequence], 1 for tokens that count.
   void write_text_output(ValueId x, ValueId mask);
@@ -50,6 +59,18 @@ class LayerWriter {
   GraphWriter w_;
 
  private:
+  std::int64_t conv_channels() const;
+  ValueId numbers(std::string_view what, std::size_t layer, const ir::Shape& shape);
+  ValueId causal_conv(ValueId x, std::string_view what, std::size_t layer, ValueId& rows);
+  ValueId negative_rates(std::size_t layer, const ir::Shape& shape);
+  ValueId by_states(ValueId x, std::int64_t heads, std::int64_t size);
+  ValueId gated_norm(ValueId x, ValueId gate, std::size_t layer, std::int64_t parts);
+  ValueId short_conv(ValueId x, std::size_t layer, States& states);
+  ValueId mamba(ValueId x, std::size_t layer, States& states);
+  ValueId mamba2(ValueId x, std::size_t layer, States& states);
+  ValueId gated_delta(ValueId x, std::size_t layer, States& states);
+  struct DeltaParts;  // of a token's projections
+  DeltaParts delta_parts(ValueId x, std::size_t layer);
   ValueId pooled(ValueId x, ValueId mask, TextPooling pooling);
   ValueId plain_linear(ValueId x, std::string_view what, std::int64_t rows);
   ValueId labels(ValueId x, ValueId mask);

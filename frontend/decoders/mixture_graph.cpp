@@ -79,9 +79,17 @@ ValueId LayerWriter::gated(const Experts& experts, ValueId own, std::size_t laye
 /// What all tokens go through, f32.
 ValueId LayerWriter::shared_expert(ValueId tokens, std::size_t layer) {
   const std::int64_t inner = c_.experts.shared, hidden = c_.hidden;
-  const ValueId gate =
-      w_.activated(linear(tokens, "ffn_gate_shexp", layer, inner, hidden, false), c_.activation);
-  const ValueId up = linear(tokens, "ffn_up_shexp", layer, inner, hidden, false);
+  ValueId gate, up;
+  if (weights_.has(weights_.name("ffn_gate_shexp.weight", layer))) {
+    gate = linear(tokens, "ffn_gate_shexp", layer, inner, hidden, false);
+    up = linear(tokens, "ffn_up_shexp", layer, inner, hidden, false);
+  } else {
+    // One matrix: first the rows of the gate.
+    const ValueId both = linear(tokens, "ffn_up_shexp", layer, 2 * inner, hidden, false);
+    gate = w_.part(both, 1, 0, inner);
+    up = w_.part(both, 1, inner, inner);
+  }
+  gate = w_.activated(gate, c_.activation);
   const ValueId y = linear(w_.add("Mul", gate, up), "ffn_down_shexp", layer, hidden, inner, false);
   if (!c_.experts.shared_has_share) return w_.cast(y, DType::kFloat32);
   const std::string share = weights_.name("ffn_gate_inp_shexp.weight", layer);

@@ -124,6 +124,33 @@ Result slice_of_slice(const Site& site) {
       {{"starts", std::move(starts)}, {"steps", std::move(steps)}, {"shape", site.type.shape}});
 }
 
+/// Exporters of causal convolutions pad both ends, and leave the last outputs out: of a convolution
+/// of each channel by itself, less is padded behind.
+Result end_of_conv(const Site& site) {
+  if (!site.is("Slice")) return std::nullopt;
+  const Node* const conv = site.input_node(0, "Conv");
+  if (conv == nullptr || conv->attrs.get_int("channels_last") != 0) return std::nullopt;
+  const Shape &all = site.input_type(0).shape, &kept = site.type.shape;
+  if (site.builder.type(conv->inputs[1]).shape[1] != Dim(1) ||
+      all[1] != Dim(conv->attrs.get_int("group")))
+    return std::nullopt;
+  Ints ends = conv->attrs.get_ints("pads_end");
+  for (std::size_t d = 0; d < all.size(); ++d) {
+    if (site.node.attrs.get_dims("starts")[d] != Dim(0) ||
+        site.node.attrs.get_ints("steps")[d] != 1)
+      return std::nullopt;
+    const Dim less = all[d] - kept[d];
+    if (less == Dim(0)) continue;
+    if (d < 2 || !less.is_constant() || less.value() < 0 || less.value() > ends[d - 2] ||
+        conv->attrs.get_ints("strides")[d - 2] != 1)
+      return std::nullopt;
+    ends[d - 2] -= less.value();
+  }
+  Attrs attrs = conv->attrs;
+  attrs.set("pads_end", std::move(ends));
+  return site.builder.add("Conv", conv->inputs, attrs);
+}
+
 /// The sum, mean, maximum, minimum or product of one element is that element.
 Result reduce_of_one(const Site& site) {
   if (site.node.op->kind != OpKind::kReduce || site.is("ReduceSumSquare")) return std::nullopt;
@@ -229,7 +256,7 @@ Result scan_of_one(const Site& site) {
   return site.fitted(site.builder.scalar(site.type.dtype, first));
 }
 
-constexpr std::array<SimplifyRule, 13> kViewRules = {{
+constexpr std::array<SimplifyRule, 14> kViewRules = {{
     {"nothing_to_do", nothing_to_do},
     {"product_of_depth_one", product_of_depth_one},
     {"reshape_of_reshape", reshape_of_reshape},
@@ -240,6 +267,7 @@ constexpr std::array<SimplifyRule, 13> kViewRules = {{
     {"expand_is_reshape", expand_is_reshape},
     {"unfold_is_reshape", unfold_is_reshape},
     {"slice_of_slice", slice_of_slice},
+    {"end_of_conv", end_of_conv},
     {"reduce_of_one", reduce_of_one},
     {"scan_of_one", scan_of_one},
     {"take_is_slice", take_is_slice},

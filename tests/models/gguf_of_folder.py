@@ -29,6 +29,22 @@ GRANITE_MOE = {"block_sparse_moe.router.layer": "ffn_gate_inp", "block_sparse_mo
                "block_sparse_moe.output_linear": "ffn_down_exps"}
 # Columns of gate and up alternate; matrices are [inputs, outputs].
 GPT_OSS = {"self_attn": "attn_sinks", "mlp.router": "ffn_gate_inp", "post_attention_layernorm": "post_attention_norm"}
+MAMBA = {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "norm": "attn_norm", "mixer.in_proj": "ssm_in",
+         "mixer.conv1d": "ssm_conv1d", "mixer.x_proj": "ssm_x", "mixer.dt_proj": "ssm_dt", "mixer.norm": "ssm_norm",
+         "mixer.out_proj": "ssm_out"}
+GRANITE_HYBRID = {**GRANITE_MOE, **{name.replace("mixer", "mamba"): to for name, to in MAMBA.items()},
+                  "shared_mlp.input_linear": "ffn_gate+ffn_up", "shared_mlp.output_linear": "ffn_down"}
+NEMOTRON = {**MAMBA, "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v", "mixer.o_proj": "attn_output",
+            "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down"}
+LFM2 = {"model.embedding_norm": "token_embd_norm", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
+        "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
+        "feed_forward.w2": "ffn_down", "feed_forward.w3": "ffn_up", "conv.conv": "shortconv.conv", "conv.in_proj": "shortconv.in_proj",
+        "conv.out_proj": "shortconv.out_proj"}
+QWEN3_NEXT = {**EXPERTS, "post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkvz": "attn_qkv+attn_gate",
+              "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.conv1d": "ssm_conv1d", "linear_attn.norm": "ssm_norm",
+              "linear_attn.out_proj": "ssm_out"}
+# Vectors and tables of layers with states.
+STATES = {"A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias"}
 # model_type: GGUF's architecture, whether rows of q and k are reordered, names that differ from Llama's.
 ARCHITECTURES = {
     "llama": ("llama", True, {}), "mistral": ("llama", True, {}), "qwen2": ("qwen2", False, {}),
@@ -40,7 +56,10 @@ ARCHITECTURES = {
     "starcoder2": ("starcoder2", False, {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
     "gpt_neox": ("gptneox", False, NEOX),
     "mixtral": ("llama", True, MIXTRAL), "qwen2_moe": ("qwen2moe", False, EXPERTS), "qwen3_moe": ("qwen3moe", False, EXPERTS),
-    "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE), "gpt_oss": ("gpt-oss", False, GPT_OSS)}
+    "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE), "gpt_oss": ("gpt-oss", False, GPT_OSS),
+    "mamba": ("mamba", False, MAMBA), "falcon_mamba": ("mamba", False, MAMBA), "mamba2": ("mamba2", False, MAMBA),
+    "nemotron_h": ("nemotron_h", False, NEMOTRON), "granitemoehybrid": ("granitehybrid", True, GRANITE_HYBRID), "lfm2": ("lfm2", False, LFM2),
+    "qwen3_next": ("qwen3next", False, QWEN3_NEXT)}
 
 
 # Where a block of a type that the gguf package cannot make has its scales, of float16.
@@ -81,21 +100,79 @@ def neighbours(rows, heads):
     return np.arange(rows).reshape(heads, 2, rows // heads // 2).swapaxes(1, 2).reshape(rows)
 
 
+NO_ATTENTION = ("mamba", "falcon_mamba", "mamba2")
+
+
+def mlp_of(c):
+    if c["model_type"] == "granitemoehybrid" and not c["num_local_experts"]:
+        return c["shared_intermediate_size"]
+    if c["model_type"] != "lfm2" or not c["block_auto_adjust_ff_dim"]:
+        return c["intermediate_size"]
+    size, multiple = int(c["block_ffn_dim_multiplier"] * int(2 * c["intermediate_size"] / 3)), c["block_multiple_of"]
+    return -(-size // multiple) * multiple
+
+
+def states_of(c, add):
+    """Keys of layers with states."""
+    kind = c["model_type"]
+    if kind == "lfm2":
+        add("shortconv.l_cache", c["conv_L_cache"])
+    names = {"mamba": ("conv_kernel", "state_size", "time_step_rank", None, "intermediate_size"),
+             "falcon_mamba": ("conv_kernel", "state_size", "time_step_rank", None, "intermediate_size"),
+             "mamba2": ("conv_kernel", "state_size", "num_heads", "n_groups", "head_dim"),
+             "granitemoehybrid": ("mamba_d_conv", "mamba_d_state", "mamba_n_heads", "mamba_n_groups", "mamba_d_head"),
+             "nemotron_h": ("conv_kernel", "ssm_state_size", "mamba_num_heads", "n_groups", "mamba_head_dim"),
+             "qwen3_next": ("linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_value_heads", "linear_num_key_heads",
+                            "linear_value_head_dim")}.get(kind)
+    if names is None:
+        return
+    taps, state, rank, groups, size = (c[name] if name else None for name in names)
+    add("ssm.conv_kernel", taps)
+    add("ssm.state_size", state)
+    add("ssm.time_step_rank", rank)
+    add("ssm.inner_size", rank * size if groups else size)
+    if groups:
+        add("ssm.group_count", groups)
+    if kind == "falcon_mamba":
+        add("ssm.dt_b_c_rms", True)
+    if kind == "granitemoehybrid":
+        add("rope.scaling.finetuned", c["position_embedding_type"] == "rope")
+    if kind == "qwen3_next":
+        add("full_attention_interval", c["num_hidden_layers"])
+
+
+def delta_order(c):
+    """Rows of in_proj_qkvz, which each head of keys has: all queries, keys, values, gates."""
+    heads, keys = c["linear_num_key_heads"], c["linear_key_head_dim"]
+    values = c["linear_value_head_dim"] * c["linear_num_value_heads"] // heads
+    rows = np.arange(heads * 2 * (keys + values)).reshape(heads, -1)
+    parts = np.split(rows, [keys, 2 * keys, 2 * keys + values], axis=1)
+    return np.concatenate([part.reshape(-1) for part in parts])
+
+
 def keys_of(c, add):
     """GGUF's keys of config.json `c`; `add` (key, value)."""
+    add("block_count", c.get("num_hidden_layers") or len(c["layers_block_type"]))
+    add("context_length", c.get("max_position_embeddings", 1 << 20))
+    add("embedding_length", c["hidden_size"])
+    states_of(c, add)
+    if c["model_type"] in NO_ATTENTION:
+        add("feed_forward_length", 0)
+        add("attention.head_count", 0)
+        add("attention.layer_norm_rms_epsilon", float(c["layer_norm_epsilon"]))
+        return
     size = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     share = c.get("partial_rotary_factor") or c.get("rotary_pct") or 1
-    add("block_count", c["num_hidden_layers"])
-    add("context_length", c["max_position_embeddings"])
-    add("embedding_length", c["hidden_size"])
-    add("feed_forward_length", c["intermediate_size"])
+    kv = c.get("num_key_value_heads") or c["num_attention_heads"]
+    add("feed_forward_length", mlp_of(c))
     add("attention.head_count", c["num_attention_heads"])
-    add("attention.head_count_kv", c.get("num_key_value_heads") or c["num_attention_heads"])
+    by_layer = [kv if kind in ("attention", "full_attention") else 0 for kind in c.get("layer_types") or c.get("layers_block_type") or []]
+    add("attention.head_count_kv", by_layer if c["model_type"] in ("lfm2", "granitemoehybrid", "nemotron_h") else kv)
     add("attention.key_length", size)
     add("attention.value_length", size)
     add("rope.dimension_count", int(size * share))
     add("rope.freq_base", float(c.get("rope_theta") or c.get("rotary_emb_base") or 10000))
-    for key, names in {"attention.layer_norm_rms_epsilon": ["rms_norm_eps"],
+    for key, names in {"attention.layer_norm_rms_epsilon": ["rms_norm_eps", "norm_eps", "layer_norm_epsilon"],
                        "attention.layer_norm_epsilon": ["layer_norm_eps", "norm_epsilon"],
                        "attn_logit_softcapping": ["attn_logit_softcapping"],
                        "final_logit_softcapping": ["final_logit_softcapping"],
@@ -154,13 +231,15 @@ def convert(folder, out, kind="F32", dequantized=None):
     c = json.loads((Path(folder) / "config.json").read_text())
     arch, turned, more = ARCHITECTURES[c["model_type"]]
     names = {**LLAMA, **more}
-    heads, kv = c["num_attention_heads"], c.get("num_key_value_heads") or c["num_attention_heads"]
+    heads = c.get("num_attention_heads") or 1
+    kv = c.get("num_key_value_heads") or heads
     size = c.get("head_dim") or c["hidden_size"] // heads
     share = c.get("partial_rotary_factor") or c.get("rotary_pct") or 1
     writer = gguf.GGUFWriter(out, arch)
 
     def add(key, value):
-        method = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+        method = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string,
+                  list: writer.add_array}
         method[type(value)](f"{arch}.{key}", value)
 
     def vector(name, x):
@@ -199,6 +278,16 @@ def convert(folder, out, kind="F32", dequantized=None):
             layer, stem = stem.split(".layers.")[1].split(".", 1)
             prefix = f"blk.{layer}."
         numbers[name] = x
+        if part in STATES:
+            values = -np.exp(x) if part == "A_log" else x
+            vector(prefix + STATES[part], values[:, None] if values.ndim == 1 and part != "dt_bias" and arch != "qwen3next" else values)
+            continue
+        if x.ndim == 3 and stem.endswith(("conv1d", "conv.conv")):
+            vector(f"{prefix}{names[stem]}.{part}", x[:, 0])
+            continue
+        if names.get(stem) == "ssm_norm" and arch != "qwen3next":
+            vector(f"{prefix}ssm_norm.{part}", x.reshape(c.get("n_groups") or c["mamba_n_groups"], -1))
+            continue
         if "layernorm.norms." in stem:  # of each head
             what = "attn_q_norm" if ".q_layernorm" in stem else "attn_k_norm"
             stacked.setdefault(f"{prefix}{what}.weight", {})[int(stem.rsplit(".", 1)[1])] = x
@@ -219,17 +308,25 @@ def convert(folder, out, kind="F32", dequantized=None):
             order = neighbours(len(x), heads if to == "attn_q" else kv)
         if to == "attn_qkv" and arch == "gptneox":  # each head has its q, k and v
             order = order.reshape(heads, 3, size).swapaxes(0, 1).reshape(-1)
+        if to == "attn_qkv+attn_gate":
+            order = delta_order(c)
         if x.ndim == 1:
-            vector(f"{prefix}{to}.{part}", x[order] + (arch.startswith("gemma") and to.endswith("norm")))
+            adds = arch.startswith("gemma") or (arch == "qwen3next" and to != "ssm_norm")
+            vector(f"{prefix}{to}.{part}", x[order] + (adds and to.endswith("norm")))
             continue
         # As llama.cpp: rows that are not whole blocks get smaller ones.
-        own = kind if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0] == 0 else "Q8_0"
-        data, meant, factor = blocks_of(x[order], own)
-        writer.add_tensor(f"{prefix}{to}.{part}", data, raw_dtype=gguf.GGMLQuantizationType[own])
-        if factor != 1:
-            vector(f"{prefix}{to}.scale", np.array([factor]))
+        own = next(each for each in (kind, "Q8_0", "F32") if x.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[each]][0] == 0)
         numbers[name] = np.empty_like(x)
-        numbers[name][order] = meant
+        several = to.split("+")
+        gates = len(x) // len(several)
+        if to == "attn_qkv+attn_gate":
+            gates = len(x) - c["linear_num_value_heads"] * c["linear_value_head_dim"]
+        for to, rows in zip(several, np.split(order, [gates]) if len(several) > 1 else [order], strict=True):
+            data, meant, factor = blocks_of(x[rows], own)
+            writer.add_tensor(f"{prefix}{to}.{part}", data, raw_dtype=gguf.GGMLQuantizationType[own])
+            if factor != 1:
+                vector(f"{prefix}{to}.scale", np.array([factor]))
+            numbers[name][rows] = meant
     for to, parts in experts.items():
         files = [parts[i] for i in sorted(parts)]
         for name, meant in zip(files, of_experts(to, np.stack([numbers[name] for name in files]))):

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "frontend/decoders/config/decoder_config.h"
+#include "frontend/decoders/config/tensor_names.h"
 
 namespace sinter::frontend {
 
@@ -19,10 +19,6 @@ enum class Windows {
   kPeriodFromFirst,  // the same, the first being one of those without
   kUpper,            // with "use_sliding_window": from layer "max_window_layers" on
 };
-
-/// A tensor by its name in GGUF, and by its name in a Hugging Face folder: both without "weight" or
-/// "bias", or both whole.
-using TensorName = std::pair<std::string_view, std::string_view>;
 
 /// How an architecture's files describe a mixture of experts.
 struct ExpertKeys {
@@ -69,6 +65,14 @@ struct Architecture {
   std::string_view layer_prefix = "model.layers.";
   std::span<const TensorName> names = {};  // those that differ from Llama's
   std::span<const TensorName> keys = {};   // of config.json, which differ from Llama's
+  Mixer mixer = Mixer::kNone;              // of layers without attention
+  bool norms_groups = false;               // see MixerConfig; of GGUF all do
+  bool norms_operands = false;             // see MixerConfig; GGUF has a key
+  bool attends = true;                     // there are layers with attention
+  bool has_positions = true;               // those have rotary positions
+  bool gates_attention = false;            // see DecoderConfig
+  bool adjusts_mlp = false;                // LFM2's size of its MLP, of folders
+  bool has_shared_mlp = false;             // Granite's MLP for all tokens, beside experts or alone
 };
 
 std::span<const Architecture> architectures();

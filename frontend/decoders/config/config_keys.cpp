@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "ir/text/shown.h"
@@ -19,12 +20,13 @@ class JsonKeys : public ConfigKeys {
  public:
   explicit JsonKeys(const std::string& text) {
     try {
-      config_ = tools::read_json(text, "config.json", tools::kConfigLimits);
+      config_ = tools::read_json(with_finite(text), "config.json", tools::kConfigLimits);
     } catch (const Error& error) {
       throw invalid_model_error("{}", error.what());
     }
     if (!config_.is_object()) throw invalid_model_error("config.json is no JSON object");
     spell_as_before();
+    spell_infinities();
   }
 
   std::string spelled(std::string_view key) const override { return std::string(key); }
@@ -54,6 +56,25 @@ class JsonKeys : public ConfigKeys {
   }
 
  private:
+  /// Python writes Infinity, which JSON does not have: as the largest number.
+  static std::string with_finite(const std::string& text) {
+    constexpr std::string_view kInfinity = "Infinity", kLargest = "1.7976931348623157e308";
+    if (text.find(kInfinity) == std::string::npos) return text;
+    std::string result;
+    bool is_string = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (!is_string && text.compare(i, kInfinity.size(), kInfinity) == 0) {
+        result += kLargest;
+        i += kInfinity.size() - 1;
+        continue;
+      }
+      if (text[i] == '"') is_string = !is_string;
+      result += text[i];
+      if (is_string && text[i] == '\\' && i + 1 < text.size()) result += text[++i];
+    }
+    return result;
+  }
+
   /// transformers 5 has "rope_parameters", for all layers or for each kind of them, in place of
   /// "rope_scaling", "rope_theta", "partial_rotary_factor" and "rope_local_base_freq".
   void spell_as_before() {
@@ -75,6 +96,15 @@ class JsonKeys : public ConfigKeys {
            all.value("rope_type", "") == "longrope"))
         config_[key] = all[key];
     config_["rope_scaling"] = std::move(all);
+  }
+
+  /// transformers 5 writes what JSON has no number for as {"__float__": "Infinity"}.
+  void spell_infinities() {
+    const auto limits = config_.find("time_step_limit");
+    if (limits == config_.end() || !limits->is_array()) return;
+    for (json& each : *limits)
+      if (each.is_object() && each.value("__float__", "") == "Infinity")
+        each = std::numeric_limits<double>::max();
   }
 
   /// What is an object is there.
@@ -99,7 +129,7 @@ class JsonKeys : public ConfigKeys {
 };
 
 /// config.json's name, and GGUF's behind the architecture.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 48> kGgufNames = {{
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
     {"num_attention_heads", "attention.head_count"},
@@ -112,6 +142,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNam
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
     {"layer_norm_eps", "attention.layer_norm_epsilon"},
     {"norm_epsilon", "attention.layer_norm_epsilon"},
+    {"layer_norm_epsilon", "attention.layer_norm_rms_epsilon"},
+    {"norm_eps", "attention.layer_norm_rms_epsilon"},
     {"rope_theta", "rope.freq_base"},
     {"rotary_emb_base", "rope.freq_base"},
     {"rope_local_base_freq", "rope.freq_base_swa"},
@@ -136,6 +168,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNam
     {"num_experts_per_tok", "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+    {"full_attention_interval", "full_attention_interval"},
+    {"conv_L_cache", "shortconv.l_cache"},
+    {"mamba_d_conv", "ssm.conv_kernel"},
+    {"mamba_inner", "ssm.inner_size"},
+    {"mamba_d_state", "ssm.state_size"},
+    {"mamba_n_heads", "ssm.time_step_rank"},
+    {"mamba_dt_rank", "ssm.time_step_rank"},
+    {"mamba_n_groups", "ssm.group_count"},
+    {"mamba_norms_operands", "ssm.dt_b_c_rms"},
+    {"has_positions", "rope.scaling.finetuned"},
 }};
 
 class GgufKeys : public ConfigKeys {
@@ -230,6 +272,19 @@ std::optional<std::int64_t> ConfigKeys::integer(std::string_view key) const {
       real != nullptr && std::abs(*real) <= kLargest && *real == std::floor(*real))
     return static_cast<std::int64_t>(*real);
   refuse(key, "an integer");
+}
+
+std::optional<std::int64_t> ConfigKeys::largest(std::string_view key) const {
+  const auto value = get(key);
+  if (!value || !std::holds_alternative<std::vector<double>>(*value)) return integer(key);
+  double largest = 0;
+  for (const double each : std::get<std::vector<double>>(*value)) {
+    if (each == 0) continue;
+    if (largest != 0 && each != largest) refuse(key, "the same number for all layers that have it");
+    largest = each;
+  }
+  if (largest < 0 || largest > static_cast<double>(kMostSize)) refuse(key, "a list of sizes");
+  return static_cast<std::int64_t>(largest);
 }
 
 std::optional<double> ConfigKeys::number(std::string_view key) const {

@@ -33,6 +33,8 @@ class ConfigKeys {
   /// Error(kInvalidModel) if the value is of another type, naming the key as the file does.
   std::optional<bool> flag(std::string_view key) const;
   std::optional<std::int64_t> integer(std::string_view key) const;
+  /// An integer, or of a list for layers the one that all have but for zeros.
+  std::optional<std::int64_t> largest(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::vector<double>> numbers(std::string_view key) const;

@@ -24,6 +24,7 @@ enum class Residual {
   kSandwich,  // x + norm(f(norm(x)))
   kParallel,  // x + attention(norm(x)) + mlp(norm(x)), each with a norm of its own
   kShared,    // the same with one norm for both
+  kSingle,    // x + f(norm(x)), f being attention, a layer with a state, or an MLP
 };
 
 /// Norms of queries and keys before they are rotated.
@@ -34,7 +35,7 @@ enum class HeadNorms {
   kWidth,  // over all heads at once
 };
 
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu };
 
 /// Angles of rotary embedding: position * frequency, for each pair of elements.
 struct Rotary {
@@ -66,6 +67,33 @@ struct LatentConfig {
   std::int64_t rank = 0;        // 0: attention is not latent
   std::int64_t query_rank = 0;  // the same of queries; 0: they are not
   std::int64_t turned = 0;      // elements of a head, of the last ones, that are rotated
+};
+
+/// What mixes tokens in layers whose file has no attention: a convolution along the last tokens,
+/// and a state of fixed size for each head (ir/ops/recurrent/linear_attention.cpp).
+enum class Mixer {
+  kNone,        // all layers have attention
+  kShortConv,   // LFM2's gated convolution, which has no further state
+  kMamba,       // arXiv:2312.00752: channels are heads of values of one element
+  kMamba2,      // arXiv:2405.21060
+  kGatedDelta,  // arXiv:2412.06464
+};
+struct MixerConfig {
+  Mixer mixer = Mixer::kNone;
+  std::int64_t taps = 0;       // of the convolution; its state has one row less
+  std::int64_t heads = 0;      // states
+  std::int64_t key_heads = 0;  // heads of queries and of keys, which consecutive states share
+  std::int64_t key_size = 0, value_size = 0;
+  std::int64_t step_rank = 0;  // of Mamba: numbers that the lengths of steps are products of
+  double least_step = 0, most_step = 0;  // bounds of Mamba-2's; 0: none
+  bool norms_groups = false;    // Mamba-2's norm is over each head of keys' part, else whole
+  bool norms_operands = false;  // of Mamba: keys, queries and lengths of steps, by their size
+  double operand_epsilon = 0;
+  bool has_logarithms = false;   // the file has log(-A) in place of A
+  std::optional<bool> has_bias;  // of what is read and written; nothing: as the file has it
+
+  std::int64_t values() const { return heads * value_size; }
+  std::int64_t keys() const { return key_heads * key_size; }
 };
 
 /// What a graph is for: the next token, or something of whole texts, without caches.
@@ -124,8 +152,12 @@ struct DecoderConfig {
 
   bool has_sinks = false;  // each head has the score of one more key, whose value is zero
 
+  bool gates_attention = false;  // rows of queries are [head, (query, gate), size]: the output is
+                                 // scaled by sigmoid(gate)
+
   ExpertsConfig experts;
   LatentConfig latent;
+  MixerConfig mixer;
   TextConfig text;
 
   std::vector<std::string> left_out;  // beginnings of names of tensors that are of no use

@@ -29,9 +29,10 @@ class ConfigReader {
     config_.architecture = row_.name;
     read_text(row_, keys_, config_);
     read_sizes();
+    if (row_.mixer != Mixer::kNone) read_mixer(row_, keys_, config_);
     read_norms();
     read_scales();
-    read_positions();
+    if (row_.attends) read_positions();
     read_biases();
     read_experts();
     if (!keys_.is_gguf()) read_quantization();
@@ -49,8 +50,62 @@ class ConfigReader {
   void read_sizes() {
     DecoderConfig& c = config_;
     c.hidden = keys_.size("hidden_size", kMostSize);
+    const auto blocks = keys_.texts("layers_block_type");
+    const std::int64_t count = blocks && !keys_.has("num_hidden_layers")
+                                   ? std::ssize(*blocks)
+                                   : keys_.size("num_hidden_layers", kMostLayers);
+    if (count > kMostLayers)
+      throw invalid_model_error("{} layers are more than {}", count, kMostLayers);
+    c.layers.resize(static_cast<std::size_t>(count));
+    if (row_.attends) read_heads();
+    c.has_sinks = row_.has_sinks;
+    c.gates_attention = row_.gates_attention;
+    read_intermediate();
+    if (keys_.is_gguf() && !keys_.integer("vocab_size")) {
+      const auto shape = weights_.shape("token_embd.weight");
+      c.vocabulary = shape.empty() ? 0 : shape[0];
+    } else {
+      c.vocabulary = keys_.size("vocab_size", kMostTokens);
+    }
+    // States know no limit.
+    constexpr std::int64_t kMostOfStates = 1 << 20;
+    c.positions = row_.attends
+                      ? keys_.size("max_position_embeddings", kMostPositions)
+                      : keys_.size_or("max_position_embeddings", kMostOfStates, kMostPositions);
+  }
+
+  void read_intermediate() {
+    std::int64_t& size = config_.intermediate;
+    if (!row_.attends) return;  // nor is there an MLP
+    if (row_.has_shared_mlp && keys_.integer("shared_expert_intermediate_size").value_or(0) > 0 &&
+        keys_.integer(row_.experts->count).value_or(0) == 0) {
+      size = keys_.size("shared_expert_intermediate_size", kMostSize);
+      keys_.integer("intermediate_size");  // of no expert
+      return;
+    }
+    const auto of_layers = keys_.largest("intermediate_size");
+    if (of_layers && *of_layers > 0 && *of_layers <= kMostSize)
+      size = *of_layers;
+    else
+      size = keys_.size("intermediate_size", kMostSize);  // says what is wrong
+    if (!row_.adjusts_mlp || keys_.is_gguf() ||
+        !keys_.flag("block_auto_adjust_ff_dim").value_or(true))
+      return;
+    // LFM2's: two thirds, a multiple of a number.
+    size = static_cast<std::int64_t>(keys_.number("block_ffn_dim_multiplier").value_or(1) *
+                                     static_cast<double>(2 * size / 3));
+    const std::int64_t multiple = keys_.size_or("block_multiple_of", 256, kMostSize);
+    size = (std::max<std::int64_t>(size, 1) + multiple - 1) / multiple * multiple;
+    if (size > kMostSize) throw invalid_model_error("its MLP has {} elements", size);
+  }
+
+  void read_heads() {
+    DecoderConfig& c = config_;
     c.heads = keys_.size("num_attention_heads", kMostHeads);
-    c.kv_heads = keys_.size_or("num_key_value_heads", c.heads, kMostHeads);
+    c.kv_heads = keys_.largest("num_key_value_heads").value_or(c.heads);
+    if (c.kv_heads < 1 || c.kv_heads > kMostHeads)
+      throw invalid_model_error("'{}' is {}: expected 1 to {}",
+                                keys_.spelled("num_key_value_heads"), c.kv_heads, kMostHeads);
     if (c.heads % c.kv_heads != 0)
       throw invalid_model_error("'{}' is {}, which does not divide {} heads",
                                 keys_.spelled("num_key_value_heads"), c.kv_heads, c.heads);
@@ -65,16 +120,6 @@ class ConfigReader {
       throw unsupported_error("'{}' differs from the size of keys. {}",
                               keys_.spelled("value_head_dim"), kOtherWay);
     if (!row_.is_latent) c.value_size = c.head_size;
-    c.has_sinks = row_.has_sinks;
-    c.intermediate = keys_.size("intermediate_size", kMostSize);
-    if (keys_.is_gguf() && !keys_.integer("vocab_size")) {
-      const auto shape = weights_.shape("token_embd.weight");
-      c.vocabulary = shape.empty() ? 0 : shape[0];
-    } else {
-      c.vocabulary = keys_.size("vocab_size", kMostTokens);
-    }
-    c.positions = keys_.size("max_position_embeddings", kMostPositions);
-    c.layers.resize(static_cast<std::size_t>(keys_.size("num_hidden_layers", kMostLayers)));
   }
 
   void read_latent() {
@@ -122,7 +167,7 @@ class ConfigReader {
 
   void read_scales() {
     DecoderConfig& c = config_;
-    const auto size = static_cast<double>(c.head_size);
+    const auto size = static_cast<double>(std::max<std::int64_t>(c.head_size, 1));
     c.score_scale = 1 / std::sqrt(size);
     if (row_.is_latent) c.score_scale *= scale_of_longer_texts();
     if (row_.scales_embedding) c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
@@ -261,8 +306,12 @@ class ConfigReader {
     if (types.size() != config_.layers.size())
       throw invalid_model_error("'layer_types' names {} layers of {}", types.size(),
                                 config_.layers.size());
+    const auto is_of_states = [&](const std::string& type) {
+      return row_.mixer != Mixer::kNone && (type == "linear_attention" || type == "conv" ||
+                                            type == "mamba" || type == "attention");
+    };
     for (const std::string& type : types)
-      if (type != "full_attention" && type != "sliding_attention")
+      if (type != "full_attention" && type != "sliding_attention" && !is_of_states(type))
         throw unsupported_error(
             "'layer_types' has '{}': only attention, full or sliding, is known. {}",
             ir::shown(type), kOtherWay);
@@ -271,6 +320,16 @@ class ConfigReader {
   /// Whether a layer has no positions.
   std::vector<bool> plain_layers() const {
     std::vector<bool> plain(config_.layers.size());
+    if (row_.mixer != Mixer::kNone) {
+      // Granite's hybrids may leave order to their states.
+      const std::string kind = keys_.text("position_embedding_type").value_or("rope");
+      const bool has =
+          row_.has_positions && kind == "rope" && keys_.flag("has_positions").value_or(true);
+      if (kind != "rope" && kind != "nope")
+        throw unsupported_error("'position_embedding_type' is '{}': expected 'rope' or 'nope'. {}",
+                                ir::shown(kind), kOtherWay);
+      plain.assign(plain.size(), !has);
+    }
     if (row_.plain_period == 0) return plain;
     const auto rotated = keys_.numbers("no_rope_layers");  // 1: has positions
     if (rotated && rotated->size() != plain.size())
@@ -320,6 +379,7 @@ class ConfigReader {
     e.shared = keys_.size_or("shared_expert_intermediate_size", 0, kMostSize);
     e.normalises = row_.experts->normalises;
     if (!keys_.is_gguf()) e.normalises = keys_.flag("norm_topk_prob").value_or(e.normalises);
+    if (row_.has_shared_mlp) e.shared_has_share = false;
     if (row_.experts->is_clamped) read_clamped(e);
     if (row_.experts->has_groups) read_groups(e);
   }
@@ -377,7 +437,7 @@ Activation activation_of(std::string_view key, std::string_view name) {
       {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
       {"gelu", Activation::kGelu},          {"gelu_new", Activation::kGeluTanh},
       {"gelu_fast", Activation::kGeluTanh}, {"gelu_pytorch_tanh", Activation::kGeluTanh},
-      {"relu", Activation::kRelu}};
+      {"relu", Activation::kRelu},          {"relu2", Activation::kSquaredRelu}};
   for (const auto& [known, kind] : kNames)
     if (known == name) return kind;
   throw unsupported_error("'{}' is '{}', which is not known. {}", key, ir::shown(name), kOtherWay);

@@ -16,6 +16,9 @@ namespace sinter::frontend {
 DecoderConfig read_config(const Architecture& architecture, const ConfigKeys& keys,
                           const TensorFile& weights, const TextConfig& text = {});
 
+/// The sizes of layers without attention, which `row` has. Throws as read_config() does.
+void read_mixer(const Architecture& row, const ConfigKeys& keys, DecoderConfig& config);
+
 /// The activation that `key` of a config.json calls `name`. Throws Error(kUnsupported) for others.
 Activation activation_of(std::string_view key, std::string_view name);
 

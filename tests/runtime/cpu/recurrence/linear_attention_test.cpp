@@ -24,6 +24,7 @@ struct Layer {
   std::int64_t query_heads = 2, key_heads = 2, value_heads = 2, keys = 8, values = 4;
   bool has_state = true;
   DType type = kF32, state_type = kF32;
+  std::int64_t slots = 0;  // of a ragged batch
 
   std::int64_t heads() const { return std::max(key_heads, value_heads); }
   std::int64_t out_heads() const { return std::max(query_heads, heads()); }
@@ -44,7 +45,7 @@ std::vector<std::vector<std::int64_t>> shapes_of(const Layer& l) {
       optional(l.gate != kNone, {l.batch, l.length, l.heads(), l.gate == kByChannel ? l.keys : 1}),
       optional(l.rule == kDelta, {l.batch, l.length, l.heads(), 1}),
       optional(l.rule == kGeneralDelta, {l.batch, l.length, l.heads(), 2 * l.keys}),
-      optional(l.has_state, {l.batch, l.heads(), l.keys, l.values})};
+      optional(l.has_state, {l.slots > 0 ? l.slots : l.batch, l.heads(), l.keys, l.values})};
 }
 
 std::int64_t count_of(const std::vector<std::int64_t>& shape) {
@@ -132,7 +133,13 @@ std::pair<Values, Values> recurrence(const Layer& l, const std::vector<Values>& 
   return {out, all};
 }
 
-std::pair<Values, Values> run(const Layer& l, const std::vector<Values>& in, int threads = 2) {
+/// Of a ragged batch: first tokens, slots that are read and that are written.
+struct Ragged {
+  std::vector<std::int32_t> starts, sources, slots;
+};
+
+std::pair<Values, Values> run(const Layer& l, const std::vector<Values>& in, int threads = 2,
+                              const Ragged& ragged = {}) {
   PlanBuilder b;
   const auto shapes = shapes_of(l);
   const auto ids = [&](const std::vector<std::int64_t>& shape) {
@@ -149,16 +156,25 @@ std::pair<Values, Values> run(const Layer& l, const std::vector<Values>& in, int
       operands.push_back({operands[0].buffer, ids({0, 0, 0, 0})});
   }
   const std::vector<std::int64_t> out_shape{l.batch, l.length, l.out_heads(), l.values},
-      state_shape{l.batch, l.heads(), l.keys, l.values};
-  b.call(
-      "linear_attention",
-      {operands[0], operands[1], operands[2], operands[3], operands[4], operands[5], operands[6]},
-      {b.output_of("y", l.type, ids(out_shape)),
-       b.output_of("state", l.state_type, ids(state_shape))},
-      {{"rule", std::int64_t{l.rule}},
-       {"decay", std::int64_t{l.gate}},
-       {"state", std::int64_t{l.has_state}},
-       {"scale", kScale}});
+      state_shape{l.slots > 0 ? l.slots : l.batch, l.heads(), l.keys, l.values};
+  const std::pair<const char*, const std::vector<std::int32_t>*> indices[] = {
+      {"starts", &ragged.starts}, {"sources", &ragged.sources}, {"slots", &ragged.slots}};
+  for (const auto& [name, values] : indices)
+    if (l.slots > 0)
+      operands.push_back(b.input_of(name, DType::kInt32, ids({std::ssize(*values)})));
+  const std::initializer_list<PlanBuilder::Attribute> attributes = {
+      {"rule", std::int64_t{l.rule}},
+      {"decay", std::int64_t{l.gate}},
+      {"state", std::int64_t{l.has_state}},
+      {"scale", kScale}};
+  const auto& o = operands;
+  const auto y = b.output_of("y", l.type, ids(out_shape)),
+             last = b.output_of("state", l.state_type, ids(state_shape));
+  if (l.slots > 0)
+    b.call("ragged_linear_attention", {o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8], o[9]},
+           {y, last}, attributes);
+  else
+    b.call("linear_attention", {o[0], o[1], o[2], o[3], o[4], o[5], o[6]}, {y, last}, attributes);
   SessionOptions options;
   options.threads = threads;
   Session session(b.build(), options);
@@ -171,6 +187,8 @@ std::pair<Values, Values> run(const Layer& l, const std::vector<Values>& in, int
     session.set_input(fmt::format("x{}", i),
                       TensorView{type_of(i), shapes[i], bytes[i].data(), Memory::kHost});
   }
+  for (const auto& [name, values] : indices)
+    if (l.slots > 0) session.set_input(name, {std::ssize(*values)}, *values);
   session.run();
   const auto result = [&](const char* name, DType type, std::int64_t count) {
     const auto* const data = static_cast<const std::byte*>(session.output(name).data);
@@ -268,6 +286,82 @@ TEST(LinearAttentionOnCpu, NanStaysInItsSequence) {
         ASSERT_TRUE(std::isnan(out[i])) << i;
       }
     }
+  }
+}
+
+/// Factors beyond the range of the values' type, and of float32: infinite or NaN from there on,
+/// in their own sequence alone.
+TEST(LinearAttentionOnCpu, GatesMayOverflow) {
+  for (const DType type : {kF16, kBF16, kF32})
+    for (const Rule rule : {kLinear, kDelta})
+      for (const double gate : {30.0, 200.0}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", to_string(type), int{rule}, gate));
+        const Layer layer{.rule = rule, .length = 40, .batch = 2, .type = type};
+        auto inputs = draw(layer);
+        const std::int64_t token = 20;
+        for (std::int64_t t = token; t < layer.length; ++t)
+          inputs[3][static_cast<std::size_t>(t * layer.heads())] = gate;
+        const auto [out, state] = run(layer, inputs);
+        const auto expected = recurrence(layer, inputs).first;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          const auto row = static_cast<std::int64_t>(i) / layer.values;
+          const bool is_behind = row % layer.out_heads() == 0 && row / layer.out_heads() >= token &&
+                                 row / layer.out_heads() < layer.length;
+          if (!is_behind) {
+            ASSERT_NEAR(out[i], expected[i], type == kF32 ? 1e-4 : 0.2) << i;
+          } else if (row / layer.out_heads() > token + 10) {
+            ASSERT_FALSE(std::isfinite(out[i])) << i;
+          }
+        }
+        ASSERT_FALSE(std::isfinite(state[0]));
+        ASSERT_TRUE(std::isfinite(state[static_cast<std::size_t>(layer.keys * layer.values)]));
+      }
+}
+
+/// Sequences of no token, of one, and of more than a chunk, whose states are wanted within; a token
+/// of padding.
+TEST(LinearAttentionOnCpu, RaggedBatchesAreTheirSequences) {
+  for (const Rule rule : {kLinear, kDelta, kGeneralDelta}) {
+    SCOPED_TRACE(int{rule});
+    const Layer all{.rule = rule, .length = 203, .batch = 1, .keys = 16, .values = 8, .slots = 6};
+    auto inputs = draw(all);
+    Ragged ragged{{0, 130, 130, 131, 202}, {}, {}};
+    ragged.sources.assign(203, 99);
+    ragged.slots.assign(203, -1);
+    ragged.sources[0] = -1;
+    ragged.sources[130] = 3;
+    ragged.sources[131] = 5;
+    ragged.slots[99] = 1;  // within a chunk
+    ragged.slots[129] = 0;
+    ragged.slots[130] = 3;  // in place
+    ragged.slots[201] = 4;
+    const auto [out, states] = run(all, inputs, 2, ragged);
+    const std::int64_t size = all.heads() * all.keys * all.values;
+    const auto slot = [&](const Values& pool, std::int64_t i) {
+      return Values(pool.begin() + i * size, pool.begin() + (i + 1) * size);
+    };
+    const auto check = [&](std::int64_t first, std::int64_t end, std::int64_t source,
+                           std::int64_t target) {
+      Layer one = all;
+      one.slots = 0;
+      one.length = end - first;
+      std::vector<Values> own;
+      for (std::size_t i = 0; i < 6; ++i) {
+        const std::int64_t row = std::ssize(inputs[i]) / all.length;
+        own.emplace_back(inputs[i].begin() + first * row, inputs[i].begin() + end * row);
+      }
+      own.push_back(source < 0 ? Values(static_cast<std::size_t>(size)) : slot(inputs[6], source));
+      const auto [wanted, last] = recurrence(one, own);
+      const std::int64_t row = all.out_heads() * all.values;
+      expect_near({out.begin() + first * row, out.begin() + end * row}, wanted, 2e-5);
+      expect_near(slot(states, target), last, 2e-5);
+    };
+    check(0, 100, -1, 1);
+    check(0, 130, -1, 0);
+    check(130, 131, 3, 3);
+    check(131, 202, 5, 4);
+    for (const std::int64_t kept : {2, 5})
+      expect_near(slot(states, kept), slot(inputs[6], kept), 1e-7);
   }
 }
 
