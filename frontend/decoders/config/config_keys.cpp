@@ -99,7 +99,7 @@ class JsonKeys : public ConfigKeys {
 };
 
 /// config.json's name, and GGUF's behind the architecture.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 49> kGgufNames = {{
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
     {"num_attention_heads", "attention.head_count"},
@@ -136,6 +136,19 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 36> kGgufNam
     {"num_experts_per_tok", "expert_used_count"},
     {"moe_intermediate_size", "expert_feed_forward_length"},
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+    {"n_routed_experts", "expert_count"},
+    {"n_shared_experts", "expert_shared_count"},
+    {"n_group", "expert_group_count"},
+    {"topk_group", "expert_group_used_count"},
+    {"norm_topk_prob", "expert_weights_norm"},
+    {"routed_scaling_factor", "expert_weights_scale"},
+    {"scoring_func", "expert_gating_func"},
+    {"q_lora_rank", "attention.q_lora_rank"},
+    {"kv_lora_rank", "attention.kv_lora_rank"},
+    {"qk_rope_head_dim", "rope.dimension_count"},
+    {"qk_head_dim", "attention.key_length_mla"},
+    {"v_head_dim", "attention.value_length_mla"},
+    {"rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier"},
 }};
 
 class GgufKeys : public ConfigKeys {

@@ -49,6 +49,9 @@ std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t 
 std::vector<Dim> parts_from_data(NodeContext& node, const Dim& extent) {
   const Term given = Term(node, node.input(1, "split")).cast(DType::kInt64);
   const auto count = static_cast<std::int64_t>(node.output_count());
+  const Term least = reduce("ReduceMin", given, 0),
+             surplus = reduce("ReduceSum", given, 0) - size_of_dim(node, extent);
+  node.require_zero(select(least.with("Less", 0.0), least, surplus).value(), "/surplus");
   std::vector<Dim> parts;
   // No part begins behind the end, whatever the sizes are.
   Term rest = size_of_dim(node, extent);

@@ -92,6 +92,30 @@ TEST(Extents, BeyondTheirBoundAreErrorsThatLoseNothing) {
   EXPECT_THAT(session.output("y").as<float>(), ElementsAre(2, 4));
 }
 
+/// A size that may be one number alone has no reader.
+TEST(Extents, OfOneNumberAreChecks) {
+  Session session(Plan::from_memory(plan::serialize_plan(sized_parts(R"(
+    graph @check(%x: f32[m], %k: i64[]) ranges {m: 1..20, surplus: 0..0 data} {
+      %more = Fused(%k) {kind = "pointwise"} : i64[] body(%q) {
+        %two = const i64[] {2}
+        %d = Sub(%q, %two)
+        return d = %d
+      }
+      %check = Extent(%more) {symbol = "surplus"}
+      %y = Fused(%x) {kind = "pointwise"} : f32[m] body(%p) {
+        %n = Neg(%p)
+        return n = %n
+      }
+      return y = %y
+    })"))));
+  set(session, 3, 5);
+  EXPECT_THAT(error_of([&] { session.run(); }),
+              HasSubstr("'surplus', which follows from data, is 3 and must be 0"));
+  set(session, 3, 2);
+  session.run();
+  EXPECT_THAT(session.output("y").as<float>(), ElementsAre(-1, -2, -3));
+}
+
 TEST(Extents, MemoryForAnOutputIsForTheMost) {
   Session session(first_plan());
   set(session, 9, 2);
