@@ -99,6 +99,9 @@ struct GemmProgram {
   std::int64_t groups = 0;
   /// Rows of what a is gathered from, by a buffer of rows' numbers that precedes the offsets.
   std::optional<Dim> gathered;
+  /// Rows of a token, which are added up times shares: m counts tokens then. Buffers of the rows'
+  /// numbers and of shares, [m, combined], precede the offsets; those are ready where these are.
+  std::optional<std::int64_t> combined;
   bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
@@ -131,6 +134,8 @@ struct GemmProgram {
   }
   std::uint32_t offsets_buffer() const { return first_operand() - 1; }  // of groups
   std::uint32_t gathered_buffer() const { return offsets_buffer() - 1; }
+  std::uint32_t shares_buffer() const { return offsets_buffer() - 1; }
+  std::uint32_t choices_buffer() const { return offsets_buffer() - 2; }  // rows of choices
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
   std::uint32_t factors_buffer() const { return zeros_buffer(); }  // no weights have both

@@ -145,7 +145,9 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
           const int most = is_quantized(product) ? 1 : product.prologue ? 4 : 8;
           if (m <= most && shape.warps_n > 1) continue;
           // One row is 1 to 5 % faster with tiles of four, alone and in a chain.
-          if (m == 1 && !is_quantized(product) && !product.prologue) continue;
+          if (product.combined ? m != 1
+                               : m == 1 && !is_quantized(product) && !product.prologue)
+            continue;
           const int depth = step * 8 / bits / shape.columns;
           // Copies whole 128-byte lines, with one address for each lane.
           if (!product.weights && (depth < kLineDepth || !is_power_of_two(depth))) continue;
@@ -166,6 +168,11 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
 
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all) {
   if (!s.tile->fits(problem, s)) return;
+  if (const auto& rows = problem.product.combined) {
+    s.split_k = static_cast<int>(*rows);
+    all.push_back(std::move(s));
+    return;
+  }
   for (const int split : {1, 2, 3, 4, 6, 8}) {
     s.split_k = split;
     all.push_back(s);
@@ -200,9 +207,11 @@ std::string SmallM::type(const GemmText& text) const {
       storage_name(multiplied_type(product.type)), weights, s.m, s.n / warps_n, s.k / warps_k,
       warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts_of_b(),
       product.prologue ? fmt::format(", {}, {}", product.prologue->most, product.prologue->stride)
-      : product.is_eight_bit() || product.gathered
+      : product.is_eight_bit() || product.gathered || product.combined
           ? fmt::format(", 0, 0, {}{}", storage_name(product.type),
-                        product.gathered ? ", true" : "")
+                        product.gathered   ? ", true"
+                        : product.combined ? ", false, true"
+                                           : "")
           : "");
 }
 
