@@ -99,6 +99,14 @@ TEST(ProfileReport, MediansOverRoundsOfEachPart) {
   EXPECT_DOUBLE_EQ(steps[0].microseconds, 10);
 }
 
+TEST(ProfileReport, ExpertsOfAMixtureAreSaidOnce) {
+  auto steps = three_steps();
+  steps[1].expert_rows = steps[2].expert_rows = {0, 6, 2, 0};
+  const auto lines = tools::profile_summary(tools::make_report(steps, machine(), 70));
+  EXPECT_THAT(lines, Contains(std::string("experts of deep, wide: 8 rows in 2 of 4; expert 1 has "
+                                          "most, 6, 3.0 times an even share")));
+}
+
 TEST(ProfileReport, KernelColumnsAreForGeneratedKernels) {
   auto steps = three_steps();
   EXPECT_THAT(tools::profile_table(tools::make_report(steps, machine(), 70)),

@@ -132,6 +132,7 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
          {"origins", time.origins},
          {"stream", time.stream},
          {"waits", time.waits},
+         {"expert_rows", time.expert_rows},
          {"parts", parts}});
   }
   return json;
