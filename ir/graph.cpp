@@ -106,11 +106,4 @@ bool structurally_equal(const Graph& a, const Graph& b) {
   return correspondence.complete();
 }
 
-bool is_size_check(const Node& node, const Ranges& ranges) {
-  if (node.op->kind != OpKind::kExtent) return false;
-  const auto range = ranges.find(node.attrs.get_string("symbol"));
-  return range != ranges.end() && range->second.from_data &&
-         range->second.min == range->second.max;
-}
-
 }  // namespace sinter::ir

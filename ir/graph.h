@@ -186,9 +186,6 @@ using RewriteVisit = std::function<std::optional<std::vector<ValueId>>(
     GraphBuilder& builder, const Graph& old, const Node& node, std::span<const ValueId> inputs)>;
 Graph rewrite(const Graph& graph, const RewriteVisit& visit);
 
-/// Whether the node is an Extent of a size that may be one number alone: a check of a run.
-bool is_size_check(const Node& node, const Ranges& ranges);
-
 /// Copies `body` into `builder` with `inputs` in place of its inputs; returns its outputs. Nodes
 /// keep their origins, or get the builder's if they have none.
 std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,

@@ -14,6 +14,7 @@
 #include "fusion/regions/rebuild.h"
 #include "ir/mixture/expert_rows.h"
 #include "ir/scale_format.h"
+#include "ir/size_check.h"
 
 namespace sinter::fusion {
 namespace {

@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 

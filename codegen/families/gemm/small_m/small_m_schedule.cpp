@@ -60,6 +60,7 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   if (!refuse_small_m(problem).empty() || problem.reductions > 0 || s.cluster_n != 1 ||
       s.stages < 2 || threads() > kMostThreads)
     return false;
+  if (product.combined && (s.m != 1 || s.split_k != *product.combined)) return false;
   const bool rows = s.m <= 8 ? (s.m & (s.m - 1)) == 0 : s.m % 16 == 0;
   if (!rows || s.n % warps_n != 0 || s.k % warps_k != 0) return false;
   const int columns = s.n / warps_n, depth = s.k / warps_k;
@@ -167,12 +168,10 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
 }
 
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all) {
+  const auto& rows = problem.product.combined;
+  if (rows) s.split_k = static_cast<int>(*rows);
   if (!s.tile->fits(problem, s)) return;
-  if (const auto& rows = problem.product.combined) {
-    s.split_k = static_cast<int>(*rows);
-    all.push_back(std::move(s));
-    return;
-  }
+  if (rows) return all.push_back(std::move(s));
   for (const int split : {1, 2, 3, 4, 6, 8}) {
     s.split_k = split;
     all.push_back(s);
