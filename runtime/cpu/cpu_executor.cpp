@@ -237,14 +237,11 @@ class CpuExecutor final : public Executor {
     flush_caches();
     std::vector<double> spent(last_->steps.size(), 0);
     std::vector<std::size_t> runs(last_->steps.size(), 0);
-    std::vector<std::vector<std::uint64_t>> experts(last_->steps.size());
     run_steps(*last_, [&](std::size_t i) {
       const auto start = std::chrono::steady_clock::now();
       run_step(*last_, i);
       spent[i] += microseconds_since(start);
       ++runs[i];
-      if (const auto* call = std::get_if<OperatorStep>(&last_->steps[i]))
-        experts[i] = call->expert_rows(addresses_);
     });
     std::vector<StepTime> times;
     for (std::size_t i = 0; i < last_->steps.size(); ++i) {
@@ -256,7 +253,6 @@ class CpuExecutor final : public Executor {
       time.flops = runs[i] * value(step.flops);
       time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
       time.origins = step.origins;
-      time.expert_rows = std::move(experts[i]);
       time.parts.push_back({kind_of(last_->steps[i]), time.microseconds, runs[i], std::nullopt});
       times.push_back(std::move(time));
     }

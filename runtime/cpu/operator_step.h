@@ -6,7 +6,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/executor.h"
@@ -26,9 +25,6 @@ class OperatorStep {
   std::size_t workspace_bytes() const { return prepared_->workspace_bytes(); }
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const {
     prepared_->run({*step_, buffers}, workspaces);
-  }
-  std::vector<std::uint64_t> expert_rows(std::span<std::byte* const> buffers) const {
-    return prepared_->expert_rows({*step_, buffers});
   }
 
  private:

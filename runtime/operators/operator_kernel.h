@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "runtime/plan/operators/operator_def.h"
 #include "runtime/plan/plan_data.h"
@@ -62,8 +61,6 @@ class PreparedOperator {
   virtual std::size_t workspace_bytes() const { return 0; }
   /// Allocates nothing. `workspaces`: one for each thread.
   virtual void run(const Operands& operands, std::span<std::byte* const> workspaces) const = 0;
-  /// What profiles show of a run: see StepTime::expert_rows.
-  virtual std::vector<std::uint64_t> expert_rows(const Operands&) const { return {}; }
 };
 
 struct OperatorKernel {

@@ -16,7 +16,6 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
-using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -98,14 +97,6 @@ TEST(ProfileReport, MediansOverRoundsOfEachPart) {
   EXPECT_DOUBLE_EQ(steps[0].parts[0].microseconds, 5);
   EXPECT_DOUBLE_EQ(steps[0].parts[1].microseconds, 5);
   EXPECT_DOUBLE_EQ(steps[0].microseconds, 10);
-}
-
-TEST(ProfileReport, ExpertsOfAMixtureAreSaidOnce) {
-  auto steps = three_steps();
-  steps[1].expert_rows = steps[2].expert_rows = {0, 6, 2, 0};
-  const auto lines = tools::profile_summary(tools::make_report(steps, machine(), 70));
-  EXPECT_THAT(lines, Contains(std::string("experts of deep, wide: 8 rows in 2 of 4; expert 1 has "
-                                          "most, 6, 3.0 times an even share")));
 }
 
 TEST(ProfileReport, KernelColumnsAreForGeneratedKernels) {

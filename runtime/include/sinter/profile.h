@@ -50,9 +50,6 @@ struct StepTime {
   /// previous step; `waits` names the steps of other streams that it waits for.
   std::size_t stream = 0;
   std::vector<std::string> waits;
-  /// Of a product of a mixture of experts on a CPU: each expert's rows (tokens that chose it) in the
-  /// step's last run. Empty: of another step, or not known.
-  std::vector<std::uint64_t> expert_rows;
 };
 
 /// Peak rates of a session's machine, to which a profile is compared.

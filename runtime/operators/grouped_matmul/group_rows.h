@@ -5,24 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "runtime/operators/operator_kernel.h"
 
 namespace sinter::runtime::cpu {
-
-/// Rows of each group.
-inline std::vector<std::uint64_t> rows_of_groups(const std::int32_t* offsets, std::int64_t groups,
-                                                 std::int64_t rows) {
-  std::vector<std::uint64_t> counts;
-  std::int64_t done = 0;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const std::int64_t begin = std::clamp<std::int64_t>(offsets[g], done, rows);
-    done = std::clamp<std::int64_t>(offsets[g + 1], begin, rows);
-    counts.push_back(static_cast<std::uint64_t>(done - begin));
-  }
-  return counts;
-}
 
 /// A group with rows [begin, end), whose blocks of columns are numbered from `first` on.
 struct RowGroup {

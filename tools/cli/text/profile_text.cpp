@@ -2,7 +2,6 @@
 #include "tools/cli/text/profile_text.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -105,28 +104,6 @@ void add_slow_steps(const ProfileReport& report, std::vector<std::string>& lines
         fmt::format("! and {} more steps below a tenth of what bounds them", count - kShown));
 }
 
-/// How tokens chose experts; products of one mixture have the same rows.
-void add_experts(const ProfileReport& report, std::vector<std::string>& lines) {
-  std::vector<std::pair<std::vector<std::uint64_t>, std::vector<std::string>>> mixtures;
-  for (const StepProfile& step : report.steps) {
-    const auto& rows = step.time.expert_rows;
-    if (rows.empty()) continue;
-    auto known = std::ranges::find(mixtures, rows, [](const auto& each) { return each.first; });
-    if (known == mixtures.end()) known = mixtures.insert(known, {rows, {}});
-    known->second.push_back(step.time.name);
-  }
-  for (const auto& [rows, names] : mixtures) {
-    const auto all = std::accumulate(rows.begin(), rows.end(), std::uint64_t{0});
-    const auto used = std::ranges::count_if(rows, [](std::uint64_t each) { return each > 0; });
-    const auto most = std::ranges::max_element(rows);
-    lines.push_back(fmt::format(
-        "experts of {}: {} rows in {} of {}; expert {} has most, {}, {:.1f} times an even share",
-        fmt::join(names, ", "), all, used, rows.size(), most - rows.begin(), *most,
-        all == 0 ? 0.0
-                 : static_cast<double>(*most * rows.size()) / static_cast<double>(all)));
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> profile_summary(const ProfileReport& report) {
@@ -164,7 +141,6 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
       "a step is bound by what takes longest at these rates: its bytes, its operations, or, where "
       "both take less than an empty step, its launch; 'of bound' is that least time over its own");
   add_slow_steps(report, lines);
-  add_experts(report, lines);
   if (!report.exact_products.empty()) lines.push_back(report.exact_products);
   return lines;
 }

@@ -132,7 +132,6 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
          {"origins", time.origins},
          {"stream", time.stream},
          {"waits", time.waits},
-         {"expert_rows", time.expert_rows},
          {"parts", parts}});
   }
   return json;
