@@ -29,7 +29,7 @@ Ints turned_first(std::int64_t heads, std::int64_t size, std::int64_t turned, bo
 std::array<ValueId, 3> LayerWriter::latent_heads(ValueId x, const Angles& angles,
                                                  std::size_t layer) {
   const LatentConfig& l = c_.latent;
-  const std::int64_t heads = c_.heads, turned = l.turned, plain = c_.head_size - turned;
+  const std::int64_t heads = c_.heads, turned = l.turned;
   const auto& [cos, sin] = angles;
   const Ints order = turned_first(heads, c_.head_size, turned, c_.rotates_neighbours);
   ValueId q;
