@@ -84,9 +84,17 @@ std::optional<CombinedRows> find_combined_rows(const Graph& graph, ValueId rows)
   found.shares = node->inputs[node->inputs[0] == value ? 1 : 0];
   if (graph.type(found.shares).shape != Shape{places.shape[0], places.shape[1], Dim(1)})
     return std::nullopt;
-  for (const Node* view = graph.producer(found.shares);
-       view != nullptr && view->op->name == "Reshape"; view = graph.producer(found.shares))
-    found.shares = view->inputs[0];
+  for (const Node* made = graph.producer(found.shares);
+       made != nullptr && (made->op->name == "Reshape" || made->op->name == "Cast");
+       made = graph.producer(found.shares)) {
+    const DType type = graph.type(found.shares).dtype, from = graph.type(made->inputs[0]).dtype;
+    if (!is_float(from)) break;
+    if (size_of(type) < size_of(from)) {
+      if (found.rounded || size_of(type) != 2) return std::nullopt;
+      found.rounded = type;
+    }
+    found.shares = made->inputs[0];
+  }
   node = next(node->outputs[0]);
   if (node == nullptr || node->op->name != "ReduceSum" || node->attrs.get_ints("axes") != Ints{1})
     return std::nullopt;

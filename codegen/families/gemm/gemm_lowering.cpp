@@ -115,6 +115,7 @@ std::string read_combination(const Graph& body, const GemmBody& nodes, Buffers i
   }
   result.m = after.type(rows.rows_of).shape[0];
   result.combined = rows.chosen;
+  result.rounded_shares = rows.rounded;
   result.result = DType::kFloat32;
   return "";
 }
@@ -339,7 +340,9 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.groups > 0)
     text += fmt::format(" {} {}", product.b_is_weight ? "known groups" : "groups", product.groups);
   if (product.gathered) text += fmt::format(" gathered from {}", product.gathered->to_string());
-  if (product.combined) text += fmt::format(" of {} rows of a token", *product.combined);
+  if (product.combined)
+    text += fmt::format(" of {} rows of a token{}", *product.combined,
+                        product.rounded_shares ? " times rounded shares" : "");
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";

@@ -102,6 +102,7 @@ struct GemmProgram {
   /// Rows of a token, which are added up times shares: m counts tokens then. Buffers of the rows'
   /// numbers and of shares, [m, combined], precede the offsets; those are ready where these are.
   std::optional<std::int64_t> combined;
+  std::optional<DType> rounded_shares;  // to it
   bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
   bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
   bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32

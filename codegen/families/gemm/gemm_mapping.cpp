@@ -182,9 +182,14 @@ void GemmText::write_mainloop() {
     line(fmt::format("Tile::begin<{}>(shared, operands{});",
                      s_.programmatic_launch && product_.b_is_weight,
                      analysis_.request().task ? ", ready" : ""));
-  if (product_.combined)
-    line(fmt::format("operands.factor = after_grid_wait({})[of_token];",
-                     args_.buffer(product_.shares_buffer())));
+  if (product_.combined) {
+    const std::string share = fmt::format("widen(after_grid_wait({})[of_token])",
+                                          args_.buffer(product_.shares_buffer()));
+    const auto& rounded = product_.rounded_shares;
+    line(rounded ? fmt::format("operands.factor = widen(convert<{}>({}));", storage_name(*rounded),
+                               share)
+                 : fmt::format("operands.factor = {};", share));
+  }
   write_behind_wait();
   if (product_.prologue) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");
