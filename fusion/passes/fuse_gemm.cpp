@@ -233,9 +233,9 @@ class GemmFuser {
     const auto may_be = [&](const Graph& body) {
       return follows_product(body, inner, product.shape.back(), !is_kind(matmul, "conv"));
     };
+    if (combines(matmul, node, inner)) return {true, ""};
     const Verdict verdict = may_be(*node.body);
     if (verdict.ok || node.body->type(inner).shape == product.shape) return verdict;
-    if (combines(matmul, node, inner)) return {true, ""};
     // Halves may be a dimension that a reshape made.
     const Graph whole = from_product(*node.body, inner, product);
     return may_be(whole).ok ? Verdict{true, ""} : verdict;
