@@ -186,7 +186,7 @@ void GemmText::write_mainloop() {
     const std::string share = fmt::format("widen(after_grid_wait({})[of_token])",
                                           args_.buffer(product_.shares_buffer()));
     const auto& rounded = product_.rounded_shares;
-    line(rounded ? fmt::format("operands.factor = widen(convert<{}>({}));", storage_name(*rounded),
+    line(rounded ? fmt::format("operands.factor = widen(narrow<{}>({}));", storage_name(*rounded),
                                share)
                  : fmt::format("operands.factor = {};", share));
   }
