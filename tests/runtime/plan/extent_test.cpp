@@ -116,6 +116,31 @@ TEST(Extents, OfOneNumberAreChecks) {
   EXPECT_THAT(session.output("y").as<float>(), ElementsAre(-1, -2, -3));
 }
 
+/// What two sizes leave is less than nothing where each is the most that it may be.
+TEST(Extents, LeaveTheRest) {
+  Session session(Plan::from_memory(plan::serialize_plan(sized_parts(R"(
+    graph @rest(%x: f32[m], %a: i64[], %b: i64[]) ranges {m: 1..20, p: 0..20 max m data, q: 0..20 max m data} {
+      %sp = Extent(%a) {symbol = "p"}
+      %sq = Extent(%b) {symbol = "q"}
+      %r = Fused(%x) {kind = "reduction"} : f32[] body(%i) {
+        %rest = Slice(%i) {shape = [m - p - q], starts = [p + q], steps = [1]}
+        %sum = ReduceSum(%rest) {axes = [0], keepdims = 0}
+        return sum = %sum
+      }
+      return r = %r
+    })"))));
+  const auto rest = [&](std::int64_t a, std::int64_t b) {
+    session.set_input("x", {5}, std::vector<float>{1, 2, 3, 4, 5});
+    session.set_input("a", {}, std::vector<std::int64_t>{a});
+    session.set_input("b", {}, std::vector<std::int64_t>{b});
+    session.run();
+    return session.output("r").as<float>()[0];
+  };
+  EXPECT_EQ(rest(2, 1), 9);
+  EXPECT_EQ(rest(0, 0), 15);
+  EXPECT_EQ(rest(1, 4), 0);
+}
+
 TEST(Extents, MemoryForAnOutputIsForTheMost) {
   Session session(first_plan());
   set(session, 9, 2);
