@@ -203,8 +203,7 @@ void check_range(const std::string& symbol, const Range& range) {
 bool is_size_check(const Node& node, const Ranges& ranges) {
   if (node.op->kind != OpKind::kExtent) return false;
   const auto range = ranges.find(node.attrs.get_string("symbol"));
-  return range != ranges.end() && range->second.from_data &&
-         range->second.min == range->second.max;
+  return range != ranges.end() && range->second.from_data && range->second.min == range->second.max;
 }
 
 }  // namespace sinter::ir

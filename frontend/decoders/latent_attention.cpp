@@ -50,10 +50,9 @@ std::array<ValueId, 3> LayerWriter::latent_heads(ValueId x, const Angles& angles
   const auto [k_own, v] = heads_of(few, layer);
   ir::Shape expanded = w_.shape(shared);
   expanded[1] = Dim(heads);
-  const ValueId k = w_.b.add(
-      "Concat",
-      {w_.b.add("Expand", {shared}, {{"shape", std::move(expanded)}}), k_own},
-      {{"axis", std::int64_t{3}}});
+  const ValueId k =
+      w_.b.add("Concat", {w_.b.add("Expand", {shared}, {{"shape", std::move(expanded)}}), k_own},
+               {{"axis", std::int64_t{3}}});
   return {q, k, v};
 }
 
@@ -72,8 +71,8 @@ std::array<ValueId, 2> LayerWriter::heads_of(ValueId few, std::size_t layer) {
   const std::string name = weights_.name("attn_v_b.weight", layer);
   const ValueId by_rank =
       w_.transpose(w_.b.constant(weights_.take_plain(keys, {heads, rank, plain}), keys), {1, 0, 2});
-  const ValueId k = w_.add("MatMul", few,
-                           w_.cast(w_.reshape(by_rank, {Dim(rank), Dim(heads * plain)}), w_.type()));
+  const ValueId k = w_.add(
+      "MatMul", few, w_.cast(w_.reshape(by_rank, {Dim(rank), Dim(heads * plain)}), w_.type()));
   StoredTensor matrices = weights_.take(name, {heads, values, rank});
   if (auto* one = std::get_if<ir::Tensor>(&matrices.value))
     *one = one->reshaped({heads * values, rank});

@@ -206,11 +206,11 @@ class SplitRows {
       const Shape& rows = graph_.type(slice->inputs[0]).shape;
       if (i == 0) parts.rows = slice->inputs[0];
       const Dim& from = slice->attrs.get_dims("starts")[0];
-      const bool is_next = slice->inputs[0] == parts.rows && rows.size() == 2 &&
-                           slice->attrs.get_dims("starts")[1] == Dim(0) &&
-                           (from == start ||
-                            from == ir::min(start, rows[0] - part[0], graph_.ranges())) &&
-                           slice->attrs.get_ints("steps") == Ints{1, 1} && part[1] == rows[1];
+      const bool is_next =
+          slice->inputs[0] == parts.rows && rows.size() == 2 &&
+          slice->attrs.get_dims("starts")[1] == Dim(0) &&
+          (from == start || from == ir::min(start, rows[0] - part[0], graph_.ranges())) &&
+          slice->attrs.get_ints("steps") == Ints{1, 1} && part[1] == rows[1];
       if (!is_next || !is_alike(*product, *graph_.producer(node.inputs[0]))) return std::nullopt;
       start += part[0];
       parts.products.push_back(product);

@@ -35,10 +35,10 @@ ValueId combine_rows(GraphBuilder& builder, const ExpertRows& rows, ValueId y, V
 /// What combine_rows() has written into a graph.
 struct CombinedRows {
   std::int64_t chosen = 0;
-  ValueId rows_of;  // i32 [tokens, chosen]
-  ValueId shares;   // floats, as many, behind reshapes
+  ValueId rows_of;               // i32 [tokens, chosen]
+  ValueId shares;                // floats, as many, behind reshapes
   std::optional<DType> rounded;  // shares are rounded to it, 16 bits, and widened
-  ValueId sum;      // f32 [tokens, size] or [tokens, 1, size]
+  ValueId sum;                   // f32 [tokens, size] or [tokens, 1, size]
 };
 /// The sum over tokens' choices of `rows`, if nothing else in `graph` reads them.
 std::optional<CombinedRows> find_combined_rows(const Graph& graph, ValueId rows);

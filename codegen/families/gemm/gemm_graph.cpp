@@ -175,8 +175,7 @@ Graph inline_combination(const Graph& body, const GemmBody& nodes, const ir::Com
   const Shape &places = after.type(rows.rows_of).shape, &sum = after.type(rows.sum).shape;
   GraphBuilder builder("product");
   for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
-  const ValueId product =
-      builder.input("product", {DType::kFloat32, {places[0], sum.back()}});
+  const ValueId product = builder.input("product", {DType::kFloat32, {places[0], sum.back()}});
   Importer outer(builder, body), epilogue(builder, after);
   for (const ValueId input : body.inputs())
     outer.bind(input, builder.input(body.value(input).name, body.type(input)));

@@ -103,10 +103,10 @@ struct GemmProgram {
   /// numbers and of shares, [m, combined], precede the offsets; those are ready where these are.
   std::optional<std::int64_t> combined;
   std::optional<DType> rounded_shares;  // to it
-  bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
-  bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
-  bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
-  bool tf32 = false;               // operands of float32 may be rounded to TF32
+  bool rows_are_k = true;               // b[k][n] with n contiguous; otherwise b[n][k]
+  bool by_warpgroups = false;           // warpgroups (sm_90 only) instead of warps
+  bool fast_accumulation = false;       // fp8 accumulators are not promoted to float32
+  bool tf32 = false;                    // operands of float32 may be rounded to TF32
   /// No step writes b: it may be read before the preceding step ends. Of groups: a grouped GEMM in
   /// front, which waits before it lets others start, has the same offsets; these are there, too.
   bool b_is_weight = false;

@@ -20,9 +20,10 @@ GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule
 GemmMapping GemmText::make() {
   mapping_ = start_mapping(analysis_, s_.epilogue, analysis_.outer_dims(), analysis_.inner_dims());
   const auto& ranges = analysis_.exprs().ranges();
-  tiles_m_ = product_.groups > 0 && !product_.combined ? ir::floor_div(product_.m, Dim(s_.m)) +
-                                       ir::min(product_.m, Dim(product_.groups + 2), ranges)
-                                 : ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
+  tiles_m_ = product_.groups > 0 && !product_.combined
+                 ? ir::floor_div(product_.m, Dim(s_.m)) +
+                       ir::min(product_.m, Dim(product_.groups + 2), ranges)
+                 : ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
   tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.cluster_n, ranges);
   declare_tile();
   s_.tile->write(*this);
@@ -183,8 +184,8 @@ void GemmText::write_mainloop() {
                      s_.programmatic_launch && product_.b_is_weight,
                      analysis_.request().task ? ", ready" : ""));
   if (product_.combined) {
-    const std::string share = fmt::format("widen(after_grid_wait({})[of_token])",
-                                          args_.buffer(product_.shares_buffer()));
+    const std::string share =
+        fmt::format("widen(after_grid_wait({})[of_token])", args_.buffer(product_.shares_buffer()));
     const auto& rounded = product_.rounded_shares;
     line(rounded ? fmt::format("operands.factor = widen(narrow<{}>({}));", storage_name(*rounded),
                                share)

@@ -172,7 +172,8 @@ std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const Gemm
     if (kernel == &kWarpTileKernel && leaves_to_small_m(problem) && !all.empty()) continue;
     for (GemmSchedule& s : kernel->schedules(problem)) {
       if (s.split_k > 1 && !problem.product.combined && problem.most_k &&
-          ceil_div(*problem.most_k, s.k) < s.split_k) continue;
+          ceil_div(*problem.most_k, s.k) < s.split_k)
+        continue;
       if (complete(analysis, problem, s)) all.push_back(std::move(s));
     }
   }

@@ -96,7 +96,8 @@ class ConfigReader {
       c.left_out.push_back(fmt::format("{}{}.", row_.layer_prefix, count + i));
   }
 
-  /// Newer files say sizes of heads beside those of what llama.cpp's caches hold, which has one head.
+  /// Newer files say sizes of heads beside those of what llama.cpp's caches hold, which has one
+  /// head.
   void read_latent_heads() {
     DecoderConfig& c = config_;
     const bool is_newer = keys_.integer("qk_head_dim").has_value();
@@ -105,8 +106,8 @@ class ConfigReader {
     c.value_size = keys_.size(is_newer ? "v_head_dim" : "value_head_dim", kMostSize);
     c.kv_heads = c.heads;
     if (c.head_size <= c.latent.turned)
-      throw invalid_model_error("'{}' is {}, of which {} elements are rotated",
-                                keys_.spelled(key), c.head_size, c.latent.turned);
+      throw invalid_model_error("'{}' is {}, of which {} elements are rotated", keys_.spelled(key),
+                                c.head_size, c.latent.turned);
   }
 
   void read_norms() {
@@ -176,9 +177,8 @@ class ConfigReader {
   /// DeepSeek's scale of scores where rotary positions are stretched.
   double scale_of_longer_texts() const {
     // GGUF has a tenth of it.
-    const double weight =
-                     keys_.number("rope_scaling.mscale_all_dim").value_or(0) *
-                     (keys_.is_gguf() ? 10 : 1),
+    const double weight = keys_.number("rope_scaling.mscale_all_dim").value_or(0) *
+                          (keys_.is_gguf() ? 10 : 1),
                  factor = keys_.number("rope_scaling.factor").value_or(1);
     if (weight == 0 || factor <= 1) return 1;
     const double magnitude = 0.1 * weight * std::log(factor) + 1;

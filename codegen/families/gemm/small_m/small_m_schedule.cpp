@@ -146,8 +146,7 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
           const int most = is_quantized(product) ? 1 : product.prologue ? 4 : 8;
           if (m <= most && shape.warps_n > 1) continue;
           // One row is 1 to 5 % faster with tiles of four, alone and in a chain.
-          if (product.combined ? m != 1
-                               : m == 1 && !is_quantized(product) && !product.prologue)
+          if (product.combined ? m != 1 : m == 1 && !is_quantized(product) && !product.prologue)
             continue;
           const int depth = step * 8 / bits / shape.columns;
           // Copies whole 128-byte lines, with one address for each lane.

@@ -258,7 +258,7 @@ TEST(CudaGrouped, RowsOfFewTokensAreAddedUp) {
   check.programmatic_launch = check.b_is_weight = true;
   check.add("known", combined_graph("bf16", 4, 3, 7, 48, 136), "");
   check.add("given", combined_graph("f16", 2, 6, 7, 64, 200),
-            small_m_scheduled("1x32x64 warps=1x1x8 stages=3", 6));
+            small_m_scheduled("1x32x256 warps=1x1x8 stages=3", 6));
   check.offsets = {0, 0, 1, 1, 1, 1, 1, 1, 1};
   check.add("one", combined_graph("f16", 1, 1, 7, 64, 200), "");
   EXPECT_EQ(check.run(), "");
