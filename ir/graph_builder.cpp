@@ -9,6 +9,7 @@
 #include "ir/constants/recipe.h"
 #include "ir/graph.h"
 #include "ir/graph_checks.h"
+#include "ir/size_check.h"
 
 namespace sinter::ir {
 namespace {
@@ -285,6 +286,7 @@ Graph GraphBuilder::finish() {
   for (std::size_t i = built.nodes.size(); i-- > 0;) {
     const Node& node = built.nodes[i];
     live_node[i] =
+        is_size_check(node, built.ranges) ||
         std::ranges::any_of(node.outputs, [&](ValueId id) { return live[id.position()]; });
     if (!live_node[i]) continue;
     for (const auto* ids : {&node.inputs, &node.outputs, &node.extents})

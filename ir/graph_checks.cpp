@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
+#include "ir/size_check.h"
+
 namespace sinter::ir {
 namespace {
 
@@ -196,6 +198,12 @@ void check_states(const Graph& graph) {
 void check_range(const std::string& symbol, const Range& range) {
   if (range.min > range.max)
     invalid(fmt::format("dimension '{}' has an empty range {}..{}", symbol, range.min, range.max));
+}
+
+bool is_size_check(const Node& node, const Ranges& ranges) {
+  if (node.op->kind != OpKind::kExtent) return false;
+  const auto range = ranges.find(node.attrs.get_string("symbol"));
+  return range != ranges.end() && range->second.from_data && range->second.min == range->second.max;
 }
 
 }  // namespace sinter::ir

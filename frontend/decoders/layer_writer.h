@@ -75,6 +75,7 @@ class LayerWriter {
   ValueId plain_linear(ValueId x, std::string_view what, std::int64_t rows);
   ValueId labels(ValueId x, ValueId mask);
   ValueId answer(ValueId x, ValueId mask);
+  std::array<ValueId, 2> heads_of(ValueId few, std::size_t layer);
   struct Experts;  // rows of tokens, sorted by expert
   Experts route(ValueId tokens, std::size_t layer);
   ValueId product(const Experts& rows, ValueId of, const char* what, std::size_t layer,

@@ -65,6 +65,10 @@ Dim NodeContext::size_from_data(ValueId count, const std::optional<Dim>& most,
   return env_.data_sizes->size(count, env_.label + suffix, most);
 }
 
+void NodeContext::require_zero(ValueId value, const std::string& suffix) {
+  env_.data_sizes->require_zero(value, env_.label + suffix);
+}
+
 Dim NodeContext::size(std::size_t i, std::string_view what) const {
   const auto dims = sizes(i, what);
   if (dims.size() != 1)

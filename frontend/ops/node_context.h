@@ -161,6 +161,8 @@ class NodeContext {
   /// The size in `count`, a computed scalar integer. Without `most` the user must have given a
   /// bound. `suffix` distinguishes several sizes of a node.
   Dim size_from_data(ValueId count, const std::optional<Dim>& most, const std::string& suffix = {});
+  /// Runs in which `value`, an i64 scalar, is not 0 fail, with this node's label and `suffix`.
+  void require_zero(ValueId value, const std::string& suffix);
   /// The contents of input `i` as constant integers.
   Ints ints(std::size_t i, std::string_view what) const;
   /// The single element of input `i`, which must be constant.

@@ -53,6 +53,12 @@ Dim DataSizes::new_size(ValueId count, const std::string& name, const std::optio
   return size;
 }
 
+void DataSizes::require_zero(ValueId value, const std::string& name) {
+  const std::string symbol = unique(name);
+  builder_.range(symbol, {.min = 0, .max = 0, .from_data = true});
+  builder_.add("Extent", {value}, {{"symbol", symbol}});
+}
+
 void DataSizes::note_value(ValueId value, const std::string& name) {
   const auto given = bounds_.find(name);
   if (given == bounds_.end()) return;

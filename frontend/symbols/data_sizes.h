@@ -27,6 +27,8 @@ class DataSizes {
   /// or by the user. Throws Error(kUnsupported), which explains how to give a bound, if there is
   /// none.
   Dim size(ValueId count, const std::string& name, const std::optional<Dim>& most);
+  /// Runs fail, and name `name`, in which `value`, an i64 scalar, is not 0.
+  void require_zero(ValueId value, const std::string& name);
   /// If the user bounded the value that the model calls `name`, its elements become such sizes.
   void note_value(ValueId value, const std::string& name);
   /// Replaces long formulas of data-dependent sizes in the dimensions of `value` by new symbols.

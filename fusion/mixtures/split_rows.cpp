@@ -14,6 +14,7 @@
 #include "fusion/regions/rebuild.h"
 #include "ir/mixture/expert_rows.h"
 #include "ir/scale_format.h"
+#include "ir/size_check.h"
 
 namespace sinter::fusion {
 namespace {
@@ -61,6 +62,9 @@ class SplitRows {
       if (!sorted) return std::nullopt;
       return mixtures::cast(b, rows_of(b, sorted->choices).order, type.dtype);
     }
+    // Counts of all experts are as many as choices.
+    if (ir::is_size_check(node, graph_.ranges()) && counts_all(node))
+      return b.scalar(DType::kInt64, 0);
     if (node.op->name == "Gather" && node.attrs.get_int("axis") == 0) {
       const auto taken = sorting(node.inputs[1]);
       if (!taken) return std::nullopt;
@@ -201,9 +205,12 @@ class SplitRows {
       const Shape& part = graph_.type(slice->outputs[0]).shape;
       const Shape& rows = graph_.type(slice->inputs[0]).shape;
       if (i == 0) parts.rows = slice->inputs[0];
-      const bool is_next = slice->inputs[0] == parts.rows && rows.size() == 2 &&
-                           slice->attrs.get_dims("starts") == Shape{start, Dim(0)} &&
-                           slice->attrs.get_ints("steps") == Ints{1, 1} && part[1] == rows[1];
+      const Dim& from = slice->attrs.get_dims("starts")[0];
+      const bool is_next =
+          slice->inputs[0] == parts.rows && rows.size() == 2 &&
+          slice->attrs.get_dims("starts")[1] == Dim(0) &&
+          (from == start || from == ir::min(start, rows[0] - part[0], graph_.ranges())) &&
+          slice->attrs.get_ints("steps") == Ints{1, 1} && part[1] == rows[1];
       if (!is_next || !is_alike(*product, *graph_.producer(node.inputs[0]))) return std::nullopt;
       start += part[0];
       parts.products.push_back(product);
@@ -251,8 +258,12 @@ class SplitRows {
         node != nullptr && splat_value(graph_, node->inputs[1]) == 0)
       value = node->inputs[0];
     if (const Node* node = producer_of(graph_, value, "Min")) value = node->inputs[0];
+    return counted(value, std::vector<Dim>(graph_.type(value).shape.size(), Dim(0)), expert,
+                   experts);
+  }
+  std::optional<ValueId> counted(ValueId value, std::vector<Dim> index, std::int64_t expert,
+                                 std::int64_t experts) const {
     Elements elements(graph_);
-    std::vector<Dim> index(graph_.type(value).shape.size(), Dim(0));
     for (;;) {
       const auto place = elements.source(value, index);
       const Node* node = place ? graph_.producer(place->value) : nullptr;
@@ -276,6 +287,30 @@ class SplitRows {
     const bool fits = graph_.type(value).shape[1] == Dim(experts) &&
                       sorted_experts(graph_, choices) == experts && chosen[1].is_constant();
     return fits ? std::optional(choices) : std::nullopt;
+  }
+
+  /// Whether the check is of the sum of sizes of parts (Split) that count the choices of each
+  /// expert, of as many rows as there are choices.
+  bool counts_all(const Node& check) const {
+    const Node* either = producer_of(graph_, check.inputs[0], "Where");
+    const Node* surplus =
+        either != nullptr ? producer_of(graph_, either->inputs[2], "Sub") : nullptr;
+    const Node* sum =
+        surplus != nullptr ? producer_of(graph_, surplus->inputs[0], "ReduceSum") : nullptr;
+    const Node* rows =
+        surplus != nullptr ? producer_of(graph_, surplus->inputs[1], "Size") : nullptr;
+    if (sum == nullptr || rows == nullptr) return false;
+    const ValueId sizes = sum->inputs[0];
+    const Shape& shape = graph_.type(sizes).shape;
+    if (shape.size() != 1 || !shape[0].is_constant()) return false;
+    std::optional<ValueId> choices;
+    for (std::int64_t i = 0; i < shape[0].value(); ++i) {
+      const auto own = counted(sizes, {Dim(i)}, i, shape[0].value());
+      if (!own || (i > 0 && own != choices)) return false;
+      choices = own;
+    }
+    return choices &&
+           rows->attrs.get_dims("value")[0] == ir::element_count(graph_.type(*choices).shape);
   }
 
   const Graph& graph_;

@@ -10,6 +10,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/result_reader.h"
+#include "ir/mixture/expert_rows.h"
 #include "ir/scale_format.h"
 
 namespace sinter::fusion {
@@ -232,11 +233,34 @@ class GemmFuser {
     const auto may_be = [&](const Graph& body) {
       return follows_product(body, inner, product.shape.back(), !is_kind(matmul, "conv"));
     };
+    if (combines(matmul, node, inner)) return {true, ""};
     const Verdict verdict = may_be(*node.body);
     if (verdict.ok || node.body->type(inner).shape == product.shape) return verdict;
     // Halves may be a dimension that a reshape made.
     const Graph whole = from_product(*node.body, inner, product);
     return may_be(whole).ok ? Verdict{true, ""} : verdict;
+  }
+
+  /// Whether `reader` adds up the rows of each token. A kernel of few tokens that does so finds a
+  /// token's rows before it waits for the kernel in front: one kernel must have sorted both.
+  bool combines(const Node& matmul, const Node& reader, ValueId rows) const {
+    if (!is_kind(matmul, "grouped_matmul")) return false;
+    const Graph &product = *matmul.body, &body = *reader.body;
+    const Node* last = product.producer(product.outputs()[0]);
+    const auto found = ir::find_combined_rows(body, rows);
+    if (last == nullptr || last->op->name != "GroupedMatMul" || !found) return false;
+    const auto maker = [&](const Node& node, ValueId inner) -> const Node* {
+      const auto at = node.body->input_number(inner);
+      if (!at) return nullptr;
+      ValueId value = node.inputs[*at];
+      const Node* made = graph_.producer(value);
+      for (; made != nullptr && made->op->name == "Reshape"; made = graph_.producer(value))
+        value = made->inputs[0];
+      return made;
+    };
+    const Node* sorted = maker(reader, found->rows_of);
+    return sorted != nullptr && sorted == maker(matmul, last->inputs.back()) &&
+           body.input_number(found->shares);
   }
 
   const Graph& graph_;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fusion/regions/rebuild.h"
+#include "ir/size_check.h"
 
 namespace sinter::fusion {
 namespace {
@@ -430,6 +431,8 @@ Graph Partition::finish() {
   // Liveness is known only now: all readers of a value may have copied it.
   std::vector<bool> needed(graph_.values().size(), false);
   std::vector<ValueId> open(graph_.outputs());
+  for (const Node& node : graph_.nodes())
+    if (ir::is_size_check(node, graph_.ranges())) open.push_back(node.outputs[0]);
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fusion/transforms.h"
+#include "ir/size_check.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {
@@ -72,6 +73,8 @@ class Rebuilder {
   void mark_needed() {
     needed_.assign(graph_.values().size(), false);
     std::vector<ValueId> open(graph_.outputs());
+    for (const Node& node : graph_.nodes())
+      if (ir::is_size_check(node, graph_.ranges())) open.push_back(node.outputs[0]);
     while (!open.empty()) {
       const ValueId value = open.back();
       open.pop_back();

@@ -57,4 +57,49 @@ ValueId combine_rows(GraphBuilder& b, const ExpertRows& rows, ValueId y, ValueId
   return reduce(b, "ReduceSum", b.add("Mul", {parts, factors}), 1, false);
 }
 
+std::optional<CombinedRows> find_combined_rows(const Graph& graph, ValueId rows) {
+  const auto next = [&](ValueId value) -> const Node* {
+    const auto& users = graph.users(value);
+    return users.size() == 1 && !graph.is_output(value) ? &graph.node(users[0]) : nullptr;
+  };
+  const Node* node = next(rows);
+  if (node == nullptr || node->op->name != "Gather" || node->inputs[0] != rows ||
+      node->attrs.get_int("axis") != 0)
+    return std::nullopt;
+  CombinedRows found;
+  found.rows_of = node->inputs[1];
+  const TensorType places = graph.type(found.rows_of);
+  if (places.dtype != DType::kInt32 || places.shape.size() != 2 || !places.shape[1].is_constant() ||
+      graph.type(rows).shape.size() != 2)
+    return std::nullopt;
+  found.chosen = places.shape[1].value();
+  ValueId value = node->outputs[0];
+  node = next(value);
+  if (node != nullptr && node->op->name == "Cast") {
+    value = node->outputs[0];
+    node = next(value);
+  }
+  if (node == nullptr || node->op->name != "Mul" || graph.type(value).dtype != DType::kFloat32)
+    return std::nullopt;
+  found.shares = node->inputs[node->inputs[0] == value ? 1 : 0];
+  if (graph.type(found.shares).shape != Shape{places.shape[0], places.shape[1], Dim(1)})
+    return std::nullopt;
+  for (const Node* made = graph.producer(found.shares);
+       made != nullptr && (made->op->name == "Reshape" || made->op->name == "Cast");
+       made = graph.producer(found.shares)) {
+    const DType type = graph.type(found.shares).dtype, from = graph.type(made->inputs[0]).dtype;
+    if (!is_float(from)) break;
+    if (size_of(type) < size_of(from)) {
+      if (found.rounded || size_of(type) != 2) return std::nullopt;
+      found.rounded = type;
+    }
+    found.shares = made->inputs[0];
+  }
+  node = next(node->outputs[0]);
+  if (node == nullptr || node->op->name != "ReduceSum" || node->attrs.get_ints("axes") != Ints{1})
+    return std::nullopt;
+  found.sum = node->outputs[0];
+  return found;
+}
+
 }  // namespace sinter::ir

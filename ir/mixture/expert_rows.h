@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ir/graph.h"
 
@@ -30,5 +31,16 @@ ValueId take_choices(GraphBuilder& builder, const ExpertRows& rows, ValueId x);
 ValueId take_experts(GraphBuilder& builder, const ExpertRows& rows, ValueId values);
 /// The sum over a token's choices of shares f32 [tokens, chosen] times rows y: f32 [tokens, size].
 ValueId combine_rows(GraphBuilder& builder, const ExpertRows& rows, ValueId y, ValueId shares);
+
+/// What combine_rows() has written into a graph.
+struct CombinedRows {
+  std::int64_t chosen = 0;
+  ValueId rows_of;               // i32 [tokens, chosen]
+  ValueId shares;                // floats, as many, behind reshapes
+  std::optional<DType> rounded;  // shares are rounded to it, 16 bits, and widened
+  ValueId sum;                   // f32 [tokens, size] or [tokens, 1, size]
+};
+/// The sum over tokens' choices of `rows`, if nothing else in `graph` reads them.
+std::optional<CombinedRows> find_combined_rows(const Graph& graph, ValueId rows);
 
 }  // namespace sinter::ir

@@ -5,7 +5,8 @@
 //
 // The number in `count` is the value of `symbol` in the types and attributes of other nodes;
 // GraphBuilder places them after this one (Node::extents). The symbol's range in the graph bounds
-// it; its maximum may be symbolic.
+// it; its maximum may be symbolic. If it is one number, the node is a check, which lives without a
+// reader: a run in which the size is another fails.
 //
 // TokenCount(mask [batch, sequence]) {symbol} -> count
 //

@@ -237,11 +237,14 @@ class CpuExecutor final : public Executor {
     flush_caches();
     std::vector<double> spent(last_->steps.size(), 0);
     std::vector<std::size_t> runs(last_->steps.size(), 0);
+    std::vector<std::string> notes(last_->steps.size());
     run_steps(*last_, [&](std::size_t i) {
       const auto start = std::chrono::steady_clock::now();
       run_step(*last_, i);
       spent[i] += microseconds_since(start);
       ++runs[i];
+      if (const auto* call = std::get_if<OperatorStep>(&last_->steps[i]))
+        notes[i] = call->note(addresses_);
     });
     std::vector<StepTime> times;
     for (std::size_t i = 0; i < last_->steps.size(); ++i) {
@@ -253,6 +256,7 @@ class CpuExecutor final : public Executor {
       time.flops = runs[i] * value(step.flops);
       time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
       time.origins = step.origins;
+      time.how = std::move(notes[i]);
       time.parts.push_back({kind_of(last_->steps[i]), time.microseconds, runs[i], std::nullopt});
       times.push_back(std::move(time));
     }

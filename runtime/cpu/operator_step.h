@@ -26,6 +26,9 @@ class OperatorStep {
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const {
     prepared_->run({*step_, buffers}, workspaces);
   }
+  std::string note(std::span<std::byte* const> buffers) const {
+    return prepared_->note({*step_, buffers});
+  }
 
  private:
   const plan::fb::OperatorStepT* step_;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "runtime/plan/operators/operator_def.h"
@@ -61,6 +62,8 @@ class PreparedOperator {
   virtual std::size_t workspace_bytes() const { return 0; }
   /// Allocates nothing. `workspaces`: one for each thread.
   virtual void run(const Operands& operands, std::span<std::byte* const> workspaces) const = 0;
+  /// How a run went, for profiles (StepTime::how); empty: there is nothing to say.
+  virtual std::string note(const Operands&) const { return {}; }
 };
 
 struct OperatorKernel {

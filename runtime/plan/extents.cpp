@@ -169,6 +169,11 @@ void check_extent(const fb::PlanT& plan, std::size_t symbol, std::int64_t value,
                   std::span<const std::int64_t> symbols) {
   const fb::SymbolT& info = *plan.symbols[symbol];
   if (value >= info.min && value <= symbols[symbol]) return;
+  if (info.min == info.max)
+    throw usage_error(
+        "'{}', which follows from data, is {} and must be {}: the sizes that the node gets do not "
+        "fit its input",
+        info.name, value, info.min);
   throw usage_error(
       "the size '{0}', which follows from data, is {1}; the plan was compiled for {2} to {3}: "
       "compile with --bound '{0}=N' for more",

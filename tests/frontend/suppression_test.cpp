@@ -236,8 +236,12 @@ TEST(DataDependentShapes, AreSplitBySizesFromData) {
   using Parts = std::vector<std::vector<double>>;
   EXPECT_EQ(of({2, 0, 3}), (Parts{{1, 2}, {}, {3, 4, 5}}));
   EXPECT_EQ(of({0, 4, 1}), (Parts{{}, {1, 2, 3, 4}, {5}}));
-  // Sizes of another sum are no model's; nothing behind the end is read.
-  EXPECT_EQ(of({4, 9, 1}), (Parts{{1, 2, 3, 4}, {5}, {}}));
+  const auto refused = [&](const ir::Ints& sizes) {
+    return error_of(ErrorCode::kUsage, [&] { (void)of(sizes); });
+  };
+  EXPECT_THAT(refused({4, 9, 1}), AllOf(HasSubstr("'the_Split/surplus'"), HasSubstr("is 9")));
+  EXPECT_THAT(refused({2, 0, 2}), HasSubstr("is -1"));
+  EXPECT_THAT(refused({4, -2, 3}), HasSubstr("is -2"));
 }
 
 /// A loop over the experts that somebody chose, traced where all of them were: split in as many.

@@ -45,6 +45,10 @@ QWEN3_NEXT = {**EXPERTS, "post_attention_layernorm": "post_attention_norm", "lin
               "linear_attn.out_proj": "ssm_out"}
 # Vectors and tables of layers with states.
 STATES = {"A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias"}
+DEEPSEEK = {**EXPERTS, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+            "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+            "self_attn.kv_b_proj": "attn_kv_b", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+            "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp"}
 # model_type: GGUF's architecture, whether rows of q and k are reordered, names that differ from Llama's.
 ARCHITECTURES = {
     "llama": ("llama", True, {}), "mistral": ("llama", True, {}), "qwen2": ("qwen2", False, {}),
@@ -57,6 +61,7 @@ ARCHITECTURES = {
     "gpt_neox": ("gptneox", False, NEOX),
     "mixtral": ("llama", True, MIXTRAL), "qwen2_moe": ("qwen2moe", False, EXPERTS), "qwen3_moe": ("qwen3moe", False, EXPERTS),
     "olmoe": ("olmoe", False, EXPERTS), "granitemoe": ("granitemoe", True, GRANITE_MOE), "gpt_oss": ("gpt-oss", False, GPT_OSS),
+    "deepseek_v3": ("deepseek2", False, DEEPSEEK),
     "mamba": ("mamba", False, MAMBA), "falcon_mamba": ("mamba", False, MAMBA), "mamba2": ("mamba2", False, MAMBA),
     "nemotron_h": ("nemotron_h", False, NEMOTRON), "granitemoehybrid": ("granitehybrid", True, GRANITE_HYBRID), "lfm2": ("lfm2", False, LFM2),
     "qwen3_next": ("qwen3next", False, QWEN3_NEXT)}
@@ -150,6 +155,33 @@ def delta_order(c):
     return np.concatenate([part.reshape(-1) for part in parts])
 
 
+def latent_keys(c, add, is_joined):
+    """Of DeepSeek's attention and routing; `is_joined`: as files were before llama.cpp cached what keys and values are made of."""
+    rank, turned, size = c["kv_lora_rank"], c["qk_rope_head_dim"], c["qk_rope_head_dim"] + c["qk_nope_head_dim"]
+    add("attention.head_count_kv", c["num_attention_heads"] if is_joined else 1)
+    add("attention.key_length", size if is_joined else rank + turned)
+    add("attention.value_length", c["v_head_dim"] if is_joined else rank)
+    if not is_joined:
+        add("attention.key_length_mla", size)
+        add("attention.value_length_mla", c["v_head_dim"])
+    add("attention.kv_lora_rank", rank)
+    if c["q_lora_rank"]:
+        add("attention.q_lora_rank", c["q_lora_rank"])
+    add("rope.dimension_count", turned)
+    add("leading_dense_block_count", c["first_k_dense_replace"])
+    add("expert_shared_count", c["n_shared_experts"])
+    add("expert_group_count", c["n_group"])
+    add("expert_group_used_count", c["topk_group"])
+    add("expert_weights_scale", float(c["routed_scaling_factor"]))
+    if c["norm_topk_prob"]:
+        add("expert_weights_norm", True)
+    add("expert_gating_func", 2)
+    if c.get("rope_scaling"):
+        add("rope.scaling.yarn_log_multiplier", 0.1 * c["rope_scaling"]["mscale_all_dim"])
+        add("rope.scaling.yarn_beta_fast", float(c["rope_scaling"]["beta_fast"]))
+        add("rope.scaling.yarn_beta_slow", float(c["rope_scaling"]["beta_slow"]))
+
+
 def keys_of(c, add):
     """GGUF's keys of config.json `c`; `add` (key, value)."""
     add("block_count", c.get("num_hidden_layers") or len(c["layers_block_type"]))
@@ -166,11 +198,12 @@ def keys_of(c, add):
     kv = c.get("num_key_value_heads") or c["num_attention_heads"]
     add("feed_forward_length", mlp_of(c))
     add("attention.head_count", c["num_attention_heads"])
-    by_layer = [kv if kind in ("attention", "full_attention") else 0 for kind in c.get("layer_types") or c.get("layers_block_type") or []]
-    add("attention.head_count_kv", by_layer if c["model_type"] in ("lfm2", "granitemoehybrid", "nemotron_h") else kv)
-    add("attention.key_length", size)
-    add("attention.value_length", size)
-    add("rope.dimension_count", int(size * share))
+    if "kv_lora_rank" not in c:
+        by_layer = [kv if kind in ("attention", "full_attention") else 0 for kind in c.get("layer_types") or c.get("layers_block_type") or []]
+        add("attention.head_count_kv", by_layer if c["model_type"] in ("lfm2", "granitemoehybrid", "nemotron_h") else kv)
+        add("attention.key_length", size)
+        add("attention.value_length", size)
+        add("rope.dimension_count", int(size * share))
     add("rope.freq_base", float(c.get("rope_theta") or c.get("rotary_emb_base") or 10000))
     for key, names in {"attention.layer_norm_rms_epsilon": ["rms_norm_eps", "norm_eps", "layer_norm_epsilon"],
                        "attention.layer_norm_epsilon": ["layer_norm_eps", "norm_epsilon"],
@@ -182,7 +215,7 @@ def keys_of(c, add):
         for name in names:
             if c.get(name) is not None:
                 add(key, float(c[name]))
-    for key, names in {"expert_count": ["num_experts", "num_local_experts"], "expert_used_count": ["num_experts_per_tok"],
+    for key, names in {"expert_count": ["num_experts", "num_local_experts", "n_routed_experts"], "expert_used_count": ["num_experts_per_tok"],
                        "expert_feed_forward_length": ["moe_intermediate_size"],
                        "expert_shared_feed_forward_length": ["shared_expert_intermediate_size"]}.items():
         for name in names:
@@ -226,8 +259,9 @@ def scaling_of(c, size, share, add, tensor):
             tensor(f"rope_factors_{which}.weight", np.array(scaling[which + "_factor"], np.float32))
 
 
-def convert(folder, out, kind="F32", dequantized=None):
-    """Writes `out`, and into the folder `dequantized` the same model with the numbers that its blocks stand for."""
+def convert(folder, out, kind="F32", dequantized=None, is_joined=False):
+    """Writes `out`, and into the folder `dequantized` the same model with the numbers that its blocks stand for. `is_joined`: with one
+    matrix for keys and values of latent attention."""
     c = json.loads((Path(folder) / "config.json").read_text())
     arch, turned, more = ARCHITECTURES[c["model_type"]]
     names = {**LLAMA, **more}
@@ -254,6 +288,8 @@ def convert(folder, out, kind="F32", dequantized=None):
         return meant.reshape(x.shape)
 
     keys_of(c, add)
+    if "kv_lora_rank" in c:
+        latent_keys(c, add, is_joined)
     add("vocab_size", c["vocab_size"])
     scaling_of(c, size, share, add, vector)
     stacked, numbers, experts = {}, {}, {}
@@ -287,6 +323,15 @@ def convert(folder, out, kind="F32", dequantized=None):
             continue
         if names.get(stem) == "ssm_norm" and arch != "qwen3next":
             vector(f"{prefix}ssm_norm.{part}", x.reshape(c.get("n_groups") or c["mamba_n_groups"], -1))
+            continue
+        if part == "e_score_correction_bias":
+            vector(f"{prefix}exp_probs_b.bias", x)
+            continue
+        if stem == "self_attn.kv_b_proj" and not is_joined:  # a matrix for each head; of keys its transpose
+            by_head = x.reshape(heads, -1, x.shape[1])
+            k, v = np.split(by_head, [c["qk_nope_head_dim"]], axis=1)
+            k = of_experts(f"{prefix}attn_k_b.weight", k.swapaxes(1, 2)).swapaxes(1, 2)
+            numbers[name] = np.concatenate([k, of_experts(f"{prefix}attn_v_b.weight", v)], axis=1).reshape(x.shape)
             continue
         if "layernorm.norms." in stem:  # of each head
             what = "attn_q_norm" if ".q_layernorm" in stem else "attn_k_norm"

@@ -69,6 +69,7 @@ void set_gemm(KernelRequest& request, const GemmProgram& product) {
   }
   if (product.groups > 0) put_first("offsets");
   if (product.gathered) put_first("row_index");
+  if (product.combined) put_first("shares"), put_first("rows_of");
 }
 
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {

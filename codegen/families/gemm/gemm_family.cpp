@@ -128,6 +128,7 @@ class RegionTactics {
         [this](auto kernel, std::string& refusal) { return accept(std::move(kernel), refusal); },
         [this](const GemmProgram& kernel) { return gemm_limits(kernel, plan_.exprs); },
         [this](const GemmProgram& kernel) { return few_of_groups(kernel, plan_.exprs); },
+        [this](const GemmProgram& kernel) { return few_tokens(kernel, plan_.exprs); },
         std::ranges::any_of(devices, [](const DeviceModel* device) { return device->has_wgmma; }),
         [this](const GemmProgram& kernel) { return packed_.takes_elements(kernel); },
         [this](const GemmProgram& kernel) { return has_one_order(kernel, plan_.exprs.ranges()); },

@@ -160,4 +160,36 @@ Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogu
   return builder.finish();
 }
 
+std::optional<ir::CombinedRows> combined_rows(const Graph& body, const GemmBody& nodes) {
+  if (nodes.epilogue == nullptr || gemm_node(*nodes.matmul->body).op->name != "GroupedMatMul")
+    return std::nullopt;
+  const auto& inputs = nodes.epilogue->inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (root_of(body, inputs[i]) == nodes.matmul->outputs[0])
+      return ir::find_combined_rows(*nodes.epilogue->body, nodes.epilogue->body->inputs()[i]);
+  return std::nullopt;
+}
+
+Graph inline_combination(const Graph& body, const GemmBody& nodes, const ir::CombinedRows& rows) {
+  const Graph& after = *nodes.epilogue->body;
+  const Shape &places = after.type(rows.rows_of).shape, &sum = after.type(rows.sum).shape;
+  GraphBuilder builder("product");
+  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+  const ValueId product = builder.input("product", {DType::kFloat32, {places[0], sum.back()}});
+  Importer outer(builder, body), epilogue(builder, after);
+  for (const ValueId input : body.inputs())
+    outer.bind(input, builder.input(body.value(input).name, body.type(input)));
+  epilogue.bind(rows.sum, sum.size() == 2
+                              ? product
+                              : builder.add("Reshape", {product}, {{"shape", Shape(sum)}}));
+  for (std::size_t i = 0; i < nodes.epilogue->inputs.size(); ++i)
+    if (root_of(body, nodes.epilogue->inputs[i]) != nodes.matmul->outputs[0])
+      epilogue.bind(after.inputs()[i], outer.import(nodes.epilogue->inputs[i]));
+  for (std::size_t i = 0; i < nodes.epilogue->outputs.size(); ++i)
+    outer.bind(nodes.epilogue->outputs[i], epilogue.import(after.outputs()[i]));
+  for (std::size_t i = 0; i < body.outputs().size(); ++i)
+    builder.output(fmt::format("out{}", i), outer.import(body.outputs()[i]));
+  return builder.finish();
+}
+
 }  // namespace sinter::codegen

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "codegen/program/describe.h"
+#include "ir/mixture/expert_rows.h"
 
 namespace sinter::codegen {
 
@@ -42,5 +43,11 @@ using MakeProduct =
 /// `make`, the product is an additional first input.
 Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogue,
                      const MakeProduct& make);
+
+/// How the epilogue of a grouped matmul adds up the rows of each token; values are of its body.
+std::optional<ir::CombinedRows> combined_rows(const Graph& body, const GemmBody& nodes);
+/// What follows the sum, an additional first input f32 [tokens, columns], over inputs and outputs
+/// of `body`.
+Graph inline_combination(const Graph& body, const GemmBody& nodes, const ir::CombinedRows& rows);
 
 }  // namespace sinter::codegen

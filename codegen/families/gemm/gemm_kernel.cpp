@@ -55,6 +55,10 @@ GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& pro
   problem.most_m = upper(analysis, product.m);
   problem.most_n = upper(analysis, product.n);
   problem.most_k = upper(analysis, product.k);
+  if (product.combined) {  // one sum along the rows of a token
+    problem.k *= *product.combined;
+    if (problem.most_k) *problem.most_k *= *product.combined;
+  }
   problem.reductions = analysis.stages();
   problem.epilogue = epilogue_cost(analysis, product);
   return problem;

@@ -7,6 +7,7 @@
 #include <sinter/error.h>
 
 #include "codegen/families/gemm/gemm_graph.h"
+#include "codegen/families/gemm/gemm_kernel.h"
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
@@ -93,6 +94,29 @@ std::string read_gathered(const Node& prologue, Buffers made_of, GemmProgram& re
   result.gathered = body.type(gather.inputs[0]).shape[0];
   a = made_of[*operand(0)];
   groups.insert(groups.begin(), made_of[*operand(1)]);
+  return "";
+}
+
+/// A sum over the rows of each token behind a grouped matmul: a block of a cluster for each row.
+/// Returns the reason if no kernel accepts it.
+std::string read_combination(const Graph& body, const GemmBody& nodes, Buffers inputs,
+                             const ir::CombinedRows& rows, GemmProgram& result,
+                             std::vector<std::uint32_t>& groups) {
+  if (nodes.prologue) return "rows are gathered and added up";
+  if (result.is_eight_bit()) return "rows of 8 bits are not added up";
+  if (rows.chosen > kPortableCluster)
+    return fmt::format("{} rows of a token, more than a cluster has blocks", rows.chosen);
+  const Graph& after = *nodes.epilogue->body;
+  for (const ValueId value : {rows.shares, rows.rows_of}) {
+    const auto own = after.input_number(value);
+    const auto at = own ? body.input_number(root_of(body, nodes.epilogue->inputs[*own])) : own;
+    if (!at) return "rows of tokens, or their shares, are not in memory";
+    groups.insert(groups.begin(), inputs[*at]);
+  }
+  result.m = after.type(rows.rows_of).shape[0];
+  result.combined = rows.chosen;
+  result.rounded_shares = rows.rounded;
+  result.result = DType::kFloat32;
   return "";
 }
 
@@ -316,6 +340,9 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.groups > 0)
     text += fmt::format(" {} {}", product.b_is_weight ? "known groups" : "groups", product.groups);
   if (product.gathered) text += fmt::format(" gathered from {}", product.gathered->to_string());
+  if (product.combined)
+    text += fmt::format(" of {} rows of a token{}", *product.combined,
+                        product.rounded_shares ? " times rounded shares" : "");
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.fast_accumulation) text += " accumulated fast";
@@ -418,7 +445,14 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
     }
     if (!refusal.empty()) return std::nullopt;
 
-    const Graph after = inline_product(body, nodes, with_epilogue, {});
+    const auto combined = with_epilogue ? combined_rows(body, nodes) : std::nullopt;
+    if (combined) {
+      refusal = read_combination(body, nodes, inputs, *combined, result, groups);
+      if (!refusal.empty()) return std::nullopt;
+      space = {result.m, result.n};
+    }
+    const Graph after = combined ? inline_combination(body, nodes, *combined)
+                                 : inline_product(body, nodes, with_epilogue, {});
     std::vector<std::uint32_t> after_inputs = {kAccumulatorBuffer};
     after_inputs.insert(after_inputs.end(), inputs.begin(), inputs.end());
     if (!lower_after(after, after_inputs, outputs, std::move(space), exprs, result)) {

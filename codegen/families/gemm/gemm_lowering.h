@@ -99,10 +99,14 @@ struct GemmProgram {
   std::int64_t groups = 0;
   /// Rows of what a is gathered from, by a buffer of rows' numbers that precedes the offsets.
   std::optional<Dim> gathered;
-  bool rows_are_k = true;          // b[k][n] with n contiguous; otherwise b[n][k]
-  bool by_warpgroups = false;      // warpgroups (sm_90 only) instead of warps
-  bool fast_accumulation = false;  // fp8 accumulators are not promoted to float32
-  bool tf32 = false;               // operands of float32 may be rounded to TF32
+  /// Rows of a token, which are added up times shares: m counts tokens then. Buffers of the rows'
+  /// numbers and of shares, [m, combined], precede the offsets; those are ready where these are.
+  std::optional<std::int64_t> combined;
+  std::optional<DType> rounded_shares;  // to it
+  bool rows_are_k = true;               // b[k][n] with n contiguous; otherwise b[n][k]
+  bool by_warpgroups = false;           // warpgroups (sm_90 only) instead of warps
+  bool fast_accumulation = false;       // fp8 accumulators are not promoted to float32
+  bool tf32 = false;                    // operands of float32 may be rounded to TF32
   /// No step writes b: it may be read before the preceding step ends. Of groups: a grouped GEMM in
   /// front, which waits before it lets others start, has the same offsets; these are there, too.
   bool b_is_weight = false;
@@ -131,6 +135,8 @@ struct GemmProgram {
   }
   std::uint32_t offsets_buffer() const { return first_operand() - 1; }  // of groups
   std::uint32_t gathered_buffer() const { return offsets_buffer() - 1; }
+  std::uint32_t shares_buffer() const { return offsets_buffer() - 1; }
+  std::uint32_t choices_buffer() const { return offsets_buffer() - 2; }  // rows of choices
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
   std::uint32_t factors_buffer() const { return zeros_buffer(); }  // no weights have both

@@ -20,9 +20,10 @@ GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule
 GemmMapping GemmText::make() {
   mapping_ = start_mapping(analysis_, s_.epilogue, analysis_.outer_dims(), analysis_.inner_dims());
   const auto& ranges = analysis_.exprs().ranges();
-  tiles_m_ = product_.groups > 0 ? ir::floor_div(product_.m, Dim(s_.m)) +
-                                       ir::min(product_.m, Dim(product_.groups + 2), ranges)
-                                 : ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
+  tiles_m_ = product_.groups > 0 && !product_.combined
+                 ? ir::floor_div(product_.m, Dim(s_.m)) +
+                       ir::min(product_.m, Dim(product_.groups + 2), ranges)
+                 : ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
   tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.cluster_n, ranges);
   declare_tile();
   s_.tile->write(*this);
@@ -43,7 +44,7 @@ void GemmText::write_one_tile() {
   mapping_.blocks = tiles() * Dim(s_.cluster());
   count_group_tiles();
   place_block();
-  if (product_.groups > 0)
+  if (product_.groups > 0 && !product_.combined)
     line("if (first_row >= end_row) return;  // more tiles than groups need");
   write_mainloop();
   map_rows();
@@ -57,8 +58,9 @@ void GemmText::count_group_tiles() {
   if (product_.groups == 0) return;
   if (s_.programmatic_launch && !product_.b_is_weight) line(wait());
   line(fmt::format("__shared__ GroupTiles<{}> group_tiles;", product_.groups));
+  const Dim rows = product_.m * Dim(product_.combined.value_or(1));
   line(fmt::format("group_tiles.count(after_grid_wait({}), {}, {});",
-                   args_.buffer(product_.offsets_buffer()), size(product_.m), s_.m));
+                   args_.buffer(product_.offsets_buffer()), size(rows), s_.m));
 }
 
 /// The tile of the block.
@@ -117,7 +119,15 @@ std::vector<std::string> GemmText::tile_coordinates(std::string rest) {
     line(fmt::format("const u32 left{} = {} / {};", b, rest, count));
     rest = fmt::format("left{}", b);
   }
-  if (product_.groups > 0) {
+  if (product_.combined) {
+    // A block of the cluster multiplies each row of a token.
+    line(fmt::format("const i32 first_row = i32({}), end_row = first_row + 1;", tile_m));
+    line(fmt::format("const i32 of_token = first_row * {} + i32(rank);", *product_.combined));
+    line(fmt::format("const i32 own_row = after_grid_wait({})[of_token];",
+                     args_.buffer(product_.choices_buffer())));
+    line("const GroupRows of_group = group_tiles.find(own_row);");
+    line("const u32 b0 = of_group.matrix;");
+  } else if (product_.groups > 0) {
     line(fmt::format("const GroupRows of_group = group_tiles.find(i32({}));", tile_m));
     line("const i32 first_row = of_group.first, end_row = of_group.end;");
     line("const u32 b0 = of_group.matrix;");
@@ -136,7 +146,7 @@ std::vector<std::string> GemmText::tile_coordinates(std::string rest) {
 std::pair<std::string, std::string> GemmText::range_of_k(const std::string& part,
                                                          std::vector<std::string>& lines) {
   const Dim k = s_.tile->depth(problem_, s_);
-  if (s_.split_k == 1) return {"0", size(k)};
+  if (s_.split_k == 1 || product_.combined) return {"0", size(k)};
   const auto& ranges = analysis_.exprs().ranges();
   const Dim depth = ir::ceil_div(ir::ceil_div(k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
   lines.push_back(fmt::format("const i32 begin = i32({}) * {};", part, size(depth)));
@@ -173,6 +183,14 @@ void GemmText::write_mainloop() {
     line(fmt::format("Tile::begin<{}>(shared, operands{});",
                      s_.programmatic_launch && product_.b_is_weight,
                      analysis_.request().task ? ", ready" : ""));
+  if (product_.combined) {
+    const std::string share =
+        fmt::format("widen(after_grid_wait({})[of_token])", args_.buffer(product_.shares_buffer()));
+    const auto& rounded = product_.rounded_shares;
+    line(rounded ? fmt::format("operands.factor = widen(narrow<{}>({}));", storage_name(*rounded),
+                               share)
+                 : fmt::format("operands.factor = {};", share));
+  }
   write_behind_wait();
   if (product_.prologue) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");

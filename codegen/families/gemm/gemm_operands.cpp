@@ -32,7 +32,8 @@ void GemmText::write_strided_a() {
     line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
     return;
   }
-  line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a, "first_row", true)));
+  line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a,
+                                             product_.combined ? "own_row" : "first_row", true)));
   line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
 }
 

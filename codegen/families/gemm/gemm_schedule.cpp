@@ -28,6 +28,10 @@ constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
 // All rows of a grouped matmul.
 constexpr std::int64_t kGroupedRows[] = {8, 32, 128, 512, 2048, 8192, 32768};
 
+// Tokens whose rows are added up: schedules are for one. Of more, experts that several choose would
+// be read several times.
+constexpr std::int64_t kCombinedRows[] = {1}, kMostCombined = 4;
+
 /// Expected tiles of a group with `mean` rows, more or fewer by chance: the sum of the chances
 /// that there is a row behind 0, 1, .. tiles, by the normal distribution.
 double tiles_of_group(double mean, int rows) {
@@ -45,7 +49,7 @@ double tiles_of_group(double mean, int rows) {
 /// tiles of all groups one after the other.
 double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) {
   const auto groups = static_cast<double>(problem.product.groups);
-  if (groups == 0) return s.tile->estimate(problem, s, m);
+  if (groups == 0 || problem.product.combined) return s.tile->estimate(problem, s, m);
   if (problem.product.by_warpgroups) {
     const double tiles = groups * tiles_of_group(static_cast<double>(m) / groups, s.m);
     GemmProblem each = problem;
@@ -163,10 +167,13 @@ std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const Gemm
   std::vector<GemmSchedule> all;
   for (const GemmKernel* kernel : gemm_kernels()) {
     if (!kernel->is_for(problem.product)) continue;
+    if (problem.product.combined && kernel != &kSmallMKernel) continue;
     // Slower than small-M.
     if (kernel == &kWarpTileKernel && leaves_to_small_m(problem) && !all.empty()) continue;
     for (GemmSchedule& s : kernel->schedules(problem)) {
-      if (s.split_k > 1 && problem.most_k && ceil_div(*problem.most_k, s.k) < s.split_k) continue;
+      if (s.split_k > 1 && !problem.product.combined && problem.most_k &&
+          ceil_div(*problem.most_k, s.k) < s.split_k)
+        continue;
       if (complete(analysis, problem, s)) all.push_back(std::move(s));
     }
   }
@@ -210,6 +217,7 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 
 /// Row counts that get a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
+  if (problem.product.combined) return kCombinedRows;
   if (problem.product.groups > 0) return kGroupedRows;
   if (kMixedInputKernel.is_for(problem.product)) {
     if (problem.product.is_eight_bit()) return kW4A8Rows;
@@ -237,6 +245,12 @@ std::vector<Condition> few_of_groups(const GemmProgram& product, ExprTable& expr
   const auto most = ir::upper_bound(product.m, exprs.ranges());
   if (most && *most <= few) return {};
   return {Condition(exprs.intern(product.m), 1, few)};
+}
+
+std::vector<Condition> few_tokens(const GemmProgram& product, ExprTable& exprs) {
+  const auto most = ir::upper_bound(product.m, exprs.ranges());
+  if (most && *most <= kMostCombined) return {};
+  return {Condition(exprs.intern(product.m), 1, kMostCombined)};
 }
 
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs) {
@@ -325,7 +339,7 @@ std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
                                : most                                     ? std::min(*most, rows)
                                                                           : rows;
     const GemmSchedule* best = best_for(count, false);
-    if (!last || norm || best->cluster() == 1 || product.by_warpgroups) {
+    if (!last || norm || best->cluster() == 1 || product.by_warpgroups || product.combined) {
       add(*best, last && !norm ? std::nullopt : std::optional(rows));
       if (last) break;
       continue;

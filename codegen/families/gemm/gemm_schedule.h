@@ -22,6 +22,8 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs)
 
 /// Conditions on the rows of a grouped matmul under which its groups have few of them.
 std::vector<Condition> few_of_groups(const GemmProgram& product, ExprTable& exprs);
+/// Conditions on the tokens under which one kernel adds up their rows.
+std::vector<Condition> few_tokens(const GemmProgram& product, ExprTable& exprs);
 
 /// True if some kernel accepts the program; otherwise `reason` says why not.
 bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,

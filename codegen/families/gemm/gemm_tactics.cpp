@@ -137,7 +137,7 @@ class TacticList {
   std::optional<GemmProgram> accept(std::optional<GemmProgram> kernel, bool by_warpgroups,
                                     std::string& refusal) const {
     if (by_warpgroups && !kernels_.have_warpgroups) return std::nullopt;
-    if (!kernel) return std::nullopt;
+    if (!kernel || (by_warpgroups && kernel->combined)) return std::nullopt;
     kernel->by_warpgroups = by_warpgroups;
     return kernels_.accept(std::move(kernel), refusal);
   }
@@ -212,11 +212,18 @@ class TacticList {
   /// Rows by groups: no library has such a matmul. The last kernel takes all sizes.
   void grouped() {
     if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "a grouped matmul: " + refusal_);
-    if (const auto& few = with_prologue_ ? with_prologue_ : whole_) {
-      GemmTactic tactic = kernel_tactic(few);
-      tactic.conditions = kernels_.few_of_groups(*few);
+    const auto add_with = [&](GemmTactic tactic, std::vector<Condition> conditions) {
+      tactic.conditions = std::move(conditions);
       add(std::move(tactic));
+    };
+    if (whole_ && whole_->combined && alone_) {
+      add_with(kernel_tactic(whole_), kernels_.few_tokens(*whole_));
+      whole_.reset();
     }
+    if (const auto& few = with_prologue_ ? with_prologue_ : whole_)
+      add_with(kernel_tactic(few), kernels_.few_of_groups(*few));
+    else
+      add_with(alone_tactic(alone_), kernels_.few_of_groups(*alone_));
     if (groups_)
       add(kernel_tactic(groups_));
     else if (warpgroups_alone_)

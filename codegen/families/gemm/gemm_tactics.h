@@ -67,6 +67,8 @@ struct GemmKernelQueries {
   std::function<std::vector<Condition>(const GemmProgram&)> limits;
   /// Numbers of rows that are few for each group.
   std::function<std::vector<Condition>(const GemmProgram&)> few_of_groups;
+  /// Numbers of tokens whose rows a kernel adds up.
+  std::function<std::vector<Condition>(const GemmProgram&)> few_tokens;
   bool have_warpgroups = false;  // some GPU of the plan has wgmma
   /// Whether the GEMM's right operand, of 16 bits, may be packed.
   std::function<bool(const GemmProgram&)> takes_elements;

@@ -129,7 +129,7 @@ class JsonKeys : public ConfigKeys {
 };
 
 /// config.json's name, and GGUF's behind the architecture.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 48> kGgufNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 61> kGgufNames = {{
     {"hidden_size", "embedding_length"},
     {"num_hidden_layers", "block_count"},
     {"num_attention_heads", "attention.head_count"},
@@ -178,6 +178,19 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 48> kGgufNam
     {"mamba_n_groups", "ssm.group_count"},
     {"mamba_norms_operands", "ssm.dt_b_c_rms"},
     {"has_positions", "rope.scaling.finetuned"},
+    {"n_routed_experts", "expert_count"},
+    {"n_shared_experts", "expert_shared_count"},
+    {"n_group", "expert_group_count"},
+    {"topk_group", "expert_group_used_count"},
+    {"norm_topk_prob", "expert_weights_norm"},
+    {"routed_scaling_factor", "expert_weights_scale"},
+    {"scoring_func", "expert_gating_func"},
+    {"q_lora_rank", "attention.q_lora_rank"},
+    {"kv_lora_rank", "attention.kv_lora_rank"},
+    {"qk_rope_head_dim", "rope.dimension_count"},
+    {"qk_head_dim", "attention.key_length_mla"},
+    {"v_head_dim", "attention.value_length_mla"},
+    {"rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier"},
 }};
 
 class GgufKeys : public ConfigKeys {

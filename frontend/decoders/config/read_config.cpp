@@ -116,10 +116,11 @@ class ConfigReader {
                                 kMostSize);
     if (c.head_size < 1)
       throw invalid_model_error("{} heads are more than the hidden size {}", c.heads, c.hidden);
-    if (keys_.is_gguf() && keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)
+    if (!row_.is_latent) c.value_size = c.head_size;
+    if (keys_.is_gguf() && !row_.is_latent &&
+        keys_.size_or("value_head_dim", c.head_size, kMostSize) != c.head_size)
       throw unsupported_error("'{}' differs from the size of keys. {}",
                               keys_.spelled("value_head_dim"), kOtherWay);
-    if (!row_.is_latent) c.value_size = c.head_size;
   }
 
   void read_latent() {
@@ -127,6 +128,7 @@ class ConfigReader {
     c.latent.rank = keys_.size("kv_lora_rank", kMostSize);
     c.latent.query_rank = keys_.size_or("q_lora_rank", 0, kMostSize);
     c.latent.turned = keys_.size("qk_rope_head_dim", kMostSize);
+    if (keys_.is_gguf()) return read_latent_heads();
     c.head_size = c.latent.turned + keys_.size("qk_nope_head_dim", kMostSize);
     c.value_size = keys_.size("v_head_dim", kMostSize);
     if (c.kv_heads != c.heads)
@@ -137,6 +139,20 @@ class ConfigReader {
                        count = keys_.size("num_hidden_layers", kMostLayers);
     for (std::int64_t i = 0; i < more; ++i)
       c.left_out.push_back(fmt::format("{}{}.", row_.layer_prefix, count + i));
+  }
+
+  /// Newer files say sizes of heads beside those of what llama.cpp's caches hold, which has one
+  /// head.
+  void read_latent_heads() {
+    DecoderConfig& c = config_;
+    const bool is_newer = keys_.integer("qk_head_dim").has_value();
+    const std::string_view key = is_newer ? "qk_head_dim" : "head_dim";
+    c.head_size = keys_.size(key, kMostSize);
+    c.value_size = keys_.size(is_newer ? "v_head_dim" : "value_head_dim", kMostSize);
+    c.kv_heads = c.heads;
+    if (c.head_size <= c.latent.turned)
+      throw invalid_model_error("'{}' is {}, of which {} elements are rotated", keys_.spelled(key),
+                                c.head_size, c.latent.turned);
   }
 
   void read_norms() {
@@ -205,7 +221,9 @@ class ConfigReader {
 
   /// DeepSeek's scale of scores where rotary positions are stretched.
   double scale_of_longer_texts() const {
-    const double weight = keys_.number("rope_scaling.mscale_all_dim").value_or(0),
+    // GGUF has a tenth of it.
+    const double weight = keys_.number("rope_scaling.mscale_all_dim").value_or(0) *
+                          (keys_.is_gguf() ? 10 : 1),
                  factor = keys_.number("rope_scaling.factor").value_or(1);
     if (weight == 0 || factor <= 1) return 1;
     const double magnitude = 0.1 * weight * std::log(factor) + 1;
@@ -397,8 +415,17 @@ class ConfigReader {
         throw unsupported_error("'{}' is '{}': only '{}' is known. {}", key, ir::shown(*given),
                                 only, kOtherWay);
     };
-    fixed("scoring_func", "sigmoid");
-    fixed("topk_method", "noaux_tc");
+    if (keys_.is_gguf()) {
+      constexpr std::int64_t kSigmoid = 2;
+      if (const auto given = keys_.integer("scoring_func"); given.value_or(0) != kSigmoid)
+        throw unsupported_error("'{}' is {}: only {}, sigmoids, is known. {}",
+                                keys_.spelled("scoring_func"),
+                                given ? std::to_string(*given) : "missing", kSigmoid, kOtherWay);
+      e.normalises = keys_.flag("norm_topk_prob").value_or(false);
+    } else {
+      fixed("scoring_func", "sigmoid");
+      fixed("topk_method", "noaux_tc");
+    }
     e.is_sigmoid = e.corrects = true;
     e.shared_has_share = false;
     e.shared = keys_.size_or("n_shared_experts", 0, 64) * e.intermediate;

@@ -50,8 +50,10 @@ void scale_yarn(const ConfigKeys& keys, double base, std::int64_t rotated, std::
     return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1;
   };
   const auto given = keys.number("rope_scaling.attention_factor");
-  const double numerator = keys.number("rope_scaling.mscale").value_or(0),
-               denominator = keys.number("rope_scaling.mscale_all_dim").value_or(0);
+  const double denominator = keys.number("rope_scaling.mscale_all_dim").value_or(0),
+               numerator = keys.is_gguf()  // which has no other
+                               ? denominator
+                               : keys.number("rope_scaling.mscale").value_or(0);
   rotary.factor = numerator != 0 && denominator != 0 ? magnitude(numerator) / magnitude(denominator)
                                                      : magnitude(1);
   // llama.cpp multiplies, transformers replaces.

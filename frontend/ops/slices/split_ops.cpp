@@ -49,6 +49,9 @@ std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t 
 std::vector<Dim> parts_from_data(NodeContext& node, const Dim& extent) {
   const Term given = Term(node, node.input(1, "split")).cast(DType::kInt64);
   const auto count = static_cast<std::int64_t>(node.output_count());
+  const Term least = reduce("ReduceMin", given, 0),
+             surplus = reduce("ReduceSum", given, 0) - size_of_dim(node, extent);
+  node.require_zero(select(least.with("Less", 0.0), least, surplus).value(), "/surplus");
   std::vector<Dim> parts;
   // No part begins behind the end, whatever the sizes are.
   Term rest = size_of_dim(node, extent);
@@ -93,10 +96,14 @@ void split(NodeContext& node) {
     return fmt::format("parts of {} sum to {}, but dimension {} of {} is {}", parts, sum, axis,
                        node.type(x), extent);
   });
+  const ir::Ranges& ranges = node.builder().ranges();
   Dim start(0);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     SliceSpec spec(node.shape(x));
     spec.starts[axis] = parts[i] == Dim(0) ? Dim(0) : start;
+    // Inside even where each size is the most that it may be, for which plans are checked.
+    if (i > 0 && start != extent - parts[i] && ir::is_from_data({&start, 1}, ranges))
+      spec.starts[axis] = ir::min(start, extent - parts[i], ranges);
     spec.shape[axis] = parts[i];
     if (node.output_is_used(i)) node.output(i, add_slice(node, x, spec));
     start = start + parts[i];

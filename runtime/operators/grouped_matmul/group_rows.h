@@ -5,10 +5,31 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "runtime/operators/operator_kernel.h"
 
 namespace sinter::runtime::cpu {
+
+/// How rows chose groups: "12 rows in 3 of 8 groups, most 6 in group 2: 4.0 times an even share".
+inline std::string note_of_groups(const std::int32_t* offsets, std::int64_t groups,
+                                  std::int64_t rows) {
+  std::int64_t done = 0, all = 0, used = 0, most = 0, at = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t begin = std::clamp<std::int64_t>(offsets[g], done, rows);
+    done = std::clamp<std::int64_t>(offsets[g + 1], begin, rows);
+    const std::int64_t own = done - begin;
+    all += own;
+    used += own > 0 ? 1 : 0;
+    if (own > most) most = own, at = g;
+  }
+  if (all == 0) return "no rows in any group";
+  return fmt::format("{} rows in {} of {} groups, most {} in group {}: {:.1f} times an even share",
+                     all, used, groups, most, at,
+                     static_cast<double>(most * groups) / static_cast<double>(all));
+}
 
 /// A group with rows [begin, end), whose blocks of columns are numbered from `first` on.
 struct RowGroup {

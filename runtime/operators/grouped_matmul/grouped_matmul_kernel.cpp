@@ -95,6 +95,10 @@ class Grouped final : public PreparedOperator {
            bytes(block_rows() * depth(), sizeof(T));
   }
 
+  std::string note(const Operands& operands) const override {
+    return note_of_groups(operands.input<std::int32_t>(2), groups_, rows_);
+  }
+
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
     auto* y = operands.output<std::byte>(0);
     const std::size_t pitch = static_cast<std::size_t>(n_) * size();

@@ -51,6 +51,10 @@ class GroupedQuantized final : public PreparedOperator {
     return shared_bytes() + whole_lines(sizeof(float) * floats);
   }
 
+  std::string note(const Operands& operands) const override {
+    return note_of_groups(operands.input<std::int32_t>(2), groups_, rows_);
+  }
+
   void run(const Operands& operands, std::span<std::byte* const> workspaces) const override {
     auto* y = operands.output<std::byte>(0);
     const auto* x = operands.input<std::byte>(0);

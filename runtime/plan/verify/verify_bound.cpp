@@ -40,6 +40,9 @@ class BoundChecker : public Checker {
 
   std::int64_t extent(std::uint32_t expression, const char* what) const {
     const std::int64_t value = values[expression];
+    // What is left of a size where each part is the most that it may be: the run's is checked
+    // again.
+    if (value < 0 && value >= -kMaxExtent && from_data[expression]) return 0;
     if (value < 0 || value > kMaxExtent) fail("{} is {} for these dimensions", what, value);
     return value;
   }

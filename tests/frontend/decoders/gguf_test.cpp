@@ -322,6 +322,54 @@ TEST(Gguf, ScalesOfFourBitFloats) {
   }
 }
 
+/// Newer files say the sizes of heads beside those of llama.cpp's caches.
+TEST(Gguf, LatentHeadsOfOldAndNewFiles) {
+  const auto read = [](bool is_newer, std::uint32_t gate = 2) {
+    Model model;
+    const auto size = [&](const char* key, std::uint32_t value) {
+      model.key(std::string("deepseek2.") + key, kU32, value);
+    };
+    model.key("general.architecture", kText, std::string_view("deepseek2"))
+        .key("deepseek2.attention.layer_norm_rms_epsilon", kF32, 1e-5F)
+        .key("deepseek2.expert_weights_scale", kF32, 2.5F)
+        .key("deepseek2.rope.scaling.type", kText, std::string_view("yarn"))
+        .key("deepseek2.rope.scaling.factor", kF32, 4.0F)
+        .key("deepseek2.rope.scaling.yarn_log_multiplier", kF32, 0.1F);
+    for (const char* key : {"embedding_length", "feed_forward_length", "block_count",
+                            "attention.head_count", "vocab_size", "context_length"})
+      size(key, 8);
+    size("attention.head_count_kv", is_newer ? 1 : 8);
+    size("attention.kv_lora_rank", 6);
+    size("rope.dimension_count", 2);
+    size("attention.key_length", is_newer ? 8 : 5);
+    size("attention.value_length", is_newer ? 6 : 4);
+    if (is_newer) size("attention.key_length_mla", 5);
+    if (is_newer) size("attention.value_length_mla", 4);
+    size("expert_count", 6);
+    size("expert_used_count", 2);
+    size("expert_shared_count", 1);
+    size("expert_feed_forward_length", 3);
+    size("expert_gating_func", gate);
+    const auto file = parse(model.bytes());
+    const auto keys = keys_of_gguf(*file);
+    return read_config(architecture_of(*keys), *keys, Zeros({}));
+  };
+  for (const bool is_newer : {false, true}) {
+    const DecoderConfig c = read(is_newer);
+    EXPECT_EQ(c.kv_heads, 8);
+    EXPECT_EQ(c.head_size, 5);
+    EXPECT_EQ(c.value_size, 4);
+    EXPECT_EQ(c.latent.turned, 2);
+    EXPECT_EQ(c.experts.share_scale, 2.5);
+    EXPECT_FALSE(c.experts.normalises);
+    const double magnitude = 0.1 * std::log(4.0) + 1;
+    EXPECT_NEAR(c.score_scale, magnitude * magnitude / std::sqrt(5.0), 1e-6);
+    EXPECT_EQ(c.rotaries[0].factor, 1);
+  }
+  EXPECT_THAT(error_of(ErrorCode::kUnsupported, [&] { (void)read(true, 1); }),
+              HasSubstr("'deepseek2.expert_gating_func' is 1"));
+}
+
 /// Files of some architectures lack the windows of the models that they were made of.
 TEST(Gguf, MissingWindowsAreNoted) {
   const auto notes = [](std::string_view architecture, std::string_view name,

@@ -92,6 +92,55 @@ TEST(Extents, BeyondTheirBoundAreErrorsThatLoseNothing) {
   EXPECT_THAT(session.output("y").as<float>(), ElementsAre(2, 4));
 }
 
+/// A size that may be one number alone has no reader.
+TEST(Extents, OfOneNumberAreChecks) {
+  Session session(Plan::from_memory(plan::serialize_plan(sized_parts(R"(
+    graph @check(%x: f32[m], %k: i64[]) ranges {m: 1..20, surplus: 0..0 data} {
+      %more = Fused(%k) {kind = "pointwise"} : i64[] body(%q) {
+        %two = const i64[] {2}
+        %d = Sub(%q, %two)
+        return d = %d
+      }
+      %check = Extent(%more) {symbol = "surplus"}
+      %y = Fused(%x) {kind = "pointwise"} : f32[m] body(%p) {
+        %n = Neg(%p)
+        return n = %n
+      }
+      return y = %y
+    })"))));
+  set(session, 3, 5);
+  EXPECT_THAT(error_of([&] { session.run(); }),
+              HasSubstr("'surplus', which follows from data, is 3 and must be 0"));
+  set(session, 3, 2);
+  session.run();
+  EXPECT_THAT(session.output("y").as<float>(), ElementsAre(-1, -2, -3));
+}
+
+/// What two sizes leave is less than nothing where each is the most that it may be.
+TEST(Extents, LeaveTheRest) {
+  Session session(Plan::from_memory(plan::serialize_plan(sized_parts(R"(
+    graph @rest(%x: f32[m], %a: i64[], %b: i64[]) ranges {m: 1..20, p: 0..20 max m data, q: 0..20 max m data} {
+      %sp = Extent(%a) {symbol = "p"}
+      %sq = Extent(%b) {symbol = "q"}
+      %r = Fused(%x) {kind = "reduction"} : f32[] body(%i) {
+        %rest = Slice(%i) {shape = [m - p - q], starts = [p + q], steps = [1]}
+        %sum = ReduceSum(%rest) {axes = [0], keepdims = 0}
+        return sum = %sum
+      }
+      return r = %r
+    })"))));
+  const auto rest = [&](std::int64_t a, std::int64_t b) {
+    session.set_input("x", {5}, std::vector<float>{1, 2, 3, 4, 5});
+    session.set_input("a", {}, std::vector<std::int64_t>{a});
+    session.set_input("b", {}, std::vector<std::int64_t>{b});
+    session.run();
+    return session.output("r").as<float>()[0];
+  };
+  EXPECT_EQ(rest(2, 1), 9);
+  EXPECT_EQ(rest(0, 0), 15);
+  EXPECT_EQ(rest(1, 4), 0);
+}
+
 TEST(Extents, MemoryForAnOutputIsForTheMost) {
   Session session(first_plan());
   set(session, 9, 2);

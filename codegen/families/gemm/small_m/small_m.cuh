@@ -15,10 +15,11 @@
 /// rows of x are in shared memory after all else (made_rows), with row stride kRowStride; 0: x is
 /// copied step by step. X: storage type of x: T, or an 8-bit float that is widened to T in
 /// registers and for which weights must be packed (PackedWeights). kGathered: x has rows that
-/// Operands::gathered names.
+/// Operands::gathered names. kWeighed: accumulators are multiplied by Operands::factor.
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
           int kWarpsK, int kStages, int kSplitK, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
-          int kPrologueRows = 0, int kRowStride = 0, class X = T, bool kGathered = false>
+          int kPrologueRows = 0, int kRowStride = 0, class X = T, bool kGathered = false,
+          bool kWeighed = false>
 struct SmallMTile {
   static constexpr int kBytesX = static_cast<int>(sizeof(X));
   static constexpr bool kWidens = kBytesX == 1;
@@ -87,6 +88,7 @@ struct SmallMTile {
     const float* factors;
     i64 part_factors;
     const i32* gathered;  // of the tile's rows, in shared memory
+    float factor;
   };
 
   typedef float Accumulators[kUnits][kTilesM][4];
@@ -463,6 +465,14 @@ struct SmallMTile {
     }
     cp_async_wait<0>();
     __syncthreads();  // the accumulators overwrite the stages
+    if constexpr (kWeighed) {
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i)
+#pragma unroll
+        for (int j = 0; j < kTilesM; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) accumulators[i][j][e] *= x.factor;
+    }
     write_accumulators(shared, accumulators);
     if (kSplitK > 1)
       cluster_barrier();

@@ -60,6 +60,7 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   if (!refuse_small_m(problem).empty() || problem.reductions > 0 || s.cluster_n != 1 ||
       s.stages < 2 || threads() > kMostThreads)
     return false;
+  if (product.combined && (s.m != 1 || s.split_k != *product.combined)) return false;
   const bool rows = s.m <= 8 ? (s.m & (s.m - 1)) == 0 : s.m % 16 == 0;
   if (!rows || s.n % warps_n != 0 || s.k % warps_k != 0) return false;
   const int columns = s.n / warps_n, depth = s.k / warps_k;
@@ -145,7 +146,8 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
           const int most = is_quantized(product) ? 1 : product.prologue ? 4 : 8;
           if (m <= most && shape.warps_n > 1) continue;
           // One row is 1 to 5 % faster with tiles of four, alone and in a chain.
-          if (m == 1 && !is_quantized(product) && !product.prologue) continue;
+          if (product.combined ? m != 1 : m == 1 && !is_quantized(product) && !product.prologue)
+            continue;
           const int depth = step * 8 / bits / shape.columns;
           // Copies whole 128-byte lines, with one address for each lane.
           if (!product.weights && (depth < kLineDepth || !is_power_of_two(depth))) continue;
@@ -165,7 +167,10 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
 }
 
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all) {
+  const auto& rows = problem.product.combined;
+  if (rows) s.split_k = static_cast<int>(*rows);
   if (!s.tile->fits(problem, s)) return;
+  if (rows) return all.push_back(std::move(s));
   for (const int split : {1, 2, 3, 4, 6, 8}) {
     s.split_k = split;
     all.push_back(s);
@@ -200,9 +205,11 @@ std::string SmallM::type(const GemmText& text) const {
       storage_name(multiplied_type(product.type)), weights, s.m, s.n / warps_n, s.k / warps_k,
       warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts_of_b(),
       product.prologue ? fmt::format(", {}, {}", product.prologue->most, product.prologue->stride)
-      : product.is_eight_bit() || product.gathered
+      : product.is_eight_bit() || product.gathered || product.combined
           ? fmt::format(", 0, 0, {}{}", storage_name(product.type),
-                        product.gathered ? ", true" : "")
+                        product.gathered   ? ", true"
+                        : product.combined ? ", false, true"
+                                           : "")
           : "");
 }
 

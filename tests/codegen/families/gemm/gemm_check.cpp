@@ -286,6 +286,13 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
   if (test.product.groups > 0)
     inputs[test.product.program.buffers[test.product.offsets_buffer()]] = ir::Tensor::from_ints(
         DType::kInt32, {static_cast<std::int64_t>(test.offsets.size())}, test.offsets);
+  if (test.product.combined) {  // any rows
+    ir::Tensor& rows = inputs[test.product.program.buffers[test.product.choices_buffer()]];
+    ir::Ints values(static_cast<std::size_t>(rows.shape()[0] * rows.shape()[1]));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<std::int64_t>((i * 5 + 3) % values.size());
+    rows = ir::Tensor::from_ints(DType::kInt32, rows.shape(), values);
+  }
   const auto expected = evaluate_region(*test.body, inputs);
   Memory memory = packed(test, inputs);
   for (const ir::Tensor& output : expected)

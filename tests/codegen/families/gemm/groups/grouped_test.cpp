@@ -227,6 +227,44 @@ TEST(CudaGrouped, AlternatingGates) {
   check.expect_code();
 }
 
+/// y = r + the sum over a token's rows of x w, times shares; choices are sorted in front.
+std::string combined_graph(const char* type, int tokens, int chosen, int groups, int n, int k) {
+  return fmt::format(
+      "graph @g(%c: i32[{1}, {2}], %x: {0}[{6}, {5}], %w: {0}[{3}, {4}, {5}], %s: f32[{1}, {2}], "
+      "%r: {0}[{1}, {4}]) {{\n"
+      "  %flat = Reshape(%c) {{shape = [{6}]}} : i32[{6}]\n"
+      "  %order, %o = GroupByIndex(%flat) {{extent = [{7}]}} : i32[{6}], i32[{8}]\n"
+      "  %places = LastByIndex(%order) {{extent = [{6}]}} : i32[{6}]\n"
+      "  %rows = Reshape(%places) {{shape = [{1}, {2}]}} : i32[{1}, {2}]\n"
+      "  %0 = GroupedMatMul(%x, %w, %o) {{transposed = 1}} : {0}[{6}, {4}]\n"
+      "  %1 = Gather(%0, %rows) {{axis = 0}} : {0}[{1}, {2}, {4}]\n"
+      "  %2 = Cast(%1) {{to = f32}} : f32[{1}, {2}, {4}]\n"
+      "  %h = Cast(%s) {{to = {0}}} : {0}[{1}, {2}]\n"
+      "  %f = Cast(%h) {{to = f32}} : f32[{1}, {2}]\n"
+      "  %3 = Reshape(%f) {{shape = [{1}, {2}, 1]}} : f32[{1}, {2}, 1]\n"
+      "  %4 = Mul(%2, %3) : f32[{1}, {2}, {4}]\n"
+      "  %5 = ReduceSum(%4) {{axes = [1], keepdims = 0}} : f32[{1}, {4}]\n"
+      "  %6 = Cast(%5) {{to = {0}}} : {0}[{1}, {4}]\n"
+      "  %7 = Add(%6, %r) : {0}[{1}, {4}]\n"
+      "  return y = %7\n}}\n",
+      type, tokens, chosen, groups, n, k, tokens * chosen, groups + 1, groups + 2);
+}
+
+TEST(CudaGrouped, RowsOfFewTokensAreAddedUp) {
+  GemmCheck check;
+  // The last row has no expert, and is zero.
+  check.offsets = {0, 0, 3, 3, 4, 9, 9, 11, 12};
+  check.add("chosen", combined_graph("f16", 3, 4, 7, 72, 264), "");
+  check.programmatic_launch = check.b_is_weight = true;
+  check.add("known", combined_graph("bf16", 4, 3, 7, 48, 136), "");
+  check.add("given", combined_graph("f16", 2, 6, 7, 64, 200),
+            small_m_scheduled("1x32x256 warps=1x1x8 stages=3", 6));
+  check.offsets = {0, 0, 1, 1, 1, 1, 1, 1, 1};
+  check.add("one", combined_graph("f16", 1, 1, 7, 64, 200), "");
+  EXPECT_EQ(check.run(), "");
+  check.expect_code();
+}
+
 /// Floats of 8 bits with a scale for each row of x, and for each column of each group.
 std::string eight_bit_graph(int m, int groups, int n, int k) {
   return fmt::format(
