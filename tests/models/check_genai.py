@@ -556,6 +556,7 @@ def main():
     p.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS), help="fewer of them, which takes less time")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write the results as JSON")
+    p.add_argument("--into", type=Path, help="put the rows of these models into such results")
     p.add_argument("--write", type=Path, help="folder of conformance cases")
     a = p.parse_args()
     rows, failed = [], 0
@@ -586,6 +587,11 @@ def main():
     print(f"{len(paths) - failed} of {len(paths)} models as ONNX Runtime")
     if a.out:
         write_results(a.out, {**provenance(a.commit), "target": a.target, "models": rows})
+    if a.into:
+        own = {row["model"] for row in rows}
+        before = json.loads(a.into.read_text())["models"] if a.into.exists() else []
+        merged = sorted([row for row in before if row["model"] not in own] + rows, key=lambda row: row["model"])
+        write_results(a.into, {**provenance(a.commit), "target": a.target, "models": merged})
     sys.exit(1 if failed or not paths else 0)
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes models/RESULTS.md from the committed results of check_zoo.py, check_exports.py and check_decoders.py.
+"""Writes models/RESULTS.md from the committed results of check_zoo.py, check_exports.py, check_decoders.py and
+check_genai.py.
 
   tests/models/results_table.py          after new results in tests/models/results or tests/gpu/results
 """
@@ -27,6 +28,10 @@ HALF = {
     "GPU, bfloat16": ROOT / "tests" / "gpu" / "results" / "exports_bf16.json",
     "GPU, float16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_fp16.json",
     "GPU, bfloat16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_bf16.json",
+}
+BUILDERS = {
+    "GenAI's builder 0.18": ROOT / "tests" / "models" / "results" / "genai_cpu.json",
+    "mobius-onnx 0.1": ROOT / "tests" / "models" / "results" / "mobius_cpu.json",
 }
 SHOWN = 2.0  # times PyTorch's error: rows from here on are listed
 TINY = ", a tiny configuration with seeded random weights, exported through "
@@ -128,6 +133,25 @@ def block_lines(result):
     return lines
 
 
+def builder_lines(results):
+    """Decoders of builders: by precision and provider, how many give ONNX Runtime's tokens."""
+    lines = ["", "## Builders of decoders", "",
+             "`models/export_genai.py` and `export_mobius.py` write them, `tests/models/check_genai.py` compares from an empty cache. Alone: ONNX",
+             "Runtime's CPU does not run it.", "", "| builder, commit | precision, provider | models | tokens equal | alone | differ or refused | largest error |",
+             "|" + "---|" * 7]
+    for name, result in results.items():
+        kinds = {}
+        for row in result["models"]:
+            kinds.setdefault(" ".join(row["model"].rsplit("_", 2)[1:]), []).append(row)
+        for kind, rows in sorted(kinds.items()):
+            bad = [row["model"] for row in rows if row["failed"] or "nor do we" in row.get("without_peer", "")]
+            alone = [row["model"] for row in rows if "without_peer" in row and row["model"] not in bad]
+            largest = max(row["largest_error"] for row in rows)
+            lines.append(f"| {name}, {result['commit'][:10]} | {kind} | {len(rows)} | {len(rows) - len(bad) - len(alone)} | {len(alone)} | "
+                         f"{', '.join(bad) or 0} | {largest:.1e} |")
+    return lines
+
+
 def cell(row):
     if row is None:
         return ""
@@ -181,6 +205,9 @@ def main():
     blocks = ROOT / "tests" / "models" / "results" / "decoder_blocks_cpu.json"
     if blocks.exists():
         lines += block_lines(json.loads(blocks.read_text()))
+    builders = {name: json.loads(path.read_text()) for name, path in BUILDERS.items() if path.exists()}
+    if builders:
+        lines += builder_lines(builders)
     (ROOT / "models" / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 
