@@ -327,4 +327,19 @@ GraphInputs read_inputs(const onnx::GraphProto& graph,
   return InputReader(graph, initializers, options, warnings, texts).read();
 }
 
+std::vector<std::string> inputs_without_rank(const onnx::GraphProto& graph,
+                                             const ImportOptions& options) {
+  std::set<std::string> known;
+  for (const auto& tensor : graph.initializer()) known.insert(tensor.name());
+  for (const auto& [name, shape] : options.input_shapes) known.insert(name);
+  for (const auto& [name, rank] : options.input_ranks) known.insert(name);
+  for (const auto& [name, value] : options.input_values) known.insert(name);
+  std::vector<std::string> names;
+  for (const auto& input : graph.input())
+    if (input.type().has_tensor_type() && !input.type().tensor_type().has_shape() &&
+        !known.contains(input.name()))
+      names.push_back(input.name());
+  return names;
+}
+
 }  // namespace sinter::frontend

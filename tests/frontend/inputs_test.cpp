@@ -141,12 +141,22 @@ TEST(Inputs, NamesThatAreNoSymbols) {
   EXPECT_EQ(imported.warnings.size(), 3u);
 }
 
-TEST(Inputs, WithoutShapeNeedOne) {
+TEST(Inputs, WithoutShapeGetARankThatFits) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {}).node("Relu", {"x"}, {"y"}).output("y");
   model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+  ImportOptions strict;
+  strict.strict = true;
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported, strict),
               AllOf(HasSubstr("input 'x' has no shape"), HasSubstr("--minShapes x:1x1")));
+  const auto assumed = model.import();
+  EXPECT_EQ(input_shape(assumed, 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
+  EXPECT_THAT(assumed.warnings,
+              testing::ElementsAre(HasSubstr("input 'x' has no shape in the model")));
+  // The nodes take images only.
+  ModelBuilder pool = model;
+  pool.graph().mutable_node(0)->set_op_type("GlobalMaxPool");
+  EXPECT_EQ(input_shape(pool.import(), 0).size(), 4u);
   ImportOptions ranks;
   ranks.input_ranks["x"] = 2;
   EXPECT_EQ(input_shape(model.import(ranks), 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
