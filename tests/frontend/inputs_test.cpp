@@ -153,16 +153,15 @@ TEST(Inputs, WithoutShapeGetARankThatFits) {
   EXPECT_EQ(input_shape(assumed, 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
   EXPECT_THAT(assumed.warnings,
               testing::ElementsAre(HasSubstr("input 'x' has no shape in the model")));
-  // The nodes take images only.
-  ModelBuilder pool = model;
-  pool.graph().mutable_node(0)->set_op_type("GlobalMaxPool");
-  EXPECT_EQ(input_shape(pool.import(), 0).size(), 4u);
   ImportOptions ranks;
   ranks.input_ranks["x"] = 2;
   EXPECT_EQ(input_shape(model.import(ranks), 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
   ImportOptions options;
   options.input_shapes["x"] = {2, 3};
   EXPECT_EQ(input_shape(model.import(options), 0), (Shape{2, 3}));
+  // Its node takes images only.
+  model.graph().mutable_node(0)->set_op_type("GlobalMaxPool");
+  EXPECT_EQ(input_shape(model.import(), 0).size(), 4u);
 }
 
 TEST(Inputs, ThatAreInitializersAreConstants) {
