@@ -131,6 +131,20 @@ TEST(Inputs, ExpressionsOfNamesAreExpressions) {
             (Shape{Dim::symbol("past_length") + Dim::symbol("seq")}));
 }
 
+/// As mobius writes them.
+TEST(Inputs, ShortNamesInExpressionsAreThoseOfOtherInputs) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"sequence_len"});
+  model.input("past", DType::kFloat32, {"past_sequence_len"});
+  model.input("mask", DType::kFloat32, {"past_seq_len + seq_len"});
+  model.node("Relu", {"mask"}, {"y"}).output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(input_shape(imported, 2),
+            (Shape{Dim::symbol("past_sequence_len") + Dim::symbol("sequence_len")}));
+  EXPECT_THAT(imported.warnings,
+              testing::ElementsAre(HasSubstr("past_seq_len + seq_len, is taken as")));
+}
+
 TEST(Inputs, NamesThatAreNoSymbols) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"batch-size", "2nd", "batch.size"});

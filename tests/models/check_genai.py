@@ -142,7 +142,8 @@ class Model:
     def batch_axis(self, name):
         """Of a state: windows of states have them behind each other."""
         name = name.replace("present", "past")
-        return [d.dim_param for d in self.inputs[name].shape.dim].index("batch_size") if name in self.states() else 0
+        dims = [d.dim_param for d in self.inputs[name].shape.dim]
+        return next(i for i, dim in enumerate(dims) if dim in ("batch_size", "batch")) if name in self.states() else 0
 
     def dtype_of(self, name):
         return helper.tensor_dtype_to_np_dtype(self.inputs[name].elem_type)
@@ -152,7 +153,7 @@ class Model:
         windows, result = self.windows(), {}
         for name, tensor in self.inputs.items():
             if name.startswith("past"):
-                sizes = {"batch_size": batch, "kv_cache_dim": self.head_size}
+                sizes = {"batch_size": batch, "batch": batch, "kv_cache_dim": self.head_size}
                 # The rest are lengths of caches.
                 shape = [d.dim_value or sizes.get(d.dim_param, windows.get(name, self.capacity)) for d in tensor.shape.dim]
                 result[name] = np.zeros(shape, self.dtype_of(name))

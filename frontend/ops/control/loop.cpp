@@ -102,8 +102,8 @@ std::optional<Dim> buffered_trips(const LoopEnd& end) {
 }
 
 /// The form of carried value `k`, which is `before` the first iteration and `after` it.
-SizedForm sized_form(NodeContext& node, const LoopEnd& end, std::size_t k,
-                     const ir::TensorType& before, const ir::TensorType& after) {
+SizedForm sized_form(NodeContext& node, std::size_t k, const ir::TensorType& before,
+                     const ir::TensorType& after) {
   const auto axis = only_difference(before, after);
   if (!axis)
     node.unsupported(
@@ -111,11 +111,8 @@ SizedForm sized_form(NodeContext& node, const LoopEnd& end, std::size_t k,
         "not a constant carries values of one type, in which one size may differ",
         k, before, after);
   const auto along = static_cast<std::int64_t>(*axis);
-  const Dim first = before.shape[*axis], next = after.shape[*axis], more = next - first;
+  const Dim first = before.shape[*axis], next = after.shape[*axis];
   if (const auto given = node.given_bound(name_of(k))) return {along, *given, true};
-  const auto trips = buffered_trips(end);
-  if (trips && more.is_constant() && node.growth_in_subgraph("body", 2 + k, 1 + k))
-    return {along, first + more * *trips, true};
   const ir::Ranges& ranges = node.builder().ranges();
   if (!ir::upper_bound(first, ranges) || !ir::upper_bound(next, ranges))
     refuse_sizes(node, k, before, after);
@@ -140,27 +137,23 @@ class WhileLoop {
 
   const std::vector<ValueId>& inputs() const { return inputs_; }
 
-  /// Carried values whose sizes an iteration changes, with those known already; nullopt: no more.
-  std::optional<Sized> more_sized(const std::vector<ValueId>& outputs) const {
+  /// The forms of carried values whose sizes an iteration changes; nullopt: those that it was
+  /// imported with are right.
+  std::optional<Sized> other_forms(const std::vector<ValueId>& outputs) const {
     Sized all = sized_;
+    bool is_other = false;
     for (std::size_t k = 0; k < carried_.size(); ++k) {
       if (is_growing(k)) continue;
       const ir::TensorType before = node_.type(carried_[k]), after = node_.type(outputs[1 + k]);
-      const auto known = sized_.find(k);
-      if (known == sized_.end()) {
-        if (before.dtype == after.dtype && before != after)
-          all.emplace(k, sized_form(node_, end_, k, before, after));
-        continue;
+      const auto known = all.find(k);
+      if (known != all.end()) {
+        is_other = is_corrected(k, before, after, known->second) || is_other;
+      } else if (before.dtype == after.dtype && before != after) {
+        all.emplace(k, sized_form(node_, k, before, after));
+        is_other = true;
       }
-      const auto axis = static_cast<std::size_t>(known->second.axis);
-      ir::TensorType rest = after;
-      if (after.shape.size() != before.shape.size()) refuse_sizes(node_, k, before, after);
-      rest.shape[axis] = before.shape[axis];
-      if (rest != before ||
-          (!known->second.is_checked && !fits(node_, after.shape[axis], known->second.most)))
-        refuse_sizes(node_, k, node_.type(inputs_[2 + k]), after);
     }
-    return all.size() == sized_.size() ? std::nullopt : std::optional(all);
+    return is_other ? std::optional(all) : std::nullopt;
   }
 
   /// Adds the While. `when`: its conditions, whose trips are those of the loop.
@@ -195,6 +188,22 @@ class WhileLoop {
 
   bool is_growing(std::size_t k) const {
     return std::ranges::any_of(growing_, [&](const auto& each) { return each.carried == k; });
+  }
+
+  /// Whether `form` was too small, and is what the number of iterations says now.
+  bool is_corrected(std::size_t k, const ir::TensorType& initial, const ir::TensorType& after,
+                    SizedForm& form) const {
+    const ir::TensorType before = node_.type(inputs_[2 + k]);
+    const auto axis = static_cast<std::size_t>(form.axis);
+    if (before != after && only_difference(before, after) != axis)
+      refuse_sizes(node_, k, before, after);
+    if (form.is_checked || fits(node_, after.shape[axis], form.most)) return false;
+    const Dim more = after.shape[axis] - before.shape[axis];
+    const auto trips = buffered_trips(end_);
+    if (!trips || !more.is_constant()) refuse_sizes(node_, k, before, after);
+    form.most = ir::largest(initial.shape[axis], node_.builder().ranges()) + more * *trips;
+    form.is_checked = true;
+    return true;
   }
 
   void carry(std::size_t k, bool tentative) {
@@ -301,8 +310,8 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
   if (goes_on && keeps_types && !end.trips && !end.limit.valid())
     node.invalid(
         "it has no end: its condition stays true, and it has no trip count that a run could reach");
-  if (const auto more = loop.more_sized(*outputs))
-    return as_while(node, end, carried, false, *more);
+  if (const auto forms = loop.other_forms(*outputs))
+    return as_while(node, end, carried, false, *forms);
   WhileBody::End when{end.trips, {}, {}};
   const auto both = [&](ValueId a, ValueId b) { return a.valid() ? node.add("And", {a, b}) : b; };
   if (!goes_on || end.condition.valid() || (!end.trips && !end.limit.valid())) {
