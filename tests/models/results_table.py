@@ -123,32 +123,34 @@ def block_lines(result):
     lines = ["", "## Blocks of GGUF", "",
              f"`tests/models/check_decoders.py --blocks all`, {result['target']}: {result['cpu']}, commit {result['commit'][:10]}, {result['date']}. Tiny",
              "decoders in each type of blocks, against the same model of the numbers that the blocks stand for.", "",
-             "| type | right | largest relative error |", "|---|---|---|"]
+             "| types | right, each | largest relative error |", "|---|---|---|"]
     kinds = {}
     for label, error in result["errors"].items():
         kinds.setdefault(label.rpartition(".")[2], []).append(error)
+    shares = {}  # types of one share are one row
     for kind, errors in kinds.items():
         right = [error for error in errors if not isinstance(error, str)]
-        lines.append(f"| {kind} | {len(right)}/{len(errors)} | {max(right, default=0):.1e} |")
+        shares.setdefault((len(right), len(errors)), []).append((kind, max(right, default=0)))
+    for (right, total), found in shares.items():
+        lines.append(f"| {', '.join(kind for kind, _ in found)} | {right}/{total} | {max(error for _, error in found):.1e} |")
     return lines
 
 
 def builder_lines(results):
     """Decoders of builders: by precision and provider, how many give ONNX Runtime's tokens."""
     lines = ["", "## Builders of decoders", "",
-             "`models/export_genai.py` and `export_mobius.py` write them, `tests/models/check_genai.py` compares from an empty cache. Alone: ONNX",
-             "Runtime's CPU does not run it.", "", "| builder, commit | precision, provider | models | tokens equal | alone | differ or refused | largest error |",
-             "|" + "---|" * 7]
+             "`models/export_genai.py` and `export_mobius.py` write them, `tests/models/check_genai.py` compares tokens from an empty cache. Alone:",
+             "ONNX Runtime's CPU does not run it."]
     for name, result in results.items():
         kinds = {}
         for row in result["models"]:
-            kinds.setdefault(" ".join(row["model"].rsplit("_", 2)[1:]), []).append(row)
+            kinds.setdefault("_".join(row["model"].rsplit("_", 2)[1:]), []).append(row)
+        lines += ["", f"{name}, commit {result['commit'][:10]}:", "", "| export | equal | alone | differ, refused | error |", "|" + "---|" * 5]
         for kind, rows in sorted(kinds.items()):
             bad = [row["model"] for row in rows if row["failed"] or "nor do we" in row.get("without_peer", "")]
-            alone = [row["model"] for row in rows if "without_peer" in row and row["model"] not in bad]
-            largest = max(row["largest_error"] for row in rows)
-            lines.append(f"| {name}, {result['commit'][:10]} | {kind} | {len(rows)} | {len(rows) - len(bad) - len(alone)} | {len(alone)} | "
-                         f"{', '.join(bad) or 0} | {largest:.1e} |")
+            alone = sum("without_peer" in row and row["model"] not in bad for row in rows)
+            shown = ", ".join(model.removesuffix(f"_{kind}") for model in bad)
+            lines.append(f"| {kind} | {len(rows) - len(bad) - alone}/{len(rows)} | {alone} | {shown} | {max(row['largest_error'] for row in rows):.1e} |")
     return lines
 
 
