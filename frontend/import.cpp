@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -272,7 +273,7 @@ class Importer {
 };
 
 /// Imports with the fewest assumptions about the inputs that make all shapes fit.
-ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
+ImportedModel import_of_ranks(const std::shared_ptr<const onnx::ModelProto>& model,
                               const std::filesystem::path& folder, const ImportOptions& options,
                               const ModelBytes& source) {
   constexpr std::size_t kMostAssumptions = 32;
@@ -316,6 +317,32 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
       notes.push_back(std::move(assumption->text));
     }
   }
+}
+
+/// The same for models with inputs of which not even a rank is known: all get the first that the
+/// nodes take.
+ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
+                              const std::filesystem::path& folder, const ImportOptions& options,
+                              const ModelBytes& source) {
+  const auto names = inputs_without_rank(model->graph(), options);
+  if (names.empty() || options.strict) return import_of_ranks(model, folder, options, source);
+  std::exception_ptr first;
+  for (const std::size_t rank : {2, 4, 3, 1, 5}) {  // tables, images, texts
+    ImportOptions ranks = options;
+    for (const std::string& name : names) ranks.input_ranks[name] = rank;
+    try {
+      ImportedModel result = import_of_ranks(model, folder, ranks, source);
+      for (const std::string& name : names)
+        result.warnings.push_back(ir::shown(fmt::format(
+            "input '{0}' has no shape in the model: taken as one of {1} dimensions (others: "
+            "--minShapes {0}:1x1 --maxShapes {0}:8x64)",
+            name, rank)));
+      return result;
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  std::rethrow_exception(first);
 }
 
 /// Runs `body`; escapes names in the message of an Error, so that it is one line.

@@ -35,6 +35,7 @@ def all_rows():
     import zoo_decoders
     import zoo_long
     import zoo_mixtures
+    import zoo_new
     import zoo_own
     import zoo_recurrent
     import zoo_text
@@ -42,7 +43,7 @@ def all_rows():
     import zoo_workloads
     rows = {}
     for module in (zoo_text, zoo_decoders, zoo_vision, zoo_audio, zoo_own, zoo_workloads, zoo_long,
-                   zoo_mixtures, zoo_recurrent):
+                   zoo_mixtures, zoo_new, zoo_recurrent):
         for name, row in module.rows().items():
             assert name not in rows, name
             row.group = module.__name__.removeprefix("zoo_")

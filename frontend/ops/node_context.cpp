@@ -62,7 +62,11 @@ Dim NodeContext::size_up_to(std::size_t i, const Dim& most, std::string_view wha
 
 Dim NodeContext::size_from_data(ValueId count, const std::optional<Dim>& most,
                                 const std::string& suffix) {
-  return env_.data_sizes->size(count, env_.label + suffix, most);
+  return env_.data_sizes->size(count, size_name(suffix), most);
+}
+
+std::optional<std::int64_t> NodeContext::given_bound(const std::string& suffix) const {
+  return env_.data_sizes->bound_of(size_name(suffix));
 }
 
 void NodeContext::require_zero(ValueId value, const std::string& suffix) {

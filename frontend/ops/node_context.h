@@ -163,6 +163,10 @@ class NodeContext {
   Dim size_from_data(ValueId count, const std::optional<Dim>& most, const std::string& suffix = {});
   /// Runs in which `value`, an i64 scalar, is not 0 fail, with this node's label and `suffix`.
   void require_zero(ValueId value, const std::string& suffix);
+  /// What the user calls the size that size_from_data gets with `suffix`, and the bound that they
+  /// gave of it.
+  std::string size_name(const std::string& suffix) const { return env_.label + suffix; }
+  std::optional<std::int64_t> given_bound(const std::string& suffix) const;
   /// The contents of input `i` as constant integers.
   Ints ints(std::size_t i, std::string_view what) const;
   /// The single element of input `i`, which must be constant.

@@ -26,10 +26,8 @@ Dim DataSizes::size(ValueId count, const std::string& name, const std::optional<
 Dim DataSizes::new_size(ValueId count, const std::string& name, const std::optional<Dim>& most) {
   const std::string symbol = unique(name);
   std::optional<Dim> bound = most;
-  if (const auto given = bounds_.find(name); given != bounds_.end()) {
-    used_.insert(name);
-    bound = bound ? ir::min(*bound, Dim(given->second), builder_.ranges()) : Dim(given->second);
-  }
+  if (const auto given = bound_of(name))
+    bound = bound ? ir::min(*bound, Dim(*given), builder_.ranges()) : Dim(*given);
   if (!bound) {
     folder_.need(count);
     throw unsupported_error(
@@ -192,6 +190,13 @@ std::vector<ValueId> DataSizes::sources(ValueId value) {
   }
   std::ranges::sort(found);
   return found;
+}
+
+std::optional<std::int64_t> DataSizes::bound_of(const std::string& name) {
+  const auto given = bounds_.find(name);
+  if (given == bounds_.end()) return std::nullopt;
+  used_.insert(name);
+  return given->second;
 }
 
 std::vector<std::string> DataSizes::unused() const {

@@ -43,6 +43,8 @@ class DataSizes {
   /// Values that a user can bound so that the contents of `value` become known: those it is
   /// assembled from, which are sizes. Their own operands may be negative.
   std::vector<ValueId> sources(ValueId value);
+  /// The user's bound of the size `name`.
+  std::optional<std::int64_t> bound_of(const std::string& name);
   /// Names of unused bounds.
   std::vector<std::string> unused() const;
 

@@ -62,15 +62,47 @@ std::set<std::string> plain_names(const onnx::GraphProto& graph) {
   return names;
 }
 
+/// A name with the words that exporters shorten in full: past_seq_len is past_sequence_length.
+std::string in_full(std::string_view name) {
+  static const std::map<std::string, std::string, std::less<>> kWords{{"seq", "sequence"},
+                                                                      {"len", "length"}};
+  std::string result;
+  for (std::size_t start = 0; start <= name.size();) {
+    const std::size_t end = std::min(name.find('_', start), name.size());
+    const std::string_view word = name.substr(start, end - start);
+    const auto known = kWords.find(word);
+    if (start != 0) result += '_';
+    result += known == kWords.end() ? word : std::string_view(known->second);
+    start = end + 1;
+  }
+  return result;
+}
+
+/// The one of `names` that `symbol` is, or is short for.
+std::optional<std::string> meant_name(const std::string& symbol,
+                                      const std::set<std::string>& names) {
+  if (names.contains(symbol)) return symbol;
+  std::optional<std::string> found;
+  for (const std::string& name : names) {
+    if (in_full(name) != in_full(symbol)) continue;
+    if (found) return std::nullopt;
+    found = name;
+  }
+  return found;
+}
+
 std::optional<Dim> as_expression(const std::string& text, const std::set<std::string>& names) {
   if (text.find_first_of("+-*/(") == std::string::npos) return std::nullopt;
   try {
     const Dim dim = ir::parse_dim(text);
-    const auto symbols = dim.symbols();
-    if (symbols.empty() ||
-        !std::ranges::all_of(symbols, [&](const auto& symbol) { return names.count(symbol) != 0; }))
-      return std::nullopt;
-    return dim;
+    Replacements meant;
+    for (const std::string& symbol : dim.symbols()) {
+      const auto name = meant_name(symbol, names);
+      if (!name) return std::nullopt;
+      if (*name != symbol) meant.emplace(symbol, Dim::symbol(*name));
+    }
+    if (dim.symbols().empty()) return std::nullopt;
+    return dim.substitute(meant);
   } catch (const Error&) {
     return std::nullopt;  // a name that only looks like an expression
   }
@@ -170,7 +202,12 @@ class InputReader {
     // Some exporters write "?" for unknown dimensions: it is no common name.
     const bool is_named = dim.has_dim_param() && !dim.dim_param().empty() && dim.dim_param() != "?";
     if (is_named) {
-      if (auto expression = as_expression(dim.dim_param(), names)) return *expression;
+      if (auto expression = as_expression(dim.dim_param(), names)) {
+        if (expression->to_string() != ir::parse_dim(dim.dim_param()).to_string())
+          warnings_.push_back(fmt::format("dimension {} of input '{}', {}, is taken as {}", i,
+                                          input, dim.dim_param(), expression->to_string()));
+        return *expression;
+      }
     }
     const std::string model_name = is_named ? dim.dim_param() : fmt::format("{}_d{}", input, i);
     const std::string name = symbols_.name_for(model_name);
@@ -325,6 +362,21 @@ GraphInputs read_inputs(const onnx::GraphProto& graph,
                         const ImportOptions& options, std::vector<std::string>& warnings,
                         ModelTexts& texts) {
   return InputReader(graph, initializers, options, warnings, texts).read();
+}
+
+std::vector<std::string> inputs_without_rank(const onnx::GraphProto& graph,
+                                             const ImportOptions& options) {
+  std::set<std::string> known;
+  for (const auto& tensor : graph.initializer()) known.insert(tensor.name());
+  for (const auto& [name, shape] : options.input_shapes) known.insert(name);
+  for (const auto& [name, rank] : options.input_ranks) known.insert(name);
+  for (const auto& [name, value] : options.input_values) known.insert(name);
+  std::vector<std::string> names;
+  for (const auto& input : graph.input())
+    if (input.type().has_tensor_type() && !input.type().tensor_type().has_shape() &&
+        !known.contains(input.name()))
+      names.push_back(input.name());
+  return names;
 }
 
 }  // namespace sinter::frontend

@@ -46,4 +46,8 @@ GraphInputs read_inputs(const onnx::GraphProto& graph,
                         const ImportOptions& options, std::vector<std::string>& warnings,
                         ModelTexts& texts);
 
+/// Names of inputs whose rank neither `graph` nor `options` tell; initializers are none.
+std::vector<std::string> inputs_without_rank(const onnx::GraphProto& graph,
+                                             const ImportOptions& options);
+
 }  // namespace sinter::frontend

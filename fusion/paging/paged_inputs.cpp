@@ -67,7 +67,13 @@ void PagedInputs::declare(const Dim& vocabulary) {
   // constant.
   range(names::kCachePositions, 0, kMostCache);
   sizes_.emplace(*g_.inputs.tokens.as_symbol(), tokens);
-  const bool is_appended = g_.inputs.growth == DecoderInputs::Growth::kConcatenated;
+  // Rows behind those before, by concatenation or by padding of as many.
+  const bool is_appended =
+      g_.inputs.growth == DecoderInputs::Growth::kConcatenated ||
+      std::ranges::any_of(g_.inputs.caches, [&](const DecoderCache& cache) {
+        return !cache.kept && g_.old.type(cache.result).shape[cache.axis] ==
+                                  Dim::symbol(g_.inputs.length) + g_.inputs.tokens;
+      });
   if (!g_.inputs.length.empty())
     sizes_.emplace(g_.inputs.length, is_appended ? length - tokens : length);
   for (const std::string& symbol : sliding_) sizes_.emplace(symbol, length - tokens);

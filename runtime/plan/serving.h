@@ -14,7 +14,7 @@ namespace sinter::plan {
 
 /// Names of inputs and outputs; fusion::paged_names are these (tools/compiler/build/build.cpp).
 namespace serving_names {
-inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
+inline constexpr char kIds[] = "input_ids", kLogits[] = "logits", kPositions[] = "positions",
                       kSlotMapping[] = "slot_mapping", kSequenceStarts[] = "sequence_starts",
                       kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows",
                       kSamplingReals[] = "sampling_reals",

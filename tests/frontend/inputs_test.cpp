@@ -131,6 +131,20 @@ TEST(Inputs, ExpressionsOfNamesAreExpressions) {
             (Shape{Dim::symbol("past_length") + Dim::symbol("seq")}));
 }
 
+/// As mobius writes them.
+TEST(Inputs, ShortNamesInExpressionsAreThoseOfOtherInputs) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"sequence_len"});
+  model.input("past", DType::kFloat32, {"past_sequence_len"});
+  model.input("mask", DType::kFloat32, {"past_seq_len + seq_len"});
+  model.node("Relu", {"mask"}, {"y"}).output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(input_shape(imported, 2),
+            (Shape{Dim::symbol("past_sequence_len") + Dim::symbol("sequence_len")}));
+  EXPECT_THAT(imported.warnings,
+              testing::ElementsAre(HasSubstr("past_seq_len + seq_len, is taken as")));
+}
+
 TEST(Inputs, NamesThatAreNoSymbols) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"batch-size", "2nd", "batch.size"});
@@ -141,18 +155,27 @@ TEST(Inputs, NamesThatAreNoSymbols) {
   EXPECT_EQ(imported.warnings.size(), 3u);
 }
 
-TEST(Inputs, WithoutShapeNeedOne) {
+TEST(Inputs, WithoutShapeGetARankThatFits) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {}).node("Relu", {"x"}, {"y"}).output("y");
   model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+  ImportOptions strict;
+  strict.strict = true;
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported, strict),
               AllOf(HasSubstr("input 'x' has no shape"), HasSubstr("--minShapes x:1x1")));
+  const auto assumed = model.import();
+  EXPECT_EQ(input_shape(assumed, 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
+  EXPECT_THAT(assumed.warnings,
+              testing::ElementsAre(HasSubstr("input 'x' has no shape in the model")));
   ImportOptions ranks;
   ranks.input_ranks["x"] = 2;
   EXPECT_EQ(input_shape(model.import(ranks), 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
   ImportOptions options;
   options.input_shapes["x"] = {2, 3};
   EXPECT_EQ(input_shape(model.import(options), 0), (Shape{2, 3}));
+  // Its node takes images only.
+  model.graph().mutable_node(0)->set_op_type("GlobalMaxPool");
+  EXPECT_EQ(input_shape(model.import(), 0).size(), 4u);
 }
 
 TEST(Inputs, ThatAreInitializersAreConstants) {

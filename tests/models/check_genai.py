@@ -142,7 +142,8 @@ class Model:
     def batch_axis(self, name):
         """Of a state: windows of states have them behind each other."""
         name = name.replace("present", "past")
-        return [d.dim_param for d in self.inputs[name].shape.dim].index("batch_size") if name in self.states() else 0
+        dims = [d.dim_param for d in self.inputs[name].shape.dim]
+        return next(i for i, dim in enumerate(dims) if dim in ("batch_size", "batch")) if name in self.states() else 0
 
     def dtype_of(self, name):
         return helper.tensor_dtype_to_np_dtype(self.inputs[name].elem_type)
@@ -152,7 +153,7 @@ class Model:
         windows, result = self.windows(), {}
         for name, tensor in self.inputs.items():
             if name.startswith("past"):
-                sizes = {"batch_size": batch, "kv_cache_dim": self.head_size}
+                sizes = {"batch_size": batch, "batch": batch, "kv_cache_dim": self.head_size}
                 # The rest are lengths of caches.
                 shape = [d.dim_value or sizes.get(d.dim_param, windows.get(name, self.capacity)) for d in tensor.shape.dim]
                 result[name] = np.zeros(shape, self.dtype_of(name))
@@ -556,6 +557,7 @@ def main():
     p.add_argument("--texts", nargs="+", choices=TEXTS, default=list(TEXTS), help="fewer of them, which takes less time")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write the results as JSON")
+    p.add_argument("--into", type=Path, help="put the rows of these models into such results")
     p.add_argument("--write", type=Path, help="folder of conformance cases")
     a = p.parse_args()
     rows, failed = [], 0
@@ -586,6 +588,11 @@ def main():
     print(f"{len(paths) - failed} of {len(paths)} models as ONNX Runtime")
     if a.out:
         write_results(a.out, {**provenance(a.commit), "target": a.target, "models": rows})
+    if a.into:
+        own = {row["model"] for row in rows}
+        before = json.loads(a.into.read_text())["models"] if a.into.exists() else []
+        merged = sorted([row for row in before if row["model"] not in own] + rows, key=lambda row: row["model"])
+        write_results(a.into, {**provenance(a.commit), "target": a.target, "models": merged})
     sys.exit(1 if failed or not paths else 0)
 
 

@@ -259,6 +259,25 @@ def growing(axis, behind):
                   ("none", first.reshape((2, 4) if axis % 2 == 0 else (4, 2)))]), rows_of((1, 5, 40))
 
 
+def ended_by_data(shrinks):
+    """A carried value that grows by a row, or loses rows that are used up, as long as its sum says so, with what each
+    iteration finds."""
+    change = ([helper.make_node("Greater", ["all", "one"], ["flags"]), helper.make_node("Compress", ["all", "flags"], ["kept"]),
+               helper.make_node("Sub", ["kept", "one"], ["more"])] if shrinks else
+              [helper.make_node("Concat", ["all", "piece"], ["more"], axis=0)])
+    inner = body([*change, helper.make_node("ReduceSum", ["more"], ["sum"], keepdims=0), helper.make_node("Abs", ["sum"], ["each"]),
+                  helper.make_node("Greater" if shrinks else "Less", ["sum", "most"], ["on"])],
+                 COUNTED + [("all", F, [None])], [("on", B, []), ("more", F, [None]), ("each", F, [])])
+
+    def feeds():
+        for most, values in ((7, [1, 2]), (0, [9]), (31, [4, 4, 1]), (3, [1, 7, 2, 2, 5]), (90, [8])):
+            yield {"x": np.array(values, np.float32), "most": np.array(most, np.float32)}
+
+    return model([helper.make_node("Loop", ["trips", "go", "x"], ["last", "every"], body=inner)],
+                 [info("x", F, ["rows"]), info("most", F, [])], [("last", F), ("every", F)],
+                 [("trips", np.int64(50)), ("go", np.array(True)), ("piece", np.array([2], np.float32)), ("one", np.float32(1))]), feeds
+
+
 def growing_by_data():
     """As many iterations as rows are positive; each adds a picture in which a part of a size that it finds is resized and
     put to its place, as detectors paste masks."""
@@ -314,6 +333,8 @@ def cases():
         for behind in (True, False):
             yield f"growing_{axis}_{'behind' if behind else 'in_front'}", growing(axis, behind)
     yield "growing_by_data", growing_by_data()
+    yield "ended_by_data_grows", ended_by_data(False)
+    yield "ended_by_data_shrinks", ended_by_data(True)
     yield "scan_forwards", scan(0)
     yield "scan_backwards", scan(1)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes models/RESULTS.md from the committed results of check_zoo.py, check_exports.py and check_decoders.py.
+"""Writes models/RESULTS.md from the committed results of check_zoo.py, check_exports.py, check_decoders.py and
+check_genai.py.
 
   tests/models/results_table.py          after new results in tests/models/results or tests/gpu/results
 """
@@ -27,6 +28,10 @@ HALF = {
     "GPU, bfloat16": ROOT / "tests" / "gpu" / "results" / "exports_bf16.json",
     "GPU, float16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_fp16.json",
     "GPU, bfloat16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_bf16.json",
+}
+BUILDERS = {
+    "GenAI's builder 0.18": ROOT / "tests" / "models" / "results" / "genai_cpu.json",
+    "mobius-onnx 0.1": ROOT / "tests" / "models" / "results" / "mobius_cpu.json",
 }
 SHOWN = 2.0  # times PyTorch's error: rows from here on are listed
 TINY = ", a tiny configuration with seeded random weights, exported through "
@@ -118,13 +123,34 @@ def block_lines(result):
     lines = ["", "## Blocks of GGUF", "",
              f"`tests/models/check_decoders.py --blocks all`, {result['target']}: {result['cpu']}, commit {result['commit'][:10]}, {result['date']}. Tiny",
              "decoders in each type of blocks, against the same model of the numbers that the blocks stand for.", "",
-             "| type | right | largest relative error |", "|---|---|---|"]
+             "| types | right, each | largest relative error |", "|---|---|---|"]
     kinds = {}
     for label, error in result["errors"].items():
         kinds.setdefault(label.rpartition(".")[2], []).append(error)
+    shares = {}  # types of one share are one row
     for kind, errors in kinds.items():
         right = [error for error in errors if not isinstance(error, str)]
-        lines.append(f"| {kind} | {len(right)}/{len(errors)} | {max(right, default=0):.1e} |")
+        shares.setdefault((len(right), len(errors)), []).append((kind, max(right, default=0)))
+    for (right, total), found in shares.items():
+        lines.append(f"| {', '.join(kind for kind, _ in found)} | {right}/{total} | {max(error for _, error in found):.1e} |")
+    return lines
+
+
+def builder_lines(results):
+    """Decoders of builders: by precision and provider, how many give ONNX Runtime's tokens."""
+    lines = ["", "## Builders of decoders", "",
+             "`models/export_genai.py` and `export_mobius.py` write them, `tests/models/check_genai.py` compares tokens from an empty cache. Alone:",
+             "ONNX Runtime's CPU does not run it."]
+    for name, result in results.items():
+        kinds = {}
+        for row in result["models"]:
+            kinds.setdefault("_".join(row["model"].rsplit("_", 2)[1:]), []).append(row)
+        lines += ["", f"{name}, commit {result['commit'][:10]}:", "", "| export | equal | alone | differ, refused | error |", "|" + "---|" * 5]
+        for kind, rows in sorted(kinds.items()):
+            bad = [row["model"] for row in rows if row["failed"] or "nor do we" in row.get("without_peer", "")]
+            alone = sum("without_peer" in row and row["model"] not in bad for row in rows)
+            shown = ", ".join(model.removesuffix(f"_{kind}") for model in bad)
+            lines.append(f"| {kind} | {len(rows) - len(bad) - alone}/{len(rows)} | {alone} | {shown} | {max(row['largest_error'] for row in rows):.1e} |")
     return lines
 
 
@@ -181,6 +207,9 @@ def main():
     blocks = ROOT / "tests" / "models" / "results" / "decoder_blocks_cpu.json"
     if blocks.exists():
         lines += block_lines(json.loads(blocks.read_text()))
+    builders = {name: json.loads(path.read_text()) for name, path in BUILDERS.items() if path.exists()}
+    if builders:
+        lines += builder_lines(builders)
     (ROOT / "models" / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 

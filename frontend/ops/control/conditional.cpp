@@ -38,18 +38,6 @@ std::optional<Dim> condition_on_sizes(NodeContext& node, ValueId condition) {
   return ir::min(ir::max(more + Dim(or_equal ? 1 : 0), 0, ranges), 1, ranges);
 }
 
-/// The only dimension in which two tensors differ; nullopt for several.
-std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::TensorType& b) {
-  if (a.dtype != b.dtype || a.shape.size() != b.shape.size()) return std::nullopt;
-  std::optional<std::size_t> found;
-  for (std::size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.shape[d] == b.shape[d]) continue;
-    if (found) return std::nullopt;
-    found = d;
-  }
-  return found;
-}
-
 /// `longer` without some of its dimensions of 1, so that it has the rank of `shorter` and differs
 /// from it in one dimension at most; nullopt if there is no such shape.
 std::optional<Shape> without_ones(const Shape& longer, const Shape& shorter) {
@@ -143,6 +131,17 @@ std::vector<ValueId> take_branch(NodeContext& node, ValueId condition, WhileBody
 }
 
 }  // namespace
+
+std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::TensorType& b) {
+  if (a.dtype != b.dtype || a.shape.size() != b.shape.size()) return std::nullopt;
+  std::optional<std::size_t> found;
+  for (std::size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.shape[d] == b.shape[d]) continue;
+    if (found) return std::nullopt;
+    found = d;
+  }
+  return found;
+}
 
 std::optional<bool> known_condition(NodeContext& node, ValueId condition) {
   if (node.dtype(condition) != DType::kBool)

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "frontend/ops/node_context.h"
 
@@ -12,6 +15,9 @@ namespace sinter::frontend {
 /// Maximum unrolled steps of a loop or recurrent layer: enough for stacks of equal layers and
 /// exporters' loops over sequences; more would make a huge graph.
 inline constexpr std::int64_t kMaxIterations = 1024;
+
+/// Tells the nodes of iteration `i` apart.
+inline std::string iteration_label(std::int64_t i) { return fmt::format("[{}]", i); }
 
 /// Element `at` of `value` along `axis`; drops that dimension.
 ValueId element(NodeContext& node, ValueId value, std::int64_t axis, std::int64_t at);

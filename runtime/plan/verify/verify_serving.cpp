@@ -253,12 +253,18 @@ class ServingChecker {
     return plan_.buffers[binding.buffer]->kind == fb::BufferKind::State;
   }
 
-  /// Finds the logits: the first output of floats whose name is not in the table.
+  /// Finds the logits: the output of that name, or the first of floats whose name is not in the
+  /// table. Others may be in front of it, such as hidden states.
   void check_logits() {
-    const auto at = std::ranges::find_if(plan_.outputs, [&](const auto& output) {
+    const auto is_candidate = [&](const auto& output) {
       return !is_state(*output) && is_float(static_cast<DType>(output->dtype)) &&
              output->name != names::kTokenLogprobs;
+    };
+    auto at = std::ranges::find_if(plan_.outputs, [&](const auto& output) {
+      return output->name == names::kLogits && is_candidate(output) && !output->shape.empty() &&
+             !bound(output->shape.back()).is_symbol;
     });
+    if (at == plan_.outputs.end()) at = std::ranges::find_if(plan_.outputs, is_candidate);
     if (at == plan_.outputs.end()) check_.fail("it has no logits [samples, vocabulary]");
     check_.where = fmt::format("output '{}'", (*at)->name);
     check_shape(**at, kLogitsShape);

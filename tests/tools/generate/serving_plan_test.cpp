@@ -72,6 +72,15 @@ fb::SymbolT& symbol(fb::PlanT& plan, std::string_view name) {
   return **std::ranges::find(plan.symbols, name, [](const auto& each) { return each->name; });
 }
 
+TEST_F(ServingPlanTest, LogitsAreFoundBehindOtherFloats) {
+  fb::PlanT meta = PlanAccess::data(*honest_)->meta;
+  auto states = std::make_unique<fb::BindingT>(output(meta, names::kLogits));
+  states->name = "hidden_states";
+  meta.outputs.insert(meta.outputs.begin(), std::move(states));
+  const std::size_t found = serving_of(meta).logits;
+  EXPECT_EQ(meta.outputs[found]->name, names::kLogits);
+}
+
 TEST_F(ServingPlanTest, AnHonestPlanSaysItsSizes) {
   EXPECT_EQ(refusal([](fb::PlanT&) {}), "");
   const ServingPlan plan = serving_of(PlanAccess::data(*honest_)->meta);
