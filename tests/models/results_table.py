@@ -122,9 +122,12 @@ def block_lines(result):
     kinds = {}
     for label, error in result["errors"].items():
         kinds.setdefault(label.rpartition(".")[2], []).append(error)
+    alike = {}
     for kind, errors in kinds.items():
         right = [error for error in errors if not isinstance(error, str)]
-        lines.append(f"| {kind} | {len(right)}/{len(errors)} | {max(right, default=0):.1e} |")
+        alike.setdefault(f"{len(right)}/{len(errors)}", []).append((kind, max(right, default=0)))
+    for count, found in alike.items():
+        lines.append(f"| {', '.join(kind for kind, _ in found)} | {count} | {max(error for _, error in found):.1e} |")
     return lines
 
 
