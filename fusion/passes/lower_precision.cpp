@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/paging/decoder_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/caches.h"
 #include "fusion/precision/lowering_policy.h"
@@ -119,6 +120,14 @@ class Lowering {
       const bool once = std::ranges::count(old_.outputs(), output) == 1;
       if (old_.type(input).dtype == kWide && history && history->input == input && once)
         caches_.insert({input, output});
+    }
+    // Those of a plan that pages them are no inputs of its user's: their type is free.
+    if (!context_.paging) return;
+    for (const DecoderCache& cache : decoder_caches(old_)) {
+      const ValueId output = old_.outputs()[static_cast<std::size_t>(cache.output)];
+      if (old_.type(cache.input).dtype == kWide && old_.type(output).dtype == kWide &&
+          std::ranges::count(old_.outputs(), output) == 1)
+        caches_.insert({cache.input, output});
     }
   }
 

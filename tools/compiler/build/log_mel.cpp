@@ -9,6 +9,7 @@
 
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
+#include "tools/compiler/build/mel_powers.h"
 #include "tools/json/read_json.h"
 
 namespace sinter::tools {
@@ -23,7 +24,6 @@ constexpr const char* kFeatures = "input_features";
 struct Sizes {
   std::int64_t bands = 0, window = 0, hop = 0, frames = 0;
   double rate = 0;
-  std::int64_t bins() const { return window / 2 + 1; }
 };
 
 Sizes read_sizes(const std::string& file) {
@@ -48,50 +48,6 @@ Sizes read_sizes(const std::string& file) {
   return sizes;
 }
 
-/// Cosines, then sines, under the window: [hops * hop, 2 * bins]. What is behind the window weighs
-/// nothing.
-std::vector<float> spectrum_weights(const Sizes& sizes, std::int64_t hops) {
-  const auto bins = static_cast<std::size_t>(sizes.bins());
-  std::vector<float> weights(static_cast<std::size_t>(hops * sizes.hop) * 2 * bins);
-  for (std::int64_t n = 0; n < sizes.window; ++n) {
-    const double turn =
-        2 * std::numbers::pi * static_cast<double>(n) / static_cast<double>(sizes.window);
-    const double window = 0.5 - 0.5 * std::cos(turn);
-    float* row = weights.data() + static_cast<std::size_t>(n) * 2 * bins;
-    for (std::size_t k = 0; k < bins; ++k) {
-      row[k] = static_cast<float>(window * std::cos(turn * static_cast<double>(k)));
-      row[bins + k] = static_cast<float>(window * std::sin(turn * static_cast<double>(k)));
-    }
-  }
-  return weights;
-}
-
-/// Triangles between points that are evenly spaced on Slaney's mel scale (linear to 1 kHz, then
-/// logarithmic), each of area 1 over hertz: [bins, bands].
-std::vector<float> mel_filters(const Sizes& sizes) {
-  constexpr double kStep = 200.0 / 3, kKnee = 15, kLinear = 1000, kOctaves = 6.4, kMels = 27;
-  const double log_step = std::log(kOctaves) / kMels;
-  const auto hertz = [&](double mel) {
-    return mel < kKnee ? kStep * mel : kLinear * std::exp(log_step * (mel - kKnee));
-  };
-  const double top = kKnee + std::log(sizes.rate / 2 / kLinear) / log_step;
-  const auto bins = static_cast<std::size_t>(sizes.bins()),
-             bands = static_cast<std::size_t>(sizes.bands);
-  const auto edge = [&](std::size_t i) {
-    return hertz(top * static_cast<double>(i) / static_cast<double>(bands + 1));
-  };
-  std::vector<float> filters(bins * bands);
-  for (std::size_t b = 0; b < bands; ++b) {
-    const double low = edge(b), middle = edge(b + 1), high = edge(b + 2);
-    for (std::size_t k = 0; k < bins; ++k) {
-      const double at = sizes.rate / 2 * static_cast<double>(k) / static_cast<double>(bins - 1);
-      const double height = std::min((at - low) / (middle - low), (high - at) / (high - middle));
-      filters[k * bands + b] = static_cast<float>(std::max(0.0, height) * 2 / (high - low));
-    }
-  }
-  return filters;
-}
-
 /// Indices that put a frame's half in front of the sound and behind it, reflected, and leave out
 /// what no frame reads.
 std::vector<std::int64_t> reflected(const Sizes& sizes, std::int64_t count) {
@@ -107,33 +63,18 @@ std::vector<std::int64_t> reflected(const Sizes& sizes, std::int64_t count) {
 
 ValueId features(ir::GraphBuilder& b, ValueId audio, const Sizes& sizes) {
   const std::int64_t hops = (sizes.window + sizes.hop - 1) / sizes.hop, frames = sizes.frames,
-                     rows = frames + hops - 1, bins = sizes.bins();
+                     rows = frames + hops - 1;
   const auto reshape = [&](ValueId x, ir::Shape shape) {
     return b.add("Reshape", {x}, {{"shape", std::move(shape)}});
   };
   const auto number = [&](double value) { return b.scalar(DType::kFloat32, value); };
-  const auto sum = [&](ValueId x) {
-    return b.add("ReduceSum", {x}, {{"axes", Ints{2}}, {"keepdims", std::int64_t{0}}});
-  };
-  // Frames are neighbouring rows of hops, and their spectra one matmul.
   const auto indices = reflected(sizes, rows * sizes.hop);
   ValueId x = b.add(
       "Gather", {audio, b.constant(ir::Tensor::of(DType::kInt64, {std::ssize(indices)}, indices))},
       {{"axis", std::int64_t{1}}});
   x = reshape(x, {1, rows, sizes.hop});
-  std::vector<ValueId> parts;
-  for (std::int64_t i = 0; i < hops; ++i)
-    parts.push_back(b.add("Slice", {x},
-                          {{"starts", Ints{0, i, 0}},
-                           {"steps", Ints{1, 1, 1}},
-                           {"shape", ir::Shape{1, frames, sizes.hop}}}));
-  x = b.add("Concat", std::move(parts), {{"axis", std::int64_t{2}}});
-  x = b.add("MatMul", {x, b.constant(ir::Tensor::of(DType::kFloat32, {hops * sizes.hop, 2 * bins},
-                                                    spectrum_weights(sizes, hops)))});
-  x = sum(reshape(b.add("Mul", {x, x}), {1, frames, 2, bins, 1}));
-  // A sum, and no matmul: in 16 bits powers of quiet sounds would be zeros.
-  x = sum(b.add("Mul", {x, b.constant(ir::Tensor::of(DType::kFloat32, {bins, sizes.bands},
-                                                     mel_filters(sizes)))}));
+  x = mel_powers(b, x, frames,
+                 {sizes.bands, sizes.window, sizes.window, sizes.hop, sizes.rate, true});
   x = b.add("Mul",
             {b.add("Log", {b.add("Max", {x, number(1e-10)})}), number(1 / std::numbers::ln10)});
   const ValueId largest = b.add("ReduceMax", {x}, {{"axes", Ints{1, 2}}});
