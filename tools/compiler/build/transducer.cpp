@@ -78,8 +78,7 @@ ValueId spectra(Terms t, ValueId audio, ValueId samples, const Dim& frames, std:
   const MelSizes sizes{bands, kWindow, kTransform, kHop, static_cast<double>(kRate), false};
   const Dim all = frames * Dim(kHop);
   const auto padded = [&](ValueId x, Shape begins, Shape ends) {
-    return t.b.add("Pad", {x, t.real(0)},
-                   {{"begins", std::vector<Dim>(begins)}, {"ends", std::vector<Dim>(ends)}});
+    return t.b.add("Pad", {x}, {{"begins", std::move(begins)}, {"ends", std::move(ends)}});
   };
   const ValueId before = t.slice(padded(audio, {0, 1}, {0, 0}), {Dim(0), Dim(0)}, Shape{1, all});
   ValueId x = t.op("Sub", {audio, t.op("Mul", {before, t.real(kEmphasis)})});
