@@ -12,7 +12,7 @@
 namespace sinter::fusion {
 namespace {
 
-constexpr double kLargestHalf = 65504, kMask = 1e8;
+constexpr double kHalfLimit = 65504, kLeastMask = 1e8;
 
 std::vector<ValueId> float_results(const Graph& graph) {
   std::vector<ValueId> found;
@@ -27,7 +27,7 @@ ValueId magnitude(GraphBuilder& builder, ValueId value) {
   std::iota(axes.begin(), axes.end(), 0);
   // Larger ones are masks.
   ValueId x = builder.add("Abs", {value});
-  x = builder.add("Where", {builder.add("Less", {x, builder.scalar(DType::kFloat32, kMask)}), x,
+  x = builder.add("Where", {builder.add("Less", {x, builder.scalar(DType::kFloat32, kLeastMask)}), x,
                             builder.scalar(DType::kFloat32, 0)});
   if (axes.empty()) return x;
   return builder.add("ReduceMax", {x}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
@@ -60,7 +60,7 @@ std::map<ValueId, std::string> find_wide_values(const Graph& graph, const Contex
         largest[i] = std::max(largest[i], probes[0].at(0));
       });
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (largest[i] > kLargestHalf / 2)
+    if (largest[i] > kHalfLimit / 2)
       found.emplace(values[i], "a sample's values exceed half of float16's 65,504");
   return found;
 }
