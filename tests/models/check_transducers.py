@@ -140,6 +140,25 @@ def check(sinter, name, cases, folder):
             raise Failed(f"{key}: it begins at {begin} s, should be frame {case['frames'][0]}")
 
 
+def check_refusals(sinter, name, folder):
+    """Options of other models, and damaged lists of tokens."""
+    broken = folder / "broken.txt"
+    for text, options, message in ((None, ["--language", "en"], "--language is of Whisper's models"),
+                                   (None, ["--task", "translate"], "--task translate is of Whisper's models"),
+                                   ("a 0\nb 2\n", ["--tokenizer", broken], "line 2 of"),
+                                   ("a 0\n", ["--tokenizer", broken], "has 1 tokens"),
+                                   ("".join(f"a {i}\n" for i in range(99)), ["--tokenizer", broken], "the model chooses among")):
+        if text is not None:
+            broken.write_text(text)
+        try:
+            sinter.text("transcribe", FOLDER / name, folder / "short.wav", *sinter.for_target(), "--quiet", "--plan-cache", folder / "plans", *options)
+        except Failed as e:
+            if message not in str(e):
+                raise Failed(f"{options} is answered with {e}") from None
+        else:
+            raise Failed(f"{options} is accepted")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
@@ -157,6 +176,7 @@ def main():
         for name in names:
             try:
                 check(sinter, name, cases[name], Path(folder))
+                check_refusals(sinter, name, Path(folder))
                 print(f"ok     {name}", flush=True)
             except Failed as e:
                 failed += 1

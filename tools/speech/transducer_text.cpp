@@ -100,6 +100,9 @@ std::vector<TransducerText::Token> TransducerText::run(std::span<const float> sa
   const auto values = [&](const char* name) { return session_.output(name).as<std::int64_t>(); };
   const auto ids = values("tokens"), at = values("frames");
   const std::int64_t found = values("count")[0], encoded = values("encoded")[0];
+  if (const std::int64_t choices = values("choices")[0]; choices < std::ssize(pieces_))
+    throw usage_error("the list of tokens has {}, and the model chooses among {}", pieces_.size(),
+                      choices);
   // An encoder halves the time once or several times, and rounds.
   const double halvings = std::round(std::log2(
       static_cast<double>(count / kHop) / static_cast<double>(std::max<std::int64_t>(1, encoded))));
@@ -108,9 +111,6 @@ std::vector<TransducerText::Token> TransducerText::run(std::span<const float> sa
   std::vector<Token> tokens;
   for (std::int64_t i = 0; i < found; ++i) {
     const auto place = static_cast<std::size_t>(i);
-    if (ids[place] < 0 || ids[place] >= std::ssize(pieces_))
-      throw usage_error("the model says token {}, and the list of tokens has {}", ids[place],
-                        pieces_.size());
     const double begin = std::min(end, static_cast<double>(at[place]) * frame);
     tokens.push_back({ids[place], begin, std::min(end, begin + frame)});
   }

@@ -149,6 +149,7 @@ class Transducer {
     builder_.output("frames", t_.slice(after[tokens + 1], {Dim(0)}, {most}));
     builder_.output("count", after[3]);
     builder_.output("encoded", encoded.length);
+    builder_.output("choices", t_.integer(choices_));
     return builder_.finish();
   }
 
@@ -269,6 +270,7 @@ class Transducer {
         t.reshape(body.add("Gather", {all, at}, {{"axis", std::int64_t{2}}}), {1, width, 1});
     auto [logits, after] = predict(body, frame, last, states);
     const Dim choices = body.type(logits).shape[0];
+    choices_ = choices.value();
     const ValueId is_text = t.op("LessOrEqual", {t.iota(choices), blank});
     const ValueId token = likeliest(t, logits, is_text, choices);
     const ValueId zero = t.integer(0), one = t.integer(1);
@@ -303,6 +305,7 @@ class Transducer {
   GraphBuilder builder_;
   Terms t_;
   std::vector<ir::TensorType> states_;
+  std::int64_t choices_ = 0;  // tokens, blank, durations
 };
 
 }  // namespace

@@ -33,7 +33,8 @@ Shapes shapes_of_a_token(const ir::Graph& inputs);
 ///   samples  i64 [], of the sound, frames = samples / 160 + 1
 ///   blank    i64 [], the token for "nothing", behind all others; durations of tokens follow it
 /// and outputs: tokens and the encoder's frames in which they are spoken, i64 [n], of which the
-/// first `count` (i64 []) are meant, and `encoded` (i64 []), how many frames the encoder has.
+/// first `count` (i64 []) are meant, `encoded` (i64 []), how many frames the encoder has, and
+/// `choices` (i64 []), the number of logits: blank is below it.
 /// Throws Error(kUsage) for networks that do not fit each other.
 ir::Graph with_transducer(const ir::Graph& encoder, std::span<const ir::Graph> networks);
 
