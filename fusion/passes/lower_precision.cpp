@@ -285,6 +285,10 @@ class Lowering {
       return {cast(add(node, kWide, node.attrs)[0], policy_.narrow())};
     }
     if (const std::string* why = wide_reason(node)) return lower_beyond(node, *why);
+    if (makes_spectra(node)) {
+      keep(node, "spectra of sound");
+      return add(node, kWide, node.attrs);
+    }
     switch (sensitivity_->nodes[node_index(node)]) {
       case Kept::kExact: return lower_exact(node);
       case Kept::kLogits:

@@ -27,13 +27,17 @@ ValueId magnitude(GraphBuilder& builder, ValueId value) {
   std::iota(axes.begin(), axes.end(), 0);
   // Larger ones are masks.
   ValueId x = builder.add("Abs", {value});
-  x = builder.add("Where", {builder.add("Less", {x, builder.scalar(DType::kFloat32, kLeastMask)}), x,
-                            builder.scalar(DType::kFloat32, 0)});
+  x = builder.add("Where", {builder.add("Less", {x, builder.scalar(DType::kFloat32, kLeastMask)}),
+                            x, builder.scalar(DType::kFloat32, 0)});
   if (axes.empty()) return x;
   return builder.add("ReduceMax", {x}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
 }
 
 }  // namespace
+
+bool makes_spectra(const Node& node) {
+  return std::ranges::find(node.origins, "log_mel") != node.origins.end();
+}
 
 std::map<ValueId, std::string> find_wide_values(const Graph& graph, const Context& context,
                                                 DType narrow) {

@@ -78,6 +78,23 @@ TEST(WideValues, BFloat16HoldsThem) {
   EXPECT_EQ(type_of(graph, "tanh", "Tanh"), DType::kBFloat16);
 }
 
+TEST(WideValues, SpectraStayAndWhatReadsThemDoesNot) {
+  Context context = half_context();
+  const ir::Graph graph =
+      run_pass("lower_precision", ir::parse_graph(R"(graph @main(%x: f32[8, 32]) {
+    %w0 = const f32[32, 24] random(1)
+    %w1 = const f32[24, 8] random(2)
+    %a = MatMul(%x, %w0)  # from log_mel
+    %b = Tanh(%a)  # from log_mel
+    %y = MatMul(%b, %w1)  # from second
+    return y = %y
+  })"),
+               context);
+  EXPECT_EQ(type_of(graph, "log_mel", "MatMul"), DType::kFloat32);
+  EXPECT_EQ(type_of(graph, "log_mel", "Tanh"), DType::kFloat32);
+  EXPECT_EQ(type_of(graph, "second", "MatMul"), DType::kFloat16);
+}
+
 TEST(WideValues, PagedCachesThatGrowAreNarrow) {
   const ir::Graph before = ir::parse_graph(R"(graph @main(%ids: i64[1, s], %k: f32[1, 2, past, 4])
       ranges {past: 0..64, s: 1..64} {

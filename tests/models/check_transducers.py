@@ -21,7 +21,7 @@ FOLDER = Path(__file__).with_name("transducers")
 CASES = FOLDER / "cases.json"
 RATE, WINDOW, HOP, FFT, MOST_A_FRAME = 16000, 400, 160, 512, 10
 # Samples: some no multiple of a hop.
-SOUNDS = {"long": 52800, "odd": 33333, "short": 8017}
+SOUNDS = {"sound": 45678, "odd": 33333, "short": 8017}
 
 
 def sound(name):
