@@ -136,6 +136,8 @@ class Transducer {
     inputs.push_back(t_.filled(DType::kInt64, 0, all));
     const auto count = static_cast<std::int64_t>(inputs.size()) - 1;
     const auto body = std::make_shared<const Graph>(loop_body(encoded, blank, most));
+    // A larger one is refused by who runs the plan, and must not fail in a table's lookup.
+    inputs[5] = t_.op("Min", {blank, t_.integer(choices_ - 1)});
     inputs.insert(inputs.end(), {encoded.frames, encoded.length, blank});
     std::vector<ValueId> after;
     {
