@@ -147,7 +147,7 @@ def check_refusals(sinter, name, folder):
                                    (None, ["--task", "translate"], "--task translate is of Whisper's models"),
                                    ("a 0\nb 2\n", ["--tokenizer", broken], "line 2 of"),
                                    ("a 0\n", ["--tokenizer", broken], "has 1 tokens"),
-                                   ("".join(f"a {i}\n" for i in range(99)), ["--tokenizer", broken], "the model chooses among")):
+                                   ("".join(f"a {i}\n" for i in range(99)), ["--tokenizer", broken], "of range" if name == "tdt" and sinter.target == "cpu" else "chooses among")):
         if text is not None:
             broken.write_text(text)
         try:

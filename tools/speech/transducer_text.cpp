@@ -7,7 +7,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "ir/text/shown.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "tools/speech/audio_file.h"
@@ -45,8 +44,8 @@ std::vector<std::string> read_pieces(const std::string& file) {
     const char* const first = space == std::string_view::npos ? last : row.data() + space + 1;
     const auto [stop, problem] = std::from_chars(first, last, id);
     if (problem != std::errc() || stop != last || id != pieces.size() || id >= kMostPieces)
-      throw usage_error("line {} of '{}' is '{}': expected a piece of text and the number {}", line,
-                        file, ir::shown(row), pieces.size());
+      throw usage_error("line {} of '{}' is no piece of text and the number {}", line, file,
+                        pieces.size());
     pieces.emplace_back(row.substr(0, space));
   }
   if (pieces.size() < 2) throw usage_error("'{}' has {} tokens", file, pieces.size());

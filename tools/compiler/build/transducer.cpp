@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/format_error.h"
-#include "tools/compiler/build/mel_powers.h"
+#include "tools/compiler/build/log_mel.h"
 
 namespace sinter::tools {
 namespace {
