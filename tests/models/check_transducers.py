@@ -104,7 +104,8 @@ def greedy(folder, samples):
         elif token == blank or here == MOST_A_FRAME:
             t, here = t + 1, 0
     pieces = [line.rpartition(" ")[0] for line in lines]
-    return {"tokens": tokens, "frames": frames, "encoded": int(count[0]), "text": "".join(pieces[i] for i in tokens).replace("▁", " ").strip()}, float(closest)
+    text = "".join(pieces[i] for i in tokens).replace("▁", " ").strip()
+    return {"tokens": tokens, "frames": frames, "encoded": int(count[0]), "text": text}, float(closest)
 
 
 def make(only):
@@ -127,7 +128,8 @@ def check(sinter, name, cases, folder):
     files = {key: folder / f"{key}.wav" for key in cases}
     for key, path in files.items():
         write_wav(path, sound(key))
-    answer = sinter.json("transcribe", FOLDER / name, *files.values(), *sinter.for_target(), "--plan-cache", folder / "plans", "--timestamps")
+    answer = sinter.json("transcribe", FOLDER / name, *files.values(), *sinter.for_target(), "--plan-cache", folder / "plans",
+                         "--timestamps")
     for (key, case), found in zip(cases.items(), answer["transcripts"], strict=True):
         tokens = [token for segment in found["segments"] for token in segment["tokens"]]
         if tokens != case["tokens"]:
@@ -147,11 +149,13 @@ def check_refusals(sinter, name, folder):
                                    (None, ["--task", "translate"], "--task translate is of Whisper's models"),
                                    ("a 0\nb 2\n", ["--tokenizer", broken], "line 2 of"),
                                    ("a 0\n", ["--tokenizer", broken], "has 1 tokens"),
-                                   ("".join(f"a {i}\n" for i in range(99)), ["--tokenizer", broken], "of range" if name == "tdt" and sinter.target == "cpu" else "chooses among")):
+                                   ("".join(f"a {i}\n" for i in range(99)), ["--tokenizer", broken],
+                                    "of range" if name == "tdt" and sinter.target == "cpu" else "chooses among")):
         if text is not None:
             broken.write_text(text)
         try:
-            sinter.text("transcribe", FOLDER / name, folder / "short.wav", *sinter.for_target(), "--quiet", "--plan-cache", folder / "plans", *options)
+            sinter.text("transcribe", FOLDER / name, folder / "short.wav", *sinter.for_target(), "--quiet", "--plan-cache",
+                        folder / "plans", *options)
         except Failed as e:
             if message not in str(e):
                 raise Failed(f"{options} is answered with {e}") from None
