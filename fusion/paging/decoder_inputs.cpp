@@ -22,6 +22,11 @@ class InputFinder {
  public:
   explicit InputFinder(const Graph& graph) : graph_(graph) {}
 
+  std::vector<DecoderCache> caches() {
+    find_caches();
+    return std::move(found_.caches);
+  }
+
   DecoderInputs find() {
     find_caches();
     find_given();
@@ -356,6 +361,12 @@ bool may_be_decoder(const Graph& graph) {
          std::ranges::any_of(graph.inputs(), [&](ValueId input) {
            return is_integer(graph.type(input).dtype) && graph.type(input).shape.size() <= 2;
          });
+}
+
+std::vector<DecoderCache> decoder_caches(const Graph& graph) try {
+  return InputFinder(graph).caches();
+} catch (const PagingRefused&) {
+  return {};
 }
 
 DecoderInputs decoder_inputs(const Graph& graph) { return InputFinder(graph).find(); }

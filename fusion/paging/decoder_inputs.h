@@ -55,6 +55,9 @@ Graph of_one_sequence(const Graph& graph);
 /// but for one dimension, as caches have, and an input is integers.
 bool may_be_decoder(const Graph& graph);
 
+/// The caches of `graph`, as decoder_inputs() finds them; none if it would refuse them.
+std::vector<DecoderCache> decoder_caches(const Graph& graph);
+
 /// Identifies the inputs of `graph`. Throws PagingRefused that names an input of no known kind.
 DecoderInputs decoder_inputs(const Graph& graph);
 

@@ -5,10 +5,12 @@
 
 #include <fmt/format.h>
 
+#include "fusion/paging/decoder_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/caches.h"
 #include "fusion/precision/lowering_policy.h"
 #include "fusion/precision/sensitivity.h"
+#include "fusion/precision/wide_values.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/scale_format.h"
@@ -45,6 +47,11 @@ class Lowering {
 
   Graph run() {
     find_caches();
+    wide_values_ = find_wide_values(old_, context_, policy_.narrow());
+    // Masked scores and the like have rules of their own.
+    std::erase_if(wide_values_, [&](const auto& each) {
+      return sensitivity_->nodes[old_.value(each.first).producer.position()] != Kept::kNo;
+    });
     for (ValueId input : old_.inputs()) {
       const Value& info = old_.value(input);
       TensorType type = info.type;
@@ -119,6 +126,14 @@ class Lowering {
       const bool once = std::ranges::count(old_.outputs(), output) == 1;
       if (old_.type(input).dtype == kWide && history && history->input == input && once)
         caches_.insert({input, output});
+    }
+    // Those of a plan that pages them are no inputs of its user's: their type is free.
+    if (!context_.paging) return;
+    for (const DecoderCache& cache : decoder_caches(old_)) {
+      const ValueId output = old_.outputs()[static_cast<std::size_t>(cache.output)];
+      if (old_.type(cache.input).dtype == kWide && old_.type(output).dtype == kWide &&
+          std::ranges::count(old_.outputs(), output) == 1)
+        caches_.insert({cache.input, output});
     }
   }
 
@@ -269,6 +284,11 @@ class Lowering {
       keep(node, "the target's convolutions are of float32");
       return {cast(add(node, kWide, node.attrs)[0], policy_.narrow())};
     }
+    if (const std::string* why = wide_reason(node)) return lower_beyond(node, *why);
+    if (makes_spectra(node)) {
+      keep(node, "spectra of sound");
+      return add(node, kWide, node.attrs);
+    }
     switch (sensitivity_->nodes[node_index(node)]) {
       case Kept::kExact: return lower_exact(node);
       case Kept::kLogits:
@@ -305,6 +325,31 @@ class Lowering {
       }
     }
     return add(node, policy_.narrow(), node.attrs);
+  }
+
+  /// Why a node reads or makes a value that must not be narrow; null for others.
+  const std::string* wide_reason(const Node& node) const {
+    for (const auto* values : {&node.outputs, &node.inputs})
+      for (const ValueId value : *values)
+        if (const auto at = wide_values_.find(value); at != wide_values_.end()) return &at->second;
+    return nullptr;
+  }
+
+  /// What it makes is narrow again where that holds it. A product of narrow operands stores its
+  /// sums.
+  std::vector<ValueId> lower_beyond(const Node& node, const std::string& why) {
+    keep(node, why);
+    const auto is_beyond = [&](ValueId value) { return wide_values_.contains(value); };
+    const bool stores_sums = node.op->kind == OpKind::kLibrary && node.outputs.size() == 1 &&
+                             ir::is_plain_matmul(node) &&
+                             std::ranges::none_of(node.inputs, is_beyond) &&
+                             !why.starts_with("--keep");
+    if (stores_sums) return {cast(add(node, policy_.narrow(), node.attrs)[0], kWide)};
+    std::vector<ValueId> results = add(node, kWide, node.attrs);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (builder_.type(results[i]).dtype == kWide && !is_beyond(node.outputs[i]))
+        results[i] = cast(results[i], policy_.narrow());
+    return results;
   }
 
   /// Other readers may narrow the value, so that masks in it must survive that.
@@ -398,7 +443,8 @@ class Lowering {
   std::shared_ptr<const Sensitivity> sensitivity_;
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
-  std::set<ValueId> caches_;         // inputs and outputs
+  std::set<ValueId> caches_;  // inputs and outputs
+  std::map<ValueId, std::string> wide_values_;
   Accumulation accumulation_;        // in a body
   std::map<ValueId, ValueId> wide_;  // originals of narrowed values
   std::map<std::pair<ValueId, DType>, ValueId> constants_;

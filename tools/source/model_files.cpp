@@ -140,6 +140,31 @@ void take_weights(const fs::path& folder, const std::vector<std::string>& weight
   for (const std::string& file : frontend::text_use_files(folder)) found.sources.push_back(file);
 }
 
+/// NeMo's spelling (onnx-asr), or sherpa-onnx's, also with 8-bit weights. False for other folders.
+bool take_transducer(const fs::path& folder, ModelFiles& found) {
+  for (const char* ending : {".onnx", ".int8.onnx", ".fp16.onnx"}) {
+    const auto file = [&](const char* name) {
+      return first_of(folder, {(name + std::string(ending)).c_str()});
+    };
+    std::string encoder = file("encoder-model");
+    std::vector<std::string> networks = {file("decoder_joint-model")};
+    if (encoder.empty()) {
+      encoder = file("encoder");
+      networks = {file("decoder"), file("joiner")};
+    }
+    if (encoder.empty() || std::ranges::any_of(networks, &std::string::empty)) continue;
+    found.tokenizer = first_of(folder, {"vocab.txt", "tokens.txt"});
+    if (found.tokenizer.empty())
+      throw usage_error("'{}' is a transducer, and has neither vocab.txt nor tokens.txt",
+                        folder.string());
+    take_onnx(encoder, found);
+    found.networks = networks[0];
+    found.sources.insert(found.sources.end(), networks.begin(), networks.end());
+    return true;
+  }
+  return false;
+}
+
 ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
   ModelFiles found;
   found.folder = folder.string();
@@ -175,6 +200,7 @@ ModelFiles find_in_folder(const fs::path& folder, ModelUse use) {
                         folder.string());
     return found;
   }
+  if (take_transducer(folder, found)) return found;
   if (kind.is_pair) {
     found.encoder = first_of(folder, {"encoder_model.onnx", "onnx/encoder_model.onnx"});
     const std::string decoder =

@@ -18,10 +18,12 @@ struct ModelFiles {
   std::string encoder;   // of a model of an encoder and a decoder: the encoder's plan or ONNX file
   std::string features;  // preprocessor_config.json, of an encoder of sound or images
   std::string embeddings;  // of a model that sees: what makes its tokens' vectors
+  std::string networks;    // of a transducer, whose encoder `model` is: its decoder's file
   std::string model;       // what is compiled: an ONNX file, Graph text, a GGUF file, or a folder
   bool is_gguf = false;
   std::vector<std::string> sources;  // files whose contents decide about the plan
-  std::string tokenizer;             // tokenizer.json: other files of texts lie beside it
+  std::string tokenizer;             // tokenizer.json: other files of texts lie beside it; of a
+                                     // transducer its list of tokens
   std::string folder;                // of a Hugging Face model: modules.json and others
 };
 

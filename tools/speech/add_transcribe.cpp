@@ -2,8 +2,10 @@
 #include "tools/speech/add_transcribe.h"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <sinter/profile.h>
 
@@ -15,6 +17,7 @@
 #include "tools/compiler/run/measure.h"
 #include "tools/speech/audio_file.h"
 #include "tools/speech/transcriber.h"
+#include "tools/speech/transducer_text.h"
 
 namespace sinter::tools {
 namespace {
@@ -43,6 +46,74 @@ void print(const TranscribeArguments& options, const Transcript& transcript,
   if (!options.options.timestamps) console.print(transcript.text());
 }
 
+/// Writes what is said in each sound; `seconds` gets how much sound that is.
+using Transcribe = std::function<Transcript(std::span<const float> samples,
+                                            const std::function<void(const Segment&)>& show)>;
+nlohmann::ordered_json write_all(const TranscribeArguments& options,
+                                 const std::vector<std::vector<float>>& sounds,
+                                 const Transcribe& transcribe, const Console& console,
+                                 double& seconds) {
+  nlohmann::ordered_json all;
+  const bool shows_segments = options.options.timestamps && options.format == "text";
+  for (std::size_t i = 0; i < sounds.size(); ++i) {
+    if (sounds.size() > 1) console.print("{}:", options.files[i]);
+    const auto show = [&](const Segment& segment) {
+      if (shows_segments)
+        console.print("[{} --> {}]{}", time_text(segment.begin, false, '.'),
+                      time_text(segment.end, false, '.'), segment.text);
+    };
+    const Transcript transcript =
+        with_context(options.files[i], [&] { return transcribe(sounds[i], show); });
+    print(options, transcript, console);
+    seconds += transcript.seconds;
+    nlohmann::ordered_json each = {{"file", options.files[i]}};
+    each.update(to_json(transcript, options.options.translate));
+    all.push_back(std::move(each));
+  }
+  return all;
+}
+
+/// By a transducer, whose plan has the loop over tokens.
+int run_transducer(const TranscribeArguments& options, const OpenModel& model,
+                   const std::vector<std::vector<float>>& sounds, double load_seconds,
+                   const Console& console) {
+  const auto refuse = [&](bool is_given, const char* option) {
+    if (is_given)
+      throw usage_error("{} is of Whisper's models, and '{}' is a transducer", option,
+                        options.plan);
+  };
+  refuse(!options.encoder.empty(), "--encoder");
+  refuse(!options.options.language.empty(), "--language");
+  refuse(options.options.translate, "--task translate");
+  refuse(options.options.temperature != 0, "--temperature");
+  if (options.tokenizer.empty())
+    throw usage_error("'{}' brings no list of tokens: give --tokenizer tokens.txt", options.plan);
+  auto start = Clock::now();
+  create_context(model.plan, options.session.device);
+  TransducerText transducer(model.plan, options.tokenizer, options.session);
+  load_seconds += seconds_since(start);
+  start = Clock::now();
+  double sound_seconds = 0;
+  nlohmann::ordered_json json = {
+      {"plan", options.plan}, {"target", model.plan.target()}, {"load_us", load_seconds * 1e6}};
+  json["transcripts"] = write_all(
+      options, sounds,
+      [&](std::span<const float> samples, const std::function<void(const Segment&)>& show) {
+        return transducer.transcribe(samples, show);
+      },
+      console, sound_seconds);
+  const double seconds = seconds_since(start);
+  json.update({{"sound_s", sound_seconds},
+               {"seconds", seconds},
+               {"times_real_time", sound_seconds / seconds},
+               {"run_us", to_json(statistics_of(transducer.times()))}});
+  console.note(fmt::format("{:.1f} s of sound in {:.2f} s ({:.1f} times real time); loading {}",
+                           sound_seconds, seconds, sound_seconds / seconds,
+                           format_time(load_seconds * 1e6)));
+  console.result(json);
+  return 0;
+}
+
 int run_transcribe(TranscribeArguments options, const Console& console) {
   TranscriptionOptions& how = options.options;
   how.translate = options.task == "translate";
@@ -54,12 +125,14 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
     sounds.push_back(read_audio(file, options.most_seconds));
   auto start = Clock::now();
   const OpenModel model = open_model(options.plan, options.model, {}, console);
+  if (options.tokenizer.empty()) options.tokenizer = model.tokenizer;
+  if (TransducerText::takes(model.plan))
+    return run_transducer(options, model, sounds, seconds_since(start), console);
   std::optional<Plan> other = model.encoder;
   if (!options.encoder.empty())
     other = open_model(options.encoder, options.model, {}, console).plan;
   if (!other)
     throw usage_error("'{}' is one plan, and brings no encoder: give --encoder", options.plan);
-  if (options.tokenizer.empty()) options.tokenizer = model.tokenizer;
   if (options.tokenizer.empty())
     throw usage_error("'{}' brings no tokenizer: give --tokenizer tokenizer.json", options.plan);
   const auto tokenizer = Tokenizer::load(options.tokenizer);
@@ -78,24 +151,14 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
                                  {"encoder", options.encoder},
                                  {"target", decoder.target()},
                                  {"load_us", load_seconds * 1e6}};
-  const bool shows_segments = how.timestamps && options.format == "text";
   double sound_seconds = 0;
   start = Clock::now();
-  for (std::size_t i = 0; i < sounds.size(); ++i) {
-    if (sounds.size() > 1) console.print("{}:", options.files[i]);
-    const auto show = [&](const Segment& segment) {
-      if (shows_segments)
-        console.print("[{} --> {}]{}", time_text(segment.begin, false, '.'),
-                      time_text(segment.end, false, '.'), segment.text);
-    };
-    const Transcript transcript = with_context(
-        options.files[i], [&] { return transcriber.transcribe(sounds[i], how, show); });
-    print(options, transcript, console);
-    sound_seconds += transcript.seconds;
-    nlohmann::ordered_json each = {{"file", options.files[i]}};
-    each.update(to_json(transcript, how.translate));
-    json["transcripts"].push_back(std::move(each));
-  }
+  json["transcripts"] = write_all(
+      options, sounds,
+      [&](std::span<const float> samples, const std::function<void(const Segment&)>& show) {
+        return transcriber.transcribe(samples, how, show);
+      },
+      console, sound_seconds);
   const double seconds = seconds_since(start);
   const TranscriptionTimes& times = transcriber.times();
   const auto encoded = statistics_of(times.encoder), first = statistics_of(times.first_tokens);
@@ -123,11 +186,12 @@ int run_transcribe(TranscribeArguments options, const Console& console) {
 
 void add_transcribe(Cli& cli) {
   auto options = std::make_shared<TranscribeArguments>();
-  auto* verb =
-      cli.app.add_subcommand("transcribe", "Write down what is said in sound, by a Whisper model");
+  auto* verb = cli.app.add_subcommand(
+      "transcribe", "Write down what is said in sound, by a Whisper model or a transducer");
   verb->add_option(
           "model", options->plan,
-          "Folder of a Whisper model (Hugging Face, CTranslate2), its name in the hub's cache "
+          "Folder of a Whisper model (Hugging Face, CTranslate2) or of a transducer (NeMo's files, "
+          "sherpa-onnx's), its name in the hub's cache "
           "(org/name), or the plan or ONNX file of the decoder")
       ->required();
   verb->add_option("sound", options->files,
@@ -136,7 +200,8 @@ void add_transcribe(Cli& cli) {
   verb->group("Model");
   verb->add_option("--encoder MODEL", options->encoder,
                    "Plan or ONNX file of the encoder (default: the folder's)");
-  verb->add_option("--tokenizer FILE", options->tokenizer, "tokenizer.json (default: the model's)");
+  verb->add_option("--tokenizer FILE", options->tokenizer,
+                   "tokenizer.json; of a transducer tokens.txt (default: the model's)");
   verb->group("What is written");
   verb->add_option("--language CODE", options->options.language,
                    "Code of what is spoken, as en or de (default: the likeliest)");

@@ -194,7 +194,7 @@ class PlanMaker {
     } else if (sees) {
       request.options().embeddings = files_.embeddings;
     }
-    const std::string part = decoder.empty() ? "" : "the encoder of ";
+    const std::string part = decoder.empty() || !files_.networks.empty() ? "" : "the encoder of ";
     console_.note(fmt::format("compiling {}{}", part, ir::shown(model)));
     // Whoever runs a text need not hear that the plan is one for texts.
     const auto say = std::move(request.options().monitor.on_diagnostic);
@@ -316,7 +316,7 @@ OpenModel open_model(const std::string& text, const ModelTexts& texts, const Loa
     encoder_folder = std::move(made.folder);
     encoder = std::move(made.plan);
   }
-  auto made = maker.make(files.model, files.sources);
+  auto made = maker.make(files.model, files.sources, files.networks);
   uses->push_back(std::move(made.in_use));
   std::string tokenizer = files.tokenizer;
   if (files.is_gguf) {

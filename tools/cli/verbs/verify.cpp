@@ -80,6 +80,15 @@ std::string rounding_loss_text(const RoundingLoss& loss, std::string_view type) 
   return text;
 }
 
+std::string overflow_text(const Overflow& overflow) {
+  const std::string name = ir::shown(overflow.origins.empty() ? "" : overflow.origins[0]);
+  return fmt::format(
+      "{} node(s) make values above 65,504, which is float16's largest; the first is '{}', with up "
+      "to {:.4g}: --keep '{}' leaves it float32, --calibration FILE.npz with samples of the inputs "
+      "finds all of them",
+      overflow.nodes, name, overflow.largest, name);
+}
+
 int show_bisection(const BuildResult& built, const BuildOptions& build,
                    const VerifyOptions& options, const Reporter& reporter, const Console& console) {
   const BisectReport report = bisect(built, build, options, reporter);
@@ -108,6 +117,10 @@ int show_bisection(const BuildResult& built, const BuildOptions& build,
                                 "--tolerance for all), or it only happens where intermediate "
                                 "results share memory (`sinter inspect --memory`)");
     json["outputs"] = to_json(*report.outputs);
+  }
+  if (report.overflow) {
+    console.print(overflow_text(*report.overflow));
+    json["overflow"] = to_json(*report.overflow);
   }
   if (report.loss) {
     console.print(rounding_loss_text(*report.loss, to_string(build.precision)));

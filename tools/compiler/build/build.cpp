@@ -106,8 +106,10 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   context.fuse = options.fuse;
   context.precision = precision_to_fusion(options.precision, context.target);
   const bool has_attention = options.attention_precision != AttentionPrecision::kModel;
-  context.weights = to_fusion(options.weights, has_eight_bit(options.precision) || has_attention,
-                              options.states.cache_precision != CachePrecision::kModel);
+  context.weights = to_fusion(
+      options.weights, has_eight_bit(options.precision) || has_attention,
+      options.states.cache_precision != CachePrecision::kModel,
+      options.precision == Precision::kFloat16 || options.precision == Precision::kBFloat16);
   context.eight_bit = eight_bit_to_fusion(options, context.target);
   context.max_memory = memory_limit(options);
   context.states = {options.states.find, options.states.pairs, std::nullopt};

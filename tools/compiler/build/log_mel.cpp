@@ -14,6 +14,7 @@
 namespace sinter::tools {
 namespace {
 
+using ir::Dim;
 using ir::Ints;
 using ir::ValueId;
 
@@ -23,7 +24,6 @@ constexpr const char* kFeatures = "input_features";
 struct Sizes {
   std::int64_t bands = 0, window = 0, hop = 0, frames = 0;
   double rate = 0;
-  std::int64_t bins() const { return window / 2 + 1; }
 };
 
 Sizes read_sizes(const std::string& file) {
@@ -50,13 +50,14 @@ Sizes read_sizes(const std::string& file) {
 
 /// Cosines, then sines, under the window: [hops * hop, 2 * bins]. What is behind the window weighs
 /// nothing.
-std::vector<float> spectrum_weights(const Sizes& sizes, std::int64_t hops) {
+std::vector<float> spectrum_weights(const MelSizes& sizes) {
   const auto bins = static_cast<std::size_t>(sizes.bins());
-  std::vector<float> weights(static_cast<std::size_t>(hops * sizes.hop) * 2 * bins);
+  std::vector<float> weights(static_cast<std::size_t>(sizes.hops() * sizes.hop) * 2 * bins);
+  const auto period = static_cast<double>(sizes.periodic ? sizes.window : sizes.window - 1);
   for (std::int64_t n = 0; n < sizes.window; ++n) {
-    const double turn =
-        2 * std::numbers::pi * static_cast<double>(n) / static_cast<double>(sizes.window);
-    const double window = 0.5 - 0.5 * std::cos(turn);
+    const double at = 2 * std::numbers::pi * static_cast<double>(n);
+    const double window = 0.5 - 0.5 * std::cos(at / period);
+    const double turn = at / static_cast<double>(sizes.transform);
     float* row = weights.data() + static_cast<std::size_t>(n) * 2 * bins;
     for (std::size_t k = 0; k < bins; ++k) {
       row[k] = static_cast<float>(window * std::cos(turn * static_cast<double>(k)));
@@ -68,7 +69,7 @@ std::vector<float> spectrum_weights(const Sizes& sizes, std::int64_t hops) {
 
 /// Triangles between points that are evenly spaced on Slaney's mel scale (linear to 1 kHz, then
 /// logarithmic), each of area 1 over hertz: [bins, bands].
-std::vector<float> mel_filters(const Sizes& sizes) {
+std::vector<float> mel_filters(const MelSizes& sizes) {
   constexpr double kStep = 200.0 / 3, kKnee = 15, kLinear = 1000, kOctaves = 6.4, kMels = 27;
   const double log_step = std::log(kOctaves) / kMels;
   const auto hertz = [&](double mel) {
@@ -107,33 +108,18 @@ std::vector<std::int64_t> reflected(const Sizes& sizes, std::int64_t count) {
 
 ValueId features(ir::GraphBuilder& b, ValueId audio, const Sizes& sizes) {
   const std::int64_t hops = (sizes.window + sizes.hop - 1) / sizes.hop, frames = sizes.frames,
-                     rows = frames + hops - 1, bins = sizes.bins();
+                     rows = frames + hops - 1;
   const auto reshape = [&](ValueId x, ir::Shape shape) {
     return b.add("Reshape", {x}, {{"shape", std::move(shape)}});
   };
   const auto number = [&](double value) { return b.scalar(DType::kFloat32, value); };
-  const auto sum = [&](ValueId x) {
-    return b.add("ReduceSum", {x}, {{"axes", Ints{2}}, {"keepdims", std::int64_t{0}}});
-  };
-  // Frames are neighbouring rows of hops, and their spectra one matmul.
   const auto indices = reflected(sizes, rows * sizes.hop);
   ValueId x = b.add(
       "Gather", {audio, b.constant(ir::Tensor::of(DType::kInt64, {std::ssize(indices)}, indices))},
       {{"axis", std::int64_t{1}}});
   x = reshape(x, {1, rows, sizes.hop});
-  std::vector<ValueId> parts;
-  for (std::int64_t i = 0; i < hops; ++i)
-    parts.push_back(b.add("Slice", {x},
-                          {{"starts", Ints{0, i, 0}},
-                           {"steps", Ints{1, 1, 1}},
-                           {"shape", ir::Shape{1, frames, sizes.hop}}}));
-  x = b.add("Concat", std::move(parts), {{"axis", std::int64_t{2}}});
-  x = b.add("MatMul", {x, b.constant(ir::Tensor::of(DType::kFloat32, {hops * sizes.hop, 2 * bins},
-                                                    spectrum_weights(sizes, hops)))});
-  x = sum(reshape(b.add("Mul", {x, x}), {1, frames, 2, bins, 1}));
-  // A sum, and no matmul: in 16 bits powers of quiet sounds would be zeros.
-  x = sum(b.add("Mul", {x, b.constant(ir::Tensor::of(DType::kFloat32, {bins, sizes.bands},
-                                                     mel_filters(sizes)))}));
+  x = mel_powers(b, x, frames,
+                 {sizes.bands, sizes.window, sizes.window, sizes.hop, sizes.rate, true});
   x = b.add("Mul",
             {b.add("Log", {b.add("Max", {x, number(1e-10)})}), number(1 / std::numbers::ln10)});
   const ValueId largest = b.add("ReduceMax", {x}, {{"axes", Ints{1, 2}}});
@@ -143,6 +129,27 @@ ValueId features(ir::GraphBuilder& b, ValueId audio, const Sizes& sizes) {
 }
 
 }  // namespace
+
+ValueId mel_powers(ir::GraphBuilder& b, ValueId rows, const Dim& frames, const MelSizes& sizes) {
+  const std::int64_t bins = sizes.bins(), hops = sizes.hops();
+  const auto sum = [&](ValueId x) {
+    return b.add("ReduceSum", {x}, {{"axes", Ints{2}}, {"keepdims", std::int64_t{0}}});
+  };
+  // Frames are neighbouring rows of hops, and their spectra one matmul.
+  std::vector<ValueId> parts;
+  for (std::int64_t i = 0; i < hops; ++i)
+    parts.push_back(b.add("Slice", {rows},
+                          {{"starts", Ints{0, i, 0}},
+                           {"steps", Ints{1, 1, 1}},
+                           {"shape", ir::Shape{1, frames, sizes.hop}}}));
+  ValueId x = b.add("Concat", std::move(parts), {{"axis", std::int64_t{2}}});
+  x = b.add("MatMul", {x, b.constant(ir::Tensor::of(DType::kFloat32, {hops * sizes.hop, 2 * bins},
+                                                    spectrum_weights(sizes)))});
+  x = sum(b.add("Reshape", {b.add("Mul", {x, x})}, {{"shape", ir::Shape{1, frames, 2, bins, 1}}}));
+  // A sum, and no matmul: in 16 bits powers of quiet sounds would be zeros.
+  return sum(b.add("Mul", {x, b.constant(ir::Tensor::of(DType::kFloat32, {bins, sizes.bands},
+                                                        mel_filters(sizes)))}));
+}
 
 Shapes shapes_of_features(const std::string& file) {
   const Sizes sizes = read_sizes(file);

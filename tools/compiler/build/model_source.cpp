@@ -18,6 +18,7 @@
 #include "tools/compiler/build/given_vectors.h"
 #include "tools/compiler/build/log_mel.h"
 #include "tools/compiler/build/pixel_input.h"
+#include "tools/compiler/build/transducer.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/shapes.h"
@@ -164,6 +165,19 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
   });
 }
 
+/// The prediction and joint networks of a transducer, whose encoder `model` is; none of others.
+std::vector<Model> networks_of(const CompileOptions& options, const Model& model) {
+  if (options.decoder.empty() || model.path.empty() || is_decoder(model) ||
+      frontend::is_decoder_source(options.decoder))
+    return {};
+  const ir::Graph inputs = frontend::import_inputs(options.decoder);
+  if (!is_prediction_network(inputs)) return {};
+  std::vector<Model> networks(1);
+  networks[0].path = options.decoder;
+  if (!has_joint_network(inputs)) networks.emplace_back().path = joiner_beside(options.decoder);
+  return networks;
+}
+
 }  // namespace
 
 bool is_decoder(const Model& model) {
@@ -202,6 +216,10 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
   if (model.path.empty() && model.bytes.empty())
     throw usage_error("no model: name its file or give its bytes");
   CompileOptions with_shapes = options;
+  const std::vector<Model> networks = networks_of(options, model);
+  if (!networks.empty())
+    std::tie(with_shapes.min_shapes, with_shapes.max_shapes) =
+        shapes_of_sound(frontend::import_inputs(model.path));
   const bool is_of_images = !options.features.empty() && is_pixel_config(options.features);
   if (is_of_images)
     std::tie(with_shapes.min_shapes, with_shapes.max_shapes) = shapes_of_pixels(options.features);
@@ -235,7 +253,20 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
     result.files.insert(result.files.end(), other.files.begin(), other.files.end());
     result.reads = nullptr;  // weights of two files are not exchanged
   }
-  if (!options.decoder.empty() && !is_decoder(model)) {
+  if (!networks.empty()) {
+    std::vector<ir::Graph> graphs;
+    for (const Model& network : networks) {
+      CompileOptions of_a_token;
+      of_a_token.min_shapes = of_a_token.max_shapes =
+          shapes_of_a_token(frontend::import_inputs(network.path));
+      const auto other = read_onnx(network, of_a_token, reporter);
+      graphs.push_back(other.graph);
+      result.hash ^= other.hash;
+      result.files.insert(result.files.end(), other.files.begin(), other.files.end());
+    }
+    result.graph = with_transducer(result.graph, graphs);
+    result.reads = nullptr;  // weights of several files are not exchanged
+  } else if (!options.decoder.empty() && !is_decoder(model)) {
     if (result.flag) throw usage_error("--decoder is of an encoder, and the model has two bodies");
     Model decoder;
     decoder.path = options.decoder;

@@ -49,7 +49,7 @@ std::vector<std::string> split_at(const std::string& text, char at) {
 }  // namespace
 
 fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit,
-                                bool has_narrow_caches) {
+                                bool has_narrow_caches, bool has_sixteen_bits) {
   if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
     throw usage_error("weights of {} bits: they can have 8, 4, or what the model gives them (0)",
                       weights.bits);
@@ -60,13 +60,14 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
   if (weights.max_layer_error < 0)
     throw usage_error("--max-layer-error is negative: write 0 for any error");
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
-  if (weights.bits == 0 && !has_eight_bit &&
-      (!weights.keep.empty() || (is_calibrated && !has_narrow_caches) ||
-       weights.max_layer_error > 0))
+  const bool is_unread =
+      !has_sixteen_bits && (!weights.keep.empty() || (is_calibrated && !has_narrow_caches));
+  if (weights.bits == 0 && !has_eight_bit && (is_unread || weights.max_layer_error > 0))
     throw usage_error(
         "--keep, --calibration and --max-layer-error are about --weights int8 or int4, or "
-        "--precision int8 or fp8, or --attention-precision fp8 (--calibration about "
-        "--cache-precision, too), of which none is given");
+        "--precision int8 or fp8, or --attention-precision fp8 (--keep and --calibration about "
+        "--precision fp16 and bf16, --calibration about --cache-precision, too), of which none "
+        "is given");
   fusion::WeightOptions result;
   result.bits = weights.bits;
   result.floats = weights.floats;
@@ -127,9 +128,11 @@ void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const CompileO
     if (std::ranges::none_of(
             layers, [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
       reporter.warn("weights", fmt::format("--include {}: no layer's name has this text", text));
+  const bool are_layers = weights.bits != 0 || is_eight_bit || !layers.empty();
   for (const std::string& text : weights.keep)
-    if (std::ranges::none_of(
-            layers, [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
+    if (are_layers && std::ranges::none_of(layers, [&](const auto& layer) {
+          return layer.name.find(text) != std::string::npos;
+        }))
       reporter.warn("weights", fmt::format("--keep {}: no layer's name has this text", text));
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
   const bool narrow =

@@ -15,9 +15,10 @@ namespace sinter::tools {
 
 /// Everything except the calibration samples. Throws Error(kUsage) for inconsistent options.
 /// `has_eight_bit`: samples and kept layers may concern 8-bit operands instead;
-/// `has_narrow_caches`: samples may concern caches.
+/// `has_narrow_caches`: samples may concern caches; `has_sixteen_bits`: samples and kept layers may
+/// concern what stays float32.
 fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit = false,
-                                bool has_narrow_caches = false);
+                                bool has_narrow_caches = false, bool has_sixteen_bits = false);
 
 /// The inverse of parse_weights.
 std::string to_text(const WeightOptions& weights);

@@ -2,7 +2,9 @@
 #include "tools/compiler/verify/rounding_loss.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <span>
 
 #include "fusion/regions/operand.h"
 #include "ir/reference/evaluate.h"
@@ -106,6 +108,40 @@ std::optional<RoundingLoss> find_rounding_loss(const BuildResult& built, const B
   loss.value = name.empty() ? node.op->name : name;
   loss.origins = node.origins;
   return loss;
+}
+
+std::optional<Overflow> find_overflow(const BuildResult& built, const BuildOptions& build,
+                                      const std::vector<ir::Tensor>& inputs) {
+  constexpr double kLargest = 65504, kMask = 1e8;  // larger ones are masks
+  if (build.precision != Precision::kFloat16) return std::nullopt;
+  Overflow found;
+  ir::EvaluateOptions evaluate;
+  evaluate.keep_wide = true;
+  evaluate.on_node = [&](const ir::Node& node, std::span<const ir::Tensor> results) {
+    const bool is_kept = std::ranges::any_of(build.weights.keep, [&](const std::string& text) {
+      return std::ranges::any_of(node.origins, [&](const std::string& origin) {
+        return origin.find(text) != std::string::npos;
+      });
+    });
+    if (is_kept) return;
+    double largest = 0;
+    for (const ir::Tensor& result : results)
+      if (is_float(result.dtype()))
+        for (std::int64_t i = 0; i < result.element_count(); ++i)
+          if (const double x = std::abs(result.at(i)); x < kMask) largest = std::max(largest, x);
+    if (largest <= kLargest) return;
+    if (found.nodes++ == 0) {
+      found.origins = node.origins;
+      found.largest = largest;
+    }
+  };
+  ir::evaluate(built.model.graph, inputs, evaluate);
+  if (found.nodes == 0) return std::nullopt;
+  return found;
+}
+
+nlohmann::ordered_json to_json(const Overflow& overflow) {
+  return {{"origins", overflow.origins}, {"largest", overflow.largest}, {"nodes", overflow.nodes}};
 }
 
 nlohmann::ordered_json to_json(const RoundingLoss& loss) {

@@ -30,4 +30,17 @@ std::optional<RoundingLoss> find_rounding_loss(const BuildResult& built, const B
 
 nlohmann::ordered_json to_json(const RoundingLoss& loss);
 
+/// Nodes of a model whose results float16 cannot hold, in the reference evaluation.
+struct Overflow {
+  std::vector<std::string> origins;  // of the first
+  double largest = 0;                // of its results
+  std::size_t nodes = 0;
+};
+
+/// For a plan of `--precision fp16` on `inputs`; nullopt if there is none but those of --keep.
+std::optional<Overflow> find_overflow(const BuildResult& built, const BuildOptions& build,
+                                      const std::vector<ir::Tensor>& inputs);
+
+nlohmann::ordered_json to_json(const Overflow& overflow);
+
 }  // namespace sinter::tools

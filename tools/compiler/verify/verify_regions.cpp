@@ -282,6 +282,7 @@ BisectReport bisect(const BuildResult& built, const BuildOptions& build,
   const auto inputs = inputs_of(built, options, reporter);
   BisectReport report;
   report.loss = find_rounding_loss(built, build, inputs, reporter);
+  report.overflow = find_overflow(built, build, inputs);
   report.pass = first_wrong_pass(built, build, options, inputs, reporter);
   if (!report.pass.empty()) return report;
   const auto check = check_regions(built.pipeline.graph, inputs, RegionInputs::kPropagated,

@@ -33,6 +33,7 @@ struct BisectReport {
   bool own_ok = true;                // own_error is within the region's own bound
   std::optional<Accuracy> outputs;   // if no region is above its bound
   std::optional<RoundingLoss> loss;  // loss of 16 bits, beyond that of rounding matmuls
+  std::optional<Overflow> overflow;  // of float16
   bool ok() const { return pass.empty() && !region && outputs && outputs->ok(); }
 };
 BisectReport bisect(const BuildResult& built, const BuildOptions& build,
