@@ -275,13 +275,9 @@ class RankedExecutor final : public Executor {
       }
     });
   }
-  /// Runs `measure` on all ranks; the result is rank 0's.
+  /// Runs `measure`, whose number of runs is fixed, on all ranks; the result is rank 0's.
   template <typename Result, typename Measure>
   Result of_first(Measure measure) {
-    if (!is_on_cpu_)
-      throw unsupported_error(
-          "ranks on GPUs are not timed step by step: `sinter bench` times whole runs; compile for "
-          "one GPU to profile steps");
     const auto result = std::make_shared<Result>();
     on_all([result, measure](Rank& rank, std::size_t r) {
       Result own = measure(*rank.executor);
