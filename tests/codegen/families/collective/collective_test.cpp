@@ -80,8 +80,10 @@ std::vector<std::int64_t> values_of(const codegen::ExprTable& exprs,
 
 ir::Tensor random_tensor(DType type, const ir::Ints& shape, std::mt19937& random) {
   std::vector<double> values(1);
-  for (const std::int64_t size : shape) values.resize(values.size() * static_cast<std::size_t>(size));
-  for (double& value : values) value = static_cast<double>(static_cast<int>(random() % 401)) / 16 - 12;
+  for (const std::int64_t size : shape)
+    values.resize(values.size() * static_cast<std::size_t>(size));
+  for (double& value : values)
+    value = static_cast<double>(static_cast<int>(random() % 401)) / 16 - 12;
   return ir::Tensor::from_doubles(type, shape, values);
 }
 
@@ -234,7 +236,7 @@ TEST(Collective, SumsAreLoadedByTheKernelBehind) {
       const auto t = static_cast<std::size_t>(turn);
       const std::size_t bytes = count * size_of(test.type);
       std::vector<std::vector<std::byte>> memory;
-      for (const ir::Tensor* tensor : {&x[t][r], &residual, &weight}) {
+      for (const ir::Tensor* tensor : std::vector<const ir::Tensor*>{&x[t][r], &residual, &weight}) {
         memory.emplace_back(tensor->bytes().begin(), tensor->bytes().end());
         memory.back().resize((memory.back().size() + 15) / 16 * 16);
       }
@@ -252,7 +254,7 @@ TEST(Collective, SumsAreLoadedByTheKernelBehind) {
           double sum = 0;
           for (const ir::Tensor& one : x[t]) sum += one.at(at);
           // Summands' sum has the values' type.
-          sum = ir::Tensor::from_doubles(test.type, {1}, {sum}).at(0);
+          sum = ir::Tensor::from_doubles(test.type, {1}, std::vector{sum}).at(0);
           h.push_back(sum + residual.at(at));
           squares += h.back() * h.back();
         }
