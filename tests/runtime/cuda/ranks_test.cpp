@@ -48,7 +48,8 @@ class CudaRanksTest : public CudaTest {
                                        reinterpret_cast<std::uint32_t*>(table.area[0]) + kRanks);
   }
 
-  static std::shared_ptr<const plan::PlanData> ranked_plan() {
+  static std::shared_ptr<const plan::PlanData> ranked_plan(
+      std::int64_t peers_bytes = sizeof(plan::PeerTable)) {
     CudaPlanBuilder builder;
     builder.meta.ranks = kRanks;
     const Id x = builder.input("x", DType::kFloat32, {builder.constant(1)});
@@ -61,7 +62,7 @@ class CudaRanksTest : public CudaTest {
     auto peers = std::make_unique<fb::BufferT>();
     peers->kind = plan::kPeersBuffer;
     peers->dtype = static_cast<std::uint8_t>(DType::kUInt8);
-    peers->bytes = builder.constant(sizeof(plan::PeerTable));
+    peers->bytes = builder.constant(peers_bytes);
     const auto number = static_cast<Id>(builder.meta.buffers.size());
     builder.meta.buffers.push_back(std::move(peers));
     builder.kernel("sum", "meet", {x, w}, {y, number});
@@ -98,6 +99,10 @@ TEST_F(CudaRanksTest, EachRankHasItsWeightsAndAllInputs) {
   EXPECT_THAT(flags, ElementsAre(1, 1, 1));
   EXPECT_EQ(run(session, 6), 6 + 100 * 1 + kRanks);
   EXPECT_THAT(flags, ElementsAre(2, 2, 2));
+}
+
+TEST_F(CudaRanksTest, APlanWhoseRanksMeetElsewhereIsRefused) {
+  EXPECT_THAT(error_of([&] { ranked_plan(8); }).what(), HasSubstr("how ranks on GPUs meet"));
 }
 
 TEST_F(CudaRanksTest, SeveralRanksMayShareAGpu) {
