@@ -12,8 +12,8 @@
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
 #include "ir/ranks/rank_parts.h"
-#include "runtime/plan/peer_memory.h"
 #include "ir/recurrence/linear_attention.h"
+#include "runtime/plan/peer_memory.h"
 
 namespace sinter::codegen {
 

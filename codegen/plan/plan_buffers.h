@@ -150,7 +150,7 @@ class PlanBuffers {
   std::map<std::uint32_t, std::shared_ptr<const Tensor>> weights_;  // by buffer
   std::map<int, std::uint32_t> state_of_output_;                    // buffer, by output
   std::optional<std::uint32_t> peers_;
-  std::uint32_t extents_ = 0;                                       // buffers of sizes
+  std::uint32_t extents_ = 0;  // buffers of sizes
   std::vector<std::pair<std::uint64_t, std::shared_ptr<const Tensor>>> traced_;
   std::vector<std::unique_ptr<plan::fb::BindingT>> inputs_, outputs_;
 };

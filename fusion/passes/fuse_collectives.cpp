@@ -44,7 +44,8 @@ Graph fuse_collectives(const Graph& graph, Context& context) {
     if (node.op->name != "AllReduce" || node.attrs.get_string("combine") != "sum") continue;
     if (auto piece = piece_of(graph, node, context)) {
       // Of two sums that one kernel reads, that computes the first.
-      if (taken.insert(graph.producer(piece->writes[0])).second) pieces.push_back(std::move(*piece));
+      if (taken.insert(graph.producer(piece->writes[0])).second)
+        pieces.push_back(std::move(*piece));
     }
   }
   return rebuild(graph, pieces);

@@ -225,8 +225,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   // Not for loops that end on data: without a run, the data are meaningless. Not with streamed
   // weights: their copies would dominate the measurement.
   // Not for ranks: each would meet the others as often as it measures.
-  if (peers_ == 0 && !run->weights && is_captured(run->steps) && !timed.empty() && !depends_on_data(run->steps) &&
-      choose_in_graph(*shape, buffers, libraries, timed))
+  if (peers_ == 0 && !run->weights && is_captured(run->steps) && !timed.empty() &&
+      !depends_on_data(run->steps) && choose_in_graph(*shape, buffers, libraries, timed))
     run->steps = make_launches(*plan_, *shape, buffers, libraries);
   if (peers_ == 0 && !run->weights && options_.cuda_graphs && tuning_)
     run->places = choose_places(*shape, buffers, libraries, run->steps);

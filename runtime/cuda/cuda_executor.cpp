@@ -374,8 +374,8 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
                                              const SessionOptions& options,
                                              std::shared_ptr<const HostOperators> operators,
                                              CUdeviceptr peers) {
-  return std::make_unique<CudaExecutor>(environment, std::move(plan), options,
-                                        std::move(operators), peers);
+  return std::make_unique<CudaExecutor>(environment, std::move(plan), options, std::move(operators),
+                                        peers);
 }
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,

@@ -141,7 +141,7 @@ class CudaExecutor final : public Executor {
   SessionOptions options_;
   std::shared_ptr<const HostOperators> operators_;  // null: the plan has no host steps
   std::shared_ptr<DevicePlan> plan_;
-  CUdeviceptr peers_;  // 0: the plan is of one rank
+  CUdeviceptr peers_;                     // 0: the plan is of one rank
   graphs::DeviceAllocatorPtr allocator_;  // null: the driver's
   graphs::Stream stream_;
   std::vector<std::unique_ptr<graphs::Stream>> branches_;  // captured together with stream_

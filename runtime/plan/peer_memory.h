@@ -32,7 +32,8 @@ struct PeerTable {
 /// Bytes of a rank's area, which is zero before the first run.
 constexpr std::uint64_t peer_area_bytes(std::uint64_t ranks) {
   return kMostPeers * kPeerBlocks * sizeof(std::uint32_t) +
-         2 * ranks * (std::uint64_t{kPeerBlocks} * kPeerSlotBytes + kMostPackets * sizeof(std::uint64_t));
+         2 * ranks *
+             (std::uint64_t{kPeerBlocks} * kPeerSlotBytes + kMostPackets * sizeof(std::uint64_t));
 }
 /// What a wait that was given up leaves in `report`: (meeting << 32) + the rank waited for + 1.
 struct PeerReport {

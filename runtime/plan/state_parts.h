@@ -22,9 +22,8 @@ inline std::vector<std::int64_t> shape_of_part(const fb::PlanT& plan, std::size_
   const auto axis = static_cast<std::size_t>(state.axis);
   if (axis >= shape.size()) return shape;  // another rank, which is refused
   if (shape[axis] % state.parts != 0)
-    throw usage_error(
-        "dimension {} of input '{}' is {}, and ranks have {} equal parts of it", axis, binding.name,
-        shape[axis], state.parts);
+    throw usage_error("dimension {} of input '{}' is {}, and ranks have {} equal parts of it", axis,
+                      binding.name, shape[axis], state.parts);
   shape[axis] /= state.parts;
   return shape;
 }

@@ -58,8 +58,8 @@ class CpuRanks final : public RankDevices {
  public:
   CpuRanks(std::shared_ptr<RankGroup> group, const SessionOptions& options)
       : group_(std::move(group)),
-        threads_(std::max(1, (options.threads == 0 ? thread_pool_size() : options.threads) /
-                                 group_->ranks())) {}
+        threads_(std::max(
+            1, (options.threads == 0 ? thread_pool_size() : options.threads) / group_->ranks())) {}
 
   std::unique_ptr<Executor> make(int rank, std::shared_ptr<const plan::PlanData> plan,
                                  const SessionOptions& options,

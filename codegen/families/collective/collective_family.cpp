@@ -101,11 +101,11 @@ class OneCollectiveFamily final : public OperatorFamily {
       problem.kind = split <= concat ? CollectiveKind::kSplitFirst : CollectiveKind::kSplitLast;
       if (split == concat) {
         operand = {product(shape, 0, split), ranks, Dim(1), part(shape[split]),
-                product(shape, split + 1, shape.size())};
+                   product(shape, split + 1, shape.size())};
       } else {
         const std::size_t a = std::min(split, concat), b = std::max(split, concat);
         operand = {product(shape, 0, a), shape[a], product(shape, a + 1, b), shape[b],
-                product(shape, b + 1, shape.size())};
+                   product(shape, b + 1, shape.size())};
       }
       result = operand;
       const std::size_t cut = problem.kind == CollectiveKind::kSplitFirst ? 1 : 3, joined = 4 - cut;
@@ -140,7 +140,8 @@ class CollectiveFamily final : public KernelFamily {
     const std::string_view op = nodes.empty() ? std::string_view() : nodes[0].op->name;
     const auto found = std::ranges::find(kOps, op);
     if (found == kOps.end())
-      throw Error(ErrorCode::kUnsupported, "a region of kind 'collective' begins with a collective");
+      throw Error(ErrorCode::kUnsupported,
+                  "a region of kind 'collective' begins with a collective");
     const OneCollectiveFamily& family = ops_[static_cast<std::size_t>(found - kOps.begin())];
     const bool is_sum = op == "AllReduce" && nodes[0].attrs.get_string("combine") == "sum";
     if (!plan.generates_kernels() || (nodes.size() == 1 && !is_sum))
@@ -162,9 +163,9 @@ class CollectiveFamily final : public KernelFamily {
     std::vector<StepTactics> steps;
     StepTactics& result = steps.emplace_back(StepTactics{step_of(region), {}});
     // As if what a rank has were the sum.
-    LoopProgramT program = is_alone ? copy_program(count, own, region.outputs[0], sum.type(0), plan)
-                                    : lower_region(without_sum(body), region.inputs, region.outputs,
-                                                   plan.exprs);
+    LoopProgramT program =
+        is_alone ? copy_program(count, own, region.outputs[0], sum.type(0), plan)
+                 : lower_region(without_sum(body), region.inputs, region.outputs, plan.exprs);
     merge_broadcast_loops(program, plan.exprs);
     set_cost(result.step, cost_of(program, plan.exprs, plan.sizes()), plan.exprs);
     const std::int64_t ranks = sum.node.attrs.get_int("ranks");

@@ -29,8 +29,8 @@ Dim product(const std::array<Dim, 5>& sizes) {
 }  // namespace
 
 std::string ExchangeProblem::signature() const {
-  std::string text = fmt::format("exchange {} {} {} {}", static_cast<int>(kind),
-                                 to_string(combine), ranks, to_string(type));
+  std::string text = fmt::format("exchange {} {} {} {}", static_cast<int>(kind), to_string(combine),
+                                 ranks, to_string(type));
   for (const auto* sizes : {&operand, &result})
     for (const Dim& size : *sizes) text += " " + size.to_string();
   return text;
@@ -74,8 +74,8 @@ EmittedKernel emit_exchange(const ExchangeProblem& problem, const KernelRequest&
   sizes.push_back(parameters.dim(problem.result[3]));
   EmittedKernel kernel;
   kernel.step.args = parameters.args();
-  kernel.source = fmt::format("{}#include \"exchange.cuh\"\n",
-                              kernel_heading(request.name, request.origins));
+  kernel.source =
+      fmt::format("{}#include \"exchange.cuh\"\n", kernel_heading(request.name, request.origins));
   const std::int64_t piece = plan::kPeerSlotBytes / size;
   const Dim blocks = ir::min(ir::ceil_div(problem.message(), Dim(piece)),
                              Dim(static_cast<std::int64_t>(plan::kPeerBlocks)));
@@ -96,8 +96,7 @@ EmittedKernel emit_exchange(const ExchangeProblem& problem, const KernelRequest&
         "{}  exchange_values<{}, {}, {}, {}, {}, {}>(x, y, {{{}}}, peers);\n}}\n",
         variant->schedule, kThreads, signature_text(variant->function, parameters.texts()),
         parameters.lines(), static_cast<int>(problem.kind), combine_name(problem.combine), type,
-        vector, problem.ranks,
-        kThreads, fmt::join(sizes, ", "));
+        vector, problem.ranks, kThreads, fmt::join(sizes, ", "));
     kernel.step.variants.push_back(std::move(variant));
     if (fits) break;
   }

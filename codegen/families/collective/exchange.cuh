@@ -24,7 +24,8 @@ class Turns {
   /// Begins a turn: what follows may be sent.
   SINTER_DEVICE void begin() { ++turn_; }
   SINTER_DEVICE T* to(u32 rank) const { return slot(rank, peers_->rank); }
-  /// Ends the sending; true when all ranks' pieces have come. All threads of the block get the same.
+  /// Ends the sending; true when all ranks' pieces have come. All threads of the block get the
+  /// same.
   SINTER_DEVICE bool meet() {
     __syncthreads();
     const u32 r = threadIdx.x, block = blockIdx.x;
@@ -48,8 +49,7 @@ class Turns {
 
  private:
   SINTER_DEVICE T* slot(u32 of, u32 from) const {
-    return reinterpret_cast<T*>(
-        peer_slot(peers_->area[of], kRanks, turn_ % 2, from, blockIdx.x));
+    return reinterpret_cast<T*>(peer_slot(peers_->area[of], kRanks, turn_ % 2, from, blockIdx.x));
   }
   Peers* peers_;
   u32* given_up_;

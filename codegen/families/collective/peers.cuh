@@ -16,10 +16,10 @@ struct Peers {
   u32 number, arrived;  // meetings of packets; blocks that have begun the current one
   u32 failed;           // a wait was given up: all others are, too
   u32 unused;
-  u64 patience;              // of a wait, in nanoseconds
-  u64* report;               // host memory: (meeting << 32) + the rank waited for + 1
-  u8* area[kMostPeers];      // of each rank, as this one reaches it
-  u32 turns[kPeerBlocks];    // of each block, in exchanges
+  u64 patience;            // of a wait, in nanoseconds
+  u64* report;             // host memory: (meeting << 32) + the rank waited for + 1
+  u8* area[kMostPeers];    // of each rank, as this one reaches it
+  u32 turns[kPeerBlocks];  // of each block, in exchanges
 };
 
 // Parts of an area: flags [from][block]; slots [buffer][from][block]; packets [buffer][from].

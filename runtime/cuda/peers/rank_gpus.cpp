@@ -71,7 +71,8 @@ void RankGpus::connect() const {
       driver.device_can_access_peer(&can, own, other);
       if (can == 0)
         throw device_error(
-            "GPU {} does not reach the memory of GPU {}, through which ranks of a plan meet: choose "
+            "GPU {} does not reach the memory of GPU {}, through which ranks of a plan meet: "
+            "choose "
             "GPUs that do (`nvidia-smi topo -p2p r`; {}=0,1 lists them), or compile for one GPU",
             a, b, kDevicesVariable);
       const Context::Scope scope(*from.context);

@@ -178,8 +178,7 @@ void verify_steps(Checker& check) {
       bodies.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
-          kind != fb::BufferKind::State && kind != fb::BufferKind::Extent &&
-          kind != kPeersBuffer)
+          kind != fb::BufferKind::State && kind != fb::BufferKind::Extent && kind != kPeersBuffer)
         check.fail("it writes buffer {}, which is an {}", buffer, fb::EnumNameBufferKind(kind));
     }
     for (const std::uint32_t buffer : uses.reads)

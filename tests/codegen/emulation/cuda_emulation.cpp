@@ -96,8 +96,7 @@ class GuardedBuffer {
 
 }  // namespace
 
-EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels,
-                                 bool for_ranks) {
+EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels, bool for_ranks) {
   std::string pattern = (fs::temp_directory_path() / "sinter-emulated-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   folder_ = pattern;

@@ -25,12 +25,11 @@ class CudaRanksTest : public CudaTest {
   void SetUp() override {
     CudaTest::SetUp();
     fake().device_count = 4;
-    fake().kernels["meet"] = {4, [this](const CUlaunchConfig&, const auto& v) {
-                                meet(reinterpret_cast<const float*>(v[0]),
-                                     reinterpret_cast<const float*>(v[1]),
-                                     reinterpret_cast<float*>(v[2]),
-                                     *reinterpret_cast<plan::PeerTable*>(v[3]));
-                              }};
+    fake().kernels["meet"] = {
+        4, [this](const CUlaunchConfig&, const auto& v) {
+          meet(reinterpret_cast<const float*>(v[0]), reinterpret_cast<const float*>(v[1]),
+               reinterpret_cast<float*>(v[2]), *reinterpret_cast<plan::PeerTable*>(v[3]));
+        }};
   }
 
   void meet(const float* x, const float* weight, float* y, plan::PeerTable& table) {
@@ -54,7 +53,8 @@ class CudaRanksTest : public CudaTest {
     builder.meta.ranks = kRanks;
     const Id x = builder.input("x", DType::kFloat32, {builder.constant(1)});
     std::vector<float> all(2 * 64 + 1);
-    for (int r = 0; r < kRanks; ++r) all[static_cast<std::size_t>(r) * 64] = static_cast<float>(r + 1);
+    for (int r = 0; r < kRanks; ++r)
+      all[static_cast<std::size_t>(r) * 64] = static_cast<float>(r + 1);
     const Id w = builder.weight(DType::kFloat32, all);
     builder.meta.buffers[w]->bytes = builder.constant(4);
     builder.meta.buffers[w]->rank_step = 256;
@@ -71,11 +71,10 @@ class CudaRanksTest : public CudaTest {
 
   Session make(std::vector<int> devices = {0, 1, 2}) {
     const auto data = ranked_plan();
-    return SessionAccess::make(
-        PlanAccess::make(data), {},
-        runtime::make_ranked_executor(
-            data, {}, nullptr,
-            std::make_unique<runtime::RankGpus>(environment(), devices, 1500ms)));
+    return SessionAccess::make(PlanAccess::make(data), {},
+                               runtime::make_ranked_executor(data, {}, nullptr,
+                                                             std::make_unique<runtime::RankGpus>(
+                                                                 environment(), devices, 1500ms)));
   }
   static float run(Session& session, float x) {
     session.set_input("x", {1}, std::vector<float>{x});
@@ -149,7 +148,8 @@ TEST_F(CudaRanksTest, WhatRanksDoNotTakeIsRefusedByName) {
               HasSubstr("takes host memory"));
   session.set_input("x", {1}, std::vector<float>{1});
   int stream = 0;
-  EXPECT_THAT(error_of([&] { session.run_async(&stream); }).what(), HasSubstr("streams of its own"));
+  EXPECT_THAT(error_of([&] { session.run_async(&stream); }).what(),
+              HasSubstr("streams of its own"));
 }
 
 }  // namespace

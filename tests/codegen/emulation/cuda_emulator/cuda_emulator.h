@@ -70,8 +70,9 @@ struct Fiber {
 
 constexpr unsigned kStackBytes = 256 * 1024;
 inline SINTER_EMULATED std::vector<Fiber> fibers;
-inline SINTER_EMULATED std::vector<unsigned long long> slots;  // values on their way through a shuffle
-inline SINTER_EMULATED void* scheduler[5] = {};                // where it waits for a fiber
+inline SINTER_EMULATED std::vector<unsigned long long>
+    slots;                                       // values on their way through a shuffle
+inline SINTER_EMULATED void* scheduler[5] = {};  // where it waits for a fiber
 inline SINTER_EMULATED unsigned current = 0;
 inline SINTER_EMULATED const char* error = nullptr;
 // Dynamic shared memory of each block of a cluster. Static shared memory is one for all of them: a

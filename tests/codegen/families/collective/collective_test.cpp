@@ -126,10 +126,22 @@ TEST(Collective, ExchangesDoWhatTheReferenceDoes) {
       {"AllGather", 2, DType::kFloat16, {3, 5, 1, 1, 1}, kGather, {3, 10, 1, 1, 1}},
       {"AllGather", 4, DType::kUInt8, {2, 64, 1, 1, 1}, kGather, {2, 256, 1, 1, 1}},
       {"ReduceScatter", 2, DType::kFloat32, {3, 8, 5, 1, 1}, kScatter, {3, 4, 5, 1, 1}},
-      {"AllToAll", 2, DType::kFloat32, {2, 4, 3, 5, 2}, CollectiveKind::kSplitFirst,
-       {2, 2, 3, 10, 2}, 1, 3},
-      {"AllToAll", 3, DType::kFloat16, {2, 4, 3, 6, 8}, CollectiveKind::kSplitLast,
-       {2, 12, 3, 2, 8}, 3, 1},
+      {"AllToAll",
+       2,
+       DType::kFloat32,
+       {2, 4, 3, 5, 2},
+       CollectiveKind::kSplitFirst,
+       {2, 2, 3, 10, 2},
+       1,
+       3},
+      {"AllToAll",
+       3,
+       DType::kFloat16,
+       {2, 4, 3, 6, 8},
+       CollectiveKind::kSplitLast,
+       {2, 12, 3, 2, 8},
+       3,
+       1},
   };
   std::vector<codegen::EmittedKernel> kernels;
   std::vector<codegen::ExprTable> tables;
@@ -200,8 +212,8 @@ codegen::EmittedKernel norm_of_sum(ProgramBuilder& builder, codegen::ExprTable& 
   b.store(b.dense(type, {0, 1}), h);
   const auto sum = b.reduce(Combine::kSum, b.op(ScalarOp::kMul, {h, h}));
   const auto mean = b.op(ScalarOp::kMul, {sum, b.constant(DType::kFloat32, 1.0 / columns)});
-  const auto scale = b.op(ScalarOp::kRsqrt,
-                          {b.op(ScalarOp::kAdd, {mean, b.constant(DType::kFloat32, 1e-5)})});
+  const auto scale =
+      b.op(ScalarOp::kRsqrt, {b.op(ScalarOp::kAdd, {mean, b.constant(DType::kFloat32, 1e-5)})});
   b.store(b.dense(type, {0, 1}), b.op(ScalarOp::kMul, {b.op(ScalarOp::kMul, {h, scale}), w}));
   codegen::KernelRequest request = b.request(name);
   request.summands = {0, static_cast<std::uint32_t>(b.types.size()), ranks};
@@ -253,7 +265,8 @@ TEST(Collective, SumsAreLoadedByTheKernelBehind) {
       const auto t = static_cast<std::size_t>(turn);
       const std::size_t bytes = count * size_of(test.type);
       std::vector<std::vector<std::byte>> memory;
-      for (const ir::Tensor* tensor : std::vector<const ir::Tensor*>{&x[t][r], &residual, &weight}) {
+      for (const ir::Tensor* tensor :
+           std::vector<const ir::Tensor*>{&x[t][r], &residual, &weight}) {
         memory.emplace_back(tensor->bytes().begin(), tensor->bytes().end());
         memory.back().resize((memory.back().size() + 15) / 16 * 16);
       }
@@ -278,14 +291,14 @@ TEST(Collective, SumsAreLoadedByTheKernelBehind) {
         const double scale = 1 / std::sqrt(squares / static_cast<double>(test.columns) + 1e-5);
         for (std::int64_t i = 0; i < test.columns && wrong[r].empty(); ++i) {
           const std::int64_t at = row * test.columns + i;
-          const double tolerance = test.type == DType::kBFloat16   ? 1e-2
+          const double tolerance = test.type == DType::kBFloat16  ? 1e-2
                                    : test.type == DType::kFloat16 ? 2e-3
                                                                   : 1e-5;
           const double y = h[static_cast<std::size_t>(i)] * scale * weight.at(i),
-                       got_h = ir::load_as_double(test.type, memory[3].data() +
-                                                                  at * size_of(test.type)),
-                       got = ir::load_as_double(test.type, memory[4].data() +
-                                                                at * size_of(test.type));
+                       got_h = ir::load_as_double(test.type,
+                                                  memory[3].data() + at * size_of(test.type)),
+                       got = ir::load_as_double(test.type,
+                                                memory[4].data() + at * size_of(test.type));
           if (std::abs(got_h - h[static_cast<std::size_t>(i)]) >
                   tolerance * (1 + std::abs(h[static_cast<std::size_t>(i)])) ||
               std::abs(got - y) > tolerance * (1 + std::abs(y)))
