@@ -4,7 +4,6 @@
 
 #include "runtime/executor.h"
 #include "runtime/format_error.h"
-#include "runtime/ranks/rank_devices.h"
 
 namespace sinter {
 namespace {
@@ -29,22 +28,13 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
 
 namespace runtime {
-namespace {
-
-[[noreturn]] void refuse() {
-  throw device_error(
-      "the plan is for CUDA, but this build of Sinter is CPU-only: build it with a CUDA toolkit >= "
-      "12.8 ('tools/setup --cuda' gets the needed parts), or compile the model with --target=cpu");
-}
-
-}  // namespace
-
-std::unique_ptr<RankDevices> make_rank_gpus(int, const SessionOptions&) { refuse(); }
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData>,
                                              const SessionOptions&,
                                              std::shared_ptr<const HostOperators>) {
-  refuse();
+  throw device_error(
+      "the plan is for CUDA, but this build of Sinter is CPU-only: build it with a CUDA toolkit >= "
+      "12.8 ('tools/setup --cuda' gets the needed parts), or compile the model with --target=cpu");
 }
 
 }  // namespace runtime

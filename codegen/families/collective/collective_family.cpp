@@ -22,8 +22,6 @@
 namespace sinter::codegen {
 namespace {
 
-using plan::CollectiveKind;
-
 Dim product(const Shape& shape, std::size_t first, std::size_t last) {
   return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(first),
                          shape.begin() + static_cast<std::ptrdiff_t>(last), Dim(1),

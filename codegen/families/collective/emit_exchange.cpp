@@ -16,8 +16,6 @@
 namespace sinter::codegen {
 namespace {
 
-using plan::CollectiveKind;
-
 constexpr int kThreads = 512, kVectorBytes = 16;
 
 Dim product(const std::array<Dim, 5>& sizes) {

@@ -3,20 +3,22 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include <sinter/scalar_op.h>
 
 #include "codegen/emit/kernel_request.h"
 #include "codegen/plan/expr_table.h"
-#include "runtime/operators/collective/collective_kind.h"
 
 namespace sinter::codegen {
 
-/// See runtime/operators/collective.
+/// What ranks get; OperatorDef "collective" has the same (runtime/operators/collective).
+enum class CollectiveKind : std::int64_t { kReduce, kGather, kScatter, kSplitFirst, kSplitLast };
+
 struct ExchangeProblem {
   std::uint32_t from = 0, to = 0, peers = 0;  // plan buffers
   DType type = DType::kFloat32;
-  plan::CollectiveKind kind = plan::CollectiveKind::kReduce;
+  CollectiveKind kind = CollectiveKind::kReduce;
   Combine combine = Combine::kSum;
   std::int64_t ranks = 0;
   std::array<Dim, 5> operand, result;  // a b c d e and a f c g e

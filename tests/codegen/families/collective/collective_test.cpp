@@ -24,8 +24,8 @@
 namespace sinter::test {
 namespace {
 
+using codegen::CollectiveKind;
 using codegen::ExchangeProblem;
-using plan::CollectiveKind;
 
 /// The memory of ranks.
 class Peers {
