@@ -17,6 +17,8 @@ namespace sinter::codegen {
 namespace {
 
 constexpr int kThreads = 512, kVectorBytes = 16;
+/// From which on another block sends, too.
+constexpr std::int64_t kBlockBytes = 8 << 10;
 
 Dim product(const std::array<Dim, 5>& sizes) {
   Dim all(1);
@@ -74,7 +76,7 @@ EmittedKernel emit_exchange(const ExchangeProblem& problem, const KernelRequest&
   kernel.step.args = parameters.args();
   kernel.source =
       fmt::format("{}#include \"exchange.cuh\"\n", kernel_heading(request.name, request.origins));
-  const std::int64_t piece = plan::kPeerSlotBytes / size;
+  const std::int64_t piece = kBlockBytes / size;
   const Dim blocks = ir::min(ir::ceil_div(problem.message(), Dim(piece)),
                              Dim(static_cast<std::int64_t>(plan::kPeerBlocks)));
   const std::uint32_t row = exprs.intern(problem.row());

@@ -56,6 +56,14 @@ class Turns {
   u32 turn_;
 };
 
+/// Elements that a block sends at once, of messages of `count`: all blocks have some. V divides it.
+template <class T, int V>
+SINTER_DEVICE i64 piece_of(i64 count) {
+  constexpr i64 kMost = kSlotBytes / sizeof(T);
+  const i64 even = (count / V + gridDim.x - 1) / gridDim.x * V;
+  return even < kMost ? even : kMost;
+}
+
 /// Elements that rank `me` sends to `r`, by their number, and where those from `r` go.
 template <int kKind, int kRanks>
 struct Places {
@@ -121,12 +129,11 @@ SINTER_DEVICE Vec<T, V> combine_pieces(const Turns<T, kRanks>& turns, i64 i) {
 template <class Combine, class T, int V, int kRanks, int kThreads>
 SINTER_DEVICE void reduce_in_parts(const T* x, T* y, i64 count, Peers* peers) {
   __shared__ u32 given_up;
-  constexpr i64 kPiece = kSlotBytes / sizeof(T);
-  const i64 part = (count / V + kRanks - 1) / kRanks * V;
+  const i64 part = (count / V + kRanks - 1) / kRanks * V, most = piece_of<T, V>(part);
   const auto end = [&](u32 rank) { return count < (rank + 1) * part ? count : (rank + 1) * part; };
   Turns<T, kRanks> turns(peers, &given_up);
-  for (i64 piece = blockIdx.x * kPiece; piece < part; piece += gridDim.x * kPiece) {
-    const i64 some = part - piece < kPiece ? part - piece : kPiece;
+  for (i64 piece = blockIdx.x * most; piece < part; piece += gridDim.x * most) {
+    const i64 some = part - piece < most ? part - piece : most;
     turns.begin();
     for (u32 r = 0; r < kRanks; ++r)
       for (i64 i = threadIdx.x * V; i < some; i += kThreads * V) {
@@ -160,12 +167,11 @@ SINTER_DEVICE void exchange_values(const T* x, T* y, const ExchangeSizes& sizes,
         x, y, sizes.a * sizes.b * sizes.c * sizes.d * sizes.e, peers);
   } else {
     __shared__ u32 given_up;
-    constexpr i64 kPiece = kSlotBytes / sizeof(T);
     const Places<kKind, kRanks> places(sizes, peers->rank);
-    const i64 count = places.count();
+    const i64 count = places.count(), most = piece_of<T, V>(count);
     Turns<T, kRanks> turns(peers, &given_up);
-    for (i64 piece = blockIdx.x * kPiece; piece < count; piece += gridDim.x * kPiece) {
-      const i64 some = count - piece < kPiece ? count - piece : kPiece;
+    for (i64 piece = blockIdx.x * most; piece < count; piece += gridDim.x * most) {
+      const i64 some = count - piece < most ? count - piece : most;
       turns.begin();
       for (u32 r = 0; r < kRanks; ++r)
         for (i64 i = threadIdx.x * V; i < some; i += kThreads * V)
