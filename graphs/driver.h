@@ -52,6 +52,8 @@ class Entry<CUresult (*)(Args...)> {
   X(device_get_name, cuDeviceGetName)                                         \
   X(device_get_attribute, cuDeviceGetAttribute)                               \
   X(device_total_mem, cuDeviceTotalMem)                                       \
+  X(device_can_access_peer, cuDeviceCanAccessPeer)                            \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess)                            \
   X(primary_ctx_retain, cuDevicePrimaryCtxRetain)                             \
   X(primary_ctx_release, cuDevicePrimaryCtxRelease)                           \
   X(ctx_push_current, cuCtxPushCurrent)                                       \

@@ -9,6 +9,7 @@
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/extents.h"
+#include "runtime/plan/state_parts.h"
 #include "runtime/plan_differences.h"
 #include "runtime/session_access.h"
 
@@ -82,22 +83,6 @@ void check_element_alignment(const void* data, DType dtype, const char* what,
         name, address, size_of(dtype), to_string(dtype));
 }
 
-/// The shape of what each rank has of input `index`, of which the caller gives all.
-std::vector<std::int64_t> shape_of_part(const plan::fb::PlanT& meta, std::size_t index,
-                                        std::vector<std::int64_t> shape) {
-  const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
-  const auto number = runtime::state_of(meta, binding);
-  if (!number || meta.states[*number]->axis < 0) return shape;
-  const plan::fb::StateT& state = *meta.states[*number];
-  const auto axis = static_cast<std::size_t>(state.axis);
-  if (axis >= shape.size()) return shape;  // another rank, which is refused
-  if (shape[axis] % state.parts != 0)
-    throw usage_error("dimension {} of input '{}' is {}, and ranks have {} equal parts of it", axis,
-                      binding.name, shape[axis], state.parts);
-  shape[axis] /= state.parts;
-  return shape;
-}
-
 /// Checks of an input that need no executor.
 void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorView& view) {
   const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
@@ -105,7 +90,7 @@ void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorVie
   if (view.dtype != expected)
     throw usage_error("input '{}' is of type {}; the plan takes {}", binding.name,
                       to_string(view.dtype), to_string(expected));
-  plan::check_input_shape(meta, index, shape_of_part(meta, index, view.shape));
+  plan::check_input_shape(meta, index, plan::shape_of_part(meta, index, view.shape));
   if (!view.data && view.byte_count() > 0)
     throw usage_error("input '{}' has no data", binding.name);
   if (view.memory == Memory::kDevice && meta.target == "cpu")
@@ -175,7 +160,7 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
 
 void Session::Impl::put_input(std::size_t index, const TensorView& view) {
   const bool is_state = runtime::state_of(meta(), *meta().inputs[index]).has_value();
-  const std::vector<std::int64_t> shape = shape_of_part(meta(), index, view.shape);
+  const std::vector<std::int64_t> shape = plan::shape_of_part(meta(), index, view.shape);
   if (is_state) check_loans("a state is set");
   note_value(index, view, false);
   try {
@@ -418,7 +403,7 @@ void Session::reset_state(const std::map<std::string, std::vector<std::int64_t>>
     const std::size_t index = impl_->plan.input_index(name);
     if (!runtime::state_of(impl_->meta(), *impl_->meta().inputs[index]))
       throw usage_error("input '{}' is no state", name);
-    given[index] = shape_of_part(impl_->meta(), index, shape);
+    given[index] = plan::shape_of_part(impl_->meta(), index, shape);
     plan::check_input_shape(impl_->meta(), index, *given[index]);
   }
   if (impl_->running) impl_->await();
@@ -447,7 +432,7 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
   plan::InputShapes given(impl_->inputs.size());
   for (const auto& [name, shape] : shapes) {
     const std::size_t index = impl_->plan.input_index(name);
-    given[index] = shape_of_part(impl_->meta(), index, shape);
+    given[index] = plan::shape_of_part(impl_->meta(), index, shape);
     plan::check_input_shape(impl_->meta(), index, *given[index]);
   }
   // For unset inputs whose value determines sizes, all values are prepared; unset token masks are

@@ -81,8 +81,9 @@ std::vector<std::string> Arguments::parameters() const {
                           analysis_->request().given.contains(analysis_->program().buffers[b]);
     all.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", type,
                               (read && written) || !is_alone ? "" : " __restrict__",
-                              buffer_names_[b]));
+                              parameter_name(b)));
   }
+  if (analysis_->request().summands) all.emplace_back("Peers* peers");
   if (analysis_->request().scan_tiles) all.emplace_back("u64* tiles");
   for (std::string& extent : data_.parameters()) all.push_back(std::move(extent));
   for (const Size& size : sizes_) {
@@ -93,11 +94,30 @@ std::vector<std::string> Arguments::parameters() const {
   return all;
 }
 
+bool Arguments::is_summand(std::size_t buffer) const {
+  const auto& summands = analysis_->request().summands;
+  return summands && summands->buffer == buffer;
+}
+
+std::string Arguments::parameter_name(std::size_t buffer) const {
+  return buffer_names_[buffer] + (is_summand(buffer) ? "_own" : "");
+}
+
+std::string Arguments::summands() const {
+  const auto& summands = analysis_->request().summands;
+  if (!summands) return "";
+  return fmt::format("  const Summands<{}, {}> {}({}, peers);\n",
+                     storage_name(analysis_->buffer_type(summands->buffer)), summands->ranks,
+                     buffer_names_[summands->buffer], parameter_name(summands->buffer));
+}
+
 std::vector<KernelArg> Arguments::kernel_args() const {
   std::vector<KernelArg> args;
   const auto& buffers = analysis_->program().buffers;
   for (std::size_t b = 0; b < buffers.size(); ++b)
     if (!is_hidden(b)) args.emplace_back(ArgKind::Buffer, buffers[b]);
+  if (const auto& summands = analysis_->request().summands)
+    args.emplace_back(ArgKind::Buffer, summands->peers);
   if (analysis_->request().scan_tiles)
     args.emplace_back(ArgKind::Buffer, *analysis_->request().scan_tiles);
   for (const KernelArg& extent : data_.args()) args.push_back(extent);
@@ -112,7 +132,7 @@ std::vector<std::string> Arguments::after_grid_wait() const {
   for (std::size_t b = 0; b < buffer_names_.size(); ++b)
     if (!is_hidden(b) && !analysis_->is_written(b) &&
         !analysis_->request().given.contains(analysis_->program().buffers[b]))
-      lines.push_back(fmt::format("{0} = after_grid_wait({0});", buffer_names_[b]));
+      lines.push_back(fmt::format("{0} = after_grid_wait({0});", parameter_name(b)));
   return lines;
 }
 

@@ -36,8 +36,13 @@ class Arguments {
   std::string sizes_from_data(const Dim& blocks);
   /// "x0 = after_grid_wait(x0);": one line for each buffer that is read, unless no step writes it.
   std::vector<std::string> after_grid_wait() const;
+  /// Whether the buffer is KernelRequest::summands', whose name is that of no pointer.
+  bool is_summand(std::size_t buffer) const;
+  /// Its declaration; empty without one.
+  std::string summands() const;
 
  private:
+  std::string parameter_name(std::size_t buffer) const;
   /// The result of a GEMM is read like a buffer but never stored.
   bool is_hidden(std::size_t buffer) const;
   struct Size {

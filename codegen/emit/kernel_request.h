@@ -28,6 +28,13 @@ struct TaskShape {
   int threads = 0, most_shared_bytes = 0;
 };
 
+/// Each rank has a summand in buffer `buffer` of the program, which reads their sum
+/// (families/collective/summands.cuh).
+struct RankSummands {
+  std::uint32_t buffer = 0, peers = 0;  // peers: of the plan
+  std::int64_t ranks = 0;
+};
+
 struct KernelRequest {
   const plan::fb::LoopProgramT* program = nullptr;
   std::string name;                  // C identifier made of the operators, unique in the plan
@@ -43,6 +50,7 @@ struct KernelRequest {
   bool programmatic_launch = false;
   std::set<std::uint32_t> given = {};               // buffers of the plan that no step writes
   std::optional<std::uint32_t> scan_tiles = {};     // memory through which tiles of rows meet
+  std::optional<RankSummands> summands = {};        // a buffer that is a summand
   std::string schedule = {};                        // the schedule to use, for measurements; empty:
                                                     // choose
   const DeviceModel* device = &reference_device();  // whose schedules are chosen

@@ -13,6 +13,7 @@
 #include "codegen/program/loop_lowering.h"
 #include "ir/ranks/rank_parts.h"
 #include "ir/recurrence/linear_attention.h"
+#include "runtime/plan/peer_memory.h"
 
 namespace sinter::codegen {
 
@@ -124,6 +125,13 @@ void PlanBuffers::begin(const Graph& graph) {
     if (graph.producer(origin)) scope_.by_value.emplace(origin, outputs_[i]->buffer);
   }
   share_extents();
+}
+
+std::uint32_t PlanBuffers::peers() {
+  if (!peers_)
+    peers_ = add(plan::kPeersBuffer,
+                 {DType::kUInt8, {Dim(static_cast<std::int64_t>(sizeof(plan::PeerTable)))}}, 0);
+  return *peers_;
 }
 
 void PlanBuffers::share_extents() {

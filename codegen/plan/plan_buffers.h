@@ -67,6 +67,8 @@ class PlanBuffers {
   std::uint32_t scratch(const TensorType& type) {
     return add(plan::fb::BufferKind::Arena, type, 0);
   }
+  /// The buffer through which ranks on GPUs meet; created on first use.
+  std::uint32_t peers();
   BufferSize size(std::uint32_t buffer) const;
   DType type(std::uint32_t buffer) const;
   bool is_weight(std::uint32_t buffer) const {
@@ -147,7 +149,8 @@ class PlanBuffers {
       weights_by_hash_;
   std::map<std::uint32_t, std::shared_ptr<const Tensor>> weights_;  // by buffer
   std::map<int, std::uint32_t> state_of_output_;                    // buffer, by output
-  std::uint32_t extents_ = 0;                                       // buffers of sizes
+  std::optional<std::uint32_t> peers_;
+  std::uint32_t extents_ = 0;  // buffers of sizes
   std::vector<std::pair<std::uint64_t, std::shared_ptr<const Tensor>>> traced_;
   std::vector<std::unique_ptr<plan::fb::BindingT>> inputs_, outputs_;
 };

@@ -100,6 +100,8 @@ Graph fuse_gemm(const Graph& graph, Context& context);
 /// Fuses users' kernels with elementwise readers of their outputs, if their definition allows
 /// it.
 Graph fuse_custom(const Graph& graph, Context& context);
+/// Fuses sums over ranks with the kernel that reads them (CUDA).
+Graph fuse_collectives(const Graph& graph, Context& context);
 /// Splits reductions of few long rows into two steps, over parts and over their results (CUDA).
 Graph split_reductions(const Graph& graph, Context& context);
 /// Fuses many small independent regions into one launch (CUDA).

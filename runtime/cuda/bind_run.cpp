@@ -11,6 +11,7 @@
 #include "runtime/cuda/memory/free_memory.h"
 #include "runtime/format_error.h"
 #include "runtime/log.h"
+#include "runtime/plan/peer_memory.h"
 
 namespace sinter::runtime {
 
@@ -101,6 +102,11 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const fb::BufferT& buffer = *buffers[i];
     CUdeviceptr& address = result.address[i];
+    if (buffer.kind == plan::kPeersBuffer) {
+      address = peers_;
+      result.is_foreign[i] = true;
+      continue;
+    }
     switch (buffer.kind) {
       case fb::BufferKind::Input: {
         const CUdeviceptr given = input_pointers_[buffer.binding];
@@ -218,10 +224,11 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
       make_launches(*plan_, *shape, buffers, libraries, load_before(run->weights.get(), *shape));
   // Not for loops that end on data: without a run, the data are meaningless. Not with streamed
   // weights: their copies would dominate the measurement.
-  if (!run->weights && is_captured(run->steps) && !timed.empty() && !depends_on_data(run->steps) &&
-      choose_in_graph(*shape, buffers, libraries, timed))
+  // Not for ranks: each would meet the others as often as it measures.
+  if (peers_ == 0 && !run->weights && is_captured(run->steps) && !timed.empty() &&
+      !depends_on_data(run->steps) && choose_in_graph(*shape, buffers, libraries, timed))
     run->steps = make_launches(*plan_, *shape, buffers, libraries);
-  if (!run->weights && options_.cuda_graphs && tuning_)
+  if (peers_ == 0 && !run->weights && options_.cuda_graphs && tuning_)
     run->places = choose_places(*shape, buffers, libraries, run->steps);
   if (tuning_ && !tuning_->save())
     log(LogLevel::kWarning, [&] {

@@ -58,10 +58,11 @@ std::size_t BoundRun::launches() const {
 CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
                            std::shared_ptr<const plan::PlanData> plan,
                            const SessionOptions& options,
-                           std::shared_ptr<const HostOperators> operators)
+                           std::shared_ptr<const HostOperators> operators, CUdeviceptr peers)
     : options_(options),
       operators_(std::move(operators)),
       plan_(DevicePlan::acquire(environment, plan, options.device, options.weight_budget)),
+      peers_(peers),
       allocator_(device_allocator(options)),
       stream_(plan_->context()),
       done_(plan_->context(), false),
@@ -371,9 +372,10 @@ std::size_t CudaExecutor::launches() const { return bound_ ? bound_->launches() 
 std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
                                              std::shared_ptr<const plan::PlanData> plan,
                                              const SessionOptions& options,
-                                             std::shared_ptr<const HostOperators> operators) {
-  return std::make_unique<CudaExecutor>(environment, std::move(plan), options,
-                                        std::move(operators));
+                                             std::shared_ptr<const HostOperators> operators,
+                                             CUdeviceptr peers) {
+  return std::make_unique<CudaExecutor>(environment, std::move(plan), options, std::move(operators),
+                                        peers);
 }
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,

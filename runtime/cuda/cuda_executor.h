@@ -21,11 +21,13 @@
 
 namespace sinter::runtime {
 
-/// make_cuda_executor for a given driver and library, for tests.
+/// make_cuda_executor for a given driver and library. `peers`: the address of its Peers buffer, if
+/// the plan is a rank's (plan/peer_memory.h).
 std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
                                              std::shared_ptr<const plan::PlanData> plan,
                                              const SessionOptions& options,
-                                             std::shared_ptr<const HostOperators> operators = {});
+                                             std::shared_ptr<const HostOperators> operators = {},
+                                             CUdeviceptr peers = 0);
 
 /// A plan bound to sizes and addresses: all the work of a run.
 struct BoundRun {
@@ -49,7 +51,8 @@ struct BoundRun {
 class CudaExecutor final : public Executor {
  public:
   CudaExecutor(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
-               const SessionOptions& options, std::shared_ptr<const HostOperators> operators);
+               const SessionOptions& options, std::shared_ptr<const HostOperators> operators,
+               CUdeviceptr peers);
   ~CudaExecutor() override;
 
   void prepare(const std::shared_ptr<const BoundShape>& shape) override;
@@ -138,6 +141,7 @@ class CudaExecutor final : public Executor {
   SessionOptions options_;
   std::shared_ptr<const HostOperators> operators_;  // null: the plan has no host steps
   std::shared_ptr<DevicePlan> plan_;
+  CUdeviceptr peers_;                     // 0: the plan is of one rank
   graphs::DeviceAllocatorPtr allocator_;  // null: the driver's
   graphs::Stream stream_;
   std::vector<std::unique_ptr<graphs::Stream>> branches_;  // captured together with stream_

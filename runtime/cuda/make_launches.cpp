@@ -11,6 +11,7 @@
 #include "runtime/cuda/tactics/choose_tactic.h"
 #include "runtime/cuda/tensor_map.h"
 #include "runtime/format_error.h"
+#include "runtime/plan/peer_memory.h"
 #include "runtime/profiler/profiler_range.h"
 
 namespace sinter::runtime {
@@ -283,8 +284,15 @@ struct Binder {
 
   using Tactics = std::vector<const fb::TacticT*>;
 
+  /// Whether ranks meet in the step: all must run the same tactic, and as often.
+  bool meets_others(const fb::StepT& step) const {
+    return std::ranges::any_of(step.writes, [&](std::uint32_t buffer) {
+      return plan.plan().meta.buffers[buffer]->kind == plan::kPeersBuffer;
+    });
+  }
+
   std::size_t fastest(const fb::StepT& step, const Tactics& able) const {
-    if (able.size() < 2 || !libraries.tuning) return 0;
+    if (able.size() < 2 || !libraries.tuning || meets_others(step)) return 0;
     std::string problem = fmt::format("choice {}", step.name.substr(0, step.name.rfind('_')));
     for (const fb::TacticT* tactic : able) problem += " | " + key(*tactic);
     std::vector<BufferSize> written;

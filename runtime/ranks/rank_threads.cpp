@@ -17,8 +17,9 @@
 namespace sinter::runtime {
 namespace {
 
-/// How long ranks have to end after one has failed: those that wait for it do at once.
-constexpr std::chrono::milliseconds kGrace{400};
+/// How long ranks have to end after one has failed: those that wait for it do at once, when they
+/// get a core. Longer if the run is short: its error is the caller's within two seconds.
+constexpr std::chrono::milliseconds kGrace{400}, kShortRun{1900};
 
 }  // namespace
 
@@ -123,7 +124,8 @@ void RankThreads::run(std::function<void(int rank)> work) {
   shared.changed.wait(lock, [&] { return shared.running < ranks || shared.has_failed; });
   const auto patience = shared.group->patience(std::chrono::steady_clock::now() - start);
   shared.changed.wait_for(lock, patience, is_over);
-  const bool all_end = shared.changed.wait_for(lock, kGrace, is_done);
+  const auto end = std::max(std::chrono::steady_clock::now() + kGrace, start + kShortRun);
+  const bool all_end = shared.changed.wait_until(lock, end, is_done);
   shared.work = nullptr;
   const auto error =
       std::ranges::find_if(shared.errors, [](const auto& e) { return e != nullptr; });

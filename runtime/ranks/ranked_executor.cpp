@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks of a plan as one executor. Inputs are given to rank 0, whose memory the others read;
-// outputs are rank 0's. A state of which ranks have parts is cut and joined here.
+// All ranks of a plan as one executor. Inputs are given to rank 0, whose memory the others read or
+// copy; outputs are rank 0's. A state of which ranks have parts is cut and joined here.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -13,6 +13,7 @@
 #include "runtime/binding.h"
 #include "runtime/executor.h"
 #include "runtime/format_error.h"
+#include "runtime/ranks/rank_devices.h"
 #include "runtime/ranks/rank_plan.h"
 #include "runtime/ranks/rank_threads.h"
 
@@ -52,11 +53,35 @@ struct Rank {
 };
 using Ranks = std::vector<Rank>;
 
+/// Ranks that share the CPU.
+class CpuRanks final : public RankDevices {
+ public:
+  CpuRanks(std::shared_ptr<RankGroup> group, const SessionOptions& options)
+      : group_(std::move(group)),
+        threads_(std::max(
+            1, (options.threads == 0 ? thread_pool_size() : options.threads) / group_->ranks())) {}
+
+  std::unique_ptr<Executor> make(int rank, std::shared_ptr<const plan::PlanData> plan,
+                                 const SessionOptions& options,
+                                 const std::shared_ptr<const HostOperators>& operators) override {
+    SessionOptions own = options;
+    own.threads = threads_;
+    return make_cpu_executor(std::move(plan), own, operators, {group_, rank});
+  }
+
+ private:
+  std::shared_ptr<RankGroup> group_;
+  int threads_;
+};
+
 class RankedExecutor final : public Executor {
  public:
   RankedExecutor(const std::shared_ptr<const plan::PlanData>& plan, const SessionOptions& options,
-                 const std::shared_ptr<const HostOperators>& operators)
+                 const std::shared_ptr<const HostOperators>& operators,
+                 std::unique_ptr<RankDevices> devices)
       : meta_(plan->meta),
+        is_on_cpu_(meta_.target == "cpu"),
+        gives_host_memory_(is_on_cpu_ || options.output_memory == Memory::kHost),
         symbol_(rank_symbol(meta_)),
         group_(std::make_shared<RankGroup>(static_cast<int>(meta_.ranks),
                                            std::chrono::milliseconds(options.rank_patience_ms))),
@@ -67,26 +92,33 @@ class RankedExecutor final : public Executor {
         threads_(group_) {
     if (options.rank_patience_ms < 1)
       throw usage_error("rank_patience_ms is {}, and must be at least 1", options.rank_patience_ms);
-    SessionOptions own = options;
-    const int all = options.threads == 0 ? thread_pool_size() : options.threads;
-    own.threads = std::max(1, all / static_cast<int>(meta_.ranks));
+    devices_ = std::move(devices);
+    if (!devices_)
+      devices_ = is_on_cpu_ ? std::make_unique<CpuRanks>(group_, options)
+                            : make_rank_gpus(static_cast<int>(meta_.ranks), options);
     for (std::uint32_t r = 0; r < meta_.ranks; ++r) {
       Rank& rank = ranks_->emplace_back();
       const int number = static_cast<int>(r);
       rank.plan = plan_of_rank(plan, number);
-      rank.executor = make_cpu_executor(rank.plan, own, operators, {group_, number});
+      rank.executor = devices_->make(number, rank.plan, options, operators);
       rank.shapes = std::make_unique<BoundShapeCache>(rank.plan, kBoundShapes);
     }
   }
 
   void prepare(const std::shared_ptr<const BoundShape>& shape) override {
     share_inputs();
-    on_all([shape, symbol = symbol_](Rank& rank, std::size_t r) {
-      rank.executor->prepare(rank.bound(shape, symbol, r));
-    });
+    if (is_on_cpu_)
+      return on_all([shape, symbol = symbol_](Rank& rank, std::size_t r) {
+        rank.executor->prepare(rank.bound(shape, symbol, r));
+      });
+    // In order: what rank 0 measures the others find, and so choose the same tactics. A GPU that
+    // allocates waits for its kernels, which must not wait for another rank.
+    for (std::size_t r = 0; r < ranks_->size(); ++r)
+      (*ranks_)[r].executor->prepare((*ranks_)[r].bound(shape, symbol_, r));
   }
 
   void set_input(std::size_t index, const TensorView& view) override {
+    require_host(view.memory, "input", meta_.inputs[index]->name);
     if (const auto* state = split_state(index)) return set_state(index, *state, view);
     if (state_of(meta_, *meta_.inputs[index])) {
       for (Rank& rank : *ranks_) rank.executor->set_input(index, view);
@@ -96,6 +128,7 @@ class RankedExecutor final : public Executor {
     held_inputs_[index] = view.byte_count();
   }
   void use_input(std::size_t index, const TensorView& view) override {
+    require_host(view.memory, "input", meta_.inputs[index]->name);
     held_inputs_[index].reset();
     for (Rank& rank : *ranks_) rank.executor->use_input(index, view);
   }
@@ -108,7 +141,11 @@ class RankedExecutor final : public Executor {
     first().set_output(index, view);
   }
 
-  void run(const std::shared_ptr<const BoundShape>& shape, void*) override {
+  void run(const std::shared_ptr<const BoundShape>& shape, void* stream) override {
+    if (stream != nullptr && !is_on_cpu_)
+      throw usage_error(
+          "run_async on a stream: a plan of several ranks runs on streams of its own; leave the "
+          "stream out");
     share_inputs();
     on_all([shape, symbol = symbol_](Rank& rank, std::size_t r) {
       rank.executor->run(rank.bound(shape, symbol, r), nullptr);
@@ -124,6 +161,11 @@ class RankedExecutor final : public Executor {
   const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) override {
     const plan::fb::StateT& state = *meta_.states[index];
     if (state.axis < 0) return first().state(index, shape);
+    if (!gives_host_memory_)
+      throw usage_error(
+          "state '{}' is split among GPUs: it reaches the host alone "
+          "(SessionOptions::output_memory)",
+          meta_.inputs[state.input]->name);
     const auto axis = static_cast<std::size_t>(state.axis);
     TensorView& view = state_views_[index];
     view.dtype = static_cast<DType>(meta_.inputs[state.input]->dtype);
@@ -156,8 +198,8 @@ class RankedExecutor final : public Executor {
 
   MemoryAccount memory() const override {
     MemoryAccount sum;
-    // The file's weights are mapped once.
-    const std::uint64_t shared = (*ranks_)[0].plan->weights.size();
+    // On the CPU the file's weights are mapped once; each GPU has a rank's.
+    const std::uint64_t shared = is_on_cpu_ ? (*ranks_)[0].plan->weights.size() : 0;
     sum.weights = shared;
     for (const Rank& rank : *ranks_) {
       const MemoryAccount one = rank.executor->memory();
@@ -212,7 +254,7 @@ class RankedExecutor final : public Executor {
   void share_inputs() {
     for (std::size_t i = 0; i < held_inputs_.size(); ++i) {
       if (!held_inputs_[i]) continue;
-      const TensorView view{static_cast<DType>(meta_.inputs[i]->dtype),
+      const TensorView view{DType::kUInt8,
                             {static_cast<std::int64_t>(*held_inputs_[i])},
                             first().stage_input(i, *held_inputs_[i])};
       for (std::size_t r = 1; r < ranks_->size(); ++r) (*ranks_)[r].executor->use_input(i, view);
@@ -221,12 +263,19 @@ class RankedExecutor final : public Executor {
 
   template <typename Work>
   void on_all(Work work) {
-    threads_.run([ranks = ranks_, work = std::move(work)](int r) {
+    devices_->begin();
+    threads_.run([ranks = ranks_, devices = devices_, work = std::move(work)](int r) {
       const auto rank = static_cast<std::size_t>(r);
-      work((*ranks)[rank], rank);
+      try {
+        work((*ranks)[rank], rank);
+        devices->check(r);
+      } catch (...) {
+        devices->give_up();
+        throw;
+      }
     });
   }
-  /// Runs `measure` on all ranks; the result is rank 0's.
+  /// Runs `measure`, whose number of runs is fixed, on all ranks; the result is rank 0's.
   template <typename Result, typename Measure>
   Result of_first(Measure measure) {
     const auto result = std::make_shared<Result>();
@@ -237,9 +286,17 @@ class RankedExecutor final : public Executor {
     return std::move(*result);
   }
 
+  void require_host(Memory memory, const char* what, const std::string& name) const {
+    if (memory != Memory::kHost)
+      throw usage_error("{} '{}' is in a GPU's memory; a plan of several ranks takes host memory",
+                        what, name);
+  }
+
   const plan::fb::PlanT& meta_;
+  bool is_on_cpu_, gives_host_memory_;
   std::optional<std::size_t> symbol_;
   std::shared_ptr<RankGroup> group_;
+  std::shared_ptr<RankDevices> devices_;
   std::shared_ptr<Ranks> ranks_;
   std::vector<std::optional<std::size_t>> held_inputs_;  // bytes that rank 0 holds of each input
   std::vector<std::vector<std::byte>> state_values_;     // joined, of the last call
@@ -252,7 +309,13 @@ class RankedExecutor final : public Executor {
 std::unique_ptr<Executor> make_ranked_executor(
     const std::shared_ptr<const plan::PlanData>& plan, const SessionOptions& options,
     const std::shared_ptr<const HostOperators>& operators) {
-  return std::make_unique<RankedExecutor>(plan, options, operators);
+  return make_ranked_executor(plan, options, operators, nullptr);
+}
+
+std::unique_ptr<Executor> make_ranked_executor(
+    const std::shared_ptr<const plan::PlanData>& plan, const SessionOptions& options,
+    const std::shared_ptr<const HostOperators>& operators, std::unique_ptr<RankDevices> devices) {
+  return std::make_unique<RankedExecutor>(plan, options, operators, std::move(devices));
 }
 
 }  // namespace sinter::runtime

@@ -43,6 +43,7 @@ class FakeDriver {
   int l2_bytes = 1 << 20;
   std::uint64_t total_memory = std::uint64_t{1} << 30;
   bool conditional_nodes = true;  // whether the driver has their entry points
+  bool peer_access = true;        // of all GPUs to each other
   /// Of kernels in assembly those alone that are named here do something.
   std::map<std::string, FakeKernel> kernels;
 

@@ -81,6 +81,15 @@ CUresult ctx_release(CUdevice) {
   --fake().contexts;
   return CUDA_SUCCESS;
 }
+CUresult device_can_access_peer(int* can, CUdevice, CUdevice) {
+  ENTER("cuDeviceCanAccessPeer");
+  *can = fake().peer_access ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult ctx_enable_peer_access(CUcontext, unsigned) {
+  ENTER_CONTEXT("cuCtxEnablePeerAccess");
+  return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
 CUresult ctx_push(CUcontext) {
   ++context_depth;
   return CUDA_SUCCESS;
@@ -377,6 +386,8 @@ EntryPoints driver_entries() {
       entry("cuDeviceGetName", device_get_name),
       entry("cuDeviceGetAttribute", device_get_attribute),
       entry("cuDeviceTotalMem_v2", device_total_mem),
+      entry("cuDeviceCanAccessPeer", device_can_access_peer),
+      entry("cuCtxEnablePeerAccess", ctx_enable_peer_access),
       entry("cuDevicePrimaryCtxRetain", ctx_retain),
       entry("cuDevicePrimaryCtxRelease_v2", ctx_release),
       entry("cuCtxPushCurrent_v2", ctx_push),

@@ -18,7 +18,7 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();
-  variant.body = write_body(analysis, mapping, args);
+  variant.body = args.summands() + write_body(analysis, mapping, args);
   variant.blocks = mapping.blocks;
   variant.block = mapping.block;
   variant.threads = schedule.threads();
@@ -67,6 +67,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
   if (request.programmatic_launch || clusters) headers.emplace_back("cluster.cuh");
   headers.push_back(request.scan_tiles ? "scan_tiles.cuh" : body_header(analysis));
   if (vectors) headers.emplace_back("vector.cuh");
+  if (request.summands) headers.emplace_back("summands.cuh");
   if (transposes) headers.emplace_back("transpose.cuh");
   if (runs) headers.emplace_back("strided.cuh");
   if (stencils) headers.emplace_back("stencil.cuh");

@@ -2,6 +2,8 @@
 // Regions that become loops: pointwise chains, row reductions, scatters and scans.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "codegen/emit/memory/clear_before.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/loops/loops_kernel.h"
@@ -18,23 +20,32 @@ using plan::fb::LoopProgramT;
 
 class LoopsKernel final : public KernelProgram {
  public:
-  LoopsKernel(LoopProgramT program, std::string schedule, std::optional<std::uint32_t> scan_tiles)
-      : program_(std::move(program)), schedule_(std::move(schedule)), scan_tiles_(scan_tiles) {}
+  LoopsKernel(LoopProgramT program, std::string schedule, std::optional<std::uint32_t> scan_tiles,
+              std::optional<RankSummands> summands)
+      : program_(std::move(program)),
+        schedule_(std::move(schedule)),
+        scan_tiles_(scan_tiles),
+        summands_(summands) {}
 
   std::string signature(const ExprTable& exprs) const override {
     LoopProgramT local = program_;
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
-    return (scan_tiles_ ? "in tiles " : "") + print_loop_program(local, exprs);
+    return (scan_tiles_ ? "in tiles " : "") +
+           (summands_ ? fmt::format("sum of {} ranks in {} ", summands_->ranks, summand()) : "") +
+           print_loop_program(local, exprs);
   }
   std::vector<std::uint32_t> buffers() const override {
     std::vector<std::uint32_t> all = program_.buffers;
     if (scan_tiles_) all.push_back(*scan_tiles_);
+    if (summands_) all.push_back(summands_->peers);
     return all;
   }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
     request.program = &program_;
     request.buffer_types.resize(program_.buffers.size());
     request.scan_tiles = scan_tiles_;
+    request.summands = summands_;
+    if (summands_) request.summands->buffer = summand();
     // A schedule asked for says nothing of tiles.
     if (!scan_tiles_) request.schedule = schedule_;
     EmittedKernel kernel = emit_loops(request, exprs);
@@ -43,12 +54,18 @@ class LoopsKernel final : public KernelProgram {
     clear_before(kernel, request.name, *scan_tiles_, *scan_chain_words(program_, exprs), exprs);
     return kernel;
   }
-  bool has_tasks() const override { return !scan_tiles_; }
+  bool has_tasks() const override { return !scan_tiles_ && !summands_; }
 
  private:
+  /// The number of the summands' buffer in the program.
+  std::uint32_t summand() const {
+    return static_cast<std::uint32_t>(std::ranges::find(program_.buffers, summands_->buffer) -
+                                      program_.buffers.begin());
+  }
   LoopProgramT program_;
   std::string schedule_;
   std::optional<std::uint32_t> scan_tiles_;
+  std::optional<RankSummands> summands_;  // buffer: of the plan
 };
 
 /// A step with its cost; its reads are the region's buffers that the program reads. A body may have
@@ -116,7 +133,14 @@ std::shared_ptr<const KernelProgram> loops_kernel(LoopProgramT program,
                                                   const CompileOptions& options,
                                                   std::optional<std::uint32_t> scan_tiles) {
   return std::make_shared<LoopsKernel>(std::move(program), asked_schedule(loops_family(), options),
-                                       scan_tiles);
+                                       scan_tiles, std::nullopt);
+}
+
+std::shared_ptr<const KernelProgram> loops_kernel_of_sum(LoopProgramT program,
+                                                         const CompileOptions& options,
+                                                         RankSummands summands) {
+  return std::make_shared<LoopsKernel>(std::move(program), asked_schedule(loops_family(), options),
+                                       std::nullopt, summands);
 }
 
 const KernelFamily& loops_family() {

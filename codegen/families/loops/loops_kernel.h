@@ -16,5 +16,10 @@ const KernelFamily& loops_family();
 std::shared_ptr<const KernelProgram> loops_kernel(
     plan::fb::LoopProgramT program, const CompileOptions& options,
     std::optional<std::uint32_t> scan_tiles = std::nullopt);
+/// The same, where the plan's buffer `summands.buffer` has the rank's summand, and the program
+/// reads the sum of all ranks'.
+std::shared_ptr<const KernelProgram> loops_kernel_of_sum(plan::fb::LoopProgramT program,
+                                                         const CompileOptions& options,
+                                                         RankSummands summands);
 
 }  // namespace sinter::codegen

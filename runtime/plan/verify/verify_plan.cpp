@@ -8,6 +8,7 @@
 
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/extents.h"
+#include "runtime/plan/peer_memory.h"
 #include "runtime/plan/serving.h"
 #include "runtime/plan/verify/checker.h"
 
@@ -47,6 +48,14 @@ std::array<std::uint32_t, 2> state_buffers(const Checker& check, const fb::State
   return {check.plan.inputs[state.input]->buffer, check.plan.outputs[state.output]->buffer};
 }
 
+void verify_peers(const Checker& check, const fb::BufferT& buffer) {
+  const fb::ExprNode& size = check.plan.expressions[buffer.bytes];
+  if (check.plan.ranks < 2 || check.plan.target != "cuda" || size.op() != fb::ExprOp::Constant ||
+      size.value() != static_cast<std::int64_t>(sizeof(PeerTable)))
+    check.fail("it is how ranks on GPUs meet, which has {} bytes, in a plan of several",
+               sizeof(PeerTable));
+}
+
 void verify_buffers(Checker& check, const BlobSizes& blobs) {
   const fb::PlanT& plan = check.plan;
   const std::vector<bool> from_data = expressions_from_data(plan);
@@ -54,10 +63,11 @@ void verify_buffers(Checker& check, const BlobSizes& blobs) {
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     check.where = fmt::format("buffer {}", i);
     const fb::BufferT& buffer = *plan.buffers[i];
-    check.in_range(buffer.kind, fb::BufferKind::MAX, "its kind");
+    if (buffer.kind != kPeersBuffer) check.in_range(buffer.kind, fb::BufferKind::MAX, "its kind");
     check.dtype(buffer.dtype, "it");
     check.expression(buffer.bytes, "its size");
     if (from_data[buffer.bytes]) check.fail("its size depends on data");
+    if (buffer.kind == kPeersBuffer) verify_peers(check, buffer);
     switch (buffer.kind) {
       case fb::BufferKind::Input:
         check.index(buffer.binding, plan.inputs.size(), "its binding", "inputs");

@@ -4,6 +4,7 @@
 
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/extents.h"
+#include "runtime/plan/peer_memory.h"
 #include "runtime/plan/verify/checker.h"
 #include "runtime/plan/verify/verify_plan.h"
 
@@ -71,8 +72,8 @@ void verify_ranks(Checker& check, const BlobSizes& blobs) {
   const fb::PlanT& plan = check.plan;
   if (plan.ranks < 1 || plan.ranks > kMostRanks)
     check.fail("it is for {} ranks; this library runs 1 to {}", plan.ranks, kMostRanks);
-  if (plan.ranks > 1 && plan.target != "cpu")
-    check.fail("it is for {} ranks; this library runs several on target 'cpu' alone", plan.ranks);
+  if (plan.target == "cuda" && plan.ranks > kMostPeers)
+    check.fail("it is for {} ranks; this library runs up to {} on GPUs", plan.ranks, kMostPeers);
   bool has_symbol = false;
   for (std::size_t s = 0; s < plan.symbols.size(); ++s) {
     if (!plan.symbols[s]->is_rank) continue;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/plan/extents.h"
+#include "runtime/plan/peer_memory.h"
 #include "runtime/plan/verify/verify_work.h"
 
 namespace sinter::plan {
@@ -177,7 +178,7 @@ void verify_steps(Checker& check) {
       bodies.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
-          kind != fb::BufferKind::State && kind != fb::BufferKind::Extent)
+          kind != fb::BufferKind::State && kind != fb::BufferKind::Extent && kind != kPeersBuffer)
         check.fail("it writes buffer {}, which is an {}", buffer, fb::EnumNameBufferKind(kind));
     }
     for (const std::uint32_t buffer : uses.reads)

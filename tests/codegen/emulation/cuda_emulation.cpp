@@ -96,7 +96,7 @@ class GuardedBuffer {
 
 }  // namespace
 
-EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels) {
+EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels, bool for_ranks) {
   std::string pattern = (fs::temp_directory_path() / "sinter-emulated-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   folder_ = pattern;
@@ -129,9 +129,9 @@ EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels
       "cd {} && ({} g++ -std=c++17 -Og -w -fPIC -fno-strict-aliasing "
       "-fsanitize=alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero "
       "-fsanitize=object-size,return,unreachable -fsanitize-undefined-trap-on-error "
-      "-Isinter/tests/codegen/emulation/cuda_emulator {}"
+      "-Isinter/tests/codegen/emulation/cuda_emulator {}{}"
       "-c -o kernels.o kernels.cpp && g++ -shared -o kernels.so kernels.o) > log 2>&1",
-      folder_, SINTER_CCACHE, device_folders());
+      folder_, SINTER_CCACHE, for_ranks ? "-DSINTER_EMULATED_RANKS " : "", device_folders());
   if (std::system(command.c_str()) != 0)
     throw std::runtime_error(
         fmt::format("{}\n{}", command, read_file(folder_ + "/log").substr(0, 8000)));
@@ -188,6 +188,24 @@ void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant
     }
     values.push_back(reinterpret_cast<long>(to.data()));
   }
+  launch(code, expressions, values);
+  for (std::size_t b = 0; b < buffers.size(); ++b) buffers[b]->copy_to(memory[indices[b]]);
+}
+
+void EmulatedKernels::run_at(const plan::fb::KernelStepT& step, std::size_t variant,
+                             std::span<const std::int64_t> expressions,
+                             std::span<std::byte* const> addresses) const {
+  std::vector<long> values;
+  for (const auto& arg : step.args)
+    values.push_back(arg.kind() == plan::fb::ArgKind::Buffer
+                         ? reinterpret_cast<long>(addresses[arg.index()])
+                         : static_cast<long>(expressions[arg.index()]));
+  launch(*step.variants[variant], expressions, values);
+}
+
+void EmulatedKernels::launch(const plan::fb::KernelVariantT& code,
+                             std::span<const std::int64_t> expressions,
+                             const std::vector<long>& values) const {
   unsigned grid[3], block[3];
   for (int d = 0; d < 3; ++d) {
     grid[d] = static_cast<unsigned>(expressions[code.grid[static_cast<std::size_t>(d)]]);
@@ -199,7 +217,6 @@ void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant
   if (launch == nullptr) throw std::runtime_error("no function " + code.function);
   if (const char* error = launch(grid, block, values.data()))
     throw std::runtime_error(code.function + ": " + error);
-  for (std::size_t b = 0; b < buffers.size(); ++b) buffers[b]->copy_to(memory[indices[b]]);
 }
 
 bool may_run(const plan::fb::KernelVariantT& variant, std::span<const std::int64_t> expressions) {

@@ -17,8 +17,9 @@ namespace sinter::test {
 /// Kernels compiled into one library by the host's compiler.
 class EmulatedKernels {
  public:
-  /// Compiles; throws std::runtime_error with the compiler's output if that fails.
-  explicit EmulatedKernels(std::span<const codegen::EmittedKernel> kernels);
+  /// Compiles; throws std::runtime_error with the compiler's output if that fails. `for_ranks`:
+  /// several threads may run kernels at once.
+  explicit EmulatedKernels(std::span<const codegen::EmittedKernel> kernels, bool for_ranks = false);
   ~EmulatedKernels();
   EmulatedKernels(const EmulatedKernels&) = delete;
   EmulatedKernels& operator=(const EmulatedKernels&) = delete;
@@ -29,7 +30,16 @@ class EmulatedKernels {
   void run(const plan::fb::KernelStepT& step, std::size_t variant,
            std::span<const std::int64_t> expressions, Memory& memory) const;
 
+  /// The same of memory of the caller's: the address of each argument that is a buffer, by plan
+  /// buffer. No page traps.
+  void run_at(const plan::fb::KernelStepT& step, std::size_t variant,
+              std::span<const std::int64_t> expressions,
+              std::span<std::byte* const> addresses) const;
+
  private:
+  void launch(const plan::fb::KernelVariantT& code, std::span<const std::int64_t> expressions,
+              const std::vector<long>& values) const;
+
   void* library_ = nullptr;
   std::string folder_;
 };

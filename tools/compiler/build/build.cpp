@@ -398,12 +398,6 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
         "--tensor-parallel {}: plans are of up to {} devices; --explain-sharding "
         "estimates more",
         options.tensor_parallel, codegen::kHostDevices);
-  if (has_ranks && target.traits().generates_kernels)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("--tensor-parallel {}: GPUs run no plans of several devices yet, "
-                            "--target cpu does; --explain-sharding says how GPUs would share the "
-                            "model",
-                            options.tensor_parallel));
   if (has_ranks && result.model.flag)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("--tensor-parallel {}: input '{}' chooses between two graphs: say "

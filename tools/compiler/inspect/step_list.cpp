@@ -12,6 +12,7 @@
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/input_shapes.h"
 #include "runtime/plan/matmul_problem.h"
+#include "runtime/plan/state_parts.h"
 
 namespace sinter::tools {
 namespace {
@@ -108,8 +109,8 @@ std::vector<std::int64_t> bind_shapes(const PlanT& plan, const Shapes& shapes) {
         plan.inputs, [&name = name](const auto& each) { return each->name == name; });
     if (input == plan.inputs.end()) throw usage_error("the plan has no input '{}'", name);
     const auto index = static_cast<std::size_t>(input - plan.inputs.begin());
-    plan::check_input_shape(plan, index, shape);
-    given[index] = shape;
+    given[index] = plan::shape_of_part(plan, index, shape);
+    plan::check_input_shape(plan, index, *given[index]);
   }
   plan::InputValues values(plan.inputs.size());
   for (const auto& symbol : plan.symbols)

@@ -60,10 +60,12 @@ void StatementWriter::declare_pointer(std::size_t i) {
   const std::string& buffer = s_.args.buffer(access.buffer);
   const std::string start = s_.index.address(access, s_.mapping.thread_dims, true);
   s_.pointers[a] = start.empty() ? buffer : fmt::format("p{}", a);
-  if (!start.empty())
-    code_.declare(fmt::format("{}{}* p{} = {}{};",
-                              s_.analysis.is_written(access.buffer) ? "" : "const ",
-                              text.memory_type(i), a, buffer, start));
+  if (start.empty()) return;
+  code_.declare(s_.args.is_summand(access.buffer)
+                    ? fmt::format("const auto p{} = {}{};", a, buffer, start)
+                    : fmt::format("{}{}* p{} = {}{};",
+                                  s_.analysis.is_written(access.buffer) ? "" : "const ",
+                                  text.memory_type(i), a, buffer, start));
 }
 
 /// The scan's value at the current element; q is the result so far.

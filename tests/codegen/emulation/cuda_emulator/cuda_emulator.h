@@ -5,6 +5,7 @@
 // not waited for.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <vector>
 
@@ -17,12 +18,18 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__ static
+// Several ranks run at once, each on a system thread of its own.
+#ifdef SINTER_EMULATED_RANKS
+#define SINTER_EMULATED thread_local
+#else
+#define SINTER_EMULATED
+#endif
+#define __shared__ static SINTER_EMULATED
 
 struct EmulatedIndex {
   unsigned x = 0, y = 0, z = 0;
 };
-inline EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
+inline SINTER_EMULATED EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
@@ -62,18 +69,19 @@ struct Fiber {
 };
 
 constexpr unsigned kStackBytes = 256 * 1024;
-inline std::vector<Fiber> fibers;
-inline std::vector<unsigned long long> slots;  // values on their way through a shuffle
-inline void* scheduler[5] = {};                // where it waits for a fiber
-inline unsigned current = 0;
-inline const char* error = nullptr;
+inline SINTER_EMULATED std::vector<Fiber> fibers;
+inline SINTER_EMULATED std::vector<unsigned long long>
+    slots;                                       // values on their way through a shuffle
+inline SINTER_EMULATED void* scheduler[5] = {};  // where it waits for a fiber
+inline SINTER_EMULATED unsigned current = 0;
+inline SINTER_EMULATED const char* error = nullptr;
 // Dynamic shared memory of each block of a cluster. Static shared memory is one for all of them: a
 // kernel for clusters must not use it.
 constexpr unsigned kMostBlocks = 16, kSharedBytes = 227 * 1024;
-alignas(128) inline unsigned char shared_memory[kMostBlocks][kSharedBytes];
-inline unsigned threads_of_block = 1, blocks_of_cluster = 1;
-inline void (*kernel)(const long* arguments) = nullptr;
-inline const long* arguments = nullptr;
+alignas(128) inline SINTER_EMULATED unsigned char shared_memory[kMostBlocks][kSharedBytes];
+inline SINTER_EMULATED unsigned threads_of_block = 1, blocks_of_cluster = 1;
+inline SINTER_EMULATED void (*kernel)(const long* arguments) = nullptr;
+inline SINTER_EMULATED const long* arguments = nullptr;
 
 [[noreturn]] __attribute__((noinline)) inline void jump(void** to) { __builtin_longjmp(to, 1); }
 
@@ -124,7 +132,7 @@ struct NumberedBarrier {
   unsigned came = 0, turn = 0;
 };
 constexpr unsigned kBarriers = 16;
-inline NumberedBarrier barriers[kMostBlocks][kBarriers];
+inline SINTER_EMULATED NumberedBarrier barriers[kMostBlocks][kBarriers];
 
 inline void come_to_barrier(int number, unsigned threads, bool waits) {
   NumberedBarrier& barrier = barriers[current / threads_of_block][number];
@@ -344,6 +352,11 @@ inline void wait_for_copies(unsigned groups) {
   for (; fiber.copies.size() > groups; fiber.copies.pop_front())
     for (const PendingCopy& copy : fiber.copies.front())
       memcpy(copy.to, copy.data, static_cast<unsigned long>(copy.bytes));
+}
+
+inline unsigned long long nanoseconds() {
+  return static_cast<unsigned long long>(
+      std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
 inline float bits_to_float(unsigned bits) {
