@@ -26,6 +26,7 @@ const std::set<std::string> kFamily = {"codegen/device",
                                        "ir",
                                        "ir/dim",
                                        "ir/ops/product_types",
+                                       "ir/ranks",
                                        "ir/text",
                                        "runtime/plan"};
 
