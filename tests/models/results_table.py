@@ -144,12 +144,12 @@ def builder_lines(results):
     for name, result in results.items():
         kinds = {}
         for row in result["models"]:
-            kinds.setdefault("_".join(row["model"].rsplit("_", 2)[1:]), []).append(row)
-        lines += ["", f"{name}, commit {result['commit'][:10]}:", "", "| export | equal | alone | differ, refused | error |", "|" + "---|" * 5]
+            kinds.setdefault(row["model"].rsplit("_", 2)[1], []).append(row)
+        lines += ["", f"{name}, commit {result['commit'][:10]}:", "", "| precision | equal | alone | differ, refused | error |", "|" + "---|" * 5]
         for kind, rows in sorted(kinds.items()):
             bad = [row["model"] for row in rows if row["failed"] or "nor do we" in row.get("without_peer", "")]
             alone = sum("without_peer" in row and row["model"] not in bad for row in rows)
-            shown = ", ".join(model.removesuffix(f"_{kind}") for model in bad)
+            shown = ", ".join(model.replace(f"_{kind}_", " ") for model in bad)
             lines.append(f"| {kind} | {len(rows) - len(bad) - alone}/{len(rows)} | {alone} | {shown} | {max(row['largest_error'] for row in rows):.1e} |")
     return lines
 
