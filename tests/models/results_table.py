@@ -144,12 +144,12 @@ def builder_lines(results):
     for name, result in results.items():
         kinds = {}
         for row in result["models"]:
-            kinds.setdefault("_".join(row["model"].rsplit("_", 2)[1:]), []).append(row)
-        lines += ["", f"{name}, commit {result['commit'][:10]}:", "", "| export | equal | alone | differ, refused | error |", "|" + "---|" * 5]
+            kinds.setdefault(row["model"].rsplit("_", 2)[1], []).append(row)
+        lines += ["", f"{name}, commit {result['commit'][:10]}:", "", "| precision | equal | alone | differ, refused | error |", "|" + "---|" * 5]
         for kind, rows in sorted(kinds.items()):
             bad = [row["model"] for row in rows if row["failed"] or "nor do we" in row.get("without_peer", "")]
             alone = sum("without_peer" in row and row["model"] not in bad for row in rows)
-            shown = ", ".join(model.removesuffix(f"_{kind}") for model in bad)
+            shown = ", ".join(model.replace(f"_{kind}_", " ") for model in bad)
             lines.append(f"| {kind} | {len(rows) - len(bad) - alone}/{len(rows)} | {alone} | {shown} | {max(row['largest_error'] for row in rows):.1e} |")
     return lines
 
@@ -177,9 +177,8 @@ def main():
     lines = ["# Models", "",
              "Written by `tests/models/results_table.py` from the results of `tests/models/check_zoo.py`. A cell has launches,",
              "unfused → fused, and the error. Errors are relative, against ONNX Runtime or PyTorch in float32. Tiny models",
-             "are small configurations with random weights; light ones have a known topology and made-up weights. `_ts` is TorchScript's",
-             "export: it has a row where its fused launches differ by more than 2 from torch.export's, or one of both fails. Models",
-             "without any error are in [FUSION.md](FUSION.md) alone.", ""]
+             "are small configurations with random weights, light ones known topologies. `_ts` (TorchScript) has a row where launches differ by more",
+             "than 2 or one fails. Models without error: [FUSION.md](FUSION.md).", ""]
     for name, result in results.items():
         machine = result["gpu"] or result["cpu"]
         lines.append(f"- {name}: {machine}, commit {result['commit'][:10]}, {result['date']}")
@@ -196,8 +195,7 @@ def main():
     found = {name: json.loads(path.read_text()) for name, path in EXPORTS.items() if path.exists()}
     if found:
         lines += ["", "## The export zoo", "",
-                  "`models/export_zoo.py` writes them, `tests/models/check_exports.py` compares. Text, decoders, vision and audio are transformers', timm's and",
-                  "torchvision's classes in tiny configurations with seeded random weights."]
+                  "`models/export_zoo.py` writes them, `tests/models/check_exports.py` compares."]
         for name, result in found.items():
             lines += export_lines(name, result)
         lines += bad_lines(found)
