@@ -27,7 +27,8 @@ class LinearAttention final : public PreparedOperator {
         has_state_(call.sizes["state"] == 1),
         slots_(call.sizes.find("states")),
         sequences_(slots_ ? call.sizes["starts"] - 1 : batch_),
-        scale_(static_cast<float>(call.real("scale"))) {
+        scale_(static_cast<float>(call.real("scale"))),
+        threads_(call.threads) {
     sizes_.rule = static_cast<UpdateRule>(call.sizes["rule"]);
     sizes_.decay = static_cast<Decay>(call.sizes["decay"]);
     sizes_.keys = call.sizes["key_size"];
