@@ -231,7 +231,7 @@ TEST(CudaGrouped, AlternatingGates) {
 std::string combined_graph(const char* type, int tokens, int chosen, int groups, int n, int k) {
   return fmt::format(
       "graph @g(%c: i32[{1}, {2}], %x: {0}[{6}, {5}], %w: {0}[{3}, {4}, {5}], %s: f32[{1}, {2}], "
-      "%r: {0}[{1}, {4}]) {{\n"
+      "%r: f32[{1}, {4}]) {{\n"
       "  %flat = Reshape(%c) {{shape = [{6}]}} : i32[{6}]\n"
       "  %order, %o = GroupByIndex(%flat) {{extent = [{7}]}} : i32[{6}], i32[{8}]\n"
       "  %places = LastByIndex(%order) {{extent = [{6}]}} : i32[{6}]\n"
@@ -239,13 +239,11 @@ std::string combined_graph(const char* type, int tokens, int chosen, int groups,
       "  %0 = GroupedMatMul(%x, %w, %o) {{transposed = 1}} : {0}[{6}, {4}]\n"
       "  %1 = Gather(%0, %rows) {{axis = 0}} : {0}[{1}, {2}, {4}]\n"
       "  %2 = Cast(%1) {{to = f32}} : f32[{1}, {2}, {4}]\n"
-      "  %h = Cast(%s) {{to = {0}}} : {0}[{1}, {2}]\n"
-      "  %f = Cast(%h) {{to = f32}} : f32[{1}, {2}]\n"
-      "  %3 = Reshape(%f) {{shape = [{1}, {2}, 1]}} : f32[{1}, {2}, 1]\n"
+      "  %3 = Reshape(%s) {{shape = [{1}, {2}, 1]}} : f32[{1}, {2}, 1]\n"
       "  %4 = Mul(%2, %3) : f32[{1}, {2}, {4}]\n"
       "  %5 = ReduceSum(%4) {{axes = [1], keepdims = 0}} : f32[{1}, {4}]\n"
-      "  %6 = Cast(%5) {{to = {0}}} : {0}[{1}, {4}]\n"
-      "  %7 = Add(%6, %r) : {0}[{1}, {4}]\n"
+      "  %6 = Add(%5, %r) : f32[{1}, {4}]\n"
+      "  %7 = Cast(%6) {{to = {0}}} : {0}[{1}, {4}]\n"
       "  return y = %7\n}}\n",
       type, tokens, chosen, groups, n, k, tokens * chosen, groups + 1, groups + 2);
 }
