@@ -83,12 +83,14 @@ class Answers {
   std::map<std::pair<RequestId, int>, GenerationOutput> texts_;
 };
 
-void run_many(EngineOptions options) {
+void run_many(EngineOptions options, int state_slots = 0) {
   options.token_bytes = fake_bytes;
   Answers answers;
   std::map<RequestId, int> asked;
   std::mutex mutex;
-  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()), options);
+  ExecutorLimits limits = engine_limits();
+  limits.state_slots = state_slots;
+  Engine engine(std::make_unique<ThreadedExecutor>(limits), options);
   constexpr int kThreads = 4, kRequests = 100;
   std::atomic<int> cancelled = 0;
   std::vector<std::thread> threads;
@@ -127,6 +129,15 @@ void run_many(EngineOptions options) {
 }
 
 TEST(Engine, ManyThreadsAskAndEachGetsItsOwn) { run_many({}); }
+
+/// States of fixed size, with few slots beside the sequences' own for snapshots and guesses.
+TEST(Engine, SoItIsWithStates) {
+  EngineOptions options;
+  options.draft_tokens = 3;
+  options.draft_match_least = 1;
+  run_many({}, 10);
+  run_many(options, 14);
+}
 
 TEST(Engine, SoItIsWithDrafts) {
   EngineOptions options;
