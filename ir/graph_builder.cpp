@@ -9,7 +9,6 @@
 #include "ir/constants/recipe.h"
 #include "ir/graph.h"
 #include "ir/graph_checks.h"
-#include "ir/size_check.h"
 
 namespace sinter::ir {
 namespace {

@@ -7,8 +7,6 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "ir/size_check.h"
-
 namespace sinter::ir {
 namespace {
 

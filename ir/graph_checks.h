@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks shared by GraphBuilder, verify, the reference evaluator and the parser; not included
-// elsewhere.
+// Checks shared by GraphBuilder, verify, the reference evaluator and the parser.
 #pragma once
 
 #include <cstddef>
@@ -41,5 +40,8 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
 /// differ.
 void check_states(const Graph& graph);
 void check_range(const std::string& symbol, const Range& range);
+
+/// Whether the node is an Extent of a size that may be one number alone: a check of a run.
+bool is_size_check(const Node& node, const Ranges& ranges);
 
 }  // namespace sinter::ir

@@ -12,9 +12,9 @@
 #include "fusion/mixtures/nodes.h"
 #include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/graph_checks.h"
 #include "ir/mixture/expert_rows.h"
 #include "ir/scale_format.h"
-#include "ir/size_check.h"
 
 namespace sinter::fusion {
 namespace {

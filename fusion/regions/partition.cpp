@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "fusion/regions/rebuild.h"
-#include "ir/size_check.h"
+#include "ir/graph_checks.h"
 
 namespace sinter::fusion {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "fusion/transforms.h"
-#include "ir/size_check.h"
+#include "ir/graph_checks.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {

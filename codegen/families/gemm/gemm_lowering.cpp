@@ -7,7 +7,6 @@
 #include <sinter/error.h>
 
 #include "codegen/families/gemm/gemm_graph.h"
-#include "codegen/families/gemm/gemm_kernel.h"
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
@@ -104,7 +103,8 @@ std::string read_combination(const Graph& body, const GemmBody& nodes, Buffers i
                              std::vector<std::uint32_t>& groups) {
   if (nodes.prologue) return "rows are gathered and added up";
   if (result.is_eight_bit()) return "rows of 8 bits are not added up";
-  if (rows.chosen > kPortableCluster)
+  constexpr std::int64_t kMostRows = 8;  // blocks of a cluster on every GPU with clusters
+  if (rows.chosen > kMostRows)
     return fmt::format("{} rows of a token, more than a cluster has blocks", rows.chosen);
   const Graph& after = *nodes.epilogue->body;
   for (const ValueId value : {rows.shares, rows.rows_of}) {
