@@ -79,9 +79,10 @@ void run(PlanBuilder& b, const Case& c, const Bytes& x, const Bytes* weights, co
       session.run();
       expect_close(c.type, y, session.output("y"));
     }
-    if (c.offsets == Offsets{0, 4, 4, 9} && c.n > 0 && c.k > 0)
+    if (c.offsets == Offsets{0, 4, 4, 9} && c.n > 0 && c.k > 0) {
       EXPECT_EQ(profile_steps(session).at(0).how,
                 "9 rows in 2 of 3 groups, most 5 in group 2: 1.7 times an even share");
+    }
   }
 }
 
