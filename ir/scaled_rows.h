@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "ir/attributes.h"
 #include "ir/graph.h"
 #include "ir/scale_format.h"
 
@@ -49,5 +50,13 @@ ValueId add_numbers(GraphBuilder& builder, const CodeType& codes, ValueId rows, 
 /// k]. Throws Error(kUnsupported) for groups that k is no multiple of, or that rows share.
 ValueId add_gathered(GraphBuilder& builder, const ScaledTensor& weights, ValueId indices,
                      DType type);
+
+/// Attribute of a MatMul with scaled weights. 1: targets may round rows of x to 8 bits by blocks
+/// (ONNX Runtime's accuracy level 4).
+inline constexpr const char* kMayRound = "may_round";
+
+inline bool may_round(const Attrs& attrs) {
+  return attrs.has(kMayRound) && attrs.get_int(kMayRound) != 0;
+}
 
 }  // namespace sinter::ir

@@ -9,7 +9,7 @@
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/extents.h"
-#include "runtime/plan/state_parts.h"
+#include "runtime/plan/ranks/state_parts.h"
 #include "runtime/plan_differences.h"
 #include "runtime/session_access.h"
 

@@ -13,7 +13,7 @@
 #include "codegen/program/loop_lowering.h"
 #include "ir/ranks/rank_parts.h"
 #include "ir/recurrence/linear_attention.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 
 namespace sinter::codegen {
 

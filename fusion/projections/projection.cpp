@@ -6,8 +6,8 @@
 #include "fusion/regions/dequantized_sums.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
-#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 namespace {

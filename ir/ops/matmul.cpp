@@ -10,7 +10,6 @@
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
-#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
 #include "ir/scaled_rows.h"
 

@@ -11,7 +11,7 @@
 #include "runtime/cuda/memory/free_memory.h"
 #include "runtime/format_error.h"
 #include "runtime/log.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 
 namespace sinter::runtime {
 

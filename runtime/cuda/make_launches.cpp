@@ -11,7 +11,7 @@
 #include "runtime/cuda/tactics/choose_tactic.h"
 #include "runtime/cuda/tensor_map.h"
 #include "runtime/format_error.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 #include "runtime/profiler/profiler_range.h"
 
 namespace sinter::runtime {

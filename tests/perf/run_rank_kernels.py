@@ -19,7 +19,7 @@ import numpy as np
 from common import ROOT, provenance, write
 
 COLUMNS, SETS, REPETITIONS = 4096, 16, 1000
-RANKS, BLOCKS, SLOT, PACKETS = 2, 32, 32 << 10, 64 << 10  # as runtime/plan/peer_memory.h
+RANKS, BLOCKS, SLOT, PACKETS = 2, 32, 32 << 10, 64 << 10  # as runtime/plan/ranks/peer_memory.h
 AREA = 16 * BLOCKS * 4 + 2 * RANKS * (BLOCKS * SLOT + PACKETS * 8)
 # What codegen writes for h = residual + sum, y = h / sqrt(mean(h^2) + epsilon) * weight.
 TEXT = r"""

@@ -17,7 +17,7 @@
 #include "codegen/program/loop_lowering.h"
 #include "ir/op_def.h"
 #include "ir/ranks/ranks.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 
 namespace sinter::codegen {
 namespace {

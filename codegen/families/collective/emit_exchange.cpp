@@ -11,7 +11,7 @@
 #include "codegen/emit/kernel_parameters.h"
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/print_instr.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 
 namespace sinter::codegen {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "vector.cuh"
 
-// As in runtime/plan/peer_memory.h, which tests compare by use.
+// As in runtime/plan/ranks/peer_memory.h, which tests compare by use.
 constexpr u32 kMostPeers = 16, kPeerBlocks = 32, kSlotBytes = 32 << 10, kPackets = 64 << 10;
 
 /// In each rank's own memory.

@@ -15,7 +15,7 @@
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/plan/panel_buffers.h"
-#include "ir/rounded_rows.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::codegen {
 namespace {

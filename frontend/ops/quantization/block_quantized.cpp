@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "frontend/transforms.h"
-#include "ir/rounded_rows.h"
 #include "ir/scale_format.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::frontend {
 

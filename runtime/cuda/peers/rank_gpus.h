@@ -10,7 +10,7 @@
 #include "graphs/memory.h"
 #include "graphs/stream.h"
 #include "runtime/cuda/device_plan.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 #include "runtime/ranks/rank_devices.h"
 
 namespace sinter::runtime {

@@ -4,7 +4,7 @@
 
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/extents.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 #include "runtime/plan/verify/checker.h"
 #include "runtime/plan/verify/verify_plan.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/plan/extents.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 #include "runtime/plan/verify/verify_work.h"
 
 namespace sinter::plan {

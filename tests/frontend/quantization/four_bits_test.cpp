@@ -2,7 +2,7 @@
 // Constants of 4-bit integers, and the operators of com.microsoft on weights of few bits.
 #include <onnx.pb.h>
 
-#include "ir/rounded_rows.h"
+#include "ir/scaled_rows.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {

@@ -188,7 +188,7 @@ TEST(Sharding, WeightsOfARankAreConstants) {
     const auto half = ir::evaluate(own, inputs, {.rank = &alone})[0].to_doubles();
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= half[i];
   }
-  for (const double rest : expected) EXPECT_NEAR(rest, 0, 1e-4);
+  for (const double rest : expected) EXPECT_NEAR(rest, 0, 1e-3);  // of sums of hundreds
 }
 
 /// What was decided by rank 0's values must be right for the others.

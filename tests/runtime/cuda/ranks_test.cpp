@@ -5,7 +5,7 @@
 
 #include "cuda_fixture.h"
 #include "runtime/cuda/peers/rank_gpus.h"
-#include "runtime/plan/peer_memory.h"
+#include "runtime/plan/ranks/peer_memory.h"
 #include "runtime/session_access.h"
 #include "tests/runtime/api/api_plans.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/input_shapes.h"
 #include "runtime/plan/matmul_problem.h"
-#include "runtime/plan/state_parts.h"
+#include "runtime/plan/ranks/state_parts.h"
 
 namespace sinter::tools {
 namespace {
