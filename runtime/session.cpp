@@ -90,7 +90,10 @@ void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorVie
   if (view.dtype != expected)
     throw usage_error("input '{}' is of type {}; the plan takes {}", binding.name,
                       to_string(view.dtype), to_string(expected));
-  plan::check_input_shape(meta, index, plan::shape_of_part(meta, index, view.shape));
+  if (plan::has_parts(meta, index))
+    plan::check_input_shape(meta, index, plan::shape_of_part(meta, index, view.shape));
+  else
+    plan::check_input_shape(meta, index, view.shape);  // copies nothing: nothing is allocated
   if (!view.data && view.byte_count() > 0)
     throw usage_error("input '{}' has no data", binding.name);
   if (view.memory == Memory::kDevice && meta.target == "cpu")
@@ -160,7 +163,9 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
 
 void Session::Impl::put_input(std::size_t index, const TensorView& view) {
   const bool is_state = runtime::state_of(meta(), *meta().inputs[index]).has_value();
-  const std::vector<std::int64_t> shape = plan::shape_of_part(meta(), index, view.shape);
+  std::vector<std::int64_t> part;
+  if (plan::has_parts(meta(), index)) part = plan::shape_of_part(meta(), index, view.shape);
+  const std::vector<std::int64_t>& shape = part.empty() ? view.shape : part;
   if (is_state) check_loans("a state is set");
   note_value(index, view, false);
   try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fusion/sharding/rank_weights.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -34,8 +35,14 @@ std::optional<Parts> parts_of_constant(const Node& node, const Ints& shape, std:
 }
 
 /// Smaller parts are read by the rank's number: one element would become a number in a kernel's
-/// text, and a few may be equal on one rank alone, by which passes decide.
+/// text, and a few may be equal on one rank alone, by which passes decide. Weights and their scales
+/// are constants whatever their size: products have no others.
 constexpr std::int64_t kFewest = 32;
+
+bool is_of_scaled_weights(const Graph& graph, ValueId value) {
+  return std::ranges::any_of(graph.users(value),
+                             [&](ir::NodeId use) { return graph.node(use).attrs.has("w"); });
+}
 
 std::int64_t element_count(const TensorType& type) { return ir::element_count(type.shape).value(); }
 
@@ -50,7 +57,9 @@ Graph with_weights_of_ranks(const Graph& graph, const std::shared_ptr<ir::ReadLo
         if (node.inputs.empty() || !old.is_constant(node.inputs[0])) return std::nullopt;
         const Value& whole = old.value(node.inputs[0]);
         auto parts = parts_of_constant(node, whole.constant->shape(), ranks);
-        if (!parts || element_count(old.type(node.outputs[0])) < kFewest) return std::nullopt;
+        if (!parts || (element_count(old.type(node.outputs[0])) < kFewest &&
+                       !is_of_scaled_weights(old, node.outputs[0])))
+          return std::nullopt;
         return std::vector{builder.constant(
             ir::rank_part(*whole.constant, parts->axis, std::move(parts->starts), parts->size, log),
             whole.name)};

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include <jerror.h>
 #include <jpeglib.h>
 #include <png.h>
 #include <webp/decode.h>
@@ -78,7 +79,10 @@ bool read_jpeg(std::span<const std::byte> bytes, JpegErrors& errors, jpeg_decomp
     info->err->format_message(info, own->message.data());
     std::longjmp(own->back, 1);
   };
-  errors.manager.emit_message = [](j_common_ptr, int) {};
+  // It would go on with grey where the file ends early.
+  errors.manager.emit_message = [](j_common_ptr info, int) {
+    if (info->err->msg_code == JWRN_JPEG_EOF) info->err->error_exit(info);
+  };
   if (setjmp(errors.back) != 0) {
     jpeg_destroy_decompress(&jpeg);
     return false;

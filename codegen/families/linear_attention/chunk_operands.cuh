@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All of LinearAttention that needs no state: a block for each chunk of a sequence and state makes
 // its ChunkRecord. Four warps have 16 tokens each.
-//
-// Where ChunkStates runs beside it, a few blocks stay and take all chunks, the first ones of all
-// states first, and tell that a record is there.
 #pragma once
 
-#include "chunk_flags.cuh"
 #include "chunk_table.cuh"
 #include "unit_lower.cuh"
 
@@ -36,14 +32,12 @@ struct ChunkOperands {
   const Layer& layer;
   Memory& memory;
   uint4 *records, *record;  // all; this chunk's
-  u32* flags;               // of all records; null where nobody waits for one
   i64 first;                // token of the chunk
   int state_head, left;     // tokens of the chunk
   int warp, lane, g, t;     // a fragment's first row and column of this lane
 
-  SINTER_DEVICE ChunkOperands(const Layer& layer_, Memory& memory_, uint4* records_,
-                              u32* flags_ = nullptr)
-      : layer(layer_), memory(memory_), records(records_), flags(flags_) {
+  SINTER_DEVICE ChunkOperands(const Layer& layer_, Memory& memory_, uint4* records_)
+      : layer(layer_), memory(memory_), records(records_) {
     warp = static_cast<int>(threadIdx.x) / 32;
     lane = static_cast<int>(threadIdx.x) % 32;
     g = lane / 4;
@@ -383,17 +377,6 @@ struct ChunkOperands {
   SINTER_DEVICE void run() {
     set_chunk(static_cast<i64>(blockIdx.x));
     make_record();
-  }
-  /// `states`: of all sequences.
-  SINTER_DEVICE void run_all(i64 states) {
-    const i64 chunks = Record::chunks(layer.length);
-    for (i64 i = static_cast<i64>(blockIdx.x); i < chunks * states; i += gridDim.x) {
-      const i64 at = i % states * chunks + i / states;
-      set_chunk(at);
-      make_record();
-      __syncthreads();  // the record is whole, and its operands have been read
-      if (threadIdx.x == 0) set_flag(flags + at);
-    }
   }
   /// Of a ragged batch: records of all its chunks of a state, one behind the other.
   SINTER_DEVICE void run_ragged(const ChunkTable& table, i64 sequences) {

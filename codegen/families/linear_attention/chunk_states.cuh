@@ -9,27 +9,22 @@
 // the chunk, a chunk later. No two warps need the same tile of a record: each goes from memory to
 // the registers of the warp that needs it, kBuffers chunks ahead: of one, what half a chunk waits
 // for would be on its way for the time of the other half only.
-//
-// Beside ChunkOperands (kIsBeside), a ninth warp waits for records. Registers for one chunk leave
-// room for two blocks of ChunkOperands on a multiprocessor.
 #pragma once
 
-#include "chunk_flags.cuh"
 #include "chunk_table.cuh"
 
-template <class Shape, class Layer, int kSlice, bool kIsBeside = false>
+template <class Shape, class Layer, int kSlice>
 struct ChunkStates {
   typedef ChunkRecord<Shape> Record;
   typedef typename Layer::Element T;
   typedef typename Layer::StateElement State;
-  static constexpr int kWarps = 4;  // that change states; that read
-  static constexpr int kThreads = 32 * (2 * kWarps + (kIsBeside ? 1 : 0));
-  static constexpr int kColumns = kSlice / 16;  // tiles of this block
+  static constexpr int kWarps = 4, kThreads = 32 * 2 * kWarps;  // that change states; that read
+  static constexpr int kColumns = kSlice / 16;                  // tiles of this block
   static constexpr int kSlices = Shape::kValueSize / kSlice;
   static constexpr int kLanes = Record::kLanes, kTiles = Record::kTiles;
   static constexpr int kKeyTiles = Record::kKeyTiles, kOwnKeys = kKeyTiles / kWarps;
   // As registers allow.
-  static constexpr int kBuffers = !kIsBeside && Shape::kKeySize * kSlice <= 128 * 32 ? 2 : 1;
+  static constexpr int kBuffers = Shape::kKeySize * kSlice <= 128 * 32 ? 2 : 1;
   static constexpr bool kGated = Shape::kGate != kUngated, kErases = Shape::kErases;
   static_assert(Shape::kValueSize % kSlice == 0 && kTiles == kWarps, "whole slices, own tokens");
 
@@ -42,7 +37,6 @@ struct ChunkStates {
   const Layer& layer;
   Memory& memory;
   const uint4* records = nullptr;  // of this sequence and state
-  const u32* flags = nullptr;      // likewise
   const int* table = nullptr;      // the sequence's chunks (ChunkTable)
   i64 sequence = 0;
   int chunks = 0, state_head, column, warp, lane, g, t;  // column: the slice's first
@@ -55,14 +49,12 @@ struct ChunkStates {
     g = lane / 4;
     t = lane % 4 * 2;
   }
-  SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_, const uint4* all,
-                            const u32* all_flags = nullptr)
+  SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_, const uint4* all)
       : ChunkStates(layer_, memory_) {
     const i64 own = static_cast<i64>(blockIdx.x) / kSlices;
     chunks = static_cast<int>(Record::chunks(layer.length));
     sequence = own / Shape::kStates;
     records = all + own * chunks * Record::kUnits + lane;
-    flags = kIsBeside ? all_flags + own * chunks : nullptr;
   }
   /// Of a ragged batch.
   SINTER_DEVICE ChunkStates(const Layer& layer_, Memory& memory_, const uint4* all,
@@ -329,24 +321,7 @@ struct ChunkStates {
 
   /// `chunk`, or the last: behind that one, loads are of it again.
   SINTER_DEVICE int existing(int chunk) const { return chunk < chunks ? chunk : chunks - 1; }
-  /// Of the warp that waits: records are there behind the barrier in front of their loads.
-  SINTER_DEVICE void wait_all() const {
-    static_assert(!kIsBeside || kBuffers == 1, "loads are of the next chunk");
-    if (chunks == 0) return;
-    wait_for(0);
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      wait_for(existing(chunk + 1));
-      __syncthreads();
-    }
-    __syncthreads();
-    __syncthreads();
-  }
-  SINTER_DEVICE void wait_for(int chunk) const {
-    if (lane == 0) wait_for_flag(flags + chunk);
-    __syncthreads();
-  }
   SINTER_DEVICE void change_all() const {
-    if (kIsBeside && chunks > 0) __syncthreads();  // nothing is behind the layer's operands before
     States states;
     load_states(states);
     if (chunks > 0) {
@@ -374,7 +349,6 @@ struct ChunkStates {
   }
   SINTER_DEVICE void read_all() const {
     if (chunks == 0) return;
-    if (kIsBeside) __syncthreads();
     Reading x[kBuffers];
 #pragma unroll
     for (int i = 0; i < kBuffers; ++i) {
@@ -400,12 +374,9 @@ struct ChunkStates {
   }
   SINTER_DEVICE void run() const {
     if (Layer::kIsRagged && chunks == 0) return;
-    const int role = static_cast<int>(threadIdx.x) / (32 * kWarps);
-    if (role == 0)
+    if (threadIdx.x < kThreads / 2)
       change_all();
-    else if (!kIsBeside || role == 1)
-      read_all();
     else
-      wait_all();
+      read_all();
   }
 };

@@ -9,14 +9,11 @@
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_parameters.h"
 #include "codegen/emit/kernel_text.h"
-#include "codegen/emit/memory/clear_before.h"
 
 namespace sinter::codegen {
 namespace {
 
 constexpr std::int64_t kBlockThreads = 128;
-/// Leaves a thread of ChunkStates 136 registers, and two blocks of ChunkOperands what they take.
-constexpr int kBesideBound = 480;
 
 /// How teams of threads hold the states of TokenStates.
 struct TokenSchedule {
@@ -95,8 +92,6 @@ class StateEmitter {
     int threads = 0;
     std::int64_t shared_bytes = 0;  // 0: static
     std::vector<Condition> conditions = {};
-    std::string before = {}, after = {};  // the work; `before` empty: as programmatic launch asks
-    int bound = 0;                        // of threads, if not their number: limits registers
   };
   /// `kernel`: the type that does the work on `layer` and `memory`, with more arguments. `run`: its
   /// function.
@@ -110,11 +105,9 @@ class StateEmitter {
     if (!launch.conditions.empty())
       text_ += fmt::format("// where {}\n", conditions_text(launch.conditions, exprs_));
     text_ += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}",
-        launch.bound > 0 ? launch.bound : launch.threads, signature_text(function, args_.texts()),
-        !launch.before.empty()         ? launch.before
-        : request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n"
-                                       : "",
+        "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}{}{}", launch.threads,
+        signature_text(function, args_.texts()),
+        request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n" : "",
         args_.lines(), end, layer_);
     text_ += fmt::format("  typedef {} Kernel;\n", kernel);
     if (launch.shared_bytes > 0)
@@ -125,7 +118,7 @@ class StateEmitter {
           launch.shared_bytes);
     else
       text_ += "  __shared__ Kernel::Memory memory;\n";
-    text_ += fmt::format("  Kernel({}).{};\n{}}}\n", more, run, launch.after);
+    text_ += fmt::format("  Kernel({}).{};\n}}\n", more, run);
     auto variant = std::make_unique<plan::fb::KernelVariantT>();
     variant->function = function;
     variant->schedule = launch.schedule;
@@ -176,7 +169,7 @@ class StateEmitter {
   KernelParameters args_;
   std::string text_, layer_;
   EmittedKernel kernel_;
-};  // namespace
+};
 
 }  // namespace
 
@@ -218,29 +211,15 @@ EmittedKernel emit_chunk_operands(const LinearAttentionProblem& problem,
   emitter.args().buffer("uint4* records", buffers.records);
   const std::string kernel = "ChunkOperands<Shape, Layer>";
   const Dim chunks = problem.chunks(exprs);
-  if (!buffers.flags) {
-    std::string run = "run()";
-    if (buffers.table) {
-      emitter.args().buffer("int* table", *buffers.table);
-      run = fmt::format("run_ragged(ChunkTable(table, layer.length), {})",
-                        emitter.args().dim(problem.layer.sequences));
-    }
-    emitter.add({"linear_attention operands", chunks, kBlockThreads, operand_bytes(problem)},
-                kernel, "layer, memory, records", run);
-    return emitter.finish();
+  std::string run = "run()";
+  if (buffers.table) {
+    emitter.args().buffer("int* table", *buffers.table);
+    run = fmt::format("run_ragged(ChunkTable(table, layer.length), {})",
+                      emitter.args().dim(problem.layer.sequences));
   }
-  emitter.args().buffer("u32* flags", *buffers.flags);
-  const std::string states = emitter.args().dim(problem.layer.batch * Dim(problem.layer.heads()));
-  // Behind the wait: what is launched beside this reads flags, which a kernel in front clears.
-  emitter.add({.schedule = "linear_attention operands beside states",
-               .blocks = Dim(std::int64_t{kOperandBlocks} * request.device->multiprocessors),
-               .threads = kBlockThreads,
-               .shared_bytes = operand_bytes(problem),
-               .before = "  grid_dependency_wait();\n  launch_dependents();\n"},
-              kernel, "layer, memory, records, flags", fmt::format("run_all({})", states));
-  EmittedKernel emitted = emitter.finish();
-  clear_before(emitted, request.name, *buffers.flags, problem.flag_words(exprs), exprs);
-  return emitted;
+  emitter.add({"linear_attention operands", chunks, kBlockThreads, operand_bytes(problem)}, kernel,
+              "layer, memory, records", run);
+  return emitter.finish();
 }
 
 EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const ChunkBuffers& buffers,
@@ -249,29 +228,17 @@ EmittedKernel emit_chunk_states(const LinearAttentionProblem& problem, const Chu
   StateEmitter emitter(problem, request, exprs, "chunk_states.cuh");
   emitter.set_layer({.states = true});
   emitter.args().buffer("const uint4* records", buffers.records);
-  const bool is_beside = buffers.flags.has_value();
   std::string more = "layer, memory, records";
-  if (is_beside) {
-    emitter.args().buffer("const u32* flags", *buffers.flags);
-    more += ", flags";
-  }
   if (buffers.table) {
     emitter.args().buffer("int* table", *buffers.table);
     more += ", ChunkTable(table, layer.length)";
   }
   for (const ChunkSchedule& own : choose_chunks(problem, exprs, *request.device, schedule))
     emitter.add(
-        {.schedule = own.to_string() + (is_beside ? " beside operands" : ""),
-         .blocks = problem.layer.sequences *
-                   Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
-         .threads = kChunkThreads + (is_beside ? 32 : 0),
-         .shared_bytes = chunk_bytes(problem, own.slice),
-         .conditions = own.conditions,
-         .before = is_beside ? "  launch_dependents();\n" : "",
-         // What waits for this launch waits for the operands' too.
-         .after = is_beside ? "  grid_dependency_wait();\n" : "",
-         .bound = is_beside ? kBesideBound : 0},
-        fmt::format("ChunkStates<Shape, Layer, {}{}>", own.slice, is_beside ? ", true" : ""), more);
+        {own.to_string(),
+         problem.layer.sequences * Dim(problem.layer.heads() * (problem.value_size() / own.slice)),
+         kChunkThreads, chunk_bytes(problem, own.slice), own.conditions},
+        fmt::format("ChunkStates<Shape, Layer, {}>", own.slice), more);
   return emitter.finish();
 }
 

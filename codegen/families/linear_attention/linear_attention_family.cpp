@@ -15,17 +15,6 @@ namespace {
 
 /// Tokens up to which one launch, token by token, is faster than chunks.
 constexpr std::int64_t kFewTokens = 16;
-/// Tokens from which on states are changed beside the making of later records. It costs a launch
-/// that clears flags; with fewer tokens there is little to do beside.
-constexpr std::int64_t kManyTokens = 1024;
-
-/// Whether a kernel can start while all blocks of the one in front of it run.
-bool starts_early(const PlanContext& plan) {
-  return plan.options.programmatic_launch &&
-         std::ranges::all_of(plan.devices,
-                             [](const DeviceModel* device) { return device->has_clusters(); });
-}
-
 class LinearAttentionFamily final : public OperatorFamily {
  public:
   LinearAttentionFamily() : OperatorFamily("linear_attention", "LinearAttention") {}
@@ -65,14 +54,7 @@ class LinearAttentionFamily final : public OperatorFamily {
       result.tactics.push_back(ragged_chunks(one, problem, plan, result.step));
       return steps;
     }
-    const bool may_be_beside = starts_early(plan) && (!most || *most >= kManyTokens);
-    const bool is_beside = may_be_beside && least.value_or(0) >= kManyTokens;
-    if (!is_beside) {
-      Tactic& plain = result.tactics.emplace_back(chunks(one, problem, false, plan, result.step));
-      if (may_be_beside)
-        plain.conditions.emplace_back(plan.exprs.intern(length), 1, kManyTokens - 1);
-    }
-    if (may_be_beside) result.tactics.push_back(chunks(one, problem, true, plan, result.step));
+    result.tactics.push_back(chunks(one, problem, plan, result.step));
     return steps;
   }
 
@@ -99,8 +81,7 @@ class LinearAttentionFamily final : public OperatorFamily {
                    });
   }
 
-  /// A tactic's kernels, one behind the other. What is not launched by itself is one more launch of
-  /// the program in front (EmittedKernel::more).
+  /// A tactic's kernels, one behind the other.
   struct Programs {
     const OperatorRegion& region;
     std::string name;
@@ -125,27 +106,21 @@ class LinearAttentionFamily final : public OperatorFamily {
                    step);
   }
 
-  Tactic chunks(const OperatorRegion& region, const LinearAttentionProblem& problem, bool is_beside,
+  Tactic chunks(const OperatorRegion& region, const LinearAttentionProblem& problem,
                 PlanContext& plan, StepT& step) const {
-    ChunkBuffers own{.records = records(problem, plan, step)};
-    Programs programs{
-        region, problem.to_string() + (is_beside ? " beside" : ""), problem.buffers(), {}};
+    const ChunkBuffers own{.records = records(problem, plan, step)};
+    Programs programs{region, problem.to_string(), problem.buffers(), {}};
     programs.buffers.push_back(own.records);
-    if (is_beside) {
-      own.flags = scratch(DType::kUInt64, problem.flag_words(plan.exprs), plan, step);
-      programs.buffers.push_back(*own.flags);
-    }
     const std::string schedule = asked_schedule(*this, plan.options);
-    programs.add(is_beside ? "beside_operands" : "operands", "operands",
+    programs.add("operands", "operands",
                  [problem, own](const KernelRequest& request, ExprTable& exprs) {
                    return emit_chunk_operands(problem, own, request, exprs);
                  });
-    if (is_beside) programs.tactic.parts.emplace_back();  // its flags are cleared first
-    programs.add(is_beside ? "beside_states" : "states", "states " + schedule,
+    programs.add("states", "states " + schedule,
                  [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
                    return emit_chunk_states(problem, own, schedule, request, exprs);
                  });
-    programs.tactic.name = is_beside ? "chunks beside" : "chunks";
+    programs.tactic.name = "chunks";
     return std::move(programs.tactic);
   }
 

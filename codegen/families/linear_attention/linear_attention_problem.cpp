@@ -75,10 +75,6 @@ Dim LinearAttentionProblem::table_words(const ExprTable& exprs) const {
          layer.sequences + Dim(1);
 }
 
-Dim LinearAttentionProblem::flag_words(const ExprTable& exprs) const {
-  return ir::ceil_div(chunks(exprs), Dim(2), exprs.ranges());
-}
-
 namespace {
 
 /// Bytes of what changes a state, of what reads it and of the columns.

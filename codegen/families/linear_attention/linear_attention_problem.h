@@ -39,8 +39,6 @@ struct LinearAttentionProblem {
   std::int64_t record_bytes() const;
   /// Integers of a ragged batch's table (chunk_table.cuh).
   Dim table_words(const ExprTable& exprs) const;
-  /// Words of 64 bits with a flag for each record (chunk_flags.cuh).
-  Dim flag_words(const ExprTable& exprs) const;
   /// Why the kernels for chunks do not take the layer on `device`; empty if they do.
   std::string no_chunks(const DeviceModel& device) const;
 };
@@ -62,13 +60,10 @@ struct ChunkSchedule {
   std::string to_string() const;
 };
 inline constexpr int kChunkThreads = 256;
-/// Blocks of ChunkOperands on each multiprocessor where ChunkStates runs beside them.
-inline constexpr int kOperandBlocks = 2;
-/// What the kernels for chunks hand on: buffers of the plan. Without flags, ChunkStates starts when
-/// all records are there. `table`: of a ragged batch.
+/// What the kernels for chunks hand on: buffers of the plan. `table`: of a ragged batch.
 struct ChunkBuffers {
   std::uint32_t records = 0;
-  std::optional<std::uint32_t> flags = {}, table = {};
+  std::optional<std::uint32_t> table = {};
 };
 /// Bytes of shared memory of a block of ChunkOperands and of ChunkStates; the kernels assert them.
 std::int64_t operand_bytes(const LinearAttentionProblem& problem);

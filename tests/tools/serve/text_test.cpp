@@ -359,7 +359,7 @@ TEST_F(ServeTest, ConversationsAreTextByTheTemplate) {
   EXPECT_THAT(refused({{"messages", json::array()}}), HasSubstr("no list of messages"));
   EXPECT_THAT(refused({{"messages", {{{"content", "a"}}}}}), HasSubstr("without a 'role'"));
   EXPECT_THAT(refused({{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}}}}}}}}),
-              HasSubstr("is no text"));
+              HasSubstr("an image without a 'url'"));
   EXPECT_THAT(refused({{"messages", messages}, {"prompt", "a"}}),
               HasSubstr("'prompt' is not known"));
   EXPECT_THAT(refused({{"messages", messages}, {"tool_choice", "required"}}),

@@ -43,8 +43,9 @@ EmbeddingRequest parse_embedding(const json& body, const ServedModel& model) {
   for (auto& ids : fields.texts("input", model, kMostTexts, &request.cut, prompt))
     request.texts.push_back({std::move(ids)});
   // Lists of ids do not have the prompt.
-  const json& input = body["input"];
-  const bool is_text = input.is_string() || input.front().is_string();
+  const auto input = body.find("input");
+  const bool is_text = input != body.end() &&
+                       (input->is_string() || (!input->empty() && input->front().is_string()));
   if (is_text && !prompt.empty())
     for (EncoderText& text : request.texts)
       text.skipped = model.texts().skipped(*model.tokenizer(), prompt);

@@ -12,8 +12,7 @@
 namespace sinter::test {
 namespace {
 
-codegen::CompiledPlan compile(const std::string& range, bool has_state, int queries = 2,
-                              const std::vector<std::string>& early = {}) {
+codegen::CompiledPlan compile(const std::string& range, bool has_state, int queries = 2) {
   const std::string states = has_state ? " states {output 1 -> input 3}" : "";
   const std::string text = fmt::format(
       "graph @main(%q: f16[2, length, {1}, 64], %k: f16[2, length, 2, 64], %v: f16[2, length, 2, "
@@ -25,8 +24,7 @@ codegen::CompiledPlan compile(const std::string& range, bool has_state, int quer
       range, queries, states);
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
-  options.architectures = early.empty() ? std::vector<std::string>{"sm_90"} : early;
-  options.programmatic_launch = !early.empty();
+  options.architectures = {"sm_90"};
   options.code = false;
   return codegen::compile(ir::parse_graph(text), options);
 }
@@ -48,17 +46,6 @@ TEST(LinearAttentionPlans, HaveTacticsByLength) {
   EXPECT_THAT(tactics_of(compile("17..4096", false)), ElementsAre("chunks of 2"));
   EXPECT_THAT(tactics_of(compile("1..16", false)), ElementsAre("one"));
   EXPECT_THAT(tactics_of(compile("1..4096", false, 4)), ElementsAre("one"));
-}
-
-TEST(LinearAttentionPlans, ChangeStatesBesideOtherChunksWhereKernelsStartEarly) {
-  using testing::ElementsAre;
-  EXPECT_THAT(tactics_of(compile("1..4096", false, 2, {"sm_90"})),
-              ElementsAre("tokens of 1", "chunks of 2", "chunks beside of 3"));
-  EXPECT_THAT(tactics_of(compile("1024..4096", false, 2, {"sm_90"})),
-              ElementsAre("chunks beside of 3"));
-  EXPECT_THAT(tactics_of(compile("17..1023", false, 2, {"sm_90"})), ElementsAre("chunks of 2"));
-  EXPECT_THAT(tactics_of(compile("1024..4096", false, 2, {"sm_80", "sm_90"})),
-              ElementsAre("chunks of 2"));
 }
 
 TEST(LinearAttentionPlans, ChangeStatesInPlace) {

@@ -95,7 +95,7 @@ std::vector<ir::Tensor> inputs_of(const Layer& layer, std::int64_t batch, std::i
   return all;
 }
 
-/// Buffers are the inputs in order, out, new_state, the records of chunks, their flags.
+/// Buffers are the inputs in order, out, new_state, the records of chunks.
 LinearAttentionProblem problem_of(const Layer& layer) {
   LinearAttentionProblem problem;
   const auto types = layer.types(ir::Dim::symbol("batch"), ir::Dim::symbol("length"));
@@ -116,10 +116,8 @@ LinearAttentionProblem problem_of(const Layer& layer) {
   problem.new_state = {first + 1, layer.state.value_or(kF32)};
   return problem;
 }
-codegen::ChunkBuffers buffers_of(const LinearAttentionProblem& problem, bool is_beside = false) {
-  codegen::ChunkBuffers buffers{.records = problem.new_state.buffer + 1};
-  if (is_beside) buffers.flags = buffers.records + 1;
-  return buffers;
+codegen::ChunkBuffers buffers_of(const LinearAttentionProblem& problem) {
+  return {.records = problem.new_state.buffer + 1};
 }
 
 const ir::Ranges kRanges = {{"batch", {0, 64}}, {"length", {0, 4096}}};
@@ -158,8 +156,7 @@ void poison(std::vector<ir::Tensor>& inputs) {
   values = ir::Tensor::from_doubles(values.dtype(), values.shape(), all);
 }
 
-/// Compares for all (batch, length); `which` kernels: "tokens", "chunks" or "beside", chunks that
-/// are changed beside the making of others. If `poisoned`, a NaN is
+/// Compares for all (batch, length); `which` kernels: "tokens" or "chunks". If `poisoned`, a NaN is
 /// among the first half of the sequences, and the others are compared.
 void check(std::span<const Layer> layers, const char* which,
            const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, bool poisoned = false) {
@@ -178,7 +175,7 @@ void check(std::span<const Layer> layers, const char* which,
       all.push_back(emit_token_states(problem, request_of(name, device), exprs));
     } else {
       ASSERT_EQ(problem.no_chunks(device), "");
-      const auto buffers = buffers_of(problem, std::string(which) == "beside");
+      const auto buffers = buffers_of(problem);
       all.push_back(
           emit_chunk_operands(problem, buffers, request_of(name + "_operands", device), exprs));
       all.push_back(emit_chunk_states(problem, buffers, layers[l].schedule,
@@ -204,7 +201,6 @@ void check(std::span<const Layer> layers, const char* which,
       const auto chunks = static_cast<std::size_t>(batch * layer.heads() * ((length + 63) / 64));
       memory.emplace_back(chunks * static_cast<std::size_t>(problem.record_bytes()),
                           std::byte{0xff});
-      memory.emplace_back((chunks + 1) / 2 * 8, std::byte{0xff});
       plan::fb::PlanT plan;
       tables[l].write(plan);
       std::vector<std::int64_t> symbols;
@@ -218,7 +214,6 @@ void check(std::span<const Layer> layers, const char* which,
         ASSERT_LT(variant, variants.size());
         if (values[variants[variant]->grid[0]] > 0)
           library.run(all[k].step, variant, values, memory);
-        for (const auto& later : all[k].more) library.run(later, 0, values, memory);
       }
       const double most = most_error(layer.type, layer.state.value_or(kF32));
       const auto error = [&](std::size_t i, std::uint32_t buffer) {
@@ -419,15 +414,6 @@ TEST(LinearAttentionChunks, TakeLargeStatesAndEverySchedule) {
   check(layers, "chunks", {{1, 150}});
 }
 
-TEST(LinearAttentionChunks, MayBeChangedBesideTheMakingOfOthers) {
-  const std::vector<Layer> layers = {
-      {"delta", "head", 64, 32, 1, 1, 2, kBF16},
-      {"delta", "channel", 64, 16},
-      {"linear", "head", 64, 64, 1, 1, 1, kF16, kF32, std::nullopt},
-  };
-  check(layers, "beside", {{1, 64}, {2, 65}, {1, 200}});
-}
-
 /// Gates that leave nothing, and that leave all.
 TEST(LinearAttentionChunks, TakeStrongGates) {
   std::vector<Layer> layers;
@@ -454,13 +440,11 @@ TEST(LinearAttentionKernels, CompileForEveryArchitecture) {
     const codegen::DeviceModel& device = codegen::reference_device();
     sources.push_back(emit_token_states(problem, request_of("tokens", device), exprs).source);
     if (!problem.no_chunks(device).empty()) continue;
-    for (const bool is_beside : {false, true}) {
-      const auto buffers = buffers_of(problem, is_beside);
-      sources.push_back(
-          emit_chunk_operands(problem, buffers, request_of("operands", device), exprs).source);
-      sources.push_back(
-          emit_chunk_states(problem, buffers, "", request_of("states", device), exprs).source);
-    }
+    const auto buffers = buffers_of(problem);
+    sources.push_back(
+        emit_chunk_operands(problem, buffers, request_of("operands", device), exprs).source);
+    sources.push_back(
+        emit_chunk_states(problem, buffers, "", request_of("states", device), exprs).source);
   }
   const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   for (const auto& kernels : codegen::compile_cuda(sources, architectures))
