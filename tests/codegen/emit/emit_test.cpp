@@ -322,7 +322,7 @@ TEST(CudaEmulation, SoftmaxOfRowsOfUnknownLength) {
 
 TEST(CudaEmulation, NegativeAndForeignIndicesOfGathers) {
   CudaCheck check;
-  ProgramBuilder p(check.exprs, {40, 16}, 0);
+  ProgramBuilder p(check.exprs, {4000, 16}, 0);
   const auto indices = p.dense(DType::kInt64, {0});
   p.ranges[p.at(indices).buffer] = {-10, 10};
   const auto index = p.load(indices);
@@ -404,8 +404,8 @@ TEST(CudaEmit, VectorsNeedDivisibleSizes) {
 
 TEST(CudaEmit, UnalignedOffsetsAreReadOneByOne) {
   codegen::ExprTable exprs{ir::Ranges{}};
-  ProgramBuilder p(exprs, {16, 64}, 0);
-  const auto shifted = p.load(p.access(p.buffer(DType::kFloat32, 16 * 64 + 1), {64, 1}, 1));
+  ProgramBuilder p(exprs, {1024, 64}, 0);
+  const auto shifted = p.load(p.access(p.buffer(DType::kFloat32, 1024 * 64 + 1), {64, 1}, 1));
   const auto plain = p.load(p.dense(DType::kFloat32, {0, 1}));
   p.store(p.dense(DType::kFloat32, {0, 1}), p.op(ScalarOp::kAdd, {shifted, plain}));
   const std::string source = emit(p, exprs).source;

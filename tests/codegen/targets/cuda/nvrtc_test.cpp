@@ -44,7 +44,7 @@ std::vector<std::vector<CompiledKernel>> compile(const std::vector<std::string>&
 
 std::string copy_source(const std::string& name = "copy") {
   codegen::ExprTable exprs{ir::Ranges{}};
-  ProgramBuilder p(exprs, {1024}, 0);
+  ProgramBuilder p(exprs, {1 << 20}, 0);
   p.store(p.dense(DType::kFloat16, {0}), p.load(p.dense(DType::kFloat32, {0})));
   return codegen::emit_loops(p.request(name), exprs).source;
 }
