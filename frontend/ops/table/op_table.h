@@ -73,11 +73,11 @@ std::vector<OpAttribute> attributes_of(const OpRow& row);
 
 /// One family of operators per file in this folder.
 extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps, kShapeOps,
-    kSliceOps, kSplitOps, kPadOps, kGeneratorOps, kNormalizationOps, kMatmulOps, kEinsumOps, kQuantizeOps, kSignalOps,
-    kConvolutionOps, kDeformConvOps, kPoolingOps, kControlFlowOps, kRecurrentOps, kAttentionOps,
-    kStateSpaceOps, kLinearAttentionOps, kMicrosoftOps, kMicrosoftNormalisationOps,
-    kMicrosoftConvolutionOps, kMicrosoftAttentionOps, kMicrosoftGroupQueryOps,
-    kMicrosoftPagedAttentionOps, kMicrosoftSparseAttentionOps,
+    kSliceOps, kSplitOps, kPadOps, kGeneratorOps, kNormalizationOps, kMatmulOps, kEinsumOps,
+    kQuantizeOps, kSignalOps, kConvolutionOps, kDeformConvOps, kPoolingOps, kControlFlowOps,
+    kRecurrentOps, kAttentionOps, kStateSpaceOps, kLinearAttentionOps, kMicrosoftOps,
+    kMicrosoftNormalisationOps, kMicrosoftConvolutionOps, kMicrosoftAttentionOps,
+    kMicrosoftGroupQueryOps, kMicrosoftPagedAttentionOps, kMicrosoftSparseAttentionOps,
     kMicrosoftMultiHeadOps, kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps,
     kMicrosoftIntegerOps, kMicrosoftQlinearOps, kMicrosoftArithmeticOps,
     kMicrosoftQuantizedLayerOps, kTrtOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps,
