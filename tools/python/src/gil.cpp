@@ -10,7 +10,8 @@ namespace {
 
 struct Gate {
   std::atomic<bool> is_closed = false;
-  std::atomic<int> asking = 0;  // threads between enter() and the GIL
+  std::atomic<int> asking = 0;     // threads between enter() and the GIL
+  std::atomic<int> computing = 0;  // threads that have released it
   std::thread::id main;
 };
 // Never destroyed: threads that never end read it.
@@ -36,7 +37,13 @@ void enter_or_wait() {
 
 }  // namespace
 
+GilReleased::GilReleased() {
+  gate().computing.fetch_add(1);
+  state_ = PyEval_SaveThread();
+}
+
 GilReleased::~GilReleased() {
+  gate().computing.fetch_sub(1);
   enter_or_wait();
   PyEval_RestoreThread(state_);
   leave();
@@ -56,10 +63,14 @@ GilIfOpen::GilIfOpen() {
 }
 
 void close_gil() {
+  // Some calls wait for what never comes.
+  constexpr std::chrono::milliseconds kPatience(500);
   Gate& own = gate();
   own.main = std::this_thread::get_id();
   own.is_closed.store(true);
-  while (own.asking.load() > 0) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (own.asking.load() > 0 ||
+         (own.computing.load() > 0 && std::chrono::steady_clock::now() < until)) {
     PyThreadState* const state = PyEval_SaveThread();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     PyEval_RestoreThread(state);

@@ -4,7 +4,8 @@
 // Once the interpreter ends, Python terminates a thread that requests the GIL: it unwinds the stack
 // (pthread_exit), which aborts the process at a destructor or a `catch (...)`. So an atexit handler
 // closes a gate first. Threads other than the main one that request the GIL afterwards wait
-// forever, as in Python 3.14, and end with the process.
+// forever, as in Python 3.14, and end with the process. The handler waits a moment for calls that
+// compute: the code that oneDNN has compiled is freed when the process ends.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,7 +17,7 @@ namespace nb = nanobind;
 /// Releases the GIL for its lifetime; the thread must hold it.
 class GilReleased {
  public:
-  GilReleased() : state_(PyEval_SaveThread()) {}
+  GilReleased();
   ~GilReleased();
   GilReleased(const GilReleased&) = delete;
   GilReleased& operator=(const GilReleased&) = delete;
