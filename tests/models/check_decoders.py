@@ -458,7 +458,7 @@ def main():
     p.add_argument("--sinter", default=str(Path(__file__).resolve().parents[2] / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="model", choices=("model", "fp16", "bf16"), help="pages of a GPU need 16 bits")
-    p.add_argument("--ranks", type=int, default=1, help="split each over so many ranks")
+    p.add_argument("--ranks", type=int, default=1, help="the number of ranks that each is split over")
     p.add_argument("--only", help="rows, divided by commas")
     p.add_argument("--blocks", help="types of blocks, or all")
     p.add_argument("--out", help="write the errors as JSON, which results_table.py reads")

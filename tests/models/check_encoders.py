@@ -221,7 +221,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
-    p.add_argument("--ranks", type=int, default=1, help="split each over so many ranks")
+    p.add_argument("--ranks", type=int, default=1, help="the number of ranks that each is split over")
     p.add_argument("--only", help="rows, divided by commas; minilm, whisper")
     p.add_argument("--make", action="store_true")
     a = p.parse_args()

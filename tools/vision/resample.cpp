@@ -10,7 +10,7 @@ namespace sinter::tools {
 namespace {
 
 constexpr int kChannels = 3;
-// Weights are integers of so many bits behind the point, as Pillow's are.
+// Weights are fixed-point numbers with this number of fractional bits, as Pillow's are.
 constexpr int kBits = 22;
 
 double sinc(double x) {

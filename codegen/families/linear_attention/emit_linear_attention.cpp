@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -85,6 +86,8 @@ class StateEmitter {
         static_cast<double>(static_cast<float>(p_.layer.scale)), starts, sources, slots);
   }
   KernelParameters& args() { return args_; }
+  /// What a kernel's text asserts of its type `Kernel` at compile time.
+  void check(std::string condition) { check_ = std::move(condition); }
 
   struct Launch {
     std::string schedule;
@@ -110,6 +113,8 @@ class StateEmitter {
         request_.programmatic_launch ? "  launch_dependents();\n  grid_dependency_wait();\n" : "",
         args_.lines(), end, layer_);
     text_ += fmt::format("  typedef {} Kernel;\n", kernel);
+    if (!check_.empty())
+      text_ += fmt::format("  static_assert({}, \"as the plan has it\");\n", check_);
     if (launch.shared_bytes > 0)
       text_ += fmt::format(
           "  static_assert(sizeof(Kernel::Memory) == {}, \"what the launch reserves\");\n"
@@ -167,7 +172,7 @@ class StateEmitter {
   const KernelRequest& request_;
   ExprTable& exprs_;
   KernelParameters args_;
-  std::string text_, layer_;
+  std::string text_, layer_, check_;
   EmittedKernel kernel_;
 };
 
@@ -198,6 +203,8 @@ EmittedKernel emit_chunk_table(const LinearAttentionProblem& problem, const Chun
   emitter.set_layer({.batch = true});
   emitter.args().buffer("int* table", *buffers.table);
   const std::string sequences = emitter.args().dim(problem.layer.sequences);
+  emitter.check(fmt::format("ChunkTable::kLeastTokens == {} && Kernel::kMostTokens == {}",
+                            kLeastRaggedChunk, kMostRaggedTokens));
   emitter.add({"linear_attention table", Dim(1), kTableThreads}, "ChunkTableWriter<Shape, Layer>",
               fmt::format("layer, memory, table, {}", sequences));
   return emitter.finish();

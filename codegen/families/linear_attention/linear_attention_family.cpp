@@ -49,12 +49,7 @@ class LinearAttentionFamily final : public OperatorFamily {
         tactic.conditions.emplace_back(plan.exprs.intern(length), 1, few);
       }
     }
-    if (!may_be_many) return steps;
-    if (problem.layer.is_ragged()) {
-      result.tactics.push_back(ragged_chunks(one, problem, plan, result.step));
-      return steps;
-    }
-    result.tactics.push_back(chunks(one, problem, plan, result.step));
+    if (may_be_many) result.tactics.push_back(chunks(one, problem, plan, result.step));
     return steps;
   }
 
@@ -89,9 +84,10 @@ class LinearAttentionFamily final : public OperatorFamily {
     Tactic tactic;
 
     template <class Emit>
-    void add(const std::string& suffix, const std::string& key, Emit emit) {
-      Tactic one = emitted(region, name + " " + key, buffers, std::move(emit));
-      one.parts[0].kernel += "_" + suffix;
+    void add(const std::string& part, Emit emit, const std::string& more = {}) {
+      Tactic one =
+          emitted(region, fmt::format("{} {}{}", name, part, more), buffers, std::move(emit));
+      one.parts[0].kernel += "_" + part;
       tactic.parts.push_back(std::move(one.parts[0]));
     }
   };
@@ -100,53 +96,37 @@ class LinearAttentionFamily final : public OperatorFamily {
     step.writes.push_back(buffer);
     return buffer;
   }
-  static std::uint32_t records(const LinearAttentionProblem& problem, PlanContext& plan,
-                               StepT& step) {
-    return scratch(DType::kUInt8, problem.chunks(plan.exprs) * Dim(problem.record_bytes()), plan,
-                   step);
-  }
-
   Tactic chunks(const OperatorRegion& region, const LinearAttentionProblem& problem,
                 PlanContext& plan, StepT& step) const {
-    const ChunkBuffers own{.records = records(problem, plan, step)};
-    Programs programs{region, problem.to_string(), problem.buffers(), {}};
+    const bool is_ragged = problem.layer.is_ragged();
+    ChunkBuffers own{.records = scratch(DType::kUInt8,
+                                        problem.chunks(plan.exprs) * Dim(problem.record_bytes()),
+                                        plan, step)};
+    // The tokens' kernel leaves out what has chunks: another one than that of the tactic above.
+    Programs programs{
+        region, problem.to_string() + (is_ragged ? " chunks" : ""), problem.buffers(), {}};
     programs.buffers.push_back(own.records);
-    const std::string schedule = asked_schedule(*this, plan.options);
-    programs.add("operands", "operands",
-                 [problem, own](const KernelRequest& request, ExprTable& exprs) {
-                   return emit_chunk_operands(problem, own, request, exprs);
-                 });
-    programs.add("states", "states " + schedule,
-                 [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
-                   return emit_chunk_states(problem, own, schedule, request, exprs);
-                 });
-    programs.tactic.name = "chunks";
-    return std::move(programs.tactic);
-  }
-
-  Tactic ragged_chunks(const OperatorRegion& region, const LinearAttentionProblem& problem,
-                       PlanContext& plan, StepT& step) const {
-    const ChunkBuffers own{
-        .records = records(problem, plan, step),
-        .table = scratch(DType::kInt32, problem.table_words(plan.exprs), plan, step)};
-    Programs programs{region, problem.to_string() + " ragged", problem.buffers(), {}};
-    programs.buffers.insert(programs.buffers.end(), {own.records, *own.table});
-    const std::string schedule = asked_schedule(*this, plan.options);
-    programs.add("table", "table", [problem, own](const KernelRequest& request, ExprTable& exprs) {
-      return emit_chunk_table(problem, own, request, exprs);
+    if (is_ragged) {
+      own.table = scratch(DType::kInt32, problem.table_words(plan.exprs), plan, step);
+      programs.buffers.push_back(*own.table);
+      programs.add("table", [problem, own](const KernelRequest& request, ExprTable& exprs) {
+        return emit_chunk_table(problem, own, request, exprs);
+      });
+    }
+    programs.add("operands", [problem, own](const KernelRequest& request, ExprTable& exprs) {
+      return emit_chunk_operands(problem, own, request, exprs);
     });
-    programs.add("operands", "operands",
-                 [problem, own](const KernelRequest& request, ExprTable& exprs) {
-                   return emit_chunk_operands(problem, own, request, exprs);
-                 });
-    programs.add("states", "states " + schedule,
-                 [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
-                   return emit_chunk_states(problem, own, schedule, request, exprs);
-                 });
-    programs.add("tokens", "tokens",
-                 [problem, own](const KernelRequest& request, ExprTable& exprs) {
-                   return emit_token_states(problem, request, exprs, own.table);
-                 });
+    const std::string schedule = asked_schedule(*this, plan.options);
+    programs.add(
+        "states",
+        [problem, own, schedule](const KernelRequest& request, ExprTable& exprs) {
+          return emit_chunk_states(problem, own, schedule, request, exprs);
+        },
+        " " + schedule);
+    if (is_ragged)
+      programs.add("tokens", [problem, own](const KernelRequest& request, ExprTable& exprs) {
+        return emit_token_states(problem, request, exprs, own.table);
+      });
     programs.tactic.name = "chunks";
     return std::move(programs.tactic);
   }

@@ -45,9 +45,10 @@ struct LinearAttentionProblem {
 
 /// Tokens in a chunk.
 inline constexpr std::int64_t kChunkTokens = 64;
-/// A sequence of a ragged batch has a chunk for each such number of tokens at most, and the batch
-/// so many tokens: ChunkTable's kLeastTokens, kMostTokens.
-inline constexpr std::int64_t kLeastRaggedChunk = 32, kMostRaggedTokens = 65536;
+/// A sequence of n tokens in a ragged batch has at most n / kLeastRaggedChunk chunks.
+inline constexpr std::int64_t kLeastRaggedChunk = 32;
+/// Tokens of a ragged batch whose chunks fit the table (chunk_table.cuh).
+inline constexpr std::int64_t kMostRaggedTokens = 65536;
 
 LinearAttentionProblem read_linear_attention(const OperatorRegion& region);
 
